@@ -19,7 +19,7 @@ STARKNET_PRIME: Final = 2**251 + 17 * 2**192 + 1
 SHOWN: Final = 4  # characters that wallets show of either end
 _EVM: Final = re.compile(r"0[xX][0-9a-fA-F]{40}\Z")
 _STARKNET: Final = re.compile(r"0[xX][0-9a-fA-F]{41,64}\Z")
-_TRON_HEX: Final = re.compile(r"41[0-9a-fA-F]{40}\Z")
+_TRON_HEX: Final = re.compile(r"(?:41|0[xX])[0-9a-fA-F]{40}\Z")
 _BASE58: Final = "[1-9A-HJ-NP-Za-km-z]"
 _BASE58_KEY: Final = re.compile(_BASE58 + r"{32,44}\Z")
 
@@ -78,8 +78,8 @@ def _solana(written: str) -> str | None:
 def _tron(written: str) -> str | None:
     import base58
 
-    if _TRON_HEX.match(written):
-        return base58.b58encode_check(bytes.fromhex(written)).decode()
+    if _TRON_HEX.match(written):  # with 0x as contracts write it: where the kind is not known that is an EVM address
+        return base58.b58encode_check(bytes.fromhex(f"41{written[2:]}")).decode()
     data = _decoded(written)
     if data is None or len(data) == 32:
         return None
@@ -102,7 +102,10 @@ EVM: Final = AddressRules(
     "evm", "EVM", "0x + 40 hex digits", "0[xX][0-9a-fA-F]{40}", _evm, frozenset(["0x" + "0" * 40]), prefix=2
 )
 SOLANA: Final = AddressRules("solana", "Solana", "base58", f"{_BASE58}{{32,44}}", _solana)
-TRON: Final = AddressRules("tron", "Tron", "T…", f"T{_BASE58}{{33}}|41[0-9a-fA-F]{{40}}", _tron, prefix=1)
+TRON: Final = AddressRules(
+    "tron", "Tron", "T…", f"T{_BASE58}{{33}}|(?:41|0[xX])[0-9a-fA-F]{{40}}", _tron,
+    frozenset(["T9yD14Nj9j7xAB4dbGeiX9h8unkKHxuWwb"]), prefix=1,
+)  # fmt: skip
 STARKNET: Final = AddressRules(
     "starknet", "Starknet", "0x + 64 hex digits", "0[xX][0-9a-fA-F]{41,64}", _starknet, frozenset(["0x" + "0" * 64]),
     prefix=2,

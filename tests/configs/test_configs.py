@@ -14,7 +14,8 @@ import pytest
 from adapters.evm.facts import load
 from adapters.solana.facts import load as load_solana
 from adapters.starknet.facts import load as load_starknet
-from chainfolio.addresses import SOLANA, STARKNET
+from adapters.tron.facts import load as load_tron
+from chainfolio.addresses import SOLANA, STARKNET, TRON
 from chainfolio.errors import BadSettings
 from configs import generate
 from configs.generate import ENOUGH_LISTS
@@ -53,6 +54,7 @@ LOADS: dict[str, tuple[Any, Any]] = {
     "evm": (load, ADDRESS.fullmatch),
     "solana": (load_solana, SOLANA.canonical),
     "starknet": (load_starknet, STARKNET.canonical),
+    "tron": (load_tron, TRON.canonical),
 }
 every_chain = pytest.mark.parametrize("key", CHAINS)
 

@@ -1,0 +1,1 @@
+"""Tron, and every chain with the HTTP API of its nodes."""

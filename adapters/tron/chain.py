@@ -1,0 +1,175 @@
+"""One Tron chain as the indexer sees it: where it stands, what lies in a span, what accounts have now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapters.tron import facts as chain_facts
+from adapters.tron.datasets import DATASETS
+from adapters.tron.facts import Facts
+from adapters.tron.node import Node, TronNode
+from adapters.tron.settings import TronSettings
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.errors import SourceError
+from chainfolio.kinds import EndpointMemory
+from chainfolio.plans import Plan
+from chainfolio.seams import Seams
+from transport.http import HttpTransport, WebTransport
+
+# State and blocks are loaded when they are asked for.
+if TYPE_CHECKING:
+    from adapters.tron.accounts import Accounts
+    from chainfolio.budgets import Budget
+    from chainfolio.protocols import InstalledProtocols
+    from chainfolio.reads import ReadResult
+
+
+class TronChain:
+    """A Tron chain behind its nodes. It keeps no old state. `exchanges` are those of the chain itself that it has met,
+    each with its two tokens."""
+
+    kind = "tron"
+    datasets = DATASETS
+    usual = tuple(DATASETS)
+    capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
+
+    def __init__(self, facts: Facts, node: Node, settings: TronSettings) -> None:
+        self.facts, self.node, self.settings = facts, node, settings
+        self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
+        self.exchanges: dict[int, tuple[str | None, str | None]] = {}
+
+    @property
+    def requests(self) -> int:
+        """HTTP requests so far."""
+        return self.node.requests
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.node.close()
+
+    async def probe(self, first: int) -> None:
+        """Every node serves all datasets; how far back it does shows when it is asked."""
+
+    async def heads(self) -> Heads:
+        """The newest block and the newest final height; the endpoint is checked on the way."""
+        return await self.node.connect()
+
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a height cannot change any more, by what was seen so far."""
+        return height <= self.node.finalized
+
+    async def block(self, height: int) -> Block:
+        """The block at a height."""
+        return await self.node.block(height)
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks at some heights."""
+        return await self.node.blocks(heights)
+
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
+    ) -> Collected:
+        """The rows of whole blocks in a span."""
+        from adapters.tron.spans import collect
+
+        return await collect(self, span, datasets, contracts, before)
+
+    async def collect_accounts(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        before: Block | None = None,
+        budget: Budget | None = None,
+    ) -> Collected:
+        """The rows that concern some accounts, from the blocks in which they did something."""
+        from adapters.tron.history import collect_accounts
+
+        return await collect_accounts(self, span, accounts, datasets, before, budget)
+
+    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+        """Transactions that the index knows, in order."""
+        from adapters.tron.lookup import look_up
+
+        return await look_up(self.node, known)
+
+    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+        """The results of some reads, now: no older than a block. Accounts say at which block they were read."""
+        from adapters.tron.state import answer
+
+        return await answer(self.node, reads, block, self.facts.multicall)
+
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """The same for several blocks; an error in the place of one that cannot be read."""
+        results: list[list[Any] | SourceError] = []
+        for block, reads in asked:
+            try:
+                results.append(await self.answer(reads, block))
+            except SourceError as error:
+                results.append(error)
+        return results
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
+        """What reads accounts. There are no protocols of this kind yet."""
+        from adapters.tron.accounts import Accounts
+
+        return Accounts(self.facts)
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """The read behind a loose holding."""
+        from adapters.tron.accounts import read_of
+        from chainfolio.reads import ReadResult
+
+        return [("balance", ReadResult(read_of(holding.account, holding.token.asset), holding.raw))]
+
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+        """How much accounts have of assets."""
+        from adapters.tron.accounts import balances
+
+        return balances(pairs)
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+        """What some tokens say of themselves."""
+        from adapters.tron.accounts import describe
+
+        return describe(assets)
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """What `doctor` shows of each endpoint."""
+        from adapters.tron.doctor import examine
+
+        return await examine(self)
+
+    def health(self) -> list[EndpointHealth]:
+        """How well each endpoint does."""
+        best = self.node.best_height
+        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
+
+
+def build(
+    key: str,
+    settings: TronSettings,
+    seams: Seams,
+    *,
+    configs: Path,
+    transport: WebTransport | None = None,
+    memory: EndpointMemory | None = None,
+) -> TronChain:
+    """Build one chain from its settings and its file of facts."""
+    facts = chain_facts.of(key, settings.facts, configs)
+    way = transport or HttpTransport(seams.answers)
+    concurrency = settings.concurrency * 4  # a block is two requests
+    endpoints = [
+        TronNode(url, way, seams, timeout_s=settings.timeout_s, concurrency=concurrency) for url in settings.rpc
+    ]  # fmt: skip
+    return TronChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings)

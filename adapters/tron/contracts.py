@@ -1,0 +1,233 @@
+"""What each type of transaction asks for: who asks, of whom, and what it moves when it succeeds.
+
+All is read from the bytes that were signed. What the chain itself takes or gives (stakes, rewards, deposits into its
+exchanges, new tokens) goes to the zero address or comes from there; how much it gives, only the receipt says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from adapters.tron.addresses import ZERO, of_bytes, of_hex
+from adapters.tron.forms import Info
+from adapters.tron.functions import SYSTEM, selector
+from adapters.tron.protobuf import Fields, data, fields, number
+
+TRX_ID: Final = b"_"  # the native coin, in exchanges
+CREATE, TRIGGER = 30, 31
+BY_NAME: Final = "a token of the chain that is named and has no number"
+
+
+class Pair(NamedTuple):
+    """The other token of an exchange than this one."""
+
+    exchange: int
+    token: str | None
+
+
+class Move(NamedTuple):
+    """So much of the native coin (`token` is None), of a token by its number, or of what an exchange gives."""
+
+    token: str | Pair | None
+    sender: str
+    recipient: str
+    raw: int
+
+
+class Asked(NamedTuple):
+    """What a transaction asked for. `untold`: what it moved that nobody can tell from what nodes say."""
+
+    owner: str
+    recipient: str | None = ZERO
+    created: str | None = None
+    raw: int = 0
+    input: bytes | None = None
+    moves: tuple[Move, ...] = ()
+    untold: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The fields of a contract, as what they are."""
+
+    source: str
+    of: Fields
+
+    def address(self, key: int) -> str:
+        """An address; ValueError where it is none."""
+        return of_bytes(data(self.of, key))
+
+    def raw(self, key: int) -> int:
+        """An amount; ValueError where it is less than nothing."""
+        found = number(self.of, key)
+        if found < 0:
+            raise ValueError(f"an amount of {found}")
+        return found
+
+    def token(self, key: int) -> str | None:
+        """The number of a token, None for the native coin; KeyError where it is named as tokens were before they had
+        numbers."""
+        written = data(self.of, key)
+        if written == TRX_ID:
+            return None
+        if not written.isdigit():
+            raise KeyError(BY_NAME)
+        return written.decode()
+
+
+Read = Callable[[Message, Info], Asked]
+
+
+def _transfer(told: Message, info: Info) -> Asked:
+    owner, to, raw = told.address(1), told.address(2), told.raw(3)
+    return Asked(owner, to, raw=raw, moves=(Move(None, owner, to, raw),))
+
+
+def _asset(told: Message, info: Info) -> Asked:
+    owner, to = told.address(2), told.address(3)
+    return _named(owner, to, lambda: (Move(told.token(1), owner, to, told.raw(4)),))
+
+
+def _named(owner: str, recipient: str, moves: Callable[[], tuple[Move, ...]]) -> Asked:
+    """What moves tokens by their numbers."""
+    try:
+        return Asked(owner, recipient, moves=moves())
+    except KeyError as error:
+        return Asked(owner, recipient, untold=str(error.args[0]))
+
+
+def _trigger(told: Message, info: Info) -> Asked:
+    owner, contract, raw, tokens = told.address(1), told.address(2), told.raw(3), told.raw(5)
+    moves = (Move(None, owner, contract, raw),) if raw else ()
+    if tokens:
+        moves = (*moves, Move(str(told.raw(6)), owner, contract, tokens))
+    return Asked(owner, contract, None, raw, data(told.of, 4) or None, moves)
+
+
+def _create(told: Message, info: Info) -> Asked:
+    owner, contract = told.address(1), Message(told.source, fields(data(told.of, 2)))
+    if not info.contract_address:
+        raise ValueError("a contract without an address")
+    created, raw, tokens = of_hex(told.source, info.contract_address), contract.raw(5), told.raw(3)
+    moves = (Move(None, owner, created, raw),) if raw else ()
+    if tokens:
+        moves = (*moves, Move(str(told.raw(4)), owner, created, tokens))
+    return Asked(owner, None, created, raw, None, moves)
+
+
+def _staked(receiver: int = 0) -> Read:
+    """Coins that are staked, in one or the other version."""
+
+    def read(told: Message, info: Info) -> Asked:
+        owner, raw = told.address(1), told.raw(2)
+        to = told.address(receiver) if receiver in told.of else ZERO
+        return Asked(owner, to, moves=(Move(None, owner, ZERO, raw),))
+
+    return read
+
+
+def _given(amount: Callable[[Info], int], receiver: int = 0) -> Read:
+    """Coins that come back or are earned: how many, the receipt says."""
+
+    def read(told: Message, info: Info) -> Asked:
+        owner, raw = told.address(1), amount(info)
+        to = told.address(receiver) if receiver in told.of else ZERO
+        return Asked(owner, to, moves=(Move(None, ZERO, owner, raw),) if raw else ())
+
+    return read
+
+
+def _to(key: int = 0, owner: int = 1) -> Read:
+    """What moves nothing and is about somebody."""
+
+    def read(told: Message, info: Info) -> Asked:
+        return Asked(told.address(owner), told.address(key) if key in told.of else ZERO)
+
+    return read
+
+
+def _exchanged(received: Callable[[Info], int], sign: int) -> Read:
+    """What goes into an exchange, or both parts that come from it: of the other token, the receipt says how much."""
+
+    def read(told: Message, info: Info) -> Asked:
+        owner, exchange = told.address(1), told.raw(2)
+
+        def moves() -> tuple[Move, ...]:
+            token, raw, other = told.token(3), told.raw(4), received(info)
+            given = Move(token, owner, ZERO, raw) if sign >= 0 else Move(token, ZERO, owner, raw)
+            taken = (owner, ZERO) if sign > 0 else (ZERO, owner)
+            return given, Move(Pair(exchange, token), *taken, other)
+
+        return _named(owner, ZERO, moves)
+
+    return read
+
+
+def _new_exchange(told: Message, info: Info) -> Asked:
+    owner = told.address(1)
+    return _named(
+        owner, ZERO, lambda: tuple(Move(told.token(key), owner, ZERO, told.raw(key + 1)) for key in (2, 4))
+    )  # fmt: skip
+
+
+def _untold(what: str) -> Read:
+    return lambda told, info: Asked(told.address(1), untold=what)
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type of transaction: what the system calls it, and how its contract is read. Without a name it has an input of
+    its own, or none."""
+
+    name: str
+    read: Read
+
+
+def _withdrawn(info: Info) -> int:
+    return info.withdraw_expire_amount
+
+
+TYPES: Final[Mapping[int, Type]] = {
+    0: Type("createAccount", _to(2)),
+    1: Type("", _transfer),
+    2: Type("", _asset),
+    3: Type("voteAsset", _to()),
+    4: Type("voteWitness", _to()),
+    5: Type("createWitness", _to()),
+    6: Type("issueAsset", _untold("how many of the new token are not frozen")),
+    8: Type("updateWitness", _to()),
+    9: Type("participateAssetIssue", _untold("how many tokens came for the coins")),
+    10: Type("updateAccount", _to(owner=2)),
+    11: Type("freezeBalance", _staked(15)),
+    12: Type("unfreezeBalance", _given(lambda info: info.unfreeze_amount, 15)),
+    13: Type("withdrawBalance", _given(lambda info: info.withdraw_amount)),
+    14: Type("unfreezeAsset", _untold("how many tokens came back")),
+    15: Type("updateAsset", _to()),
+    16: Type("createProposal", _to()),
+    17: Type("approveProposal", _to()),
+    18: Type("deleteProposal", _to()),
+    19: Type("setAccountId", _to(owner=2)),
+    CREATE: Type("", _create),
+    TRIGGER: Type("", _trigger),
+    33: Type("updateSetting", _to(2)),
+    41: Type("createExchange", _new_exchange),
+    42: Type("injectExchange", _exchanged(lambda info: info.exchange_inject_another_amount, 1)),
+    43: Type("withdrawExchange", _exchanged(lambda info: info.exchange_withdraw_another_amount, -1)),
+    44: Type("exchangeTokens", _exchanged(lambda info: info.exchange_received_amount, 0)),
+    45: Type("updateEnergyLimit", _to(2)),
+    46: Type("updateAccountPermission", _to()),
+    48: Type("clearAbi", _to(2)),
+    49: Type("updateBrokerage", _to()),
+    51: Type("transferShielded", _untold("what was shielded")),
+    52: Type("sellOnMarket", _untold("what the market took and gave")),
+    53: Type("cancelOrderOnMarket", _untold("what the market gave back")),
+    54: Type("freezeBalanceV2", _staked()),
+    55: Type("unfreezeBalanceV2", _given(_withdrawn)),
+    56: Type("withdrawExpireUnfreeze", _given(_withdrawn)),
+    57: Type("delegateResource", _to(4)),
+    58: Type("undelegateResource", _to(4)),
+    59: Type("cancelAllUnfreezeV2", _given(_withdrawn)),
+}
+INPUTS: Final = {number: selector(f"{SYSTEM}{each.name}()") for number, each in TYPES.items() if each.name}

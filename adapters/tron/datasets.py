@@ -1,0 +1,32 @@
+"""What a Tron chain can be indexed for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from chainfolio.datasets import Dataset
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+
+NATIVE, INTERNAL = "native", "internal"
+PARTIES: Final = ("sender", "recipient")
+
+DATASETS: Final[Mapping[str, Dataset]] = {
+    "blocks": Dataset("blocks", BLOCKS),
+    "transactions": Dataset(
+        "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
+        loss="transactions are not indexed", by_account="places", parties=PARTIES,
+    ),
+    "native": Dataset(
+        "native", TRANSFERS, standards=(NATIVE,), history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        loss="native coins are not indexed", by_account="places", parties=PARTIES,
+    ),
+    "internal": Dataset(
+        "internal", TRANSFERS, standards=(INTERNAL,), history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        loss="native coins that contracts send are not indexed", by_account="places", parties=PARTIES,
+    ),
+    "transfers": Dataset(
+        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        by_account="places", parties=PARTIES,
+    ),
+}  # fmt: skip

@@ -1,0 +1,86 @@
+"""Reads of a Tron chain as values, and what they give. All are of the newest block: nodes keep no old state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.tron.addresses import raw
+from adapters.tron.forms import Wallet
+from adapters.tron.functions import selector
+from chainfolio.blocks import Block
+
+WORD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WalletRead:
+    """Everything that the chain itself keeps of an account. Answered with a `Told`."""
+
+    account: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "wallet/getaccount", self.account, None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An account at a block: everything of one answer was read at that one. `reward` is what it could withdraw."""
+
+    block: Block
+    wallet: Wallet
+    reward: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AssetRead:
+    """What a token of the chain says of itself. Answered with (symbol, name, decimals), or Unknown."""
+
+    number: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "wallet/getassetissuebyid", self.number, None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a contract such as `balanceOf(address)`, with addresses and numbers as arguments. Answered with
+    what it returns, as bytes; `Reverted` where the contract refuses, `Unknown` where there is none."""
+
+    contract: str
+    function: str
+    args: tuple[str | int, ...] = ()
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "eth_call", self.contract, self.function, self.args
+
+    @property
+    def data(self) -> bytes:
+        """The call data."""
+        return selector(self.function) + b"".join(_word(each) for each in self.args)
+
+
+def _word(value: str | int) -> bytes:
+    return (raw(value) if isinstance(value, str) else value.to_bytes(WORD, "big")).rjust(WORD, b"\0")
+
+
+def uint(data: bytes) -> int | None:
+    """The number that a contract returned; None where it returned something else."""
+    return int.from_bytes(data[:WORD], "big") if len(data) >= WORD else None
+
+
+def text(data: bytes) -> str:
+    """The text that a contract returned, in its own word or behind its length; empty where it is none."""
+    if len(data) >= 2 * WORD and (start := int.from_bytes(data[:WORD], "big")) <= len(data) - WORD:
+        size = int.from_bytes(data[start : start + WORD], "big")
+        data = data[start + WORD : start + WORD + size] if size <= len(data) else b""
+    try:
+        return data.rstrip(b"\0").decode()
+    except UnicodeDecodeError:
+        return ""

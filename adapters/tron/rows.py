@@ -1,0 +1,188 @@
+"""Rows of blocks, transactions and movements."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from adapters.tron.addresses import ZERO
+from adapters.tron.contracts import INPUTS, TYPES, Asked, Message, Move, Pair
+from adapters.tron.datasets import INTERNAL, NATIVE
+from adapters.tron.events import Moved, inside, moved
+from adapters.tron.facts import TRC10, Facts
+from adapters.tron.forms import Info, Transaction, Whole
+from adapters.tron.protobuf import data, fields, number
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.chains import Unexplained
+from chainfolio.errors import BadAnswer
+from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS, Table
+
+PAID: Final = (
+    "height", "time", "tx_index", "hash", "sender", "recipient", "created", "raw", "type", "status", "gas_used", "fee",
+    "input",
+)  # fmt: skip
+MOVEMENT: Final = (
+    "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "sender", "recipient", "raw", "token_id",
+    "operator", "item",
+)  # fmt: skip
+DONE: Final = ("SUCCESS", "")  # what old transactions do not say has succeeded, unless the receipt says otherwise
+FAILED: Final = "FAILED"
+CONTRACT = 11  # of the fields of what was signed
+Row = tuple[Any, ...]
+Pairs = Mapping[int, tuple[str | None, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A block with the rows of what was done in it: of transactions, and of movements as MOVEMENT names them. `untold`:
+    what of accounts nobody can tell."""
+
+    block: Block
+    paid: list[Row] = field(default_factory=list)
+    movements: list[Row] = field(default_factory=list)
+    untold: list[Unexplained] = field(default_factory=list)
+
+    @property
+    def exchanges(self) -> set[int]:
+        """The exchanges of which it takes both tokens to say what moved."""
+        return {row[5].exchange for row in self.movements if isinstance(row[5], Pair)}
+
+
+def read(source: str, height: int, whole: Whole, infos: Sequence[Info], facts: Facts) -> Read:
+    """The rows of a block."""
+    found = Read(whole.block(source, height))
+    of = {each.id: each for each in infos}
+    known = {each.txID for each in whole.transactions}
+    if len(known) != len(whole.transactions):
+        raise BadAnswer(source, f"block {height} has a transaction twice")
+    if height and (of.keys() != known or len(of) != len(infos)):
+        raise BadAnswer(source, f"block {height} has {len(known)} transactions, and receipts of others")
+    log_index = 0
+    for tx_index, each in enumerate(whole.transactions):
+        info = of.get(each.txID) or Info(each.txID)
+        _add(found, source, tx_index, log_index, each, info, facts)
+        log_index += len(info.log)
+    return found
+
+
+def _add(
+    found: Read, source: str, tx_index: int, log_index: int, done: Transaction, info: Info, facts: Facts
+) -> None:  # fmt: skip
+    """Take in one transaction, `log_index` events behind the beginning of its block."""
+    height, time, tx_hash = found.block.height, found.block.time, done.txID
+    if info.blockNumber != height:
+        raise BadAnswer(source, f"a receipt of block {info.blockNumber} for transaction {tx_hash}")
+    kind, asked = asked_by(source, done, info, is_first=height == 0)
+    failed = has_failed(source, done, info)
+    created = None if failed else asked.created
+    found.paid.append((
+        height, time, tx_index, tx_hash, asked.owner, asked.recipient, created, asked.raw.to_bytes(32, "big"), kind,
+        int(not failed), info.receipt.energy_usage_total, info.fee.to_bytes(32, "big"), asked.input,
+    ))  # fmt: skip
+    if failed:
+        return
+    for item, each in enumerate(_coins(found, source, asked, info, facts.native_asset)):
+        found.movements.append((height, time, tx_index, -1, tx_hash, each[1], each[0], *each[2:5], None, None, item))
+    wrapped = facts.wrapped.address if facts.wrapped else None
+    for at, log in enumerate(info.log, log_index):
+        for each in moved(source, log, wrapped):
+            found.movements.append((height, time, tx_index, at, tx_hash, each[1], each[0], *each[2:]))
+
+
+def _coins(found: Read, source: str, asked: Asked, info: Info, coin: Asset) -> Sequence[Moved]:
+    """What a transaction moved itself, and what the contracts did that it called. What nobody can tell is noted."""
+    moves = [Moved(NATIVE if each[0] is None else TRC10, *each) for each in asked.moves]  # type: ignore[arg-type]
+    if asked.untold:
+        found.untold.append(Unexplained(asked.owner, found.block.height, coin, 0, asked.untold))
+    for call in info.internal_transactions:
+        try:
+            moves += inside(source, call)
+        except KeyError as error:
+            reason = f"a call of the kind {error.args[0][:60]!r}, of which nobody knows what it moves"
+            found.untold.append(Unexplained(asked.owner, found.block.height, coin, 0, reason))
+    return moves
+
+
+def asked_by(source: str, done: Transaction, info: Info, *, is_first: bool = False) -> tuple[int, Asked]:
+    """The type of a transaction and what it asked for, from the bytes that were signed; BadAnswer where they are not
+    those of its hash. Those of the first block nobody signed."""
+    try:
+        packed = bytes.fromhex(done.raw_data_hex)
+        if hashlib.sha256(packed).hexdigest() != done.txID:
+            raise BadAnswer(source, f"transaction {done.txID} has the bytes of another one")
+        contract = fields(data(fields(packed), CONTRACT))
+        kind, parameter = number(contract, 1), fields(data(contract, 2))
+        told = Message(source, fields(data(parameter, 2)))
+        if is_first:
+            to, raw = told.address(2), told.raw(3)
+            return kind, Asked(ZERO, to, raw=raw, moves=(Move(None, ZERO, to, raw),))
+        if kind not in TYPES:
+            raise BadAnswer(source, f"transaction {done.txID} is of the unknown type {kind}")
+        asked = TYPES[kind].read(told, info)
+    except ValueError as error:
+        raise BadAnswer(source, f"transaction {done.txID}: {error}") from None
+    return kind, asked._replace(input=INPUTS[kind]) if kind in INPUTS else asked
+
+
+def has_failed(source: str, done: Transaction, info: Info) -> bool:
+    """Whether a transaction did nothing but pay; BadAnswer where its block and its receipt do not say the same."""
+    if len(done.ret) > 1:
+        raise BadAnswer(source, f"transaction {done.txID} has {len(done.ret)} results")
+    said = done.ret[0].contractRet if done.ret else ""
+    if said and info.receipt.result and said != info.receipt.result:
+        raise BadAnswer(source, f"transaction {done.txID} ended with {said[:40]} and {info.receipt.result[:40]}")
+    return info.result == FAILED or (said or info.receipt.result) not in DONE
+
+
+def tables(
+    chain: str, blocks: Sequence[Read], datasets: Collection[str], contracts: Collection[str], pairs: Pairs
+) -> dict[str, pa.Table]:
+    """The rows of blocks in the tables that some datasets fill. `pairs` are the two tokens of each exchange."""
+    found = {}
+    if "blocks" in datasets:
+        rows: list[Row] = [(b.block.height, b.block.time, b.block.hash, b.block.parent, len(b.paid)) for b in blocks]
+        found["blocks"] = _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows)
+    if "transactions" in datasets:
+        found["transactions"] = _table(TRANSACTIONS, chain, PAID, [row for each in blocks for row in each.paid])
+    if {"native", "internal", "transfers"} & {*datasets}:
+        rows = [_settled(row, pairs) for each in blocks for row in each.movements]
+        found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, _wanted(rows, datasets, contracts))
+    return found
+
+
+def _wanted(rows: Sequence[Row], datasets: Collection[str], contracts: Collection[str]) -> Sequence[Row]:
+    """The movements that some datasets have."""
+    unwanted = {each for each in (NATIVE, INTERNAL) if each not in datasets}
+    tokens = "transfers" in datasets
+    return [
+        row for row in rows
+        if (row[6] not in unwanted if row[5] is None else tokens and (not contracts or row[5] in contracts))
+    ]  # fmt: skip
+
+
+def _settled(row: Row, pairs: Pairs) -> Row:
+    """A movement whose token is sure, its numbers as tables have them."""
+    *place, token, standard, sender, recipient, raw, token_id, operator, item = row
+    if isinstance(token, Pair):
+        one, other = pairs[token.exchange]
+        token = other if token.token == one else one
+        standard = NATIVE if token is None else TRC10
+    number = None if token_id is None else token_id.to_bytes(32, "big")
+    return *place, token, standard, sender, recipient, raw.to_bytes(32, "big"), number, operator, item
+
+
+def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row]) -> pa.Table:
+    """Rows as a table: what is not named is null."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
+    arrays = [
+        pa.array(columns[each.name], each.type)
+        if each.name in columns
+        else pa.repeat(pa.scalar(chain if each.name == "chain" else None, each.type), len(rows))
+        for each in table.schema()
+    ]
+    return pa.Table.from_arrays(arrays, schema=table.schema())

@@ -1,0 +1,100 @@
+"""Whole blocks of a span: what was done in each, linked from block to block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from adapters.tron.facts import Facts
+from adapters.tron.forms import Info, Whole
+from adapters.tron.node import TronNode, is_empty
+from adapters.tron.rows import Read, read, tables
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Collected
+from chainfolio.errors import BadAnswer, NodeBehind, Reorged
+from transport.wire import typed
+
+if TYPE_CHECKING:
+    from adapters.tron.chain import TronChain
+
+
+class Exchange(msgspec.Struct):
+    """An exchange of the chain itself: the tokens that lie in it, in hexadecimal."""
+
+    exchange_id: int
+    first_token_id: str
+    second_token_id: str
+
+
+async def collect(
+    chain: TronChain, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
+) -> Collected:
+    """The rows of a span, from blocks that follow each other and what lies before."""
+    blocks = await blocks_at(chain, range(span.first, span.last + 1))
+    _check_links(chain.key, blocks, before)
+    found = tables(chain.key, blocks, datasets, contracts, chain.exchanges)
+    chained = [each.block for each in blocks]
+    events = len(found["transfers"]) if "transfers" in found else 0
+    untold = tuple(told for each in blocks for told in each.untold)
+    return Collected(span, found, chained[-1], chained, events, 0, True, unexplained=untold)
+
+
+async def blocks_at(chain: TronChain, heights: Iterable[int]) -> list[Read]:
+    """Every block at some heights, by one endpoint, and what it takes to read them."""
+    wanted = list(heights)
+    blocks = await chain.node.with_any(partial(_blocks, wanted, chain.facts), kind="blocks")
+    unknown = sorted({each for block in blocks for each in block.exchanges} - chain.exchanges.keys())
+    for exchange in unknown:
+        chain.exchanges[exchange] = await chain.node.with_any(partial(_tokens, exchange), kind="exchange")
+    return blocks
+
+
+async def _blocks(heights: Sequence[int], facts: Facts, endpoint: TronNode) -> list[Read]:
+    return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in heights)))
+
+
+async def _block(endpoint: TronNode, height: int, facts: Facts) -> Read:
+    asked = {"num": height}
+    whole, infos = await asyncio.gather(
+        endpoint.read("/wallet/getblockbynum", asked, _whole),
+        endpoint.told("/wallet/gettransactioninfobyblocknum", asked, list[Info]),
+    )
+    if whole is None:
+        raise NodeBehind(endpoint.name, f"does not have block {height}")
+    return read(endpoint.name, height, whole, infos, facts)
+
+
+def _whole(source: str, content: bytes) -> Whole | None:
+    return None if is_empty(content) else typed(source, content, Whole)
+
+
+async def _tokens(exchange: int, endpoint: TronNode) -> tuple[str | None, str | None]:
+    """The two tokens of an exchange, which stay the same."""
+    told = await endpoint.told("/wallet/getexchangebyid", {"id": exchange}, Exchange)
+    if told.exchange_id != exchange:
+        raise BadAnswer(endpoint.name, f"gives exchange {told.exchange_id} for {exchange}")
+    first, second = (_token(endpoint.name, each) for each in (told.first_token_id, told.second_token_id))
+    return first, second
+
+
+def _token(source: str, written: str) -> str | None:
+    try:
+        name = bytes.fromhex(written).decode("ascii")
+    except ValueError:
+        raise BadAnswer(source, f"an exchange of {written[:40]!r}, which is no token") from None
+    if name != "_" and not name.isdecimal():
+        raise BadAnswer(source, f"an exchange of {name[:40]!r}, which is no token")
+    return None if name == "_" else name
+
+
+def _check_links(chain: str, blocks: Sequence[Read], before: Block | None) -> None:
+    """Whether each block follows the one before it."""
+    last = before
+    for each in blocks:
+        if last is not None and each.block.parent != last.hash:
+            raise Reorged(chain, last.height, last.hash)
+        last = each.block

@@ -1,0 +1,188 @@
+"""A Tron node that answers what a test wants it to: for faults that a real one does not have.
+
+Its blocks and transactions are built here as Tron builds them, byte by byte, so that ids are those of their contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from adapters.tron.addresses import in_hex, raw
+from adapters.tron.chain import TronChain, build
+from adapters.tron.forms import RawHeader
+from adapters.tron.protobuf import written
+from adapters.tron.settings import TronSettings
+from chainfolio.seams import Seams
+from tests.evm.fakes import FakeClock
+from tests.tron.recorded import FACTS, ROOT
+from transport.exchange import Posted
+
+ALICE, BOB = "TNPeeaaFB7K9cmo4uQpcU32zGK8G1NYqeL", "TFFriedwRtWdFuzerDDtkoQTZ29smDZ1MB"
+USDT = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"
+WITNESS = "41f16412b9a17ee9408646e2a21e16478f72ed1e95"
+TRANSFER = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+START_MS, BLOCK_MS = 1_700_000_001_000, 3_000
+Answer = Callable[[Any], Any]
+
+
+class Refuse(Exception):
+    """The node refuses: with a status, and words."""
+
+    def __init__(self, words: str, status: int = 200) -> None:
+        self.words, self.status = words, status
+
+
+def packed(kind: int, *said: tuple[int, int | bytes | str]) -> bytes:
+    """What is signed of a transaction: its type, and the fields of its contract (addresses as text)."""
+    value = b"".join(
+        written(key, b"\x41" + raw(each) if isinstance(each, str) else each) for key, each in said
+    )  # fmt: skip
+    contract = written(1, kind) + written(2, written(1, b"type.googleapis.com/protocol.X") + written(2, value))
+    return written(8, START_MS) + written(11, contract) + written(14, START_MS)
+
+
+def done(kind: int, *said: tuple[int, int | bytes | str], ret: str = "SUCCESS", **info: Any) -> dict[str, Any]:
+    """A transaction, and its receipt under `info`."""
+    data = packed(kind, *said)
+    tx_hash = hashlib.sha256(data).hexdigest()
+    return {
+        "txID": tx_hash, "raw_data_hex": data.hex(), "ret": [{"contractRet": ret}], "signature": ["00" * 65],
+        "info": {"id": tx_hash, **info},
+    }  # fmt: skip
+
+
+def sent(sender: str, recipient: str, amount: int, **info: Any) -> dict[str, Any]:
+    """Coins from one to another."""
+    return done(1, (1, sender), (2, recipient), (3, amount), **info)
+
+
+def event(*topics: str, data: str = "", token: str = USDT) -> dict[str, Any]:
+    """What a token said: words or addresses as topics."""
+    words = [raw(each).hex().rjust(64, "0") if each.startswith("T") else each for each in topics]
+    return {"address": raw(token).hex(), "topics": words, "data": data}
+
+
+class FakeNode:
+    """Answers each path by a function of the body; blocks up to `head`, solid up to `solid`."""
+
+    def __init__(self, **answers: Answer) -> None:
+        self.head, self.solid, self.forks = 100, 90, dict[int, int]()
+        self.asked: list[str] = []
+        self.transactions: dict[int, list[dict[str, Any]]] = {}
+        self.wallets: dict[str, dict[str, Any]] = {}
+        self.tokens: dict[tuple[str, str], int] = {}
+        self.answers: Mapping[str, Answer] = {
+            "/wallet/getblock": lambda body: self.header(self._height(body, self.head)),
+            "/walletsolidity/getblock": lambda body: self.header(self._height(body, self.solid)),
+            "/wallet/getblockbynum": lambda body: self.whole(body["num"]),
+            "/wallet/gettransactioninfobyblocknum": lambda body: self.infos(body["num"]),
+            "/wallet/gettransactionbyid": lambda body: self.one(body["value"])[0],
+            "/wallet/gettransactioninfobyid": lambda body: self.one(body["value"])[1],
+            "/wallet/getaccount": lambda body: self.wallets.get(body["address"], {}),
+            "/jsonrpc": self.called,
+            **{f"/{name.replace('__', '/')}": each for name, each in answers.items()},
+        }
+
+    @staticmethod
+    def _height(body: Any, newest: int) -> int:
+        return int(body["id_or_num"]) if "id_or_num" in body else newest
+
+    def header(self, height: int) -> dict[str, Any]:
+        """A block without its transactions."""
+        if not 0 <= height <= self.head:
+            return {}
+        if not height:
+            first = {"parentHash": "00" * 32, "txTrieRoot": "00" * 32, "witness_address": ""}
+            return {"blockID": FACTS.genesis, "block_header": {"raw_data": first}}
+        raw_data: dict[str, Any] = {
+            "number": height, "timestamp": START_MS + BLOCK_MS * height, "version": self.forks.get(height, 30),
+            "parentHash": self.id(height - 1), "txTrieRoot": "00" * 32, "witness_address": WITNESS,
+        }  # fmt: skip
+        header = msgspec.convert(raw_data, RawHeader)
+        return {"blockID": header.id(), "block_header": {"raw_data": raw_data, "witness_signature": "00"}}
+
+    def id(self, height: int) -> str:
+        """The id of a block; another one on a fork (which gives the headers from there on another version)."""
+        found: str = self._ids(height)
+        return found
+
+    def _ids(self, height: int) -> str:
+        known = FACTS.genesis
+        for each in range(1, height + 1):
+            raw_data = RawHeader(
+                parentHash=known, txTrieRoot="00" * 32, witness_address=WITNESS, number=each,
+                timestamp=START_MS + BLOCK_MS * each, version=self.forks.get(each, 30),
+            )  # fmt: skip
+            known = raw_data.id()
+        return known
+
+    def whole(self, height: int) -> dict[str, Any]:
+        """A block with its transactions."""
+        bodies = [{k: v for k, v in each.items() if k != "info"} for each in self.transactions.get(height, [])]
+        return {**self.header(height), **({"transactions": bodies} if bodies else {})}
+
+    def infos(self, height: int) -> list[dict[str, Any]]:
+        """The receipts of a block."""
+        return [{"blockNumber": height, **each["info"]} for each in self.transactions.get(height, [])]
+
+    def one(self, tx_hash: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A transaction and its receipt; empty where there is none."""
+        for height, several in self.transactions.items():
+            for each in several:
+                if each["txID"] == tx_hash:
+                    body = {k: v for k, v in each.items() if k != "info"}
+                    return body, {"blockNumber": height, **each["info"]}
+        return {}, {}
+
+    def called(self, batch: list[Any]) -> list[Any]:
+        """What contracts answer: balances by `tokens`, and the newest block."""
+        return [{"jsonrpc": "2.0", "id": each["id"], **self._called(each)} for each in batch]
+
+    def _called(self, asked: Any) -> dict[str, Any]:
+        if asked["method"] == "eth_getBlockByNumber":
+            time_s = (START_MS + BLOCK_MS * self.head) // 1_000
+            ids = {"hash": f"0x{self.id(self.head)}", "parentHash": f"0x{self.id(self.head - 1)}"}
+            return {"result": {"number": hex(self.head), "timestamp": hex(time_s), **ids}}
+        contract, data = (asked["params"][0][name] for name in ("to", "data"))
+        if data.startswith("0x70a08231"):
+            return {"result": f"0x{self.tokens.get((contract, data[-40:]), 0):064x}"}
+        return {"error": {"code": -32000, "message": "REVERT opcode executed"}}
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One request."""
+        path = "/" + url.split("/", 3)[3]
+        return self._answered(path, json.loads(body))
+
+    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+        """One request without a body."""
+        return self._answered("/" + url.split("/", 3)[3], None)
+
+    def _answered(self, path: str, body: Any) -> Posted:
+        self.asked.append(path)
+        place = path.partition("?")[0]
+        if place not in self.answers:
+            return Posted(404, None, b"{}")
+        try:
+            given = self.answers[place](path if body is None else body)
+        except Refuse as error:
+            return Posted(error.status, None, msgspec.json.encode({"Error": error.words}))
+        return Posted(200, None, given if isinstance(given, bytes) else msgspec.json.encode(given))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def chain(self, *urls: str, trongrid: bool = False) -> TronChain:
+        """The chain of this node; its contracts are called one by one."""
+        settings = TronSettings(adapter="tron", rpc=list(urls) or ["http://one.test"], trongrid=trongrid)
+        chain = build("tron", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=self)
+        chain.facts = msgspec.structs.replace(chain.facts, multicall="")
+        return chain
+
+    def give(self, account: str, **has: Any) -> None:
+        """Let an account have something."""
+        self.wallets[in_hex(account)] = {"address": in_hex(account), **has}
