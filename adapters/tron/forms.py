@@ -192,6 +192,8 @@ class Resource(msgspec.Struct):
     frozen_balance_for_energy: OldFrozen | None = None
     delegated_frozen_balance_for_energy: Number = 0
     delegated_frozenV2_balance_for_energy: Number = 0
+    acquired_delegated_frozen_balance_for_energy: Number = 0
+    acquired_delegated_frozenV2_balance_for_energy: Number = 0
 
 
 class Vote(msgspec.Struct, gc=False):
@@ -227,6 +229,8 @@ class Wallet(msgspec.Struct):
     unfrozenV2: list[Unfreezing] = []
     delegated_frozen_balance_for_bandwidth: Number = 0
     delegated_frozenV2_balance_for_bandwidth: Number = 0
+    acquired_delegated_frozen_balance_for_bandwidth: Number = 0
+    acquired_delegated_frozenV2_balance_for_bandwidth: Number = 0
     account_resource: Resource = msgspec.field(default_factory=Resource)
     votes: list[Vote] = []
     allowance: Number = 0

@@ -20,7 +20,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Unexplained
 from chainfolio.errors import BadAnswer
-from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
     "height", "time", "tx_index", "hash", "sender", "recipient", "created", "raw", "type", "status", "gas_used", "fee",
