@@ -14,6 +14,7 @@ from engine.validators import Validators
 from indexer.registry import Registry
 from portfolio.document import Portfolio
 from portfolio.facts import Options
+from portfolio.overview import Pictures
 
 
 class Nav(Protocol):
@@ -65,7 +66,7 @@ class Engine(Protocol):
         """Portfolios at one block of one chain. BadRequest above its head, Unserved where the chain is not configured,
         HistoryUnavailable where the node has forgotten that block."""
 
-    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
+    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it."""
 
     async def approvals(
@@ -84,6 +85,9 @@ class Engine(Protocol):
 
     async def watch(self, accounts: Sequence[Account]) -> None:
         """Have the histories of accounts read from now on, by whatever indexes their chains."""
+
+    def pictures(self) -> Pictures:
+        """The pictures of tokens and protocols."""
 
     def kinds(self) -> Collection[str]:
         """The kinds of address (`evm`, `solana`…) that some configured chain has."""

@@ -16,7 +16,6 @@ from api.failures import READING
 from api.router import get
 from chainfolio.assets import Account
 from portfolio.document import Portfolio
-from portfolio.facts import Options
 
 NO_SNAPSHOT: Final = (
     "No snapshot of an address can be built for that date: no chain of its kind is here or had begun by then, or the "
@@ -50,7 +49,7 @@ async def historical(request: Context, query: HistoricalQuery) -> list[Portfolio
     """One portfolio per address, read at the last block of each chain before 00:00 UTC of the date. A chain that began
     later is absent; an address of which no chain had begun is 404. Each address needs a historical subscription; a date
     before its start is answered too."""
-    return await request.engine.historical(query.addresses, query.date, Options())
+    return await request.engine.historical(query.addresses, query.date)
 
 
 async def require_subscriptions(request: Context, accounts: Sequence[Account]) -> None:

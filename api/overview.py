@@ -12,7 +12,6 @@ from api.dates import Day, check_begun
 from api.failures import READING
 from api.historical import NO_SNAPSHOT, require_subscriptions
 from api.router import get
-from portfolio.facts import Options
 from portfolio.overview import TokenRow, overview
 
 _IMAGE: Final = "https://images.example/eth.svg"
@@ -54,7 +53,7 @@ async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRo
     nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
     a wallet could not be read whole, as `/portfolio` says in its body, else `complete`. Each address needs a historical
     subscription."""
-    found = await request.engine.historical(query.addresses, query.date, Options(images=True))
+    found = await request.engine.historical(query.addresses, query.date)
     partial = any(each.completeness == "partial" for each in found)
     request.headers["X-Completeness"] = "partial" if partial else "complete"
-    return overview(found)
+    return overview(found, request.engine.pictures())

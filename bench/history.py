@@ -35,7 +35,6 @@ from localchain.deploy import PRICES, Deployment, deploy
 from localchain.node import LocalNode
 from localchain.trade import set_price
 from portfolio.document import encode_one
-from portfolio.facts import Options
 
 FIRST = date(2024, 1, 15)  # 29 February is among the days
 BLOCKS = 20  # a day
@@ -172,7 +171,7 @@ async def _recomputed(settings: Settings, ran: Run, wallets: list[str]) -> int:
     chosen = Random(11).sample(sorted({day for _, day in ran.days}), AGAIN)
     for day in chosen:
         accounts = [account(each) for each in wallets]
-        for each in await engine.historical(accounts, date.fromisoformat(day), Options()):
+        for each in await engine.historical(accounts, date.fromisoformat(day)):
             wrong += hashlib.sha256(encode_one(each)).hexdigest() != ran.days[each.address, day][2]
     await system.close()
     return wrong

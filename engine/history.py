@@ -29,7 +29,7 @@ from engine.together import Together
 from portfolio.chains_joined import joined
 from portfolio.compose import issue_documents, portfolio
 from portfolio.document import Portfolio
-from portfolio.facts import ChainFacts, Options
+from portfolio.facts import ChainFacts
 from portfolio.valuation import Valuation, value
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ MAX_DAYS: Final = 32  # in one window
 MAX_BALANCES: Final = 100_000  # in one window, about
 MAX_REASON: Final = 400  # characters
 USUAL_TOKENS: Final = 100  # that an account holds beside those that everybody is asked for
-PLAIN: Final = Options()
 
 
 @dataclass(slots=True)
@@ -65,12 +64,12 @@ class History:
 
     # --- one day, as the API answers it ------------------------------------------------------------------------------
 
-    async def portfolios(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
+    async def portfolios(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
         account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
         if all have forgotten."""
         chains = self.system.account_chains
-        taken = await asyncio.gather(*(self._of_chain(chain, accounts, day, options) for chain in chains))
+        taken = await asyncio.gather(*(self._of_chain(chain, accounts, day) for chain in chains))
         begun = {chain.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
         _check_begun(accounts, begun, day)
         lived = [item for item in taken if item is not None]
@@ -81,14 +80,14 @@ class History:
         for chain, item in zip(chains, taken, strict=True):
             if isinstance(item, SourceError):
                 unread = unreadable(chain, addresses_of(chain, accounts), item, midnight_us(day))
-                item = {each: document for each, document, _ in self._documents(unread, day, options)}
+                item = {each: document for each, document, _ in self._documents(unread, day)}
             for address, document in (item or {}).items():
                 parts[address][chain.key] = document
         coins = {chain.key: (chain.info.native.symbol, chain.info.native.decimals) for chain in chains}
         return [joined(parts[each.address], coins) for each in accounts]
 
     async def _of_chain(
-        self, chain: Chain, accounts: Sequence[Account], day: date, options: Options
+        self, chain: Chain, accounts: Sequence[Account], day: date
     ) -> dict[str, Portfolio] | SourceError | None:
         """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
         addresses = addresses_of(chain, accounts)
@@ -96,7 +95,7 @@ class History:
             return None
         try:
             async with self.budget(chain):
-                kept = await self._standing(chain, addresses, [day]) if options == PLAIN else {}
+                kept = await self._standing(chain, addresses, [day])
                 documents = {each.account: each.portfolio for each in kept.values()}
                 left = [each for each in addresses if each not in documents]
                 block = await self.days.before(chain, day) if left else None
@@ -104,18 +103,16 @@ class History:
                     return None
                 if block is not None and not has_past(chain):
                     raise HistoryUnavailable(chain.key, block.height, NO_PAST)
-                return documents | (await self._read_one(chain, left, day, block, options) if block else {})
+                return documents | (await self._read_one(chain, left, day, block) if block else {})
         except SourceError as error:
             return error
 
-    async def _read_one(
-        self, chain: Chain, addresses: Sequence[str], day: date, block: Block, options: Options
-    ) -> dict[str, Portfolio]:
-        """What accounts held at a block: kept where all of it is final and nobody asked for more than is kept."""
+    async def _read_one(self, chain: Chain, addresses: Sequence[str], day: date, block: Block) -> dict[str, Portfolio]:
+        """What accounts held at a block: kept where all of it is final."""
         state = self._index_state(chain, addresses, [block.height])
         snapshot = await self.snapshotter(chain).take(addresses, block, past=True)
-        found = self._documents(snapshot, day, options)
-        if options == PLAIN and chain.is_final(block.height + 1):
+        found = self._documents(snapshot, day)
+        if chain.is_final(block.height + 1):
             taken = [self._taken(chain, day, block, each, state) for each in found]
             try:
                 await self._keep(chain, taken)
@@ -187,7 +184,7 @@ class History:
             with shared.reader():
                 state = await asyncio.to_thread(self._index_state, chain, accounts, [block.height])
                 snapshot = await reader.take(accounts, block)
-            return [self._taken(chain, day, block, each, state) for each in self._documents(snapshot, day, PLAIN)]
+            return [self._taken(chain, day, block, each, state) for each in self._documents(snapshot, day)]
 
         tasks = [asyncio.create_task(take(day)) for day in window]
         try:
@@ -257,19 +254,17 @@ class History:
 
     # --- documents ---------------------------------------------------------------------------------------------------
 
-    def _documents(
-        self, snapshot: Snapshot, day: date, options: Options
-    ) -> list[tuple[str, Portfolio, tuple[Issue, ...]]]:
+    def _documents(self, snapshot: Snapshot, day: date) -> list[tuple[str, Portfolio, tuple[Issue, ...]]]:
         """The document of each account of a snapshot, with what makes it partial."""
         parts = value([snapshot]).apart()
         return [
-            (address, self._document(address, parts[address], day, options), _partial(parts[address], address))
+            (address, self._document(address, parts[address], day), _partial(parts[address], address))
             for address in snapshot.accounts
         ]
 
-    def _document(self, address: str, valuation: Valuation, day: date, options: Options) -> Portfolio:
+    def _document(self, address: str, valuation: Valuation, day: date) -> Portfolio:
         return portfolio(
-            address, valuation, self.facts(), updated_ms=midnight_us(day) // 1000, options=options,
+            address, valuation, self.facts(), updated_ms=midnight_us(day) // 1000,
             protocols=self.system.registry.facts,
         )  # fmt: skip
 

@@ -63,6 +63,7 @@ from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
 from portfolio.nav import Nav, check, converted, nav
+from portfolio.overview import Pictures, pictures_of
 from portfolio.pnl.in_portfolio import AccountGains, with_gains
 from portfolio.transactions import Transactions
 from portfolio.valuation import Valuation, value
@@ -109,6 +110,7 @@ class Engine:
     _gains: GainsBook = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
+    _pictures: Pictures | None = None
     _functions: Functions | None = None
     _validators: Validators | None = None
     _rates: Rates | None = None
@@ -180,10 +182,10 @@ class Engine:
                 raise
             raise HistoryUnavailable(error.source, height, error.reason) from error
 
-    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
+    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then: as they are kept,
         else read. Errors as of `History.portfolios`."""
-        return await self.history.portfolios(accounts, day, options)
+        return await self.history.portfolios(accounts, day)
 
     def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:
@@ -383,6 +385,11 @@ class Engine:
             if chain.key not in self._facts:
                 self._facts[chain.key] = shown_facts(self.system, chain)
         return self._facts
+
+    def pictures(self) -> Pictures:
+        """The pictures of tokens and protocols, for answers that are made of kept documents, which have none."""
+        self._pictures = self._pictures or pictures_of(self.facts().values(), self.system.registry.facts.values())
+        return self._pictures
 
     def kinds(self) -> set[str]:
         """The kinds of address that some configured chain has."""

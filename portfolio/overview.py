@@ -9,8 +9,8 @@ held.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -27,7 +27,7 @@ from portfolio.document import (
     percentages,
     rounded,
 )
-from portfolio.facts import PLACEHOLDER
+from portfolio.facts import PLACEHOLDER, ChainFacts, ProtocolFacts, pictures
 
 PLACES: Final = 18
 
@@ -70,7 +70,30 @@ class _SignedAsset:
         return Decimal(text) if self.sign > 0 else Decimal(text).copy_negate()
 
 
-def overview(portfolios: Iterable[Portfolio]) -> list[TokenRow]:
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Small pictures of tokens, by chain and contract as documents have them, and of protocols, by key."""
+
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    protocols: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_PICTURES: Final = Pictures()
+
+
+def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]) -> Pictures:
+    """The small pictures of all tokens of chains, and of protocols."""
+    return Pictures(
+        {
+            f"{chain.key}:{token.shown_contract}": pictures(images, PLACEHOLDER)[0]
+            for chain in chains
+            for token, images in chain.tokens.items()
+        },
+        {protocol.key: pictures(protocol.images, PLACEHOLDER)[0] for protocol in protocols},
+    )
+
+
+def overview(portfolios: Iterable[Portfolio], shown: Pictures = NO_PICTURES) -> list[TokenRow]:
     """One row per token, the largest value first, the unpriced last, then by symbol and name."""
     found: defaultdict[tuple[str, str, bool, bool], list[_SignedAsset]] = defaultdict(list)
     for part in (part for portfolio in portfolios for part in _parts(portfolio)):
@@ -80,7 +103,7 @@ def overview(portfolios: Iterable[Portfolio]) -> list[TokenRow]:
     # The keys of shares are texts: a token's place in this list.
     shares = percentages({str(at): values[key] or amounts.ZERO for at, key in enumerate(found)})
     rows = [
-        (values[key], _row(parts, UNKNOWN if values[key] is None else shares[str(at)]))
+        (values[key], _row(parts, UNKNOWN if values[key] is None else shares[str(at)], shown))
         for at, (key, parts) in enumerate(found.items())
     ]
     return [row for _, row in sorted(rows, key=_order)]
@@ -107,14 +130,14 @@ def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]
         yield from ((asset, -1) for asset in nested.borrow_assets)
 
 
-def _row(parts: Sequence[_SignedAsset], share: str) -> TokenRow:
+def _row(parts: Sequence[_SignedAsset], share: str, shown: Pictures) -> TokenRow:
     by_protocol: defaultdict[str, list[_SignedAsset]] = defaultdict(list)
     for part in parts:
         by_protocol[part.protocol.key].append(part)
-    shares = [_share(each) for each in by_protocol.values()]
+    shares = [_share(each, shown) for each in by_protocol.values()]
     first = parts[0].asset
     return TokenRow(
-        image=_image(part.asset.img_small for part in parts),
+        image=_image(shown.tokens.get(part.asset.chain_contract) for part in parts),
         symbol=first.symbol.upper(),
         name=first.name,
         price=_price(parts),
@@ -125,13 +148,13 @@ def _row(parts: Sequence[_SignedAsset], share: str) -> TokenRow:
     )
 
 
-def _share(parts: Sequence[_SignedAsset]) -> TokenShare:
+def _share(parts: Sequence[_SignedAsset], shown: Pictures) -> TokenShare:
     return TokenShare(
         key=parts[0].protocol.key,
         name=min(part.protocol.name for part in parts),
         value=_text(_value(parts)),
         balance=_text(_balance(parts)),
-        image=_image(part.protocol.img_small for part in parts),
+        image=_image([shown.protocols.get(parts[0].protocol.key)]),
     )
 
 
@@ -171,6 +194,6 @@ def _text(value: Decimal | None) -> str:
     return UNKNOWN if value is None else amounts.text(value)
 
 
-def _image(links: Iterable[str | msgspec.UnsetType]) -> str:
-    found = {link for link in links if isinstance(link, str)} - {PLACEHOLDER}
+def _image(links: Iterable[str | None]) -> str:
+    found = {link for link in links if link is not None} - {PLACEHOLDER}
     return min(found, default=PLACEHOLDER)

@@ -32,6 +32,7 @@ from engine.answers import (
 from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
+from portfolio.overview import Pictures
 from portfolio.transactions import Transactions
 from portfolio.zeroed import zeroed
 from storage.state.database import Statement
@@ -167,6 +168,7 @@ class FakeEngine:
     syncing: bool = False
     served: set[str] = field(default_factory=lambda: {"evm", "solana", "tron", "starknet"})
     page: ApprovalsPage = field(default_factory=lambda: ApprovalsPage((), None))
+    images: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
@@ -200,7 +202,7 @@ class FakeEngine:
         (account,) = accounts
         return [msgspec.structs.replace(a_portfolio(account.address), block_number=str(height))]
 
-    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
+    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         await self._come("historical", accounts, day)
         return [a_portfolio(account.address) for account in accounts]
 
@@ -220,6 +222,9 @@ class FakeEngine:
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)
         return not self.syncing
+
+    def pictures(self) -> Pictures:
+        return Pictures(self.images)
 
     def kinds(self) -> set[str]:
         return self.served

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from api.overview import token_overview
-from chainfolio.assets import Account
+from chainfolio.assets import SHOWN_NATIVE, Account
 from chainfolio.errors import NotFound
 from portfolio.document import Portfolio
 from tests.api.fakes import ALICE, BOB, FakeEngine, a_portfolio
+from tests.portfolio.test_overview import ETHER, held
 
 PATH = f"/v1/token-overview?addresses={ALICE}"
 
@@ -38,6 +39,16 @@ async def test_rows_that_may_lack_something_say_so(
     monkeypatch.setattr(engine, "historical", historical)
     answer = await ask(f"{PATH}&date=2026-03-01")
     assert (answer.status, answer.headers["X-Completeness"]) == (200, "partial")
+
+
+async def test_pictures_are_those_of_now(ask: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def historical(*_: object) -> list[Portfolio]:
+        return [held(("ethereum", ETHER, "2000"))]  # as it was kept, without pictures
+
+    monkeypatch.setattr(engine, "historical", historical)
+    engine.images[f"ethereum:{SHOWN_NATIVE}"] = "https://images.example/now.svg"
+    (row,) = await (await ask(f"{PATH}&date=2026-03-01")).json()
+    assert row["image"] == "https://images.example/now.svg"
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,7 @@ def indexed(world: World, folder: Path) -> Settings:
 
 def the_day(settings: Settings, wallets: list[str], day: date = DAY) -> list[dict[str, Any]]:
     accounts = [account(wallet) for wallet in wallets]
-    found: list[dict[str, Any]] = as_json(
-        over(settings, lambda system: Engine(system).historical(accounts, day, Options()))
-    )
+    found: list[dict[str, Any]] = as_json(over(settings, lambda system: Engine(system).historical(accounts, day)))
     return found
 
 

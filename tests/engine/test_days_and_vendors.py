@@ -17,7 +17,6 @@ from chainfolio.tables import PRICES, SNAPSHOT_HOLDINGS, SNAPSHOTS
 from engine.service import Engine
 from indexer.wiring import System
 from portfolio.document import encode_one
-from portfolio.facts import Options
 from tests.e2e.conftest import World
 from tests.engine import test_history
 from tests.engine.test_history import DAYS
@@ -36,7 +35,7 @@ async def told(settings: Settings, wallets: Sequence[str], days: Sequence[date])
     found = [
         encode_one(each)
         for day in days
-        for each in await engine.historical([account(wallet) for wallet in wallets], day, Options())
+        for each in await engine.historical([account(wallet) for wallet in wallets], day)
     ]
     await engine.settle_prices()
     await system.close()

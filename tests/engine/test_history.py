@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -27,7 +28,7 @@ from indexer.wiring import System
 from localchain.evm import Tx
 from localchain.node import LocalNode
 from portfolio.document import encode_one
-from portfolio.facts import Options
+from portfolio.overview import overview
 from tests.e2e.conftest import World, configured, history
 from tests.e2e.test_past import indexed
 
@@ -121,14 +122,27 @@ async def test_a_day_that_is_read_again_is_the_snapshot_byte_for_byte(world: Wor
     anew = System(system.settings)
     engine = Engine(anew)
     for day in DAYS:
-        documents = await engine.historical([account(each) for each in wallets], day, Options())
+        documents = await engine.historical([account(each) for each in wallets], day)
         assert [encode_one(each) for each in documents] == [first[each, day].document for each in wallets]
         before = anew.chain("local").requests
-        again = await engine.historical([account(each) for each in wallets], day, Options())
+        again = await engine.historical([account(each) for each in wallets], day)
         assert anew.chain("local").requests == before
         assert [encode_one(each) for each in again] == [encode_one(each) for each in documents]
     assert len(kept(anew)) == len(first)
     await anew.close()
+
+
+async def test_an_overview_of_a_kept_day_asks_no_node_and_has_its_pictures(world: World, system: System) -> None:
+    wallets = [account(world.wallets[name]) for name in ("alice", "bob")]
+    await all_of(system, [each.address for each in wallets], DAYS)
+    engine, chain = Engine(system), system.chain("local")
+    images = {chain.info.native.asset: {"small": "https://images.example/eth.svg"}}
+    engine.facts()["local"] = replace(engine.facts()["local"], tokens=images)
+    before = chain.requests
+    rows = overview(await engine.historical(wallets, DAYS[-1]), engine.pictures())
+    assert chain.requests == before
+    assert [row.image for row in rows if row.symbol == "ETH"] == ["https://images.example/eth.svg"]
+    assert len(rows) > 1
 
 
 async def test_many_days_take_the_requests_of_one_and_what_is_kept_is_never_asked_again(

@@ -12,8 +12,8 @@ from chainfolio import amounts
 from chainfolio.contracts import Holding
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio
-from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
-from portfolio.overview import overview
+from portfolio.facts import PLACEHOLDER, ProtocolFacts
+from portfolio.overview import overview, pictures_of
 from portfolio.valuation import Valued, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 from tests.portfolio.test_merge import exact, some
@@ -30,7 +30,7 @@ def held(*rows: tuple[str, int, str | None], lent: ValuedPosition | None = None)
         prices = (price(token, usd),) if usd else ()
         snapshots.append(snapshot(Holding(ALICE, token, raw), prices=prices, chain=chain))
     found = value(snapshots, [lent] if lent else [])
-    return portfolio(ALICE, found, CHAINS, updated_ms=0, options=Options(images=True), protocols=AAVE)
+    return portfolio(ALICE, found, CHAINS, updated_ms=0, protocols=AAVE)
 
 
 def lending(supplied: int, borrowed: int, usd: str) -> ValuedPosition:
@@ -44,7 +44,7 @@ def lending(supplied: int, borrowed: int, usd: str) -> ValuedPosition:
 
 def test_a_token_is_one_row_over_chains_and_protocols() -> None:
     mine = held(("ethereum", ETHER, "2000"), lent=lending(3 * ETHER, ETHER, "2000"))
-    rows = overview([mine, held(("base", ETHER, "2000"))])
+    rows = overview([mine, held(("base", ETHER, "2000"))], pictures_of(CHAINS.values(), AAVE.values()))
     assert msgspec.json.decode(msgspec.json.encode(rows)) == [
         {
             "image": PLACEHOLDER, "symbol": "ETH", "name": "ethereum", "price": "2000", "balance": "4", "value": "8000",
