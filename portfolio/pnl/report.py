@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, IssueDocument
+from portfolio.document import UNKNOWN, IssueDocument, rounded
 from portfolio.pnl.entries import decimal, money
 from portfolio.pnl.gains import Gain, Gains, Held
 
@@ -91,6 +92,9 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 COLUMNS: Final = GainDocument.__struct_encode_fields__
+MOMENTS: Final = ("time", "acquired")
+NUMBERS: Final = ("amount", "proceeds", "cost", "gain")
+DECIMAL_PLACES: Final = 18
 NOT_PRICED: Final = "no price is known now"
 
 
@@ -169,14 +173,28 @@ def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
 
 
 def frame(gains: Sequence[GainDocument]) -> pl.DataFrame:
-    """The rows for Parquet: text, so that every number is exact; empty where there is nothing."""
+    """The rows for Parquet. Moments are timestamps. Numbers are text, which is exact, and beside it decimals of 18
+    places to compute with; null where it is not known, and the decimal also where it does not fit."""
     import polars as pl
 
     names = GainDocument.__struct_fields__
-    rows = {name: [getattr(gain, name) for gain in gains] for name in names}
-    return pl.DataFrame(
-        {shown: rows[name] for name, shown in zip(names, COLUMNS, strict=True)}, dict.fromkeys(COLUMNS, pl.String)
-    )
+    rows = {shown: [getattr(gain, name) for gain in gains] for name, shown in zip(names, COLUMNS, strict=True)}
+    parsed = {name: [datetime.fromisoformat(each) if each else None for each in rows[name]] for name in MOMENTS}
+    known = {name: [None if each == UNKNOWN else each for each in rows[name]] for name in NUMBERS}
+    decimals = {f"{name}Decimal": list(map(_computable, known[name])) for name in NUMBERS}
+    types: dict[str, Any] = {
+        **dict.fromkeys(COLUMNS, pl.String), **dict.fromkeys(MOMENTS, pl.Datetime("us", "UTC")),
+        **dict.fromkeys(decimals, pl.Decimal(38, DECIMAL_PLACES)),
+    }  # fmt: skip
+    return pl.DataFrame({**rows, **parsed, **known, **decimals}, types)
+
+
+def _computable(number: str | None) -> Decimal | None:
+    """A number to so many places, half to even, where it is known and has room in 38 digits."""
+    if number is None:
+        return None
+    found = rounded(Fraction(number), DECIMAL_PLACES)
+    return found if abs(found) < amounts.EXACT.scaleb(Decimal(1), 38 - DECIMAL_PLACES) else None
 
 
 def text(units: int | None) -> str:

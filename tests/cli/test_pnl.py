@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import csv as pa_csv
+from pyarrow import parquet as pq
 
 from chainfolio.amounts import EXACT, text, total
 from chainfolio.contracts import GAIN_METHODS
@@ -19,6 +24,7 @@ from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 from localchain.trade import trade
 from portfolio.pnl.gains import SHORT
+from portfolio.pnl.report import COLUMNS
 from tests.cli.conftest import ALICE, Run, configure
 
 pytestmark = pytest.mark.node
@@ -83,7 +89,44 @@ def test_the_rows_are_the_same_in_every_form(run: Run, wallets: dict[str, str], 
     document = run("pnl", wallets["bob"], "--method", "average", "--json", "--parquet", "gains.parquet").json
     sheet = list(csv.DictReader(io.StringIO(run("pnl", wallets["bob"], "--method", "average", "--csv").out)))
     assert sheet == document["gains"]
-    assert pl.read_parquet(here / "gains.parquet").to_dicts() == document["gains"]
+    numbers, moments = ("amount", "proceeds", "cost", "gain"), ("time", "acquired")
+    for row, gain in zip(pl.read_parquet(here / "gains.parquet").to_dicts(), document["gains"], strict=True):
+        for name in numbers:
+            exact = None if gain[name] == "N/A" else Decimal(gain[name])
+            assert (None if row[name] is None else Decimal(row[name])) == exact
+            assert row.pop(f"{name}Decimal") == (None if exact is None else round(exact, 18))
+        for name in moments:
+            assert row[name] == (datetime.fromisoformat(gain[name]) if gain[name] else None)
+        assert {name: row[name] for name in row if name not in (*numbers, *moments)} == {
+            name: gain[name] for name in gain if name not in (*numbers, *moments)
+        }
+
+
+def test_three_engines_open_the_sheet_of_disposals_with_exact_types_and_the_transaction_of_each_lot(
+    run: Run, wallets: dict[str, str], here: Path
+) -> None:
+    columns = ("time", "acquired", "transaction", "acquiredIn", "gain", "gainDecimal")
+    (here / "gains.csv").write_text(run("pnl", wallets["frank"], "--csv", "--parquet", "gains.parquet").out)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        by_duckdb = connection.sql(f"SELECT {', '.join(columns)} FROM 'gains.parquet'").to_arrow_table()
+        texts_of_duckdb = connection.sql("FROM read_csv('gains.csv', all_varchar = true)").fetchall()
+    by_polars = pl.read_parquet(here / "gains.parquet", columns=list(columns))
+    by_arrow = pq.read_table(here / "gains.parquet", columns=list(columns))
+    assert by_arrow.schema.types[:2] == [pa.timestamp("us", tz="UTC")] * 2
+    assert by_arrow.schema.types[-1] == by_duckdb.schema.types[-1] == pa.decimal128(38, 18)
+    rows = by_arrow.to_pylist()
+    assert len(rows) > 10
+    assert by_duckdb.to_pylist() == by_polars.to_dicts() == rows
+    chosen = [row for row in rows if row["acquired"]]
+    assert chosen
+    assert all(row["acquiredIn"].startswith("0x") and row["acquired"] <= row["time"] for row in chosen)
+    texts = pl.read_csv(here / "gains.csv", infer_schema=False).rows()
+    as_text = pa_csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string()))
+    of_arrow = pa_csv.read_csv(here / "gains.csv", convert_options=as_text).to_pylist()
+    plain = [tuple(each or None for each in row) for row in texts]
+    assert plain == texts_of_duckdb == [tuple(each or None for each in row.values()) for row in of_arrow]
+    assert [row[COLUMNS.index("gain")] for row in plain] == [row["gain"] or "N/A" for row in rows]
 
 
 def test_what_goes_between_wallets_of_one_owner_is_no_disposal(run: Run, wallets: dict[str, str]) -> None:
