@@ -1,8 +1,4 @@
-"""The engine behind the API: portfolios and net asset values of accounts over all configured chains.
-
-An answer is kept with its age. A stale one is given at once while a fresh one is made behind it, unless the caller
-wants to wait; a partial one is given but never kept as whole.
-"""
+"""The engine behind the API: what is asked, and who answers it."""
 
 from __future__ import annotations
 
@@ -12,13 +8,12 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.assets import Account
-from chainfolio.blocks import Block, ahead_of_clock
+from chainfolio.blocks import Block
 from chainfolio.chains import Capability, having
-from chainfolio.contracts import FIAT, Issue, Quoted, Snapshot, Token, VirtualUser
+from chainfolio.contracts import FIAT, Issue, Quoted, Token, VirtualUser
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
@@ -29,27 +24,24 @@ from chainfolio.errors import (
     Unavailable,
     Unserved,
 )
-from chainfolio.messages import public
-from chainfolio.supervisor import Supervisor, Task
+from chainfolio.supervisor import Supervisor
 from chainfolio.validators import HasValidators
 from engine import account_index, reconciled, virtual_users
 from engine.account_gains import GainsBook, with_known_gains
 from engine.answers import (
     ApprovalsPage,
     ChainFact,
-    ChainReadiness,
-    EndpointHealth,
     Place,
     Readiness,
     SyncStatus,
-    TaskHealth,
     TransactionFilter,
     TransactionsPage,
 )
-from engine.history import OF_THE_INDEX, History, unreadable
+from engine.history import OF_THE_INDEX, History
+from engine.kept_accounts import NO_FAMILY, KeptAccount, KeptAccounts
 from engine.rates import Rates
+from engine.readiness import readiness
 from engine.replay import has_past
-from engine.shared_work import SharedWork
 from engine.validator_records import records
 from engine.validators import Validators
 from engine.virtual_users import read_group
@@ -77,23 +69,9 @@ if TYPE_CHECKING:
     from portfolio.activity import Functions
 
 log = logging.getLogger("chainfolio.engine")
-KEEP_S = 3600.0
-MAX_KEPT = 20_000  # accounts
-MAX_LATER = 100  # accounts that are read though nobody waits for them
 CHAIN_SHARE = 0.75  # of the time that a request has
 REFRESH = "refresh"  # the reads of accounts, as logs and metrics name them
 GREY = "#808080"  # a chain without a colour of its own
-NO_FAMILY = "no chain for this kind of address is configured"
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What is known of one account, and since when."""
-
-    valuation: Valuation
-    updated_us: int
-    gains: AccountGains | None = None
-    written: dict[Options, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -104,8 +82,7 @@ class Engine:
     system: System
     indexing: Mapping[str, Status] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
-    _kept: dict[str, _Kept] = field(default_factory=dict)
-    _reads: SharedWork[_Kept] = field(init=False)
+    _accounts: KeptAccounts = field(init=False)
     history: History = field(init=False)
     _gains: GainsBook = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
@@ -116,29 +93,29 @@ class Engine:
     _rates: Rates | None = None
 
     def __post_init__(self) -> None:
-        self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
-        self._gains = GainsBook(lambda error: self.supervisor.task(REFRESH).noted(error))
+        self._gains = GainsBook(self._noted)
+        self._accounts = KeptAccounts(self.system, self._snapshotter, self._budget, self._gains_of, self._noted)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
-        known = await (self._live(accounts) if wallet_only else self._known(accounts, wait=wait))
+        known = await (self._live(accounts) if wallet_only else self._accounts.known(accounts, wait=wait))
         documents = [self._known_document(a.address, kept, options) for a, kept in zip(accounts, known, strict=True)]
         return [_wallet(document) for document in documents] if wallet_only else documents
 
-    async def _live(self, accounts: Sequence[Account]) -> list[_Kept]:
+    async def _live(self, accounts: Sequence[Account]) -> list[KeptAccount]:
         """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
         for the index has less to say about so new a block."""
-        return list(await asyncio.gather(*(self._read(account, live=True) for account in accounts)))
+        return list(await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts)))
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
-        known = await self._known(accounts, wait=wait)
+        known = await self._accounts.known(accounts, wait=wait)
         return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
 
-    def _written(self, account: Account, kept: _Kept, options: Options) -> bytes:
+    def _written(self, account: Account, kept: KeptAccount, options: Options) -> bytes:
         found = kept.written.get(options)
         if found is None:
             document = self._known_document(account.address, kept, options)
@@ -207,7 +184,7 @@ class Engine:
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
         check(currency)
-        known = await self._known(accounts, wait=wait)
+        known = await self._accounts.known(accounts, wait=wait)
         for kept in known:
             _refuse_unread(kept.valuation)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
@@ -322,8 +299,8 @@ class Engine:
         """Begin to read accounts anew, behind the caller's back, and have their histories read from now on; False where
         every one is being read already."""
         await self.watch(accounts)
-        idle = [account for account in accounts if account.address not in self._reads]
-        if idle and not self._refresh(idle):
+        idle = [account for account in accounts if not self._accounts.is_being_read(account)]
+        if idle and not self._accounts.refresh(idle):
             raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
         return bool(idle)
 
@@ -331,7 +308,7 @@ class Engine:
         """Have the histories of accounts read, by whatever indexes their chains."""
         await asyncio.to_thread(watching.want, self.system, accounts)
 
-    def _known_document(self, address: str, kept: _Kept, options: Options) -> Portfolio:
+    def _known_document(self, address: str, kept: KeptAccount, options: Options) -> Portfolio:
         document = self._document(address, kept.valuation, kept.updated_us, options)
         return document if kept.gains is None else with_gains(document, kept.gains, spam=options.spam)
 
@@ -403,19 +380,15 @@ class Engine:
         """How fresh each account's data is, in their order; starts no work."""
         result = []
         for account in accounts:
-            kept = self._kept.get(account.address)
-            running = account.address in self._reads or watching.is_being_read(self.system, account)
-            read_us, indexed_us = kept.updated_us if kept else None, watching.read_until_us(self.system, account)
+            running = self._accounts.is_being_read(account) or watching.is_being_read(self.system, account)
+            read_us, indexed_us = self._accounts.age_of(account), watching.read_until_us(self.system, account)
             known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
             result.append(SyncStatus(account.address, read_us, known_us, running))
         return result
 
     async def readiness(self) -> Readiness:
         """How far each chain is, from what the worker and the tail know: no node is asked."""
-        chains = [self._ready(chain) for chain in self.system.chains]
-        serves = not chains or any(chain.healthy for chain in chains)
-        tasks = [_task_health(task) for task in self.supervisor.tasks]
-        return Readiness(ready=serves and not self.supervisor.problems(), chains=chains, tasks=tasks)
+        return readiness(self.system, self.indexing, self.supervisor)
 
     async def settle_prices(self) -> None:
         """Move the prices that answers used to the lake, as their blocks become final. A chain that cannot be read now
@@ -434,94 +407,14 @@ class Engine:
         """The protocols of the configs, also on chains that are not configured."""
         return self.system.registry
 
-    def _ready(self, chain: Chain) -> ChainReadiness:
-        status, tail = self.indexing.get(chain.key), self.system.tail
-        top = tail.top(chain.key) or tail.anchor(chain.key)
-        indexed = top.height if top else None
-        newest_us = max([top.time_us if top else 0, *(each.head_us or 0 for each in chain.health())])
-        wrong = ahead_of_clock(newest_us, self.system.seams.clock.now_us())
-        if status is None:
-            return ChainReadiness(
-                key=chain.key, healthy=not wrong, indexed=indexed, reason=wrong or None, endpoints=_endpoints(chain)
-            )
-        problems = [*([wrong] if wrong else []), *self.supervisor.problems(chain.key)]
-        reason = public("; ".join(problems) or status.halted or status.problem) or None
-        lag = max(0, status.head - (indexed or 0)) if status.head else None
-        return ChainReadiness(
-            key=chain.key,
-            healthy=not status.halted and not problems,
-            head=status.head or None,
-            indexed=indexed,
-            lag_blocks=lag,
-            reason=reason,
-            endpoints=_endpoints(chain),
-        )
+    # --- what the parts share ----------------------------------------------------------------------------------------
 
-    # --- what is kept ------------------------------------------------------------------------------------------------
+    def _noted(self, error: BaseException) -> None:
+        self.supervisor.task(REFRESH).noted(error)
 
-    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[_Kept]:
-        """What is known of each account: kept where that will do, read where it will not."""
-        now_us = self.system.seams.clock.now_us()
-        keep_us = self.system.settings.server.cache_s * 1_000_000
-        known: dict[str, _Kept] = {}
-        stale: list[Account] = []
-        for account in accounts:
-            kept = self._kept.get(account.address)
-            fresh = kept is not None and now_us - kept.updated_us <= keep_us
-            if kept is not None and (fresh or not wait):
-                known[account.address] = kept
-                if not fresh:
-                    stale.append(account)
-        self._refresh(stale)
-        missing = [account for account in accounts if account.address not in known]
-        read = await self._reads.results((account.address, partial(self._read, account)) for account in missing)
-        known |= {account.address: kept for account, kept in zip(missing, read, strict=True)}
-        return [known[account.address] for account in accounts]
-
-    def _refresh(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts for later; False where so many are read already that they have to come again."""
-        for account in accounts:
-            if self._reads.later >= MAX_LATER:
-                return False
-            self._reads.begin(account.address, partial(self._read, account))
-        return True
-
-    async def _read(self, account: Account, *, live: bool = False) -> _Kept:
-        """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
-        chains = [chain for chain in self.system.account_chains if chain.kind == account.kind]
-        taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
-        failed = [item for item in taken if isinstance(item, SourceError)]
-        if chains and len(failed) == len(chains):
-            raise failed[0]
-        now_us = self.system.seams.clock.now_us()
-        snapshots = [
-            unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
-            for chain, item in zip(chains, taken, strict=True)
-        ]
-        valuation = value(snapshots)
-        if not chains:
-            valuation = Valuation((), scope={account.address: ()}, unread={account.address: (_no_family(account),)})
-        kept = _Kept(valuation, now_us)
-        if chains and not failed and not live:
-            gains = await self._gains.of(self, account, _heights(snapshots))
-            kept.gains = None if gains is None else gains.in_portfolio
-        if not failed and not live:
-            self._keep(account.address, kept)
-        return kept
-
-    def _keep(self, address: str, kept: _Kept) -> None:
-        self._kept.pop(address, None)  # so that the oldest come first
-        self._kept[address] = kept
-        oldest_us = kept.updated_us - int(KEEP_S * 1_000_000)
-        while len(self._kept) > MAX_KEPT or next(iter(self._kept.values())).updated_us < oldest_us:
-            del self._kept[next(iter(self._kept))]
-
-    async def _snapshot(self, chain: Chain, account: Account, live: bool) -> Snapshot | SourceError:
-        try:
-            async with self._budget(chain):
-                return await self._snapshotter(chain).take([account.address], live=live)
-        except SourceError as error:
-            return error
+    async def _gains_of(self, account: Account, heights: Mapping[str, int]) -> AccountGains | None:
+        known = await self._gains.of(self, account, heights)
+        return None if known is None else known.in_portfolio
 
     @contextlib.asynccontextmanager
     async def _budget(self, chain: Chain) -> AsyncIterator[None]:
@@ -539,35 +432,6 @@ class Engine:
         return self._snapshotters[chain.key]
 
 
-def _heights(snapshots: Sequence[Snapshot]) -> dict[str, int]:
-    return {each.chain: each.head or each.block.height for each in snapshots}
-
-
-def _task_health(task: Task) -> TaskHealth:
-    return TaskHealth(
-        task=task.name,
-        chain=task.chain or None,
-        healthy=not task.problem,
-        failures=task.failures,
-        reason=public(task.problem) or None,
-    )
-
-
-def _endpoints(chain: Chain) -> list[EndpointHealth]:
-    """The health of a chain's endpoints, without the evidence: it may repeat what somebody asked."""
-    return [
-        EndpointHealth(
-            endpoint=each.endpoint,
-            height=each.height,
-            lag_blocks=each.lag_blocks,
-            latency_ms=each.latency_ms,
-            faults=each.faults,
-            quarantined=each.quarantined,
-        )
-        for each in chain.health()
-    ]
-
-
 def _refuse_unread(valuation: Valuation) -> None:
     """A net asset value has no room for what is not known: a chain that was not read makes it no value at all."""
     for issues in valuation.unread.values():
@@ -580,10 +444,6 @@ def _refuse_unread(valuation: Valuation) -> None:
 
 def _wallet(document: Portfolio) -> Portfolio:
     return wallet_only(document)
-
-
-def _no_family(account: Account) -> Issue:
-    return Issue(account.kind, account.address, NO_FAMILY, account=account.address)
 
 
 def _fact(chain: Chain) -> ChainFact:

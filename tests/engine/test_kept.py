@@ -17,7 +17,7 @@ from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.errors import Unavailable
 from chainfolio.messages import quoted
 from chainfolio.settings import Limits, Settings
-from engine import service as module
+from engine import kept_accounts as module
 from engine.service import Engine
 from indexer.follow import Status
 from indexer.wiring import System
@@ -87,7 +87,7 @@ async def test_a_whole_answer_is_kept_and_a_failure_after_it_is_told_only_to_who
     assert await ask(engine) == whole
     assert len(first.asked) == 1
     second.failure = Unavailable("node", "timed out")
-    engine._kept[ALICE.address].updated_us = 0
+    engine._accounts._kept[ALICE.address].updated_us = 0
     assert (await ask(engine, wait=True)).completeness == "partial"
     assert (await ask(engine)).networth == whole.networth
 
@@ -124,7 +124,7 @@ async def test_what_nobody_waits_for_any_more_is_not_read_on(nodes: tuple[Engine
     callers[2].cancel()
     await asyncio.sleep(0.05)
     assert first.left == 1
-    assert ALICE.address not in engine._reads
+    assert ALICE.address not in engine._accounts._reads
 
 
 async def test_only_so_many_accounts_are_read_for_later(
@@ -148,7 +148,7 @@ async def test_of_what_is_kept_the_oldest_goes_first(
     several = [account(f"0x{number:040x}") for number in range(1, 4)]
     for each in several:
         await engine.portfolios([each], Options(), wait=True, wallet_only=False)
-    assert list(engine._kept) == [each.address for each in several[1:]]
+    assert list(engine._accounts._kept) == [each.address for each in several[1:]]
 
 
 async def test_the_words_of_a_node_reach_the_log_and_no_tenant(
@@ -188,6 +188,8 @@ async def test_up_to_when_transactions_are_known_follows_the_index_and_each_new_
     assert (other.portfolio_us, other.transactions_us) == (None, 1_000_000), "what all its chains are indexed to"
     before = await known_us()
     assert await engine.sync([ALICE])
-    await engine._reads.results([(ALICE.address, partial(engine._read, ALICE))])  # the read that has begun
+    await engine._accounts._reads.results(
+        [(ALICE.address, partial(engine._accounts.read, ALICE))]
+    )  # the read that has begun
     assert before is not None
     assert (await known_us() or 0) > before
