@@ -36,7 +36,8 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Price, Snapshot, Token
 from chainfolio.seams import SystemClock
 from chainfolio.settings import Server, Settings, Store
-from engine.service import Engine, _Kept
+from engine.kept_accounts import KeptAccount
+from engine.service import Engine
 from indexer.wiring import System
 from portfolio.facts import Options
 from portfolio.valuation import value
@@ -222,7 +223,7 @@ def _engine() -> Engine:
     given = Settings(data=tempfile.mkdtemp(), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])})
     engine = Engine(System(given))
     valuation = value([Snapshot("ethereum", block, (ADDRESS,), tuple(holdings), tuple(prices), ())])
-    engine._kept[ADDRESS] = _Kept(valuation, time.time_ns() // 1000 + 3600 * 1_000_000)
+    engine._accounts._kept[ADDRESS] = KeptAccount(valuation, time.time_ns() // 1000 + 3600 * 1_000_000)
     return engine
 
 

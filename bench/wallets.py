@@ -1,4 +1,5 @@
-"""Snapshots of 10,000 wallets at one block: requests and time per wallet by batch size, and memory of the command.
+"""Snapshots of 10,000 wallets at one block: requests and time per wallet by batch size, memory of the command, and what
+gains add to pages of transactions.
 
 python -m bench.wallets [--wallets 10000] [--repeat 3]
 """
@@ -11,7 +12,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from bench.places import ROOT, scratch
 from chainfolio.assets import Account, account
 from chainfolio.settings import Settings
 from cli.demo import _index, prepare
+from engine.answers import TransactionFilter
 from engine.service import Engine
 from indexer.wiring import System
 from localchain.deploy import Deployment, deploy
@@ -34,8 +36,10 @@ SUPPLIED_EVERY, POSITIONS = 10, 500  # every so many wallets have a position, an
 SIZES = {1: 60, 10: 400, 100: 2_000, 1_000: 4_000}  # batch size -> how many wallets are read with it
 MEMORY = 1.3
 BLOCKS_AFTER = 70  # all of it is final then, and lies in the lake
-FIRST_TOKEN, FIRST_WALLET = 0x70C0 << 140, 0xA11E7 << 136
+FIRST_TOKEN, FIRST_WALLET, FIRST_BUSY = 0x70C0 << 140, 0xA11E7 << 136, 0xB057 << 136
 BLOCK_TXS, GAS = 900, 110_000
+BUSY, RECEIVED, PAGE = 40, 100, 25  # wallets whose transactions are read, how many each has, and how many at a time
+GAINS = 1.5
 
 
 @dataclass(slots=True)
@@ -46,6 +50,7 @@ class Measured:
     seconds: dict[int, list[float]] = field(default_factory=dict)
     memory: dict[int, float] = field(default_factory=dict)
     whole_s: float = 0.0
+    pages: dict[str, list[float]] = field(default_factory=dict)
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -54,22 +59,27 @@ def run(options: argparse.Namespace) -> list[Figure]:
     with LocalNode() as node, scratch() as folder:
         deployment = deploy(node)
         wallets = [f"0x{FIRST_WALLET + 7919 * k:040x}" for k in range(count)]
-        fund(node, deployment, wallets)
+        busy = [f"0x{FIRST_BUSY + 7919 * k:040x}" for k in range(BUSY)]
+        fund(node, deployment, wallets, busy)
         settings = prepare(folder / "data", node, deployment, 0)
-        found = asyncio.run(_measure(settings, [account(wallet) for wallet in wallets], options.repeat))
+        read, paged = ([account(each) for each in some] for some in (wallets, busy))
+        found = asyncio.run(_measure(settings, read, paged, options.repeat))
         for several in sorted({max(1, count // 10), count}):
             done = _command(folder, wallets[:several])
             found.memory[several], found.whole_s = done.peak_mb, done.wall_s
     return _figures(found, count)
 
 
-def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str]) -> None:
-    """One to five tokens for each wallet, minted to it; positions for some."""
+def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str], busy: Sequence[str]) -> None:
+    """One to five tokens for each wallet, minted to it; positions for some; many payments of one token for the busy."""
     maker, dai = deployment.accounts["deployer"], deployment.tokens["DAI"]
     code = node.rpc("eth_getCode", dai.address, "latest")
     tokens = [f"0x{FIRST_TOKEN + k:040x}" for k in range(TOKENS)]
     node.batch(("anvil_setCode", (token, code)) for token in tokens)
     mints = list(_mints(maker, [*tokens, dai.address], wallets))
+    mints += [
+        tx(maker, dai.address, "mint(address,uint256)", each, dai.units(1), gas=GAS) for each in [*busy] * RECEIVED
+    ]
     first = int(node.rpc("eth_getTransactionCount", maker, "latest"), 16)
     asks = [("eth_sendTransaction", [_request(each, first + k)]) for k, each in enumerate(mints)]
     with node.by_hand():
@@ -100,7 +110,7 @@ def _request(each: Tx, nonce: int) -> dict[str, str | None]:
     return {"from": each.sender, "to": to, "data": data, "gas": hex(each.gas), "nonce": hex(nonce), **FEES}
 
 
-async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) -> Measured:
+async def _measure(settings: Settings, wallets: Sequence[Account], busy: Sequence[Account], repeat: int) -> Measured:
     system, found = System(settings), Measured()
     try:
         await _index(system, quiet=True)
@@ -117,9 +127,32 @@ async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) 
                     await engine.at_pinned(read[start : start + size], "local", block, shown, past=False)
                 found.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
                 found.requests.setdefault(size, []).append((chain.requests - before) / len(read))
+        found.pages = await _pages(engine, busy, repeat)
     finally:
         await system.close()
     return found
+
+
+async def _pages(engine: Engine, busy: Sequence[Account], repeat: int) -> dict[str, list[float]]:
+    """Seconds for a page of each wallet: without gains; with them when they are first computed, from every transaction
+    of the wallet; and with them again, on another page. The prices of all are kept before."""
+    page = TransactionFilter(PAGE, 0)
+    for each in busy:
+        await engine.records([each], TransactionFilter(RECEIVED, 0))
+    seconds: dict[str, list[float]] = {"without": [], "first": [], "again": []}
+    for _ in range(repeat):
+        fresh = Engine(engine.system)
+        began_s = time.perf_counter()
+        for each in busy:
+            await fresh.records([each], page)
+        seconds["without"].append(time.perf_counter() - began_s)
+        for name, offset in (("first", 0), ("again", PAGE)):
+            began_s = time.perf_counter()
+            said = [await fresh.transactions([each], replace(page, offset=offset)) for each in busy]
+            seconds[name].append(time.perf_counter() - began_s)
+            gains = [each.closed_pnl for found in said for each in found.document.transactions]
+            assert gains == ["0"] * (len(busy) * PAGE), "what was only received has gained nothing yet"
+    return seconds
 
 
 def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
@@ -137,6 +170,8 @@ def _figures(found: Measured, count: int) -> list[Figure]:
     sizes = ", ".join(f"{size:,}" for size in found.seconds)
     requests = [statistics.median(each) for each in found.requests.values()]
     times_ms = [1000 * statistics.median(each) for each in found.seconds.values()]
+    without, first, with_gains = (statistics.median(found.pages[name]) for name in ("without", "first", "again"))
+    first, with_gains = first / without, with_gains / without
     few, many = min(found.memory), max(found.memory)
     ratio = found.memory[many] / found.memory[few]
     return [
@@ -144,6 +179,9 @@ def _figures(found: Measured, count: int) -> list[Figure]:
                " → ".join(f"{each:.3g}" for each in requests), "falls", _falls(requests), {"requests": found.requests}),
         Figure("wallets", f"{about}: ms per wallet in batches of {sizes}",
                " → ".join(f"{each:.3g}" for each in times_ms), "falls", _falls(times_ms), {"seconds": found.seconds}),
+        Figure("wallets", f"a page of {PAGE} transactions with their gains / without, of {BUSY} wallets of "
+               f"{RECEIVED}", f"{with_gains:.2f} x; {first:.2f} x when they are first computed, from all {RECEIVED}",
+               f"≤ {GAINS} x", with_gains <= GAINS, {"seconds": found.pages}),
         Figure("wallets", f"peak memory of the command: {count:,} wallets / {few:,}",
                f"{ratio:.2f} x ({found.memory[many]:.0f} MB; {count:,} in {found.whole_s:.1f} s)", f"≤ {MEMORY} x",
                ratio <= MEMORY, {"memory_mb": found.memory}),

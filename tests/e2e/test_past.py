@@ -265,7 +265,7 @@ def test_a_sync_reads_in_the_background_once_and_status_shows_it(past: tuple[Wor
         before = [each.portfolio_us for each in told]
         assert None not in before
         assert await engine.sync([alice]) is True
-        await asyncio.gather(*(shared.task for shared in engine._reads._running.values()))
+        await asyncio.gather(*(shared.task for shared in engine._accounts._reads._running.values()))
         await asyncio.sleep(0)
         after = [each.portfolio_us or 0 for each in await engine.status([alice, bob])]
         assert after[0] > (before[0] or 0)
