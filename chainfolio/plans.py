@@ -36,11 +36,12 @@ class Unknown:
     """The read gave no value; never to be taken for zero.
 
     `cause`: the `read` itself failed, which says nothing about the contract; the contract is `absent`, or does not say
-    whether it is there; or the `contract` answers what cannot be meant. Of the last two every node says the same.
+    whether it is there; or the `contract` answers what cannot be meant. Of these two every node says the same. `gone`:
+    the state of a block before is not there to be read.
     """
 
     reason: str
-    cause: Literal["read", "absent", "contract"] = "read"
+    cause: Literal["read", "absent", "contract", "gone"] = "read"
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class DecodedPosition:
     `name`: where it has one of its own; else it is called by what was supplied. `unknown`: what of it could not be
     read, where the rest of it is worth showing. `unverified`: why nobody can rely on what the contracts claim here: the
     position is shown with its amounts, has no value and is in no sum. `unlisted`: what was supplied is what a share
-    gives that anybody could have made, as `Unlisted` says of one.
+    gives that anybody could have made, as `Unlisted` says of one. `remark`: what else the answer says of it.
     """
 
     position_type: str
@@ -62,6 +62,7 @@ class DecodedPosition:
     unknown: str = ""
     unverified: str = ""
     unlisted: bool = False
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,14 @@ class Unlisted:
     all its holders: it counts only where the share came to the account by an act of its own."""
 
     parts: tuple[TokenAmount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remarked:
+    """What an `unwrap` returns where the answer has to say something of what lies behind the share."""
+
+    given: tuple[TokenAmount, ...] | Unlisted
+    remark: str
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 
 from adapters.evm.reads import balance_of
 from chainfolio.chains import Chain
+from chainfolio.errors import HistoryUnavailable
 from chainfolio.plans import Unknown
 from chainfolio.reads import AtParent
 from chainfolio.seams import Seams
@@ -85,3 +86,43 @@ async def test_the_parent_of_another_block_of_that_height_and_of_the_first_block
     assert [type(each) for each in at_first] == [Unknown]
     assert isinstance(at_other, list)
     assert (at_other[0], type(at_other[1])) == (GIVEN + 3 * WAD, Unknown)
+
+
+async def test_reads_of_two_blocks_before_are_answered_beside_those_of_one_and_of_none(subject: EvmSubject) -> None:
+    async with reading(subject) as (chain, held):
+        block = await chain.block(subject.height)
+        subject.asked.forget()
+        wanted = [AtParent(AtParent(held)), held, AtParent(held)]
+        assert await chain.answer(wanted, block) == [GIVEN, GIVEN + 7 * WAD, GIVEN + 3 * WAD]
+        assert subject.asked.requests == 2  # the header of the parent, and the reads
+        assert await chain.answer(wanted[:1], block) == [GIVEN]
+        genesis = await chain.block(1)
+        (lost,) = await chain.answer([AtParent(AtParent(AtParent(held)))], genesis)
+    assert lost == Unknown("the parent of the block is not known", "gone")
+
+
+async def test_a_parent_without_its_state_is_gone_also_where_nothing_else_is_read(subject: EvmSubject) -> None:
+    async with reading(subject) as (chain, held):
+        block = await chain.block(subject.height)
+
+        class Pruned:
+            """A node that has the state of one block."""
+
+            async def answer(self, reads: Any, at: Any) -> Any:
+                if at.height < block.height:
+                    raise HistoryUnavailable("node", at.height, "pruned")
+                return await chain.answer(reads, at)
+
+            async def answer_each(self, asked: Any) -> Any:
+                return [
+                    await chain.answer(reads, at) if at == block else HistoryUnavailable("node", at.height, "pruned")
+                    for at, reads in asked
+                ]
+
+        pruned = mixed(Pruned(), Http(Seams()))  # type: ignore[arg-type]
+        alone = await pruned.answer([AtParent(held)], block)
+        beside = await pruned.answer([AtParent(held), held], block)
+        older = replace(block, height=block.height - 1)
+        with pytest.raises(HistoryUnavailable):
+            await pruned.answer([held], older)
+    assert (alone[0].cause, beside[0].cause, beside[1]) == ("gone", "gone", GIVEN + 7 * WAD)

@@ -29,6 +29,7 @@ from adapters.evm.positions.shares import Shares
 from adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
+from chainfolio.reads import AtParent
 from indexer.families import families
 from indexer.registry import Protocol, Registry
 
@@ -56,7 +57,9 @@ def read(
 ) -> Found:
     """All that is read of an account that met something and holds some tokens."""
 
-    def answer(ask: Read) -> Any:
+    def answer(ask: Read | AtParent) -> Any:
+        if isinstance(ask, AtParent):  # the block before was the same
+            return answer(ask.read)
         if isinstance(ask, NativeBalance):
             return 0
         return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)

@@ -71,6 +71,7 @@ def markets(node: LocalNode, deployment: Deployment) -> str:
         out = (usdc.units(700), 0) if first else (0, usdc.units(700))
         deployer.do(pair, "swap(uint256,uint256,address,bytes)", *out, owner, b"")
     deployer.settle()
+    node.mine()  # these trades moved the price in one block
     return pancake
 
 

@@ -12,8 +12,9 @@ from adapters.evm.positions.rules import DecoderPlan, reading
 from adapters.evm.positions.shares import Shares
 from adapters.evm.reads import Call, Read
 from chainfolio.plans import Plan, Report, Unknown, batched, run_known
+from chainfolio.reads import AtParent
 
-# A key is a contract and a function's name, and may go on with arguments.
+# A key is a contract and a function's name, and may go on with arguments; or it begins with how many blocks before.
 Says = Mapping[tuple[Any, ...], Any]
 NO_CODE = Unknown("there is no contract", "absent")
 
@@ -43,7 +44,11 @@ def outcomes(protocols: Protocols, account: str, match: ContractInteractions) ->
     return [report.result for report in reports.values() if report.result is not None]
 
 
-def _answer(ask: Read, says: Says) -> Any:
+def _answer(ask: Read | AtParent, says: Says) -> Any:
+    blocks = 0
+    while isinstance(ask, AtParent):  # what is not said of blocks before was the same there
+        ask, blocks = ask.read, blocks + 1
     assert isinstance(ask, Call)
     key = (ask.to, ask.signature.partition("(")[0])
-    return says.get((*key, *ask.args), says.get(key, NO_CODE))
+    here = says.get((*key, *ask.args), says.get(key, NO_CODE))
+    return says.get((blocks, *key), here) if blocks else here

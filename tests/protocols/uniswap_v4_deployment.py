@@ -11,6 +11,7 @@ from localchain.evm import MAX, ZERO, Tx, tx, words
 from localchain.node import LocalNode
 
 KEY = "(address,address,uint24,int24,address)"
+SWAP = f"swap({KEY},(bool,int256,uint160),(bool,bool),bytes)"
 MAX128 = (1 << 128) - 1
 DECREASE, MINT, BURN, SETTLE, TAKE_PAIR, SWEEP = 0x01, 0x02, 0x03, 0x0B, 0x11, 0x14
 PoolKey = tuple[str, str, int, int, str]
@@ -19,11 +20,12 @@ LOWEST_PRICE, HIGHEST_PRICE = 4_295_128_740, 14614467034852101032872730522039888
 
 @dataclass(frozen=True)
 class UniswapV4:
-    """Where it lies, and its pools."""
+    """Where it lies, what swaps in it, and its pools."""
 
     pools: str
     positions: str
     view: str
+    swapper: str
     keys: Sequence[PoolKey]
 
     @property
@@ -91,15 +93,14 @@ def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
     deployer.do(pools, "setProtocolFeeController(address)", owner)
     deployer.do(pools, f"setProtocolFee({KEY},uint24)", keys[1], 500 | 700 << 12)
     deployer.settle()
-    made = UniswapV4(pools, positions, view, keys)
+    made = UniswapV4(pools, positions, view, swapper, keys)
     node.settle(opened(made, deployment))
     for token in (usdc, dai):
         deployer.do(token.address, "approve(address,uint256)", swapper, MAX)
     for key, zero_for_one, raw in swaps(keys, usdc, low, high):
-        swap = f"swap({KEY},(bool,int256,uint160),(bool,bool),bytes)"
         limit = LOWEST_PRICE if zero_for_one else HIGHEST_PRICE
         value = raw if key[0] == ZERO and zero_for_one else 0
-        deployer.do(swapper, swap, key, (zero_for_one, -raw, limit), (False, False), b"", value=value)
+        deployer.do(swapper, SWAP, key, (zero_for_one, -raw, limit), (False, False), b"", value=value)
     deployer.settle()
     alice, bob = (deployment.accounts[name] for name in ("alice", "bob"))
     node.settle([
@@ -107,7 +108,7 @@ def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
         made.burn(alice, keys[1], 4),
         tx(alice, positions, "transferFrom(address,address,uint256)", alice, bob, 5),
     ])  # fmt: skip
-    deployer.do(swapper, swap, keys[0], (True, -(10**17), LOWEST_PRICE), (False, False), b"", value=10**17)
+    deployer.do(swapper, SWAP, keys[0], (True, -(10**17), LOWEST_PRICE), (False, False), b"", value=10**17)
     deployer.settle()
     return made
 

@@ -12,6 +12,7 @@ from adapters.evm.call import decode, encode, encode_answer
 from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest
 from chainfolio.plans import Reverted, Unknown
+from chainfolio.reads import AtParent
 
 NOT_RECORDED: Final = "it was not recorded"
 Key = tuple[str, ...]  # of a read: an account, or a contract, a function and its call data
@@ -40,8 +41,9 @@ class RecordedResults:
     made: dict[Key, Read] = field(default_factory=dict)
     impossible: list[str] = field(default_factory=list)
 
-    def answer(self, read: Read) -> Any:
+    def answer(self, asked: Read | AtParent) -> Any:
         """The result that was recorded; Unknown where there is none."""
+        read = at_block(asked)
         try:
             key = key_of(read)
         except BadRequest as error:
@@ -55,6 +57,14 @@ class RecordedResults:
         """The reads that were made and not recorded."""
         lost = [words_of(read) for key, read in self.made.items() if key not in self.results]
         return tuple(sorted({*lost, *self.impossible}))
+
+
+def at_block(read: Read | AtParent) -> Read:
+    """The read at the block of the recording: no other one is kept, so blocks before are taken to have been the same,
+    and positions are what leaving pays."""
+    while isinstance(read, AtParent):
+        read = read.read
+    return read
 
 
 def key_of(read: Read) -> Key:

@@ -19,6 +19,7 @@ from adapters.evm.kit.exchanges import (
     Exchange,
     Key,
     RecordedResults,
+    at_block,
     exchange_of,
     key_of,
     place_of,
@@ -30,7 +31,7 @@ from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import Read, balance_of
+from adapters.evm.reads import balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.interactions import contract_of
@@ -137,7 +138,8 @@ async def record(
     failed that one of them needs; BadRequest where one asks for what cannot be asked; the errors of nodes."""
     results, time_s = dict[Key, Any](), block.time_us // 1_000_000
 
-    async def answer(reads: list[Read]) -> Sequence[Any]:
+    async def answer(asked: list[Any]) -> Sequence[Any]:
+        reads = [at_block(read) for read in asked]
         keys = [key_of(read) for read in reads]
         answers = await chain.answer(reads, block)
         results.update(zip(keys, answers, strict=True))

@@ -73,6 +73,10 @@ class RuleMatch:
             f"not counted for {self.match.account}, since nobody can verify it: {reason}", makes_partial=False
         )
 
+    def remarked(self, remark: str) -> Issue:
+        """What its decoder has to say of what it found."""
+        return self.issue(f"of {self.match.account}: {remark}", makes_partial=False)
+
 
 @dataclass
 class Protocols:

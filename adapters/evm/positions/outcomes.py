@@ -13,7 +13,7 @@ from adapters.evm.reads import Read, Reads
 from chainfolio.contracts import Issue
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.protocols import DecodedPosition, Unverified
-from chainfolio.reads import ReadResult
+from chainfolio.reads import AtParent, ReadResult
 
 
 @dataclass(slots=True)
@@ -67,6 +67,8 @@ def _notes(matched: RuleMatch, found: Iterable[DecodedPosition]) -> Iterator[Iss
         if each.unknown:
             said = f"not known of {matched.match.account}: {each.unknown}"
             yield matched.issue(said, makes_partial=not each.unverified and not each.unlisted)
+        if each.remark:
+            yield matched.remarked(each.remark)
 
 
 def makes_partial(matched: RuleMatch, report: Report[Any]) -> bool:
@@ -77,8 +79,8 @@ def makes_partial(matched: RuleMatch, report: Report[Any]) -> bool:
 
 
 def answered(report: Report[Any]) -> tuple[ReadResult, ...]:
-    """What a plan read, with the results, as sources name it."""
-    return tuple(ReadResult(ask, result) for ask, result in report.recorded)
+    """What a plan read at the block, with the results, as sources name it."""
+    return tuple(ReadResult(ask, result) for ask, result in report.recorded if not isinstance(ask, AtParent))
 
 
 def _guarded(decoder: Callable[..., DecoderPlan] | None, *given: Any) -> Reads:

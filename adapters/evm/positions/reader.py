@@ -26,7 +26,7 @@ from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
-from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import DecodedPosition, Remarked, TokenAmount, Unlisted, Unverified
 
 MAX_DEPTH = 8
 SECOND_US = 1_000_000
@@ -173,14 +173,18 @@ class OneAccount:
         if isinstance(result, Unverified):
             itself.issues.append(share.unverified(result.reason))
             return itself
-        parts = result.parts if isinstance(result, Unlisted) else result
+        remark = result.remark if isinstance(result, Remarked) else ""
+        given: Any = result.given if isinstance(result, Remarked) else result
+        parts = given.parts if isinstance(given, Unlisted) else given
         why = report.reason or problem_of_parts(parts)
         if why:
             itself.issues.append(self._unknown(share, why, makes_partial(share, report)))
             return itself
         behind: Underlying = yield from self._underlying(parts, (*trail, part.token))
         behind.calls[:0] = answered(report)
-        if isinstance(result, Unlisted):
+        if remark:
+            behind.issues.append(share.remarked(remark))
+        if isinstance(given, Unlisted):
             behind.unlisted.add(part.token)
         return behind
 

@@ -17,11 +17,12 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.errors import ChainfolioError
 from chainfolio.plans import Plan, Reverted, Unknown
 from chainfolio.protocols import ProtocolFamily, problem_of_type
+from chainfolio.reads import AtParent
 
 Value = TypeVar("Value")
 
 # What a decoder is: it yields calls, is sent their values, and returns a Found, several, parts, or None.
-DecoderPlan = Plan["Read | MayRefuse", Any, Any]
+DecoderPlan = Plan["Ask", Any, Any]
 
 
 class Unread(ChainfolioError):
@@ -213,7 +214,25 @@ class MayRefuse:
     call: Call
 
 
-def reading(decoder: Callable[..., Plan[Read | MayRefuse, Any, Value]], *given: Any) -> Plan[Read, Any, Value]:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A call at the state that the block began with, which nobody could change in the block; `blocks` 2: at the one
+    before that. Answered with None where the contract does not answer it there, and with the `Unknown` where the state
+    could not be read, which says nothing of the contract."""
+
+    call: Call
+    blocks: int = 1
+
+    @property
+    def read(self) -> AtParent:
+        """The same as it travels."""
+        return AtParent(self.call if self.blocks == 1 else Before(self.call, self.blocks - 1).read)
+
+
+Ask = Read | MayRefuse | Before
+
+
+def reading(decoder: Callable[..., Plan[Ask, Any, Value]], *given: Any) -> Plan[Any, Any, Value]:
     """A decoder as a plan: it is sent values, and goes on only where it got all that it cannot do without.
 
     Unread where a contract refuses what was no `MayRefuse`, and where a read fails, which says nothing of the contract.
@@ -226,18 +245,24 @@ def reading(decoder: Callable[..., Plan[Read | MayRefuse, Any, Value]], *given: 
         except StopIteration as stop:
             result: Value = stop.value
             return result
-        calls = [ask.call if isinstance(ask, MayRefuse) else ask for ask in reads]
-        answers = yield calls
-        values = [
-            _value(call, answer, isinstance(ask, MayRefuse))
-            for ask, call, answer in zip(reads, calls, answers, strict=True)
-        ]
+        answers = yield [_read(ask) for ask in reads]
+        values = [_value(ask, answer) for ask, answer in zip(reads, answers, strict=True)]
 
 
-def _value(call: Read, answer: Any, refusable: bool) -> Any:
+def _read(ask: Ask) -> Any:
+    return ask.call if isinstance(ask, MayRefuse) else ask.read if isinstance(ask, Before) else ask
+
+
+def _value(ask: Ask, answer: Any) -> Any:
+    if isinstance(ask, Before) and isinstance(answer, Unknown) and answer.cause in ("read", "gone"):
+        return answer
     refused = isinstance(answer, Reverted) or (isinstance(answer, Unknown) and answer.cause != "read")
-    if refused and refusable:
-        return None
+    if isinstance(ask, MayRefuse | Before):
+        if refused:
+            return None
+        call: Read = ask.call
+    else:
+        call = ask
     if isinstance(answer, Reverted | Unknown):
         why = answer.reason if isinstance(answer, Unknown) else "it refuses"
         failed = isinstance(answer, Unknown) and answer.cause == "read"

@@ -10,7 +10,7 @@ from chainfolio.protocols import DecodedPosition, TokenAmount, problem_of_type
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 SIDES = ("supplied", "borrowed", "rewards")
-TEXTS = ("name", "vault", "pool", "unknown", "unverified")
+TEXTS = ("name", "vault", "pool", "unknown", "unverified", "remark")
 
 
 def founds(result: Any) -> tuple[DecodedPosition, ...] | str:

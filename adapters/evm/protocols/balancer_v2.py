@@ -7,15 +7,18 @@ only if what lies in the vault for the pool pays all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread, covered
+from adapters.evm.positions.rules import Before, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread, covered
+from adapters.evm.positions.settled import Reserves, fair, reserves
 from adapters.evm.reads import Call, balance_of
-from chainfolio.protocols import TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import Remarked, TokenAmount, Unlisted, Unverified
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.
 TOKENS_OUT, ALL_TOKENS_OUT = 1, 2
 ONE = 10**18
 NOT_COVERED = "what lies in the vault for the pool does not cover what it promises for all its shares"
+POOL_TOKENS = "getPoolTokens(bytes32)(address[],uint256[],uint256)"
 QUERY_EXIT = "queryExit(bytes32,address,address,uint256[],uint256,uint256,bytes)(uint256,uint256[])"
 
 
@@ -31,30 +34,56 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     ]
     if number is None:
         return None
-    (registered, _), (tokens, balances, changed), fee, supply = yield [
+    state = [Call(vault, POOL_TOKENS, (number,)), Call(pool, "totalSupply()(uint256)")]
+    (registered, _), fee, *lying = yield [
         Call(vault, "getPool(bytes32)(address,uint8)", (number,)),
-        Call(vault, "getPoolTokens(bytes32)(address[],uint256[],uint256)", (number,)),
         Call(collector, "getSwapFeePercentage()(uint256)"),
-        Call(pool, "totalSupply()(uint256)"),
+        *state,
+        *map(Before, state),
     ]
+    (tokens, balances, changed), supply = lying[:2]
     if registered != pool:
         return None
     kind = ALL_TOKENS_OUT if pool in tokens else TOKENS_OUT
     wish = kind.to_bytes(32, "big") + raw.to_bytes(32, "big")
     asked = (number, match.account, match.account, tuple(balances), changed, fee, wish)
-    real = [MayRefuse(balance_of(token, vault)) for token in tokens] if match.is_fork else []
-    said, *there = yield [MayRefuse(Call(pool, QUERY_EXIT, asked, alone=True)), *real]
+    # Of a vault whose code nobody read, what it has counts, and not what it says.
+    real = [balance_of(token, vault) for token in tokens] if match.is_fork else []
+    leaving = Call(pool, QUERY_EXIT, asked, alone=True)
+    said, *there = yield [MayRefuse(leaving), *map(MayRefuse, real), *map(Before, real)]
     own = dict(zip(tokens, balances, strict=True)).get(pool, 0)  # shares that nobody has yet
     _, paid = said or (yield from _recovered(pool, tokens, balances, supply - own, raw))
     if len(paid) != len(tokens):
         return None
-    given = [(token, out, held) for token, out, held in zip(tokens, paid, balances, strict=True) if token != pool]
-    if match.is_fork:  # nobody read the code of this vault: what it has counts, and not what it says
-        lying = dict(zip(tokens, there, strict=True))
-        given = [(token, out, min(held, lying[token] or 0)) for token, out, held in given]
+    held = _lying(balances, there[: len(real)])
+    given = [each for each in zip(tokens, paid, held, strict=True) if each[0] != pool]
     if not all(covered(out, raw, held, supply - own) for _, out, held in given):
         return Unverified(NOT_COVERED)
-    return Unlisted(tuple(TokenAmount(token, out) for token, out, _ in given))
+    states = [*lying[:2], *there[: len(real)], *lying[2:], *there[len(real) :]]
+    fairly = yield from fair([*state, *real], partial(_reserves, pool), states)
+    counted, remark = fairly or ((), "")
+    if not remark:
+        return Unlisted(tuple(TokenAmount(token, out) for token, out, _ in given))
+    parts = (
+        TokenAmount(token, min(out, held) * before // held)
+        for (token, out, held), before in zip(given, counted, strict=True)
+    )
+    return Remarked(Unlisted(tuple(parts)), remark)
+
+
+def _lying(balances: Sequence[int], there: Sequence[int | None]) -> Sequence[int]:
+    """What lies in the vault, by what it says and, where that was asked, by what it has."""
+    return [min(held, has or 0) for held, has in zip(balances, there, strict=True)] if there else balances
+
+
+def _reserves(
+    pool: str, said: tuple[Sequence[str], Sequence[int], int], supply: int, *there: int | None
+) -> Reserves | None:  # fmt: skip
+    """What lies in the vault for a pool; its own shares there are nobody's yet."""
+    tokens, balances, _ = said
+    own = dict(zip(tokens, balances, strict=True)).get(pool, 0)
+    held = zip(tokens, _lying(balances, there), strict=True)
+    return reserves(*(raw for token, raw in held if token != pool), supply - own)
 
 
 def _recovered(pool: str, tokens: Sequence[str], balances: Sequence[int], supply: int, raw: int) -> DecoderPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from chainfolio.tick_math import Q128, WORD, sqrt_price
@@ -30,6 +31,24 @@ def amounts(liquidity: int, price: int, lower: int, upper: int) -> tuple[int, in
     raw0 = (liquidity << 96) * (high - at) // high // at
     raw1 = liquidity * (at - low) // Q96
     return raw0, raw1
+
+
+class Liquid(NamedTuple):
+    """The square root of a pool's price, times 2^96, and the liquidity of one position in it."""
+
+    root: int
+    liquidity: int
+
+    def moved(self, before: Liquid) -> Fraction:
+        """By how many times the price changed since; 1 where there was, or is, none."""
+        less, more = sorted((self.root, before.root))
+        return Fraction(more, less) ** 2 if less else Fraction(1)
+
+    def at(self, other: Liquid, lower: int, upper: int) -> tuple[int, int]:
+        """What taking out the liquidity gives, at the other price as far as it was there then."""
+        old = min(self.liquidity, other.liquidity)
+        then, new = amounts(old, other.root, lower, upper), amounts(self.liquidity - old, self.root, lower, upper)
+        return then[0] + new[0], then[1] + new[1]
 
 
 def inside(tick: int, lower: tuple[int, Growth], upper: tuple[int, Growth], whole: Growth) -> Growth:

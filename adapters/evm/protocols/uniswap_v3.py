@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sha3 import keccak_256
 
-from adapters.evm.positions.rules import Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
-from adapters.evm.protocols.ticks import Growth, amounts, inside
+from adapters.evm.positions.rules import Before, Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
+from adapters.evm.positions.settled import settled
+from adapters.evm.protocols.ticks import Growth, Liquid, inside
 from adapters.evm.reads import Call, balance_of
+from chainfolio.plans import all_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 from chainfolio.tick_math import MAX_TICK
 
@@ -20,6 +23,7 @@ POSITIONS = (
 TICKS = "ticks(int24)(uint128,int128,uint256,uint256)"
 OWNER = "ownerOf(uint256)(address)"
 FACTORY = "factory()(address)"
+SLOT0 = "slot0()(uint160,int24)"
 
 
 class Stored(NamedTuple):
@@ -54,26 +58,40 @@ class Stored(NamedTuple):
 
     def reads(self, pool: str) -> Iterator[Call]:
         """What the pool has to say for `assets`."""
-        yield Call(pool, "slot0()(uint160,int24)")
+        yield Call(pool, SLOT0)
         yield Call(pool, "feeGrowthGlobal0X128()(uint256)")
         yield Call(pool, "feeGrowthGlobal1X128()(uint256)")
         yield Call(pool, TICKS, (self.lower,))
         yield Call(pool, TICKS, (self.upper,))
 
-
-class Worth(NamedTuple):
-    """What closing a position gives of both tokens, and how much its fees grew since the beginning."""
-
-    raws: tuple[int, int]
-    grown: Growth
+    def worth(self, liquid: Liquid, counted: Liquid) -> tuple[int, int]:
+        """What taking out its liquidity gives of both tokens, at the price that counts."""
+        return liquid.at(counted, self.lower, self.upper)
 
 
-def assets(stored: Stored, said: Sequence[Any]) -> Worth:
-    """What a position is worth, by what its pool said."""
-    (price, tick), whole0, whole1, at_lower, at_upper = said
+def grown_inside(stored: Stored, said: Sequence[Any]) -> Growth:
+    """How much the fees between a position's ticks grew since the beginning, by what its pool said."""
+    (_, tick), whole0, whole1, at_lower, at_upper = said
     outside = [(at, Growth(*told[2:])) for at, told in ((stored.lower, at_lower), (stored.upper, at_upper))]
-    grown = inside(tick, outside[0], outside[1], Growth(whole0, whole1))
-    return Worth(amounts(stored.liquidity, price, stored.lower, stored.upper), grown)
+    return inside(tick, outside[0], outside[1], Growth(whole0, whole1))
+
+
+@dataclass(frozen=True, slots=True)
+class InPool:
+    """A position in its pool: the price, the liquidity, and how much the pool has of each token, if that was asked."""
+
+    liquid: Liquid
+    has: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, slot0: tuple[int, int], told: tuple[Any, ...], *has: int) -> InPool | None:
+        """By what was said; None where there was no such position yet."""
+        stored = Stored(*told)
+        return cls(Liquid(slot0[0], stored.liquidity), has) if slot0[0] and stored.liquidity else None
+
+    def moved(self, before: InPool) -> Fraction:
+        """By how many times the price changed since."""
+        return self.liquid.moved(before.liquid)
 
 
 def earned(stored: Stored, grown: Growth) -> tuple[int, int]:
@@ -105,14 +123,19 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     if stored.is_empty:
         return None
     (pool,) = yield [stored.pool(factory)]
-    raws, grown = assets(stored, (yield [*stored.reads(pool)]))
-    fees = earned(stored, grown)
+    state = [Call(pool, SLOT0), Call(manager, POSITIONS, (match.id,))]
+    *said, slot0, then = yield [*stored.reads(pool), *map(Before, state)]
+    now = InPool(Liquid(said[0][0], stored.liquidity))
+    counted, remark = (yield from settled(state, InPool.of, now, (slot0, then))) if stored.liquidity else (now, "")
+    raws = stored.worth(now.liquid, counted.liquid)
+    fees = earned(stored, grown_inside(stored, said))
     return DecodedPosition(
         "LIQUIDITYPOOL",
         supplied=(TokenAmount(stored.token0, raws[0]), TokenAmount(stored.token1, raws[1])),
         rewards=(TokenAmount(stored.token0, fees[0]), TokenAmount(stored.token1, fees[1])),
         pool=pool,
         unknown=f"what {staker} pays for it" if staker else "",
+        remark=remark,
     )
 
 
@@ -145,6 +168,18 @@ class Kept:
         return fee0, fee1
 
 
+class Claimed(NamedTuple):
+    """A position that a manager claims, with what its pool says: now, and as it counts."""
+
+    claim: Stored
+    pool: str
+    now: InPool
+    counted: InPool
+    remark: str
+    grown: Growth
+    of_manager: tuple[int, int, int, int, int]
+
+
 def unnamed(match: ProtocolMatch) -> DecoderPlan:
     """The positions of a manager that no file names, although one names its factory.
 
@@ -154,46 +189,77 @@ def unnamed(match: ProtocolMatch) -> DecoderPlan:
     """
     reads = [MayRefuse(Call(match.contract, ask, (number,))) for number in match.ids for ask in (OWNER, POSITIONS)]
     told = yield reads
-    claims = [
-        Stored(*said) for owner, said in zip(told[::2], told[1::2], strict=True) if said and owner == match.account
-    ]
-    claims = [each for each in claims if not each.is_empty and -MAX_TICK <= each.lower < each.upper <= MAX_TICK]
+    owned = zip(match.ids, told[::2], told[1::2], strict=True)
+    claims = {number: Stored(*said) for number, owner, said in owned if said and owner == match.account}
+    claims = {
+        number: each
+        for number, each in claims.items()
+        if not each.is_empty and -MAX_TICK <= each.lower < each.upper <= MAX_TICK
+    }
     if not claims:
         return []
-    pools = yield [each.pool(match.answer) for each in claims]
-    told = yield [ask for each, pool in zip(claims, pools, strict=True) for ask in _state(each, pool, match.contract)]
+    pools = yield [each.pool(match.answer) for each in claims.values()]
+    found = yield from all_of({
+        str(number): _claimed(claim, number, pool, match.contract)
+        for (number, claim), pool in zip(claims.items(), pools, strict=True)
+    })  # fmt: skip
+    return _borne_out(list(found.values()), match.contract)
+
+
+def _claimed(claim: Stored, number: int, pool: str, manager: str) -> DecoderPlan:
+    """What the pool of a claim says of it."""
+    has = [balance_of(token, pool) for token in (claim.token0, claim.token1)]
+    state = [Call(pool, SLOT0), Call(manager, POSITIONS, (number,)), *has]
+    told = yield [
+        *claim.reads(pool),
+        Call(pool, KEPT, (claim.key(manager),)),
+        *map(MayRefuse, has),
+        *map(Before, state),
+    ]
+    *said, of_manager = told[:6]
+    now = InPool(Liquid(said[0][0], claim.liquidity), tuple(held or 0 for held in told[6:8]))
+    counted, remark = (yield from settled(state, InPool.of, now, told[8:])) if claim.liquidity else (now, "")
+    return Claimed(claim, pool, now, counted, remark, grown_inside(claim, said), of_manager)
+
+
+def _borne_out(found: Sequence[Claimed], manager: str) -> list[DecodedPosition]:
+    """The positions, with the reason for each that its pool does not bear out. As it was before, one only counts if the
+    pool bore it out then, too."""
     kept: dict[tuple[str, int, int], Kept] = {}
-    left: dict[tuple[str, str], int] = {}
-    found = []
-    for at, (claim, pool) in enumerate(zip(claims, pools, strict=True)):
-        *said, of_manager, held0, held1 = told[8 * at : 8 * at + 8]
-        raws, grown = assets(claim, said)
-        fees = kept.setdefault((pool, claim.lower, claim.upper), Kept.of(claim, grown, of_manager)).take(claim, grown)
-        tokens = claim.token0, claim.token1
-        problem = NOT_THERE if fees is None else ""
-        for token, held, raw, fee in zip(tokens, (held0, held1), raws, fees or (0, 0), strict=True):
-            left[pool, token] = left.get((pool, token), held or 0) - raw - fee
-            problem = problem or (NOT_COVERED if left[pool, token] < 0 else "")
-        found.append(
+    left, left_then = _Left(), _Left()
+    positions = []
+    for claim, pool, now, counted, remark, grown, of_manager in found:
+        whole = kept.setdefault((pool, claim.lower, claim.upper), Kept.of(claim, grown, of_manager))
+        fees = whole.take(claim, grown)
+        tokens, raws = (claim.token0, claim.token1), claim.worth(now.liquid, now.liquid)
+        is_there = left.take(pool, tokens, now.has, raws, fees or (0, 0))
+        if remark and counted is not now:
+            old = counted.liquid._replace(liquidity=min(counted.liquid.liquidity, claim.liquidity))
+            was_there = left_then.take(pool, tokens, counted.has, claim.worth(old, old))
+            raws, remark = (claim.worth(now.liquid, counted.liquid), remark) if was_there else (raws, "")
+        positions.append(
             DecodedPosition(
                 "LIQUIDITYPOOL",
                 supplied=tuple(map(TokenAmount, tokens, raws)),
                 rewards=tuple(map(TokenAmount, tokens, fees or (0, 0))),
                 pool=pool,
-                replaces=(match.contract,),
-                unverified=problem,
+                replaces=(manager,),
+                unverified=NOT_THERE if fees is None else "" if is_there else NOT_COVERED,
                 unlisted=True,
+                remark=remark,
             )
         )
-    return found
+    return positions
 
 
-def _state(claim: Stored, pool: str, manager: str) -> Iterator[Call | MayRefuse]:
-    """What there is to know of a position in a pool, and of the pool beside it."""
-    yield from claim.reads(pool)
-    yield Call(pool, KEPT, (claim.key(manager),))
-    yield MayRefuse(balance_of(claim.token0, pool))
-    yield MayRefuse(balance_of(claim.token1, pool))
+class _Left(dict[tuple[str, str], int]):
+    """What pools have of tokens, less what was claimed of it."""
+
+    def take(self, pool: str, tokens: Sequence[str], has: Sequence[int], *parts: tuple[int, int]) -> bool:
+        """Claim some; whether it is there."""
+        for token, held, raws in zip(tokens, has, zip(*parts, strict=True), strict=True):
+            self[pool, token] = self.get((pool, token), held) - sum(raws)
+        return all(self[pool, token] >= 0 for token in tokens)
 
 
 FAMILY = Family(

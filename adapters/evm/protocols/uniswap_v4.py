@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sha3 import keccak_256
 
-from adapters.evm.positions.rules import Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
-from adapters.evm.protocols.ticks import Growth, amounts
+from adapters.evm.positions.rules import Before, Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
+from adapters.evm.positions.settled import settled
+from adapters.evm.protocols.ticks import Growth, Liquid
 from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
@@ -31,15 +32,19 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     pool, lower, upper = pool_id(key), _tick(packed >> 8), _tick(packed >> 32)
     (view,) = match.contracts["state_view"]
     own = (pool, manager, lower, upper, match.id.to_bytes(32, "big"))
-    (price, _), (liquidity, *before), now = yield [
-        Call(view, "getSlot0(bytes32)(uint160,int24)", (pool,)),
-        Call(view, GROWN, own),
+    state = [Call(view, "getSlot0(bytes32)(uint160,int24)", (pool,)), Call(view, GROWN, own)]
+    slot0, in_pool, now, *begun = yield [
+        *state,
         Call(view, "getFeeGrowthInside(bytes32,int24,int24)(uint256,uint256)", (pool, lower, upper)),
+        *map(Before, state),
     ]
+    liquidity, *before = in_pool
     if not liquidity:
         return None
+    liquid = Liquid(slot0[0], liquidity)
+    counted, remark = yield from settled(state, _liquid, liquid, begun)
     takes, is_listed = bool(int(hook, 16) & TAKES_PART), hook in match.contracts.get("hook", ())
-    raw0, raw1 = amounts(liquidity, price, lower, upper)
+    raw0, raw1 = liquid.at(counted, lower, upper)
     fee0, fee1 = (Growth(*now) - Growth(*before)).earned(liquidity)
     return DecodedPosition(
         "LIQUIDITYPOOL",
@@ -50,7 +55,12 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         unverified=f"its hook {hook} may keep all that is taken out, and no file names it"
         if takes and not is_listed
         else "",
+        remark=remark,
     )
+
+
+def _liquid(slot0: tuple[int, int], in_pool: tuple[int, int, int]) -> Liquid | None:
+    return Liquid(slot0[0], in_pool[0]) if slot0[0] and in_pool[0] else None
 
 
 def pool_id(key: PoolKey) -> bytes:

@@ -1,0 +1,260 @@
+"""Pools that say anything of the block before: a moved pool is shown as it was, and nobody gains by moving one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.evm.positions.rules import Before, MayRefuse, ProtocolMatch, reading
+from adapters.evm.positions.settled import MOST, STOOD, Reserves, reserves
+from adapters.evm.protocols import uniswap_v2, uniswap_v3, uniswap_v4
+from adapters.evm.protocols.ticks import Liquid, amounts
+from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
+from adapters.evm.reads import Call
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.protocols import Remarked, TokenAmount, Unlisted
+from chainfolio.reads import AtParent
+from chainfolio.tick_math import sqrt_price
+from tests.protocols.told import NO_CODE, told
+
+ME, PAIR, FACTORY, A, B, MANAGER, POOL, VIEW = ("0x" + letter * 40 for letter in "12345678")
+GONE = Unknown("the state is gone", "gone")
+Said = dict[tuple[Any, ...], Any]
+
+
+# --- shares of a pair ---
+
+
+def pair(held0: int, held1: int, supply: int, blocks: int = 0) -> Said:
+    """What a pair says, or said some blocks before."""
+    answers = {(A, "balanceOf"): held0, (B, "balanceOf"): held1, (PAIR, "totalSupply"): supply}
+    if blocks:
+        return {(blocks, *key): value for key, value in answers.items()}
+    return answers | {
+        (PAIR, "getReserves"): (held0, held1), (PAIR, "kLast"): 0,
+        (FACTORY, "getPair"): PAIR, (FACTORY, "feeTo"): ZERO_ADDRESS,
+    }  # fmt: skip
+
+
+def share(raw: int, *states: Said, is_fork: bool = False) -> Any:
+    says = {key: value for state in states for key, value in state.items()}
+    return told(uniswap_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B), is_fork=is_fork), raw, says=says)
+
+
+def both(raw0: int, raw1: int) -> tuple[TokenAmount, TokenAmount]:
+    return TokenAmount(A, raw0), TokenAmount(B, raw1)
+
+
+STATE = 1_000, 4_000, 100
+
+
+def test_a_share_of_a_pair_that_was_moved_is_its_part_of_what_was_there_before() -> None:
+    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2))
+    assert found.given == both(100, 400)
+    assert "moved by 300 % within the block" in found.remark
+
+
+def test_a_fork_is_still_one_that_nobody_vouches_for() -> None:
+    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2), is_fork=True)
+    assert isinstance(found, Remarked)
+    assert found.given == Unlisted(both(100, 400))
+
+
+def test_a_pair_that_only_its_parent_had_moved_is_what_it_is() -> None:
+    assert share(10, pair(*STATE), pair(2_000, 2_000, 100, blocks=1), pair(1_001, 3_996, 100, blocks=2)) == both(
+        100, 400
+    )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        (1_020, 3_922, 100),  # by less than five percent
+        (500, 2_000, 50),  # somebody joined
+        (2_000, 8_000, 200),  # somebody left
+        (1_000, 2_000, 100),  # a gift, which is the holders'
+        (2_000, 8_000, 100),  # a loss of both: nobody trades so
+        (1_000, 8_000, 100),  # a loss of one
+        (0, 4_000, 100), (1_000, 4_000, 0),  # there was nothing
+    ],
+)  # fmt: skip
+def test_what_is_no_trade_or_a_small_one_leaves_what_leaving_pays_to_the_unit(before: tuple[int, int, int]) -> None:
+    assert share(10, pair(*STATE), pair(*before, blocks=1)) == both(100, 400)
+
+
+def test_who_joins_a_pair_that_was_moved_in_the_same_block_gets_nothing_of_what_was_there_before() -> None:
+    """A token of mine is sold into my pair; then shares are made where they cost next to nothing."""
+    moved = 10**9, 10**3, 10**6  # before: a unit of mine, a dollar, a share
+    found = share(10**6 - 1, pair(*moved), pair(1, 1, 1, blocks=1), pair(1, 1, 1, blocks=2))
+    assert found.given[1].raw <= 10**3 + 1
+
+
+def test_what_a_protocol_s_fee_takes_is_not_given_back_by_a_move() -> None:
+    said = pair(2_000, 2_000, 100) | {(PAIR, "kLast"): 1_000 * 1_000, (FACTORY, "feeTo"): POOL}
+    found = share(10, said, pair(*STATE, blocks=1), pair(*STATE, blocks=2))
+    assert all(part.raw < whole for part, whole in zip(found.given, (100, 400), strict=True))
+
+
+@pytest.mark.parametrize("key", [(1, A, "balanceOf"), (1, PAIR, "totalSupply")])
+def test_a_block_before_that_cannot_be_read_is_said_and_what_leaving_pays_counts(key: tuple[Any, ...]) -> None:
+    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {key: GONE})
+    why = "its pool could not be compared with the block before, so who moved it counts: the state is gone"
+    assert found == Remarked(both(200, 200), why)
+
+
+@pytest.mark.parametrize("said", [NO_CODE, Reverted()])
+def test_a_pair_that_is_new_in_the_block_is_what_leaving_pays(said: Any) -> None:
+    assert share(10, pair(*STATE), {(1, PAIR, "totalSupply"): said}) == both(100, 400)
+
+
+def test_a_block_before_the_parent_that_cannot_be_read_leaves_the_parent() -> None:
+    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {(2, A, "balanceOf"): GONE})
+    assert found.given == both(100, 400)
+
+
+RAW = st.integers(1, 1 << 112)
+
+
+@given(RAW, RAW, RAW, RAW, RAW, RAW)
+def test_the_part_of_all_shares_is_never_more_than_there_was_or_is(
+    now0: int, now1: int, supply: int, then0: int, then1: int, before: int
+) -> None:
+    now, then = Reserves((now0, now1), supply), Reserves((then0, then1), before)
+    counted = now.at(then)
+    assert all(part <= old + new for part, old, new in zip(counted, then.held, now.held, strict=True))
+    assert now.at(now) == now.held
+    assert now.moved(then) == then.moved(now) >= STOOD
+
+
+def test_pools_of_other_tokens_are_not_compared() -> None:
+    assert Reserves((1, 2, 3), 6).moved(Reserves((3, 2), 6)) == STOOD
+    assert reserves(7) is None
+    assert reserves(1, 0, 5) is None
+
+
+# --- liquidity between ticks ---
+
+
+LOWER, UPPER, LIQUIDITY = -6_000, 6_000, 10**18
+FACTOR = Fraction(4)
+
+
+def root(tick: int) -> int:
+    return sqrt_price(tick)
+
+
+def named(liquidity: int, tick: int, blocks: int = 0) -> Said:
+    """What a manager and a pool say of a position that no fees were earned for."""
+    stored = (0, ZERO_ADDRESS, A, B, 3000, LOWER, UPPER, liquidity, 0, 0, 0, 0)
+    answers: Said = {
+        (POOL, "slot0"): (root(tick), tick), (MANAGER, "positions"): stored,
+        (A, "balanceOf"): 10**18, (B, "balanceOf"): 10**18,
+    }  # fmt: skip
+    if blocks:
+        return {(blocks, *key): value for key, value in answers.items()}
+    return answers | {
+        (MANAGER, "ownerOf"): ME, (MANAGER, "factory"): FACTORY, (FACTORY, "getPool"): POOL,
+        (POOL, "feeGrowthGlobal0X128"): 0, (POOL, "feeGrowthGlobal1X128"): 0, (POOL, "ticks"): (0, 0, 0, 0),
+        (POOL, "positions"): (liquidity, 0, 0, 0, 0),
+    }  # fmt: skip
+
+
+def position(*states: Said, unnamed: bool = False) -> Any:
+    says = {key: value for state in states for key, value in state.items()}
+    met = ProtocolMatch(ME, MANAGER, id=7)
+    if unnamed:
+        met = ProtocolMatch(ME, MANAGER, answer=FACTORY, ids=(7,))
+    return told(uniswap_v3.position, met, says=says)
+
+
+def raws(found: Any) -> tuple[int, ...]:
+    return tuple(part.raw for part in found.supplied)
+
+
+@pytest.mark.parametrize("unnamed", [False, True])
+def test_a_position_in_a_pool_that_was_moved_is_shown_at_the_price_before(unnamed: bool) -> None:
+    found = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), unnamed=unnamed)
+    found = found[0] if unnamed else found
+    assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
+    assert "within the block" in found.remark
+
+
+def test_one_that_only_its_parent_had_moved_is_what_it_is() -> None:
+    found = position(named(LIQUIDITY, 0), named(LIQUIDITY, 7_000, 1), named(LIQUIDITY, 10, 2))
+    assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
+    assert found.remark == ""
+
+
+def test_liquidity_that_came_in_the_block_is_what_it_is_at_the_price_of_the_block() -> None:
+    """Else who puts worthless tokens into a pool that he moved would have had dollars in it before."""
+    new = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), {(1, MANAGER, "positions"): Reverted()})
+    assert (raws(new), new.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
+    grown = position(named(LIQUIDITY, 7_000), named(LIQUIDITY // 4, 0, 1), named(LIQUIDITY // 4, 0, 2))
+    old, more = (
+        amounts(LIQUIDITY // 4, root(0), LOWER, UPPER),
+        amounts(LIQUIDITY - LIQUIDITY // 4, root(7_000), LOWER, UPPER),
+    )
+    assert raws(grown) == (old[0] + more[0], old[1] + more[1])
+    assert "within the block" in grown.remark
+    less = position(named(LIQUIDITY // 4, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2))
+    assert raws(less) == amounts(LIQUIDITY // 4, root(0), LOWER, UPPER)
+
+
+def test_a_pool_that_nobody_read_counts_as_it_was_only_if_it_had_that_then() -> None:
+    poor = {(1, A, "balanceOf"): 10}
+    (found,) = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), poor, unnamed=True)
+    assert (raws(found), found.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
+    (found,) = position(
+        named(LIQUIDITY, 7_000) | {(B, "balanceOf"): 10}, named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), unnamed=True
+    )
+    assert found.unverified == NOT_COVERED
+
+
+def test_a_position_in_uniswap_v4_is_shown_at_the_price_before() -> None:
+    packed = (UPPER % (1 << 24)) << 32 | (LOWER % (1 << 24)) << 8
+    says: Said = {
+        (MANAGER, "ownerOf"): ME,
+        (MANAGER, "getPoolAndPositionInfo"): ((A, B, 3000, 60, ZERO_ADDRESS), packed),
+        (VIEW, "getSlot0"): (root(7_000), 7_000),
+        (1, VIEW, "getSlot0"): (root(0), 0), (2, VIEW, "getSlot0"): (root(0), 0),
+        (VIEW, "getPositionInfo"): (LIQUIDITY, 0, 0), (VIEW, "getFeeGrowthInside"): (0, 0),
+    }  # fmt: skip
+    met = ProtocolMatch(ME, MANAGER, id=7, contracts={"state_view": (VIEW,), "pool_manager": (POOL,)})
+    found = told(uniswap_v4.position, met, says=says)
+    assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
+    assert "within the block" in found.remark
+    new = told(uniswap_v4.position, met, says=says | {(1, VIEW, "getPositionInfo"): (0, 0, 0)})
+    assert (raws(new), new.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
+
+
+def test_a_price_of_nothing_is_compared_with_nothing() -> None:
+    assert Liquid(0, 1).moved(Liquid(5, 1)) == 1
+    assert Liquid(isqrt(4 << 192), 1).moved(Liquid(1 << 96, 1)) == FACTOR > MOST
+
+
+# --- the ask ---
+
+
+def test_before_is_the_read_at_the_parent_and_two_blocks_before_at_its_parent() -> None:
+    call = Call(A, "totalSupply()(uint256)")
+    asked: list[Any] = []
+
+    def decoder() -> Any:
+        return (yield [Before(call), Before(call, 2), MayRefuse(call)])
+
+    said = {
+        AtParent(call): Unknown("it burns", "contract"), AtParent(AtParent(call)): Unknown("timed out"), call: 7
+    }  # fmt: skip
+
+    def answer(read: Any) -> Any:
+        asked.append(read)
+        return said[read]
+
+    assert run_known(reading(decoder), answer) == [None, Unknown("timed out"), 7]
+    assert asked == list(said)
