@@ -284,6 +284,14 @@ class Chain(Protocol):
 
 
 @runtime_checkable
+class ForgetsBlocks(Protocol):
+    """A chain whose nodes drop their oldest blocks."""
+
+    async def first_served(self) -> int:
+        """The lowest height of which a node still has the block."""
+
+
+@runtime_checkable
 class Approves(Protocol):
     """Behind `Capability.APPROVALS`."""
 

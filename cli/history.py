@@ -14,10 +14,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from chainfolio.chains import Capability
 from chainfolio.errors import BadRequest
 from cli.common import Commands, add_csv, add_rpc, counted, money, show_csv, show_json, show_table, with_system
-from cli.names import accounts_of, chains_of
+from cli.names import accounts_of, chains_with_past
 from cli.progress_bar import clock, watch
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _check_files(names: Sequence[str]) -> None:
 async def _read(system: System, options: argparse.Namespace) -> tuple[list[DayValue], list[date]]:
     days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
     accounts = await accounts_of(system, options.address)
-    chains = chains_of(system, accounts, options.chain, Capability.PAST_BALANCES)
+    chains = chains_with_past(system, accounts, options.chain)
     return await read_values(system, accounts, chains, days, options), days
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.addresses import nobody
@@ -36,12 +36,26 @@ async def accounts_of(system: System, written: Sequence[str]) -> list[Account]:
 
 def chains_of(system: System, accounts: Sequence[Account], named: Sequence[str], capability: Capability) -> list[Chain]:
     """The chains that accounts are read on: the named ones, else all that can. BadRequest where an account has none."""
+    return _chains_of(system, accounts, named, capability, lambda chain: capability in chain.capabilities)
+
+
+def chains_with_past(system: System, accounts: Sequence[Account], named: Sequence[str]) -> list[Chain]:
+    """The same of those whose past balances can be told, be it by what moved since."""
+    from engine.replay import has_past
+
+    return _chains_of(system, accounts, named, Capability.PAST_BALANCES, has_past)
+
+
+def _chains_of(
+    system: System, accounts: Sequence[Account], named: Sequence[str], capability: Capability,
+    able: Callable[[Chain], bool],
+) -> list[Chain]:  # fmt: skip
     check_chains(system)
     chains = [system.chain(key) for key in dict.fromkeys(named)]
     for chain in chains:
-        if capability not in chain.capabilities:
+        if not able(chain):
             raise Incapable(chain.key, capability.value)
-    chains = chains or [chain for chain in system.chains if capability in chain.capabilities]
+    chains = chains or [chain for chain in system.account_chains if able(chain)]
     for each in accounts:
         if each.kind not in {chain.kind for chain in chains}:
             remedy = "add one to the settings, or name another one with --chain"

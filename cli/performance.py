@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.chains import Capability
 from chainfolio.contracts import CURRENCIES
 from cli.common import (
     Commands,
@@ -27,7 +26,7 @@ from cli.common import (
     show_table,
     with_system,
 )
-from cli.names import accounts_of, chains_of
+from cli.names import accounts_of, chains_with_past
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -75,7 +74,7 @@ async def _read(system: System, options: argparse.Namespace) -> PerformanceDocum
 
     days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
     accounts = await accounts_of(system, options.address)
-    chains = chains_of(system, accounts, options.chain, Capability.PAST_BALANCES)
+    chains = chains_with_past(system, accounts, options.chain)
     values = await read_values(system, accounts, chains, days, options)
     return await performance(Engine(system), accounts, chains, values, options.currency)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
-from chainfolio.block_search import blocks_before
+from chainfolio.block_search import blocks_before, first_served
 from chainfolio.chains import Chain
 from chainfolio.contracts import FIAT
 from chainfolio.errors import Unserved
@@ -69,7 +69,9 @@ async def _coin(engine: Engine, rates: Rates, currency: str, moments: Sequence[i
         head = (await chain.heads()).latest
         if moments and moments[-1] >= head.time_us + 1_000_000:
             continue
-        blocks = await blocks_before(head, [min(moment + 1, head.time_us) for moment in moments], chain.blocks)
+        blocks = await blocks_before(
+            head, [min(moment + 1, head.time_us) for moment in moments], chain.blocks, await first_served(chain)
+        )
         at = {moment: blocks[min(moment + 1, head.time_us)] for moment in moments}
         wanted = {block: [asset] for block in at.values() if block is not None}
         prices, _ = await engine.history.snapshotter(chain).past.prices(wanted)

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from chainfolio.block_search import block_before, blocks_before
+from chainfolio.block_search import block_before, blocks_before, first_served
 from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 
@@ -72,7 +72,7 @@ class Days:
         while some := list(islice(unknown, SEARCHED)):
             head = (await chain.heads()).latest
             there = [day for day in some if midnight_us(day) <= head.time_us]
-            blocks = await blocks_before(head, map(midnight_us, there), chain.blocks)
+            blocks = await blocks_before(head, map(midnight_us, there), chain.blocks, await first_served(chain))
             found |= {day: blocks[midnight_us(day)] for day in there if _is_final(chain, blocks[midnight_us(day)])}
         for day, block in found.items():
             self._keep(chain, day, block)

@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final, cast
 
 from chainfolio.assets import Account
+from chainfolio.block_search import FORGOTTEN, first_served
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability
 from chainfolio.contracts import Issue, Snapshot
 from chainfolio.errors import ChainfolioError, HistoryUnavailable, NotFound, SourceError
 from chainfolio.messages import public
@@ -142,10 +142,11 @@ class History:
         if not left:
             return
         blocks = await self.days.final_before(chain, left)
-        if missing := [each for day, some in left.items() for each in _without(chain, day, some, blocks)]:
+        first = await first_served(chain) if None in blocks.values() else 0
+        if missing := [each for day, some in left.items() for each in _without(chain, day, some, blocks, first)]:
             yield missing
         there = {day: (block, left[day]) for day, block in sorted(blocks.items()) if block is not None}
-        if Capability.PAST_BALANCES not in chain.capabilities:
+        if not has_past(chain):
             yield [_unreadable(chain, day, block, each, NO_PAST) for day, (block, some) in there.items()
                    for each in some]  # fmt: skip
             return
@@ -183,7 +184,7 @@ class History:
             block, accounts = window[day]
             with shared.reader():
                 state = await asyncio.to_thread(self._index_state, chain, accounts, [block.height])
-                snapshot = await reader.take(accounts, block)
+                snapshot = await reader.take(accounts, block, past=True)
             return [self._taken(chain, day, block, each, state) for each in self._documents(snapshot, day)]
 
         tasks = [asyncio.create_task(take(day)) for day in window]
@@ -301,11 +302,14 @@ def _partial(valuation: Valuation, address: str) -> tuple[Issue, ...]:
 
 
 def _without(
-    chain: Chain, day: date, accounts: Sequence[str], blocks: Mapping[date, Block | None]
+    chain: Chain, day: date, accounts: Sequence[str], blocks: Mapping[date, Block | None], first: int
 ) -> list[DaySnapshot]:
-    """The snapshots of a day that has no block: none is there yet, or none was there."""
+    """The snapshots of a day that has no block: none is there yet, none was there, or it is below the `first` one that
+    nodes have."""
     if blocks.get(day) is not None:
         return []
+    if day in blocks and first:
+        return [_unreadable(chain, day, Block(0, "", "", 0), each, FORGOTTEN) for each in accounts]
     kind, reason = (
         (ABSENT, f"{chain.key} had not begun")
         if day in blocks

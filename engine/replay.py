@@ -93,7 +93,8 @@ class Replay:
 
     async def _collected(self, span: Span, accounts: Sequence[str]) -> list[Collected]:
         """What is newer than the index, piece by piece."""
-        await self.chain.heads()
+        if not self.chain.is_final(span.last):
+            await self.chain.heads()
         reader, pieces = having(self.chain, Capability.ACCOUNT_HISTORY), list[Any]()
         datasets = needed(self.chain.datasets.values())
         first = span.first

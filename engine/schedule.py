@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.assets import Account
-from chainfolio.chains import Capability
 from chainfolio.errors import Busy
 from chainfolio.supervisor import Supervisor, Task
 from engine.days import day_of, days_from, midnight_us
 from engine.history import PENDING, History
+from engine.replay import has_past
 from engine.snapshot_store import UNREADABLE, DaySnapshot
 from storage.disk import held
 
@@ -64,7 +64,7 @@ class Schedule:
     def start(self) -> None:
         """Begin with every chain that keeps a past."""
         for chain in self.history.system.account_chains:
-            if Capability.PAST_BALANCES in chain.capabilities:
+            if has_past(chain):
                 self.supervisor.start(SNAPSHOTS, partial(self._run, chain), chain=chain.key)
 
     async def stop(self) -> None:

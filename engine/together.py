@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from chainfolio.chains import Capability, having
 from chainfolio.errors import HistoryUnavailable, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chainfolio.blocks import Block
+    from chainfolio.blocks import Block, Span
     from chainfolio.chains import Chain
 
 Asked = tuple["Block", Sequence[Any], "asyncio.Future[list[Any]]"]
@@ -26,6 +27,7 @@ class Together:
     chain: Chain
     readers: int
     _waiting: list[Asked] = field(default_factory=list)
+    _collected: dict[Any, asyncio.Task[Any]] = field(default_factory=dict)
     _sending: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __getattr__(self, name: str) -> Any:
@@ -37,6 +39,14 @@ class Together:
         self._waiting.append((block, reads, mine))
         self._send_if_all_ask()
         return await mine
+
+    async def collect_accounts(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Any:
+        """What concerns accounts in a span, where the chain tells that: asked once, whoever wants it."""
+        wanted = span, tuple(accounts), tuple(datasets)
+        if wanted not in self._collected:
+            chain = having(self.chain, Capability.ACCOUNT_HISTORY)
+            self._collected[wanted] = asyncio.create_task(chain.collect_accounts(span, accounts, datasets))
+        return await asyncio.shield(self._collected[wanted])
 
     @contextmanager
     def reader(self) -> Iterator[None]:

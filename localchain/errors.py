@@ -38,7 +38,7 @@ class RpcError(LocalChainError):
     """The node answered a request with an error."""
 
     def __init__(self, method: str, code: int, message: str, data: Any = None) -> None:
-        self.method, self.code, self.data = method, code, data
+        self.method, self.code, self.message, self.data = method, code, message, data
         super().__init__(f"{method}: {message} ({code})")
 
 

@@ -73,6 +73,10 @@ class SolanaChain:
         """The blocks that there are at some slots."""
         return await self.node.blocks(heights)
 
+    async def first_served(self) -> int:
+        """The lowest slot of which a node still has the block."""
+        return await self.node.first_served()
+
     async def collect(
         self,
         span: Span,
@@ -116,14 +120,17 @@ class SolanaChain:
         return await answer(self.node, reads, block, with_stakes=self.settings.stake_accounts)
 
     async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The same for several blocks; an error in the place of one that cannot be read."""
-        results: list[list[Any] | SourceError] = []
-        for block, reads in asked:
-            try:
-                results.append(await self.answer(reads, block))
-            except SourceError as error:
-                results.append(error)
-        return results
+        """The same for several blocks; an error in the place of one that cannot be read. What is read now is no older
+        than any of them, so it is read once."""
+        every = list(dict.fromkeys(read for _, reads in asked for read in reads))
+        if not every:
+            return [[] for _ in asked]
+        try:
+            newest = max((block for block, _ in asked), key=lambda block: block.height)
+            found = dict(zip(every, await self.answer(every, newest), strict=True))
+        except SourceError as error:
+            return [error] * len(asked)
+        return [[found[read] for read in reads] for _, reads in asked]
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts. There are no protocols of this kind yet."""

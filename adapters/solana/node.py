@@ -105,6 +105,14 @@ class Node(Pool[Endpoint]):
             return NodeBehind(source, f"does not have block {slot}")
         return HistoryUnavailable(source, slot, "the node has nothing at that slot")
 
+    async def first_served(self) -> int:
+        """The oldest slot whose block a node has, by its own word."""
+
+        async def read(endpoint: Endpoint) -> int:
+            return slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
+
+        return await self.with_any(read, kind="headers")
+
     async def block(self, slot: int) -> Block:
         """One block; NoBlock where the slot was skipped."""
         return await self.with_any(lambda endpoint: self.header_at(endpoint, slot), kind="headers")

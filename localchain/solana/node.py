@@ -33,7 +33,7 @@ class SolanaNode:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        return self.start()
+        return self if self._process else self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

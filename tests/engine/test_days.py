@@ -47,6 +47,19 @@ def test_it_is_the_block_that_a_linear_search_finds(
     assert (found and found.height) == (older[-1] if began_us < instant_us else None)
 
 
+@given(st.lists(st.integers(1, 50), min_size=3, max_size=300), st.data(), st.integers(0, 10_000))
+def test_blocks_that_nodes_have_dropped_are_never_asked_for(
+    steps: list[int], data: st.DataObject, instant_us: int
+) -> None:
+    times = list(accumulate(steps, initial=1))
+    first = data.draw(st.integers(1, len(times) - 2))
+    there = {height: block(height, time_us) for height, time_us in enumerate(times) if height >= first}
+    instant_us = min(instant_us, times[-1])
+    found = run_known(last_before(there[len(times) - 1], instant_us, first=first), there.__getitem__)
+    older = [height for height in there if times[height] < instant_us]
+    assert (found and found.height) == (older[-1] if older else None)
+
+
 @given(st.lists(st.integers(1, 50), min_size=2, max_size=300), st.data(), st.integers(0, 10_000))
 def test_heights_without_a_block_change_nothing_of_it(steps: list[int], data: st.DataObject, instant_us: int) -> None:
     times = list(accumulate(steps, initial=1))

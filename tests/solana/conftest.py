@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,22 @@ ROOT = Path(__file__).parents[2]
 GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
 
 
+@contextmanager
+def started() -> Iterator[SolanaNode]:
+    """A node; without one the test is skipped."""
+    try:
+        node = SolanaNode().start()
+    except (InstallFailed, NodeJsMissing) as error:
+        pytest.skip(f"Surfpool cannot be installed here: {error}")
+    with node:
+        yield node
+
+
 @pytest.fixture(scope="session")
 def node() -> Iterator[SolanaNode]:
     """One for all tests of this folder; each makes wallets of its own."""
-    try:
-        started = SolanaNode().start()
-    except (InstallFailed, NodeJsMissing) as error:
-        pytest.skip(f"Surfpool cannot be installed here: {error}")
-    yield started
-    started.stop()
+    with started() as running:
+        yield running
 
 
 def facts_of(genesis: str, folder: Path) -> Path:

@@ -1,0 +1,75 @@
+"""A Solana node whose blocks and transactions say when they were.
+
+Surfpool writes a thousandth of the second into blocks and transactions, and the right one into `getBlockTime`; and its
+time can only go on from now. What stands before it here asks for the right time, lets everything be so many seconds
+longer ago, and changes nothing else.
+"""
+
+import base64
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from localchain.errors import RpcError
+from localchain.solana.node import SolanaNode
+
+CLOCK = "SysvarC1ock11111111111111111111111111111111"
+TIME_AT = 32  # bytes before the time in the clock of the chain
+
+
+@contextmanager
+def dated(node: SolanaNode, ago_s: int = 0) -> Iterator[str]:
+    """Where the node answers with its times mended, and so many seconds ago, for as long as it is needed."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version, wbufsize = "HTTP/1.1", 2**16
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = json.dumps({"jsonrpc": "2.0", **_answer(node, asked, ago_s)}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing is said."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _answer(node: SolanaNode, asked: Any, ago_s: int) -> dict[str, Any]:
+    """The rest of an answer to one request; batches are refused, as the node does."""
+    if isinstance(asked, list):
+        return {"id": None, "error": {"code": -32600, "message": "Only method calls are supported"}}
+    try:
+        found = node.rpc(asked["method"], *asked.get("params", ()))
+        if found is not None and asked["method"] in ("getBlock", "getTransaction"):
+            slot = asked["params"][0] if asked["method"] == "getBlock" else found["slot"]
+            found["blockTime"] = node.rpc("getBlockTime", slot) - ago_s
+        elif asked["method"] == "getMultipleAccounts" and CLOCK in asked["params"][0]:
+            data = found["value"][asked["params"][0].index(CLOCK)]["data"]
+            data[0] = _earlier(data[0], ago_s)
+    except RpcError as error:
+        return {"id": asked["id"], "error": {"code": error.code, "message": error.message}}
+    return {"id": asked["id"], "result": found}
+
+
+def _earlier(clock: str, ago_s: int) -> str:
+    """The clock of the chain, so many seconds before; in base64."""
+    content = bytearray(base64.b64decode(clock))
+    (time_s,) = struct.unpack_from("<q", content, TIME_AT)
+    struct.pack_into("<q", content, TIME_AT, time_s - ago_s)
+    return base64.b64encode(content).decode()

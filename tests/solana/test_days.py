@@ -1,0 +1,141 @@
+"""What a wallet of a real node held day by day: by the command line and the API, the same however it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from api.serve import listening
+from chainfolio.settings import load
+from cli.main import main
+from cli.serve import indexing
+from cli.state_store import open_state
+from localchain.solana.dated import dated
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import coins, home, issued, mint, opened, sent
+from tests.solana.conftest import facts_of, started
+from tests.solana.test_interfaces import NATIVE, held
+
+pytestmark = pytest.mark.node
+DAY_S = 86_400
+LONG = 10  # days that the chain is older than it thinks
+
+
+@dataclass(frozen=True)
+class Lived:
+    """A wallet that had 3 coins and 10 tokens on a first day, and 4 and 7.5 two days later."""
+
+    owner: str
+    token: str
+    first: date
+    url: str
+    node: SolanaNode
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    """Its node, and what it did."""
+    with started() as node, dated(node, LONG * DAY_S) as url:
+        begun_s = int(time.time())
+        wallet, other, token = Keypair(), Keypair().pubkey(), mint(node, 6)
+        owner = wallet.pubkey()
+        coins(node, owner, 3 * 10**9)
+        mine, theirs = home(owner, token), home(other, token)
+        node.send([opened(node, owner, token), opened(node, other, token), issued(node, token, mine, 10_000_000)])
+        node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + 2 * DAY_S) * 1000})
+        node.send([sent(token, mine, theirs, owner, 2_500_000, 6)], wallet)
+        coins(node, owner, 10**9)
+        node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + 4 * DAY_S) * 1000})
+        first = datetime.fromtimestamp(begun_s - LONG * DAY_S, UTC).date()
+        yield Lived(str(owner), str(token), first, url, node)
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command that prints one document."""
+    monkeypatch.chdir(tmp_path)
+    facts = facts_of(lived.node.rpc("getGenesisHash"), tmp_path)
+    lines = (
+        f'adapter = "solana"\nrpc = ["{lived.url}"]\nfacts = "{facts}"\nindex = "accounts"\ncommitment = "confirmed"\n'
+    )
+    (tmp_path / "chainfolio.toml").write_text(f"[chains.solana]\n{lines}")
+
+    def ran(*arguments: str) -> Any:
+        capsys.readouterr()
+        code = main((*arguments, "--json"))
+        said = capsys.readouterr()
+        assert code == 0, said.out + said.err
+        return json.loads(said.out)
+
+    return ran
+
+
+def test_past_days_are_what_there_is_now_without_what_moved_since(run: Run, lived: Lived) -> None:
+    run("watch", lived.owner)
+    days = [lived.first + timedelta(days=number) for number in range(5)]
+    asked = ("history", lived.owner, "--from", str(days[0]), "--to", str(days[-1]))
+    [found] = run(*asked)
+    told = [(each["day"], each["completeness"], each["reason"]) for each in found["days"]]
+    assert told[0] == (str(days[0]), "unreadable", "solana: no node has blocks that are so old any more")
+    assert told[1:] == [(str(day), "complete", None) for day in days[1:]]
+    blocks = [each["chains"][0]["block"] for each in found["days"][1:]]
+    held_then = [held(run("portfolio", lived.owner, "--chain", "solana", "--block", str(block))[0]) for block in blocks]
+    assert held_then == [{NATIVE: "3", lived.token: "10"}] * 2 + [{NATIVE: "4", lived.token: "7.5"}] * 2
+    assert run(*asked) == [found], "what was kept is told again"
+
+
+def test_a_day_is_the_same_whatever_moved_after_it_was_first_read(run: Run, lived: Lived, tmp_path: Path) -> None:
+    day = str(lived.first + timedelta(days=2))
+    run("watch", lived.owner)
+    [before] = run("history", lived.owner, "--from", day, "--to", day)
+    coins(lived.node, Pubkey.from_string(lived.owner), 10**9)
+    lived.node.rpc("surfnet_timeTravel", {"absoluteSlot": lived.node.rpc("getSlot") + 1000})
+    shutil.rmtree(tmp_path / "data")
+    run("watch", lived.owner)
+    assert run("history", lived.owner, "--from", day, "--to", day) == [before]
+
+
+def test_days_of_a_wallet_that_nobody_watches_are_unreadable_and_say_what_to_do(run: Run, lived: Lived) -> None:
+    day = str(lived.first + timedelta(days=2))
+    [found] = run("history", lived.owner, "--from", day, "--to", day)
+    [each] = found["days"]
+    assert (each["value"], each["completeness"]) == (None, "unreadable")
+    assert "chainfolio watch ADDRESS reads them" in each["reason"]
+
+
+async def test_the_historical_route_answers_for_a_day(run: Run, lived: Lived, tmp_path: Path) -> None:
+    await asyncio.to_thread(run, "watch", lived.owner)
+    settings = load(tmp_path / "chainfolio.toml", {})
+    state = open_state(settings)
+    _, key = state.create_account("somebody", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
+    state.close()
+    async with (
+        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+    ):
+        base = f"http://127.0.0.1:{port}/v1"
+        async with client.post(f"{base}/subscribe-snapshot", json={"addresses": [{"address": lived.owner}]}) as answer:
+            assert answer.status in (200, 201), await answer.text()
+        asked = f"{base}/historical?addresses={lived.owner}&date="
+        found = {}
+        for number in (0, 1, 3):
+            async with client.get(asked + str(lived.first + timedelta(days=number))) as answer:
+                found[number] = answer.status, await answer.json()
+    assert held(found[1][1][0]) == {NATIVE: "3", lived.token: "10"}
+    assert held(found[3][1][0]) == {NATIVE: "4", lived.token: "7.5"}
+    assert found[0][0] == 404
