@@ -53,6 +53,7 @@ class LocalNode:
         slots_in_an_epoch: int = 32,
         archive: bool = True,
         max_persisted_states: int | None = None,
+        hardfork: str = "prague",
         extra_args: Sequence[str] = (),
     ) -> None:
         """`safe` is `slots_in_an_epoch` blocks behind the head and `finalized` twice that."""
@@ -64,6 +65,7 @@ class LocalNode:
         self.no_mining = no_mining
         self.slots_in_an_epoch = slots_in_an_epoch
         self.max_persisted_states = max_persisted_states or (1_000_000 if archive else None)
+        self.hardfork = hardfork
         self.extra_args = tuple(extra_args)
         self._wanted_port = port
         self._process: subprocess.Popen[bytes] | None = None
@@ -142,7 +144,7 @@ class LocalNode:
             "--host": "127.0.0.1",
             "--port": self.port,
             "--chain-id": self.chain_id,
-            "--hardfork": "prague",
+            "--hardfork": self.hardfork,
             "--gas-limit": GAS_LIMIT,
             "--order": "fifo",  # by fee, transactions of equal fee would come in any order
             "--timestamp": self.timestamp,

@@ -9,7 +9,7 @@ from eth_keys.datatypes import PrivateKey
 
 from localchain.node import GENESIS_TIME
 from localchain.tron.actions import ACTIONS, Act, Refused, creates_account, do
-from localchain.tron.codec import CONTRACTS, BadMessage, decode, encode
+from localchain.tron.codec import CONTRACTS, TYPE_URL, BadMessage, decode, encode
 from localchain.tron.fees import (
     MANY_SIGNERS,
     MEMO,
@@ -18,7 +18,7 @@ from localchain.tron.fees import (
     pay_bandwidth,
     pay_energy,
 )  # fmt: skip
-from localchain.tron.forms import contract_address, sha256, signer, tron
+from localchain.tron.forms import HEX, contract_address, sha256, signer, tron
 from localchain.tron.state import SLOT_MS, TRX, Account, Legacy, Permission, State, Witness
 from localchain.tron.vm import Call, Done, Machine
 
@@ -173,6 +173,8 @@ class Chain:
             assert not self.head.height, "later, coins come from somebody"
             self.state.accounts[address] = Account(address, self._clock_ms, balance=sun, legacy=legacy or {})
             self._pending = self.state.copy()
+            given = (*self.head.transactions, _given(address, sun))
+            self.blocks[0] = sealed(0, "00" * 32, self._clock_ms, given, ("SUCCESS",) * len(given), ())
 
     def wait(self, seconds: int) -> None:
         """Lets time pass in which nobody makes a block."""
@@ -259,6 +261,8 @@ class Chain:
         owner, value = transaction.owner, transaction.value
         if owner not in state.accounts:
             raise Refused(f"account [{owner}] does not exist")
+        if not all(HEX.fullmatch(shown) for name, shown in value.items() if name.endswith("address")):
+            raise Refused("Invalid address!")
         new = creates_account(state, transaction.kind, value)
         net = pay_bandwidth(state, owner, len(transaction.serialized), new, self.slot(now_ms), now_ms)
         act = Act(state, now_ms, owner, value)
@@ -394,6 +398,14 @@ def read(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
     except (KeyError, TypeError, ValueError) as error:
         raise Rejected("OTHER_ERROR", f"Error: {error}") from error
     return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content)
+
+
+def _given(address: str, sun: int) -> Transaction:
+    """What the first block gives to an account: nobody signed it, and the sender is no address."""
+    value = {"owner_address": b"0x000000000000000000000".hex(), "to_address": address, "amount": sun}
+    contract = {"type": "TransferContract", "parameter": {"value": value, "type_url": f"{TYPE_URL}TransferContract"}}
+    raw = encode("raw", {"contract": [contract]})
+    return Transaction(sha256(raw).hex(), raw, (), decode("raw", raw))
 
 
 def _permission(account: Account | None, owner: str, number: int) -> Permission | None:

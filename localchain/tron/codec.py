@@ -165,7 +165,7 @@ def _wire(kind: str, shown: Any, visible: bool) -> int | bytes:
         return shown if isinstance(shown, int) else numbers[shown]
     if kind == "int":
         return int(shown) % (1 << 64)
-    if kind == "address":
+    if kind == "address" and visible:
         return bytes.fromhex(inner(shown, visible))
     if kind == "text" or (kind == "name" and visible):
         return str(shown).encode()

@@ -62,7 +62,8 @@ def _page(node: Chain, found: list[Json], wanted: Json) -> Json:
 
 def _transactions(view: View, block: Block, address: str, wanted: Json) -> Iterator[Json]:
     """The transactions that an account signed, or that name it; not those of tokens that it only receives."""
-    for transaction, result, info in zip(block.transactions, block.results, block.infos, strict=True):
+    # The first block has no records.
+    for transaction, result, info in zip(block.transactions, block.results, block.infos, strict=False):
         ends = {value for name, value in transaction.value.items() if name.endswith("address")}
         if address in ends:
             receipt = info["receipt"]

@@ -47,7 +47,7 @@ class Machine:
 
     def __init__(self, genesis_s: int) -> None:
         self.node = LocalNode(
-            timestamp=genesis_s, no_mining=True,
+            timestamp=genesis_s, no_mining=True, hardfork="cancun",  # later, call data has a price of its own
             extra_args=("--base-fee", "0", "--gas-price", "0", "--auto-impersonate", "--disable-code-size-limit"),
         )  # fmt: skip
         self.code: dict[str, tuple[int, str]] = {}  # contract -> since which block, its code

@@ -1,0 +1,108 @@
+"""The adapter on a node: rows, balances and positions are what the node itself keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from chainfolio.blocks import Span
+from localchain.tron.chain import Rejected
+from localchain.tron.forms import base58check
+from localchain.tron.node import TronNode
+from localchain.tron.state import TRX
+from tests.tron.chains import chain
+from tests.tron.test_node import People, token_made
+
+pytestmark = pytest.mark.node
+
+ALL = ("blocks", "transactions", "native", "internal", "transfers")
+
+
+def busy(node: TronNode, people: People, blocks: int, seed: int = 5) -> dict[str, str]:
+    """A history in which everything happens; the contracts of it."""
+    alice, bob, carol = people
+    chance = Random(seed)
+    number, wrapped = token_made(node, alice), bob.deploy("WETH9")
+    node.advance()
+    alice.send("createTRXExchange", number, 10**9, 10**9, alice.hex)
+    alice.pay(carol.hex, 10**10)
+    alice.send("freezeBalanceV2", 10**12, "ENERGY", alice.hex)
+    node.advance()
+    witness = base58check(next(iter(node.state.witnesses)))
+    deeds = _deeds(node, people, number, wrapped, witness, chance)
+    for _ in range(blocks):
+        for deed in chance.sample(deeds, 4):
+            with suppress(Rejected):  # not everything can be done at all times
+                deed(chance.randrange(1, 10**6))
+        if chance.random() < 0.1:
+            node.wait(chance.choice([86_400, 14 * 86_400]))
+        node.advance()
+    return {"trc10": number, "wrapped": wrapped}
+
+
+def _deeds(
+    node: TronNode, people: People, number: str, wrapped: str, witness: str, chance: Random
+) -> list[Callable[[int], str]]:
+    """What people may do with an amount."""
+    alice, bob, carol = people
+    return [
+        lambda sun: alice.pay(bob.hex, sun),
+        lambda sun: bob.pay(carol.hex, sun, memo="x"),
+        lambda sun: carol.pay(f"41{chance.getrandbits(160):040x}", sun),
+        lambda sun: bob.call(wrapped, "deposit()", sun=sun),
+        lambda sun: bob.call(wrapped, "withdraw(uint256)", ("uint256", sun)),
+        lambda sun: carol.call(wrapped, "deposit()", sun=sun, limit=sun),
+        lambda sun: bob.call(wrapped, "transfer(address,uint256)", ("address", carol.hex), ("uint256", sun)),
+        lambda sun: carol.call(wrapped, "approve(address,uint256)", ("address", bob.hex), ("uint256", sun), limit=sun),
+        lambda sun: alice.send("sendToken", bob.hex, sun, number, alice.hex),
+        lambda sun: alice.send("tradeExchangeTokens", 1, "_", sun, 1, alice.hex),
+        lambda sun: bob.send("tradeExchangeTokens", 1, number, sun, 1, bob.hex),
+        lambda sun: alice.send("vote", {witness: sun % 1_000 + 1}, alice.hex),
+        lambda sun: alice.send("unfreezeBalanceV2", 3 * TRX + sun, "ENERGY", alice.hex),
+        lambda sun: alice.send("withdrawExpireUnfreeze", alice.hex),
+        lambda sun: alice.send("withdrawBlockRewards", alice.hex),
+        lambda sun: alice.send("cancelUnfreezeBalanceV2", alice.hex),
+        lambda sun: alice.send("delegateResource", TRX + sun, bob.hex, "ENERGY", alice.hex, False, 0),
+    ]
+
+
+def net(rows: Sequence[dict[str, Any]], account: str) -> int:
+    """What movements add to an account."""
+    signed = ((int.from_bytes(row["raw"], "big"), row) for row in rows)
+    return sum(raw * ((row["recipient"] == account) - (row["sender"] == account)) for raw, row in signed)
+
+
+async def test_rows_and_fees_add_up_to_every_balance_at_every_block(
+    node: TronNode, people: People, tmp_path: Path
+) -> None:
+    made = busy(node, people, 60)
+    reads = chain(node, tmp_path, wrapped=made["wrapped"])
+    found = await reads.collect(Span(0, node.head.height), ALL)
+    await reads.close()
+    transfers, paid = found.tables["transfers"].to_pylist(), found.tables["transactions"].to_pylist()
+    untold = {each.height for each in found.unexplained}  # whoever issues a token may have frozen some of it
+    assert len(untold) <= 1
+    assert {row["standard"] for row in transfers} >= {"native", "internal", "trc10", "trc20"}
+    assert len(paid) > 150
+    everybody = {base58check(address): address for state in node.states for address in state.accounts}
+    before = dict.fromkeys(everybody, 0)
+    for height, state in enumerate(node.states):
+        rows = [row for row in transfers if row["height"] == height]
+        coins, own = ([row for row in rows if row["token"] == token] for token in (None, made["trc10"]))
+        for shown, address in everybody.items():
+            fees = sum(
+                int.from_bytes(row["fee"], "big") for row in paid if (row["height"], row["sender"]) == (height, shown)
+            )
+            account = state.accounts.get(address)
+            balance = account.balance if account else 0
+            assert net(coins, shown) - fees == balance - before[shown], (height, shown)
+            before[shown] = balance
+            held = node.states[height - 1].accounts.get(address) if height else None
+            had = held.assets.get(made["trc10"], 0) if held else 0
+            has = account.assets.get(made["trc10"], 0) if account else 0
+            assert net(own, shown) == has - had or height in untold
