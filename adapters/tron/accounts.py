@@ -12,6 +12,7 @@ from typing import Any, Final
 from adapters.tron.facts import TRC10, Facts
 from adapters.tron.forms import Wallet
 from adapters.tron.reads import AssetRead, Call, Told, WalletRead, text, uint
+from adapters.tron.stakes import notes, positions
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
@@ -61,7 +62,8 @@ class Accounts:
         held = {**own, **dict(zip(tokens, raws, strict=True))}
         if named is not None:
             yield from named([asset for asset, raw in held.items() if raw != 0])
-        return AccountState(told.wallet.balance, held, (), (), told.block)
+        stakes = positions(self.facts, account, told)
+        return AccountState(told.wallet.balance, held, stakes, tuple(notes(self.facts, account, told)), told.block)
 
 
 def _read(account: str, assets: Sequence[Asset]) -> Plan[Any, Any, tuple[Told, list[Any]]]:

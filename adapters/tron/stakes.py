@@ -75,9 +75,9 @@ def _purpose(resource: str) -> str:
     return PURPOSE.get(resource, resource[:40].lower())
 
 
-def notes(facts: Facts, account: str, wallet: Wallet) -> Iterator[Issue]:
+def notes(facts: Facts, account: str, told: Told) -> Iterator[Issue]:
     """What others have staked and lent to an account: it may use it, and does not own it."""
-    energy = wallet.account_resource
+    wallet, energy = told.wallet, told.wallet.account_resource
     lent = {
         "bandwidth": wallet.acquired_delegated_frozenV2_balance_for_bandwidth
         + wallet.acquired_delegated_frozen_balance_for_bandwidth,
