@@ -154,7 +154,7 @@ async def _posted(endpoint: TronNode, asked: Sequence[tuple[str, bytes]]) -> tup
     for at in range(0, len(questions), AT_ONCE):
         body = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": given}
-            for number, (method, given) in enumerate(questions[at : at + AT_ONCE])
+            for number, (method, given) in enumerate(questions[at : at + AT_ONCE], 1)
         ]
         found += await endpoint.read("/jsonrpc", body, partial(_decoded, len(body)))
     *answers, newest = found
