@@ -98,7 +98,7 @@ def _check_links(chain: str, span: Span, blocks: Sequence[Read], before: Block |
     by the word of the next block."""
     last = before
     for read in blocks:
-        if last is None and read.parent_slot >= span.first:
+        if last is None and read.parent_slot >= span.first and read.block.height:  # the first block is its own parent
             raise BadAnswer(chain, f"block {read.parent_slot} is left out, the parent of block {read.block.height}")
         if last is not None and read.parent_slot > last.height:
             raise BadAnswer(chain, f"block {read.parent_slot} is left out, the parent of block {read.block.height}")

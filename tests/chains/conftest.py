@@ -17,9 +17,10 @@ from chainfolio.assets import account
 from tests.chains.evm import evm
 from tests.chains.invented.chainfolio_invented.kind import InventedKind
 from tests.chains.invented_subject import invented
+from tests.chains.solana import solana
 from tests.chains.subject import ChainUnderTest, Opening
 
-SUBJECTS: dict[str, Opening] = {"evm": evm, "invented": invented}
+SUBJECTS: dict[str, Opening] = {"evm": evm, "invented": invented, "solana": solana}
 IN_MEMORY = ("invented",)
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]
 TRADED = 120  # blocks of the chain that all read and nobody changes

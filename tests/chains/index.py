@@ -99,7 +99,7 @@ class IndexOf(Generic[ChainT]):
         """A snapshot without any price."""
         book = TokenBook(self.chain.key, self.lake, {})
         return await Snapshotter(self.chain, self.lake, self.tail, book, ()).take(
-            accounts, block, [self.chain.info.token_asset(token) for token in extra]
+            accounts, block, [self.chain.info.token_asset(token) for token in extra], past=block is not None
         )
 
     def stored(self, table: str) -> pa.Table:

@@ -1,0 +1,364 @@
+"""The Solana family's subject: real transactions of real programs, kept in blocks that can leave the chain.
+
+No node that forks can be installed, so Surfpool runs every transaction, and a keeper before it puts them into slots,
+some of which have no block. What accounts have is the node's own word, of now: the past is what moved since.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+
+from adapters.solana.chain import SolanaChain, build
+from adapters.solana.settings import SolanaSettings
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, Collected
+from chainfolio.seams import Seams
+from localchain.errors import InstallFailed, NodeJsMissing, RpcError
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import coins, home, issued, mint, opened, sent
+from tests.chains.subject import FINALITY, Asked, Row
+from transport.exchange import Posted
+
+ROOT = Path(__file__).parents[2]
+KEY, GENESIS = "solana", "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
+CLOCK = "SysvarC1ock11111111111111111111111111111111"
+SYSTEM = "1" * 32
+BEGAN_S = 1_700_000_000
+WALLETS, TOKENS = 4, 3
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A block: its hash, that of the one before, the slot of that, and what was done in it, as the node tells it."""
+
+    height: int
+    hash: str
+    parent: str
+    parent_slot: int
+    done: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """As `getBlock` begins."""
+        return {
+            "blockhash": self.hash, "previousBlockhash": self.parent, "parentSlot": self.parent_slot,
+            "blockTime": BEGAN_S + self.height,
+        }  # fmt: skip
+
+
+@dataclass
+class Ledger:
+    """The blocks of one branch."""
+
+    slots: dict[int, Slot] = field(default_factory=dict)
+    head: int = -1
+
+    def add(self, done: Sequence[Mapping[str, Any]], branch: str) -> None:
+        """One more block; every fifth slot before it has none."""
+        height = self.head + 1 + (self.head % 5 == 3)
+        last = self.slots.get(self.head)
+        written = repr((height, branch, last and last.hash, [each["transaction"]["signatures"] for each in done]))
+        digest = str(Pubkey(hashlib.sha256(written.encode()).digest()))
+        parent, slot = (last.hash, last.height) if last else (GENESIS, 0)
+        self.slots[height] = Slot(height, digest, parent, slot, tuple(done))
+        self.head = height
+
+    def cut(self, depth: int) -> None:
+        """Drop what lies at so many of the newest heights."""
+        self.slots = {height: slot for height, slot in self.slots.items() if height <= self.head - depth}
+        self.head = max(self.slots)
+
+
+@lru_cache(1)
+def running() -> SolanaNode:
+    """One node for all subjects of a process; it ends with the process."""
+    try:
+        return SolanaNode().start()
+    except (InstallFailed, NodeJsMissing) as error:
+        pytest.skip(f"Surfpool cannot be installed here: {error}")
+
+
+class SolanaSubject:
+    """Surfpool behind a keeper of blocks."""
+
+    lacks = frozenset([
+        Capability.APPROVALS, Capability.PAST_BALANCES, Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK,
+    ])  # fmt: skip
+    no_rows = frozenset(["approvals", "logs"])
+    datasets = ("blocks", "transactions", "native", "transfers")
+    standards = frozenset(["native", "spl"])
+    approval_standards: frozenset[str] = frozenset()
+    events: Sequence[str] = ()
+
+    def __init__(self, folder: Path, blocks: int) -> None:
+        self.node, self.asked, self._folder = running(), Asked(), folder
+        self.wallets = [Keypair() for _ in range(WALLETS)]
+        self.mints = [mint(self.node, decimals) for decimals in (6, 9, 0)]
+        for each in self.wallets:
+            self.node.send([opened(self.node, each.pubkey(), token) for token in self.mints])
+        self.ledger, self._branch = Ledger(), 0
+        self._spare: Ledger | None = None
+        self.ledger.add([], "genesis")
+        self.ledger.add([self._told(coins(self.node, each.pubkey(), 10**9)) for each in self.wallets], "genesis")
+        gifts = [issued(self.node, token, home(self.wallets[0].pubkey(), token), 10**9) for token in self.mints]
+        self.ledger.add([self._told(self.node.send(gifts))], "genesis")
+        self.birth = self.ledger.head
+        for _ in range(blocks - self.birth if blocks else 0):
+            if self.ledger.head < blocks:
+                self._deed(Random(self.ledger.head))
+
+    # --- who and what ------------------------------------------------------------------------------------------------
+
+    @property
+    def accounts(self) -> Sequence[str]:
+        """The wallets, and somebody who holds nothing."""
+        return [*(str(each.pubkey()) for each in self.wallets), str(Pubkey(bytes([7] * 32)))]
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """All mints."""
+        return [str(each) for each in self.mints]
+
+    plain = tokens
+
+    @property
+    def height(self) -> int:
+        """The newest slot."""
+        return self.ledger.head
+
+    # --- the adapter -------------------------------------------------------------------------------------------------
+
+    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> SolanaChain:
+        """A new adapter; what it asks is counted, but for the blocks of a span, which it reads one by one."""
+        settings = SolanaSettings(
+            adapter="solana", rpc=["http://keeper.test"], contracts=list(contracts), span=span, concurrency=3,
+            commitment="confirmed",
+        )  # fmt: skip
+        chain = build(KEY, settings, Seams(), configs=ROOT / "configs", transport=self)
+        collect = chain.collect
+
+        async def noted(
+            span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None,
+            events: Sequence[str] = (),
+        ) -> Collected:  # fmt: skip
+            self.asked.spans.append((span, tuple(contracts)))
+            return await collect(span, datasets, contracts, before, events)
+
+        chain.collect = noted  # type: ignore[method-assign]
+        return chain
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """What the keeper answers, one request or several."""
+        asked = json.loads(body)
+        several = asked if isinstance(asked, list) else [asked]
+        if any(each["method"] != "getBlock" for each in several):
+            self.asked.count()
+        replies = [self._reply(each["id"], each["method"], each["params"]) for each in several]
+        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+
+    async def close(self) -> None:
+        """The node lives on."""
+
+    def _reply(self, number: Any, method: str, params: Any) -> dict[str, Any]:
+        try:
+            return {"jsonrpc": "2.0", "id": number, "result": self._answer(method, params)}
+        except RpcError as error:
+            return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message}}
+
+    def _answer(self, method: str, params: Any) -> Any:
+        head = self.ledger.head
+        match method:
+            case "getGenesisHash":
+                return GENESIS
+            case "getSlot":
+                return max(0, head - FINALITY) if params[0]["commitment"] == "finalized" else head
+            case "getBlocks":
+                return [height for height in range(params[0], min(params[1], head) + 1) if height in self.ledger.slots]
+            case "getBlock":
+                return self._block(*params)
+            case "getTransaction":
+                return next((each for slot in self.ledger.slots.values() for each in slot.done
+                             if each["transaction"]["signatures"] == [params[0]]), None)  # fmt: skip
+        found = self.node.rpc(method, *({**each, "minContextSlot": 0} if isinstance(each, dict) and "minContextSlot"
+                                        in each else each for each in params))  # fmt: skip
+        found["context"]["slot"] = head
+        if method == "getMultipleAccounts" and CLOCK in params[0]:
+            clock = struct.pack("<QqQQq", head, 0, 7, 7, BEGAN_S + head)
+            found["value"][params[0].index(CLOCK)]["data"][0] = base64.b64encode(clock).decode()
+        return found
+
+    def _block(self, height: int, options: Mapping[str, Any]) -> Any:
+        slot = self.ledger.slots.get(height)
+        if slot is None:
+            skipped = height <= self.ledger.head
+            raise RpcError("getBlock", -32007 if skipped else -32004, f"Slot {height} was skipped or is to come")
+        if options["transactionDetails"] == "none":
+            return slot.header
+        return {**slot.header, "transactions": list(slot.done)}
+
+    # --- control -----------------------------------------------------------------------------------------------------
+
+    def mine(self, blocks: int) -> None:
+        """Empty blocks."""
+        for _ in range(blocks):
+            self.ledger.add([], str(self._branch))
+
+    def trade(self, blocks: int, seed: int) -> None:
+        """Payments in coins and in every token."""
+        chance = Random(seed)
+        for _ in range(blocks):
+            self._deed(chance)
+
+    def reorg(self, depth: int) -> None:
+        """Other blocks with other movements in the place of the newest."""
+        self._branch += 1
+        top = self.ledger.head
+        self.ledger.cut(depth)
+        self._deed(Random(top))
+        while self.ledger.head < top:
+            self.ledger.add([], str(self._branch))
+
+    def fork(self, depth: int) -> None:
+        """The same blocks once more, with another end."""
+        assert self._spare is None, "there is a second ledger already"
+        kept = self.ledger
+        self.ledger = Ledger(dict(kept.slots), kept.head)
+        if depth:
+            self.reorg(depth)
+        self.ledger, self._spare = kept, self.ledger
+
+    def switch(self) -> None:
+        """The other ledger is the chain now."""
+        assert self._spare is not None, "there is no second ledger"
+        self.ledger, self._spare = self._spare, self.ledger
+
+    def _deed(self, chance: Random) -> None:
+        giver, taker = self.wallets[0], chance.choice(self.wallets[1:])
+        raws = [chance.randrange(1, 1_000) for _ in range(1 + TOKENS)]
+        steps = [self._coins(giver.pubkey(), taker.pubkey(), raws[0])]
+        for token, decimals, raw in zip(self.mints, (6, 9, 0), raws[1:], strict=True):
+            places = home(giver.pubkey(), token), home(taker.pubkey(), token)
+            steps.append(sent(token, *places, giver.pubkey(), raw, decimals))
+        self.ledger.add([self._told(self.node.send(steps, giver))], str(self._branch))
+
+    def _coins(self, giver: Pubkey, taker: Pubkey, raw: int) -> Any:
+        from solders.system_program import TransferParams, transfer
+
+        return transfer(TransferParams(from_pubkey=giver, to_pubkey=taker, lamports=raw))
+
+    def _told(self, signature: str) -> Mapping[str, Any]:
+        """A transaction as the node tells it."""
+        options = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": "confirmed"}
+        found: dict[str, Any] = self.node.rpc("getTransaction", signature, options)
+        return found
+
+    # --- the truth ---------------------------------------------------------------------------------------------------
+
+    def native(self, account: str, height: int) -> int:
+        """What the node said that it had after its last transaction up to a height."""
+        found = 0
+        for slot in self.ledger.slots.values():
+            for each in slot.done if slot.height <= height else ():
+                keys = each["transaction"]["message"]["accountKeys"]
+                if account in keys:
+                    found = each["meta"]["postBalances"][keys.index(account)]
+        return found
+
+    def balance(self, account: str, token: str, height: int) -> int | None:
+        """What the program was told to move, once the mint is there."""
+        if height < self.birth:
+            return None
+        moved = [row for row in self.rows(Span(0, height))["transfers"] if row["token"] == token]
+        held: int = sum(int.from_bytes(row["raw"], "big") * ((row["recipient"] == account) - (row["sender"] == account))
+                   for row in moved)  # fmt: skip
+        if height == self.height:
+            asked = ("getTokenAccountsByOwner", account, {"mint": token}, {"encoding": "jsonParsed"})
+            told = self.node.rpc(*asked)["value"]
+            parsed = (each["account"]["data"]["parsed"]["info"]["tokenAmount"]["amount"] for each in told)
+            assert sum(map(int, parsed)) == held, "the program moves what it is told to move"
+        return held
+
+    def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
+        """Nobody allows anything here."""
+        return 0
+
+    def rows(self, span: Span) -> Mapping[str, list[Row]]:
+        """Instruction by instruction, as they were written: what was paid, moved and made."""
+        found: dict[str, list[Row]] = {
+            name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
+        }
+        for slot in self.ledger.slots.values():
+            if slot.height in span:
+                place = {
+                    "chain": KEY,
+                    "height": slot.height,
+                    "time": datetime.fromtimestamp(BEGAN_S + slot.height, UTC),
+                }
+                row = {**place, "hash": slot.hash, "parent": slot.parent, "tx_count": len(slot.done)}
+                found["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
+                for each in slot.done:
+                    self._add(found, place, each)
+        return found
+
+    def _add(self, found: dict[str, list[Row]], place: Row, told: Mapping[str, Any]) -> None:
+        message, (signature,) = told["transaction"]["message"], told["transaction"]["signatures"][:1]
+        keys = message["accountKeys"]
+        number = int.from_bytes(bytes(Signature.from_string(signature))[:4], "big") >> 1
+        steps = [(keys[each["programIdIndex"]], _bytes(each["data"]), [keys[at] for at in each["accounts"]])
+                 for each in message["instructions"]]  # fmt: skip
+        none = dict.fromkeys(("nonce", "type", "gas_used", "gas_price", "input", "created"))
+        fee = told["meta"]["fee"].to_bytes(32, "big")
+        found["transactions"].append({
+            **place, "tx_index": number, "hash": signature, "sender": keys[0], "recipient": steps[0][0], "status": 1,
+            "raw": bytes(32), "fee": fee, **none,
+        })  # fmt: skip
+        moved = sorted(map(self._move, steps), key=lambda move: move[0] or "")
+        for item, (token, sender, recipient, raw) in enumerate(moved):
+            what = {"standard": "spl" if token else "native", "token": token, "token_id": None, "operator": None}
+            found["transfers"].append({
+                **place, "tx_index": number, "log_index": -1, "item": item, "tx_hash": signature, **what,
+                "sender": sender, "recipient": recipient, "raw": raw.to_bytes(32, "big"), "layout": None,
+            })  # fmt: skip
+
+    def _move(self, step: tuple[str, bytes, list[str]]) -> tuple[str | None, str, str, int]:
+        """What an instruction moves: a transfer of coins, a checked transfer of tokens, or new tokens."""
+        program, content, named = step
+        if program == SYSTEM:
+            return None, named[0], named[1], struct.unpack("<IQ", content)[1]
+        owners = {str(home(each.pubkey(), token)): str(each.pubkey()) for each in self.wallets for token in self.mints}
+        if content[0] == 7:  # MintTo: mint, account
+            return named[0], named[0], owners[named[1]], struct.unpack_from("<Q", content, 1)[0]
+        assert content[0] == 12, "TransferChecked: source, mint, destination"
+        return named[1], owners[named[0]], owners[named[2]], struct.unpack_from("<Q", content, 1)[0]
+
+
+def _bytes(text: str) -> bytes:
+    """What a text in base58 stands for, by the package of that name."""
+    import base58
+
+    return bytes(base58.b58decode(text))
+
+
+@contextmanager
+def solana(blocks: int) -> Iterator[SolanaSubject]:
+    """A Solana subject with so many slots of trading."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield SolanaSubject(Path(folder), blocks)
