@@ -116,6 +116,7 @@ class Answers:
                 (r"/eth/v1/beacon/rewards/blocks/(\d+)", self._reward),
                 (r"/eth/v1/beacon/rewards/attestations/(\d+)", self._attestations),
                 (r"/eth/v1/beacon/states/(\w+)/validators", self._validators),
+                (r"/eth/v1/beacon/states/(\d+)/validator_balances", self._balances),
                 (r"/eth/v1/beacon/states/(\d+)/sync_committees", self._committee),
                 (r"/eth/v1/validator/duties/proposer/(\d+)", self._duties),
                 (r"/eth/v1/beacon/states/head/finality_checkpoints()", self._final),
@@ -222,6 +223,14 @@ class Answers:
             for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
         )
         return told(f"[{rows}]")
+
+    def _balances(self, which: str, body: Any) -> bytes:
+        wanted = self._wanted(body)
+        found = self.balances(int(which) // SLOTS)[wanted]
+        return told("[" + ",".join(
+            f'{{"index":"{index}","balance":"{balance}"}}'
+            for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
+        ) + "]")  # fmt: skip
 
     def _wanted(self, ids: Sequence[str]) -> Any:
         wanted = np.array(ids, np.int64) if ids else self.network.index

@@ -171,7 +171,8 @@ def whole(chosen: argparse.Namespace) -> list[Figure]:
                peak_gib <= MAX_GIB),
         Figure("validators", f"{name}: processor time of an epoch that follows another, s",
                f"{more_s:.1f} (wall {two.wall_s - one.wall_s:.1f})", f"≤ {MAX_CPU_S:.0f}", more_s <= MAX_CPU_S),
-        Figure("validators", f"{name}: processor time of the first epoch, with four states and the start of Python, s",
+        Figure("validators", f"{name}: processor time of the first epoch, with two registries, two lists of balances "
+               "and the start of Python, s",
                f"{one.cpu_s:.1f} (wall {one.wall_s:.1f})", f"≤ {MAX_CPU_S:.0f}", one.cpu_s <= MAX_CPU_S),
         Figure("validators", f"{name}: bytes a row of rewards", f"{size / count:.2f}", f"≤ {MAX_BYTES:.0f}",
                size / count <= MAX_BYTES),

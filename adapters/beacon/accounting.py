@@ -7,7 +7,7 @@ consolidations. No floats; all arrays have one entry for each validator of `inde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy as np
 from adapters.beacon.answers import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
 from adapters.beacon.reader import Earned, Seats
 from adapters.beacon.spec import Spec
-from adapters.beacon.states import NEVER, States
+from adapters.beacon.states import NEVER, Held, States
 
 VOTES: Final = 3  # of an attestation: each is rounded by itself
 
@@ -42,14 +42,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Balances:
-    """All that moved balances in an epoch. `before` and `at` are the validators at the end of the last epoch and of
-    this one; `paid` are the attestations of two epochs ago, which were paid as it began."""
+    """All that moved balances in an epoch. `before` and `at` are what validators had at the end of the last epoch and
+    of this one; `paid` are the attestations of two epochs ago, which were paid as it began.
+
+    `near` is the registry at one of the two. Of whom blocks accuse, it is known at both (`accused`); of whom a leak may
+    have cost more than was told, at the end of the last epoch (`leaked`).
+    """
 
     number: int
-    before: States
-    at: States
+    before: Held
+    at: Held
     paid: Any
     slots: Sequence[Slot]
+    near: States
+    accused: tuple[States, States]
+    leaked: States | None = None
     changes: Sequence[Change] = ()
 
 
@@ -118,27 +125,17 @@ def by_index(rows: Any, index: Any) -> Any:
     return found
 
 
-def penalties(spec: Spec, epoch: Balances, index: Any) -> list[Change]:
+def penalties(spec: Spec, epoch: Balances) -> list[Change]:
     """The first penalty of those whom a block of the epoch slashed."""
+    before, now = epoch.accused
     quotient, found, done = spec.slashing_quotient(epoch.number), list[Change](), set[int]()
-    slashed = epoch.before.of("slashed", index).astype(bool)
-    effective = epoch.before.of("effective_balance", index)
-    now = epoch.at.of("slashed", index).astype(bool)
-    fresh = {int(index[at]): int(effective[at]) for at in np.flatnonzero(now & ~slashed)}
+    is_fresh = now.slashed & ~before.of("slashed", now.index).astype(bool)
+    fresh = dict(zip(now.index[is_fresh].tolist(), now.effective_balance[is_fresh].tolist(), strict=True))
     for slot in epoch.slots:
-        for validator in accused(slot.block):
+        for validator in slot.block.accused:
             if validator in fresh and validator not in done:
                 done.add(validator)
                 found.append(Change(validator, slot.block.slot, "slashed", -(fresh[validator] // quotient)))
-    return found
-
-
-def accused(block: BlockMessage) -> list[int]:
-    """Whom a block accuses, in its order."""
-    body = block.body
-    found = [each.signed_header_1.message.proposer_index for each in body.proposer_slashings]
-    for pair in body.attester_slashings:
-        found += sorted(set(pair.attestation_1.attesting_indices) & set(pair.attestation_2.attesting_indices))
     return found
 
 
@@ -174,7 +171,7 @@ def closing(spec: Spec, epoch: Balances) -> Closing:
     adder = Adder(index)
     paid = by_index(epoch.paid, index)
     sync = adder.sums(pair for slot in epoch.slots for pair in slot.earned.sync)
-    slashing = adder.sums((each.validator, each.gwei) for each in penalties(spec, epoch, index))
+    slashing = adder.sums((each.validator, each.gwei) for each in penalties(spec, epoch))
     explained = paid[:, :4].sum(axis=1) + sync + slashing
     explained += adder.sums(
         (s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None
@@ -187,26 +184,30 @@ def closing(spec: Spec, epoch: Balances) -> Closing:
     sync, left = sync + unpaid, left - unpaid
     # Half-way to the end of its stay, who was slashed pays by how many others were.
     half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
-    due = epoch.at.slashed & (epoch.number - 1 + half == epoch.at.withdrawable_epoch) & (left < -VOTES)
+    is_half_way = epoch.near.of("withdrawable_epoch", index) == epoch.number - 1 + half
+    due = epoch.near.of("slashed", index).astype(bool) & is_half_way & (left < -VOTES)
     slashing, left = slashing + np.where(due, left, 0), np.where(due, 0, left)
-    more = inactivity(spec, epoch, paid, left)
-    paid[:, 3] += more
-    left = left - more
+    if epoch.leaked is not None:
+        more = inactivity(spec, epoch.number - 1, epoch.leaked.of("effective_balance", index, 1), paid, left)
+        paid[:, 3] += more
+        left = left - more
     return Closing(index, _rounded(paid, left), paid, sync, slashing, tuple(epoch.changes))
 
 
-def inactivity(spec: Spec, epoch: Balances, paid: Any, left: Any) -> Any:
-    """What nodes leave out of the penalties for inactivity, or weigh by another fork: that of a validator that missed
-    its target and of which a whole score explains what is left, but for the rounding of its votes."""
-    suspects = (paid[:, 1] < 0) & (np.abs(left) > VOTES)
-    if not suspects.any() or not spec.is_at_least("altair", epoch.number - 1):
-        return np.zeros(len(left), np.int64)
-    parts = spec.number("INACTIVITY_SCORE_BIAS") * spec.inactivity_quotient(epoch.number - 1)
-    effective = np.maximum(1, epoch.before.of("effective_balance", epoch.at.index))
+def suspects(paid: Any, left: Any) -> Any:
+    """Who missed its target, and of whose balance something is left to explain."""
+    return (paid[:, 1] < 0) & (np.abs(left) > VOTES)
+
+
+def inactivity(spec: Spec, number: int, effective: Any, paid: Any, left: Any) -> Any:
+    """What nodes leave out of the penalties for inactivity at the end of an epoch, or weigh by another fork: that of a
+    validator of which a whole score explains what is left, but for the rounding of its votes."""
+    parts = spec.number("INACTIVITY_SCORE_BIAS") * spec.inactivity_quotient(number)
+    effective = np.maximum(1, effective)
     total = -(paid[:, 3] + left)
     score = (total * parts + effective // 2) // effective
     penalty = effective * score // parts
-    fits = suspects & (score > 0) & (np.abs(total - penalty) <= VOTES)
+    fits = suspects(paid, left) & (score > 0) & (np.abs(total - penalty) <= VOTES)
     return np.where(fits, -penalty - paid[:, 3], 0)
 
 
@@ -280,17 +281,14 @@ def _looked_up(known: Any, values: Any, wanted: Any) -> tuple[Any, Any]:
 # --- what changes balances beside rewards ----------------------------------------------------------------------------
 
 
-def credited_at_once(spec: Spec, epoch: Balances, index_of: Callable[[str], int | None]) -> list[Change]:
-    """Deposits of the bridge before Electra, which the block itself credits; of validators that were there before."""
-    if spec.is_at_least("electra", epoch.number):
-        return []
-    found = []
-    for slot in epoch.slots:
-        for deposit in slot.block.body.deposits:
-            validator = index_of(deposit.data.pubkey.lower())
-            if validator is not None:
-                found.append(Change(validator, slot.block.slot, "deposit", deposit.data.amount))
-    return found
+def credited_at_once(slots: Iterable[Slot], index_of: Mapping[str, int]) -> list[Change]:
+    """Deposits of the bridge before Electra, which the block itself credits."""
+    return [
+        Change(validator, slot.block.slot, "deposit", deposit.data.amount)
+        for slot in slots
+        for deposit in slot.block.body.deposits
+        if (validator := index_of.get(deposit.data.pubkey.lower())) is not None
+    ]
 
 
 Pending = tuple[Sequence[PendingDeposit], Sequence[PendingConsolidation]]
@@ -311,13 +309,13 @@ def gone(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
 
 
 def from_queues(
-    epoch: Balances, slot: int, before: Pending, after: Pending, index_of: Callable[[str], int | None], others: States
+    epoch: Balances, slot: int, before: Pending, after: Pending, index_of: Mapping[str, int], sources: States
 ) -> list[Change]:
-    """What the transition into an epoch, whose first slot it is, took out of the queues of Electra. `others` are those
-    sources of consolidations that are not among the validators of the epoch."""
+    """What the transition into an epoch, whose first slot it is, took out of the queues of Electra. `sources` are those
+    of the consolidations, at the end of the last epoch."""
     found = []
     for deposit in gone(before[0], after[0]):
-        validator = index_of(deposit.pubkey.lower())
+        validator = index_of.get(deposit.pubkey.lower())
         if validator is not None:
             found.append(Change(validator, slot, "deposit", deposit.amount))
     settled = {int(row[0]): int(row[1:].sum()) for row in epoch.paid} if gone(before[1], after[1]) else {}
@@ -326,12 +324,11 @@ def from_queues(
         credits[each.validator] = credits.get(each.validator, 0) + each.gwei
     for each in gone(before[1], after[1]):
         source, target = np.array([each.source_index]), each.target_index
-        known = epoch.before if epoch.before.places(source)[1][0] else others
-        if bool(known.of("slashed", source)[0]):
+        if bool(sources.of("slashed", source)[0]):
             continue
-        held = int(known.of("balance", source)[0]) + settled.get(each.source_index, 0)
+        held = int(sources.of("balance", source)[0]) + settled.get(each.source_index, 0)
         held = max(0, held + credits.get(each.source_index, 0))
-        moved = min(held, int(known.of("effective_balance", source)[0]))
+        moved = min(held, int(sources.of("effective_balance", source)[0]))
         credits[each.source_index] = credits.get(each.source_index, 0) - moved
         credits[target] = credits.get(target, 0) + moved
         found.append(Change(each.source_index, slot, "consolidation", -moved, target))
@@ -340,12 +337,12 @@ def from_queues(
 
 
 def queued(
-    slot: int, before: Sequence[PendingDeposit], after: Sequence[PendingDeposit], index_of: Callable[[str], int | None]
+    slot: int, before: Sequence[PendingDeposit], after: Sequence[PendingDeposit], index_of: Mapping[str, int]
 ) -> list[Change]:
     """What of a balance a block put back into the queue: a validator that becomes compounding keeps 32 ETH."""
     found = []
     for deposit in gone(after, before):
-        validator = index_of(deposit.pubkey.lower()) if deposit.slot == 0 else None
+        validator = index_of.get(deposit.pubkey.lower()) if deposit.slot == 0 else None
         if validator is not None:
             found.append(Change(validator, slot, "queued", -deposit.amount))
     return found

@@ -118,6 +118,11 @@ class KeyedRow(Struct, frozen=True, gc=False):
     validator: KeyedFields
 
 
+class BalanceRow(Struct, frozen=True, gc=False):
+    index: Number
+    balance: Gwei
+
+
 class IdealReward(Struct, frozen=True, gc=False):
     effective_balance: Gwei
     head: Signed
@@ -278,9 +283,54 @@ class BlockMessage(Struct, frozen=True):
     state_root: Root
     body: Body
 
+    @property
+    def accused(self) -> list[int]:
+        """Whom it accuses, in its order."""
+        found = [each.signed_header_1.message.proposer_index for each in self.body.proposer_slashings]
+        for pair in self.body.attester_slashings:
+            found += sorted(set(pair.attestation_1.attesting_indices) & set(pair.attestation_2.attesting_indices))
+        return found
+
 
 class SignedBlock(Struct, frozen=True):
     message: BlockMessage
+
+
+class VoteData(Struct, frozen=True):
+    slot: Number
+    index: Number
+    beacon_block_root: Root
+    target: Checkpoint
+
+
+class Attestation(Struct, frozen=True):
+    """A vote of one committee, or since Electra of those of `committee_bits`."""
+
+    aggregation_bits: Bits
+    data: VoteData
+    committee_bits: Bits | None = None
+
+
+class AttestedBody(Struct, frozen=True):
+    attestations: list[Attestation]
+
+
+class AttestedBlock(Struct, frozen=True):
+    """A block with its votes, which only those read whose node does not say rewards."""
+
+    slot: Number
+    parent_root: Root
+    body: AttestedBody
+
+
+class SignedAttestedBlock(Struct, frozen=True):
+    message: AttestedBlock
+
+
+class Committee(Struct, frozen=True):
+    index: Number
+    slot: Number
+    validators: list[Number]
 
 
 class NodeVersion(Struct, frozen=True):

@@ -22,12 +22,13 @@ from adapters.beacon.answers import (
     ValidatorState,
 )
 from adapters.beacon.chosen import Chosen
+from adapters.beacon.computed import Computed
 from adapters.beacon.datasets import DATASETS, OF_EPOCHS
 from adapters.beacon.doctor import examined
-from adapters.beacon.epochs import SETTLED_AFTER, settled
+from adapters.beacon.epochs import SETTLED_AFTER, before, settled
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
-from adapters.beacon.reader import LIMITS, Reader, gathered
+from adapters.beacon.reader import LIMITS, WHOLE_LIMITS, Reader, gathered
 from adapters.beacon.registry import Registry
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
@@ -119,6 +120,7 @@ class BeaconChain:
         self._head: Block | None = None
         self._chosen, self._registry = Chosen(nodes), Registry(nodes)
         self._memos: dict[tuple[int, ...] | None, Memo] = {}
+        self._computed: dict[bool, Computed] = {}  # of all validators, or of the network that some are part of
 
     @property
     def requests(self) -> int:
@@ -223,6 +225,8 @@ class BeaconChain:
         indexes = await self._chosen.indexes(contracts, messages) if contracts else None
         registry = self._registry if self.is_final(span.last) else None
         reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), reader.memo, registry)
+        if self.is_final(span.last):
+            reader.computed = self._computed.setdefault(indexes is None, reader.computing())
         tables = self._of_blocks(spec, datasets, list(zip(linked, messages, strict=True)), reader, contracts)
         if messages and set(datasets) & set(OF_EPOCHS):
             last = before.height if before is not None else await self._slot_of(messages[0].parent_root)
@@ -238,7 +242,7 @@ class BeaconChain:
         if indexes not in self._memos:
             while len(self._memos) > 2:
                 self._memos.pop(next(key for key in self._memos if key is not None)).close()
-            self._memos[indexes] = Memo(LIMITS)
+            self._memos[indexes] = Memo(WHOLE_LIMITS if indexes is None else LIMITS)
         return self._memos[indexes]
 
     async def _slot_of(self, root: str) -> int:
@@ -319,9 +323,9 @@ class BeaconChain:
                     parts["stake_changes"].append(rows.changes(self.key, done, slot))
                 if "validators" in parts:
                     now = done.at
-                    is_first = number in (0, spec.epoch(max(0, self.settings.start_block - 1)))
-                    places = range(len(now)) if is_first else now.changed(done.before)
-                    parts["validators"].append(rows.registry(self.key, number, slot, now, list(places)))
+                    is_first = number == max(0, -(-self.settings.start_block // spec.slots) - SETTLED_AFTER)
+                    places = slice(None) if is_first else now.changed(await before(reader, number, now))
+                    parts["validators"].append(rows.registry(self.key, number, slot, now, places))
         return {name: rows.together(found, DATASETS[name].table) for name, found in parts.items()}
 
     async def _check_agreed(self, last: Block | None) -> None:
@@ -435,4 +439,6 @@ class BeaconChain:
         """Let go of connections."""
         for memo in self._memos.values():
             memo.close()
+        for computed in self._computed.values():
+            computed.close()
         await self.nodes.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,36 +9,37 @@ import numpy as np
 
 from adapters.beacon import accounting
 from adapters.beacon.accounting import Balances, Change, Closing, Duties, Slot
+from adapters.beacon.answers import PendingDeposit
 from adapters.beacon.reader import Earned, Reader, gathered
-from adapters.beacon.states import States
+from adapters.beacon.states import Held, States
 from chainfolio.errors import BadAnswer
 
 PAID_AFTER: Final = 2  # epochs
 SETTLED_AFTER: Final = 3  # when the balances of the epoch in which they were paid are known, too
+Deposits = list[PendingDeposit]
 COUNTED: Final = ("source", "target", "head", "inactivity", "sync", "sync_hits", "sync_misses", "proposals", "proposed",
                   "slashing", "unexplained")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A settled epoch: the columns of its rewards, its changes of stake, and the registry before and at its end."""
+    """A settled epoch: the columns of its rewards, its changes of stake, and the registry at its end."""
 
     number: int
     columns: dict[str, Any]
     changes: tuple[Change, ...]
-    before: States
     at: States
 
 
 async def settled(reader: Reader, number: int, height: int) -> Settled:
     """An epoch whose attestations were paid before the block at a slot. BadAnswer where a node leaves somebody out who
     had duties."""
+    # These two registries are needed whole; of the epochs around them balances do.
+    at, after = await gathered([reader.states(number), reader.states(number + 1)])
     own, later = await gathered([closing(reader, number), closing(reader, number + PAID_AFTER)])
     ideal, attested = await reader.attestations(number)
-    at, after = await gathered([reader.states(number), reader.states(number + 1)])
-    slots = range(number * reader.spec.slots, reader.end(number) + 1)
     duties = Duties(
-        number, at, after, ideal, attested, await gathered_slots(reader, slots), await reader.seats(number),
+        number, at, after, ideal, attested, await gathered_slots(reader, number), await reader.seats(number),
         await reader.duties(number),
     )  # fmt: skip
     columns = accounting.rows(duties, own, later, height)
@@ -50,7 +50,13 @@ async def settled(reader: Reader, number: int, height: int) -> Settled:
     keep = columns.pop("on_duty") | sum(columns[name] != 0 for name in COUNTED).astype(bool)
     columns.pop("is_told")
     found = {name: _kept(values, keep) for name, values in columns.items()}
-    return Settled(number, found, own.changes, await _before(reader, number, at), at)
+    reader.settled(number)
+    return Settled(number, found, own.changes, at)
+
+
+async def before(reader: Reader, number: int, at: Held) -> States:
+    """The registry before an epoch."""
+    return await reader.states(number - 1) if number else await reader.origin(at)
 
 
 async def closing(reader: Reader, number: int) -> Closing:
@@ -59,60 +65,62 @@ async def closing(reader: Reader, number: int) -> Closing:
 
 
 async def _closing(reader: Reader, number: int) -> Closing:
-    slots = range(number * reader.spec.slots, reader.end(number) + 1)
-    at = await reader.states(number)
-    paid = np.zeros((0, 5), np.int64)
-    if number >= PAID_AFTER:
-        _, paid = await reader.attestations(number - PAID_AFTER)
-    read = Balances(number, await _before(reader, number, at), at, paid, await gathered_slots(reader, slots))
-    index_of = _index_of(at)
-    read = replace(read, changes=tuple(accounting.credited_at_once(reader.spec, read, index_of)))
-    found = accounting.closing(reader.spec, read)
-    if found.left.any() and reader.spec.is_at_least("electra", number) and number > 0:
-        changes = await _from_queues(reader, read, index_of)
-        found = accounting.closing(reader.spec, replace(read, changes=(*read.changes, *changes)))
+    spec, read = reader.spec, await _balances(reader, number)
+    keys = {each.data.pubkey.lower() for slot in read.slots for each in slot.block.body.deposits}
+    if keys and not spec.is_at_least("electra", number):
+        credited = accounting.credited_at_once(read.slots, await reader.indexes(number, keys))
+        read = replace(read, changes=tuple(credited))
+    found = accounting.closing(spec, read)
+    suspects = found.index[accounting.suspects(found.paid, found.left)]
+    if len(suspects) and spec.is_at_least("altair", number - 1):
+        read = replace(read, leaked=await reader.some(number - 1, suspects.tolist()))
+        found = accounting.closing(spec, read)
+    if found.left.any() and spec.is_at_least("electra", number) and number > 0:
+        changes = await _from_queues(reader, read)
+        found = accounting.closing(spec, replace(read, changes=(*read.changes, *changes)))
     return found
 
 
-async def _before(reader: Reader, number: int, at: States) -> States:
-    return await reader.states(number - 1) if number else await reader.origin(at)
+async def _balances(reader: Reader, number: int) -> Balances:
+    """All that is known beforehand of how balances moved in an epoch."""
+    slots, paid = await gathered_slots(reader, number), np.zeros((0, 5), np.int64)
+    at = await reader.held(number)
+    older = await reader.held(number - 1) if number else await reader.origin(at)
+    if number >= PAID_AFTER:
+        _, paid = await reader.attestations(number - PAID_AFTER)
+    accused = sorted({each for slot in slots for each in slot.block.accused if reader.is_wanted(each)})
+    both = await reader.some(number - 1, accused), await reader.some(number, accused)
+    return Balances(number, older, at, paid, slots, await reader.near(number), both)
 
 
 def _kept(values: Any, keep: Any) -> Any:
-    if values is None:
-        return None
+    if values is None or keep.all():
+        return values
     return (values[0][keep], values[1][keep]) if isinstance(values, tuple) else values[keep]
 
 
-async def gathered_slots(reader: Reader, slots: range) -> tuple[Slot, ...]:
-    """The slots that have a block, with what it brought."""
+async def gathered_slots(reader: Reader, number: int) -> tuple[Slot, ...]:
+    """The slots of an epoch that have a block, with what it brought."""
+    slots = range(number * reader.spec.slots, reader.end(number) + 1)
     blocks = [block for block in await gathered(reader.block(slot) for slot in slots) if block is not None]
     earned: list[Earned] = await gathered(reader.earned(block) for block in blocks)
     return tuple(Slot(block, each) for block, each in zip(blocks, earned, strict=True))
 
 
-def _index_of(at: States) -> Callable[[str], int | None]:
-    """The wanted validators by their public keys. Made when it is first needed: rarely, of many."""
-    known: dict[bytes, int] = {}
-
-    def find(pubkey: str) -> int | None:
-        if not known and len(at):
-            known.update(zip((bytes(each) for each in at.pubkey), at.index.tolist(), strict=True))
-        return known.get(bytes.fromhex(pubkey[2:]))
-
-    return find
-
-
-async def _from_queues(reader: Reader, read: Balances, index_of: Callable[[str], int | None]) -> tuple[Change, ...]:
+async def _from_queues(reader: Reader, read: Balances) -> tuple[Change, ...]:
     """The changes of an epoch that the queues of Electra tell: as it begins, and of blocks that put stake back."""
     first = read.number * reader.spec.slots
-    before, after = await gathered([reader.pending(first - 1), reader.pending(first)])
-    unread = {each.source_index for each in accounting.gone(before[1], after[1])} - set(read.before.index.tolist())
-    others = await reader.part(first - 1, sorted(unread))
-    found = accounting.from_queues(read, first, before, after, index_of, others)
-    for slot in read.slots:
-        if any(each.source_pubkey == each.target_pubkey for each in slot.block.body.execution_requests.consolidations):
-            older, newer = await gathered([reader.pending(slot.block.slot - 1), reader.pending(slot.block.slot)])
-            found += accounting.queued(slot.block.slot, older[0], newer[0], index_of)
-    known = set(read.at.index.tolist())
-    return tuple(each for each in found if each.validator in known)
+    older, newer = await gathered([reader.pending(first - 1), reader.pending(first)])
+    waited, moved = accounting.gone(older[0], newer[0]), list[tuple[int, Deposits, Deposits]]()
+    for each in read.slots:
+        if any(one.source_pubkey == one.target_pubkey for one in each.block.body.execution_requests.consolidations):
+            slot = each.block.slot
+            was, now = await gathered([reader.pending_deposits(slot - 1), reader.pending_deposits(slot)])
+            moved.append((slot, was, now))
+            waited += accounting.gone(now, was)
+    index_of = await reader.indexes(read.number, {each.pubkey.lower() for each in waited})
+    sources = sorted({each.source_index for each in accounting.gone(older[1], newer[1])})
+    found = accounting.from_queues(read, first, older, newer, index_of, await reader.some(read.number - 1, sources))
+    for slot, was, now in moved:
+        found += accounting.queued(slot, was, now, index_of)
+    return tuple(each for each in found if reader.is_wanted(each.validator))

@@ -31,6 +31,14 @@ class Memo:
         # Whoever is cancelled leaves the others their answer.
         return cast(T, await asyncio.shield(task))
 
+    def has(self, kind: str, key: Any) -> bool:
+        """Whether it was asked for, and did not fail so far."""
+        return key in self._kept[kind]
+
+    def drop(self, kind: str, key: Any) -> None:
+        """Keep an answer no longer: nobody will ask for it again."""
+        self._kept[kind].pop(key, None)
+
     def _forget(self, kind: str, key: Any, done: asyncio.Task[Any]) -> None:
         failed = done.cancelled() or done.exception() is not None
         if failed and self._kept[kind].get(key) is done:

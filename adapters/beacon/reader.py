@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -25,24 +25,29 @@ from adapters.beacon.answers import (
     SyncReward,
     ValidatorState,
 )
+from adapters.beacon.computed import Computed
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import Nodes
 from adapters.beacon.registry import PIECE, Registry, numbered
 from adapters.beacon.spec import Spec
-from adapters.beacon.states import States, columns
+from adapters.beacon.states import Held, States, columns, joined
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
 from transport.rest import Absent
 
 T = TypeVar("T")
+NOT_TOLD: Final = (HistoryUnavailable, Unsupported)  # 404, 405 or 501: then it is computed, as far as the rest is there
 LIMITS: Final = {
     "block": 4096,
     "earned": 4096,
     "states": 6,
+    "held": 4,
     "attestations": 6,
     "closing": 4,
     "committee": 8,
     "duties": 64,
 }
+# A million validators fill 40 MB with each of these: no more of them than two epochs need that follow each other.
+WHOLE_LIMITS: Final = {**LIMITS, "states": 4, "held": 2, "attestations": 2, "closing": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Reader:
     memo: Memo = field(default_factory=lambda: Memo(LIMITS))
     blocks: Memo | None = None
     registry: Registry | None = None
+    computed: Computed | None = None
     _set: frozenset[int] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,24 +120,43 @@ class Reader:
     async def _earned(self, block: BlockMessage) -> Earned:
         proposer, proposal = (block.proposer_index if self.is_wanted(block.proposer_index) else None), 0
         if proposer is not None:
-            reward = await self._of(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
-            parts = reward.attestations + reward.sync_aggregate + reward.proposer_slashings + reward.attester_slashings
-            if reward.proposer_index != proposer or reward.total != parts:
-                raise BadAnswer(self.nodes.key, f"the reward of the block at slot {block.slot} is not its proposer's")
-            proposal = reward.total
+            proposal = await self._proposal(block)
         seats = await self.seats(self.spec.epoch(block.slot)) if block.body.sync_aggregate else None
         if seats is None or not seats.wanted:
             return Earned(proposer, proposal)
+        return Earned(proposer, proposal, tuple(sorted((await self._sync(block, seats)).items())))
+
+    async def _proposal(self, block: BlockMessage) -> int:
+        try:
+            reward = await self.of(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
+        except NOT_TOLD:
+            return await self.computing().proposal(block)
+        parts = reward.attestations + reward.sync_aggregate + reward.proposer_slashings + reward.attester_slashings
+        if reward.proposer_index != block.proposer_index or reward.total != parts:
+            raise BadAnswer(self.nodes.key, f"the reward of the block at slot {block.slot} is not its proposer's")
+        return reward.total
+
+    async def _sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
         asked = [] if self._set is None else [str(each) for each in sorted(seats.wanted)]
         path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
-        rewards = await self._of(block.slot, path, list[SyncReward], asked)
+        try:
+            rewards = await self.of(block.slot, path, list[SyncReward], asked)
+        except NOT_TOLD:
+            return await self.computing().sync(block, seats.places)
         sync: dict[int, int] = {}
         for each in rewards:
             if each.validator_index in seats.wanted:
                 sync[each.validator_index] = sync.get(each.validator_index, 0) + each.reward
         if missing := seats.wanted - sync.keys():
             raise BadAnswer(self.nodes.key, f"no sync reward of validator {min(missing)} at slot {block.slot}")
-        return Earned(proposer, proposal, tuple(sorted(sync.items())))
+        return sync
+
+    def computing(self) -> Computed:
+        """What computes rewards that no node says, of the whole network."""
+        if self.computed is None:
+            everybody = self if self.wanted is None else Reader(self.nodes, self.spec, None, blocks=self.blocks)
+            self.computed = Computed(everybody)
+        return self.computed
 
     # --- epochs ------------------------------------------------------------------------------------------------------
 
@@ -145,7 +170,7 @@ class Reader:
     async def _seats(self, epoch: int) -> Seats:
         slot = epoch * self.spec.slots
         path = f"/eth/v1/beacon/states/{slot}/sync_committees?epoch={epoch}"
-        members = tuple((await self._of(slot, path, SyncCommittee)).validators)
+        members = tuple((await self.of(slot, path, SyncCommittee)).validators)
         places = tuple((at, each) for at, each in enumerate(members) if self.is_wanted(each))
         return Seats(places, frozenset(each for _, each in places))
 
@@ -158,12 +183,56 @@ class Reader:
         return await self.memo.get("states", epoch, lambda: self._states(self.end(epoch)))
 
     async def _states(self, slot: int) -> States:
-        if self.wanted is None:
-            self.registry = self.registry or Registry(self.nodes)
-            return await self.registry.at(slot)
-        return await self.part(slot, self.wanted)
+        return await self._registry().at(slot) if self.wanted is None else await self.part(slot, self.wanted)
 
-    async def origin(self, at: States) -> States:
+    def _registry(self) -> Registry:
+        self.registry = self.registry or Registry(self.nodes)
+        return self.registry
+
+    async def held(self, epoch: int) -> Held:
+        """What the wanted validators have at the end of an epoch. Of a whole network the balances alone are read: a
+        tenth of its registry, of which little else changes."""
+        if self.wanted is not None or self.memo.has("states", epoch):
+            return await self.states(epoch)
+        return await self.memo.get("held", epoch, lambda: self._held(self.end(epoch)))
+
+    async def _held(self, slot: int) -> Held:
+        try:
+            return await self._registry().held(slot)
+        except Unsupported:
+            return await self._registry().at(slot)
+
+    async def near(self, epoch: int) -> States:
+        """The wanted validators at the end of an epoch or of the one before: whichever is read anyway."""
+        return await self.states(epoch if self.memo.has("states", epoch) or not epoch else epoch - 1)
+
+    async def some(self, epoch: int, indexes: Sequence[int]) -> States:
+        """Some validators at the end of an epoch, wanted or not."""
+        if epoch >= 0 and self.memo.has("states", epoch):
+            known = await self.states(epoch)
+            if known.places(asked := np.array(indexes, np.int64))[1].all():
+                return known.only(asked)
+        return await self.part(self.end(epoch) if epoch >= 0 else 0, indexes)
+
+    async def indexes(self, epoch: int, pubkeys: Collection[str]) -> dict[str, int]:
+        """The wanted validators that have some public keys at the end of an epoch, by their keys."""
+        if self.wanted is not None:
+            known = await self.states(epoch)
+            own = zip((f"0x{bytes(each).hex()}" for each in known.pubkey), known.index.tolist(), strict=True)
+            return {key: index for key, index in own if key in pubkeys}
+        keys, found = sorted(pubkeys), dict[str, int]()
+        for start in range(0, len(keys), PIECE):
+            for each in await self.named(self.end(epoch), keys[start : start + PIECE]):
+                found[each.validator.pubkey.lower()] = each.index
+        return found
+
+    def settled(self, epoch: int) -> None:
+        """An epoch is settled: what of a whole network no later one needs is given up, 40 MB of a million each."""
+        if self.wanted is None:
+            for kind, key in (("attestations", epoch - 2), ("attestations", epoch), ("closing", epoch)):
+                self.memo.drop(kind, key)
+
+    async def origin(self, at: Held) -> States:
         """The validators before the first slot: those of genesis, as far as they are in a later state."""
         if self.wanted is None:
             return await self.memo.get("states", -1, lambda: self._states(0))
@@ -173,16 +242,19 @@ class Reader:
         """Some validators in the state after a slot."""
         if not indexes:
             return columns(self.nodes.key, [])
-        path, asked = f"/eth/v1/beacon/states/{slot}/validators", {"ids": [str(each) for each in indexes]}
-        found = await self._of(slot, path, list[KeyedRow], asked)
-        part = await asyncio.to_thread(columns, self.nodes.key, found)
+        path, parts = f"/eth/v1/beacon/states/{slot}/validators", list[States]()
+        for start in range(0, len(indexes), PIECE):
+            asked = {"ids": [str(each) for each in indexes[start : start + PIECE]]}
+            found = await self.of(slot, path, list[KeyedRow], asked)
+            parts.append(await asyncio.to_thread(columns, self.nodes.key, found))
+        part = joined(parts)
         if not np.isin(part.index, np.fromiter(indexes, np.int64, len(indexes))).all():
             raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
         return part
 
     async def named(self, slot: int, ids: Sequence[str]) -> list[ValidatorState]:
         """The validators that indexes and public keys name in the state after a slot."""
-        return await self._of(slot, f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorState], {"ids": ids})
+        return await self.of(slot, f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorState], {"ids": ids})
 
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
         """What attesting in an epoch could bring, by effective balance, and what it brought: one row of index, source,
@@ -190,7 +262,14 @@ class Reader:
         return await self.memo.get("attestations", epoch, lambda: self._attestations(epoch))
 
     async def _attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
-        states = await self.states(epoch + 1)
+        states = await self.held(epoch + 1)
+        try:
+            return await self._told(epoch, states)
+        except NOT_TOLD:
+            ideal, rows = await self.computing().attestations(epoch)
+            return ideal, rows[np.isin(rows[:, 0], states.index)]
+
+    async def _told(self, epoch: int, states: Held) -> tuple[dict[int, int], Any]:
         ideal: dict[int, int] = {}
         rows = [np.zeros((0, 5), np.int64)]
         for start in range(0, len(states), PIECE):
@@ -198,7 +277,7 @@ class Reader:
             is_whole = self.wanted is None and start + PIECE <= len(states)
             asked = numbered(start, PIECE) if is_whole else [str(each) for each in indexes.tolist()]
             path = f"/eth/v1/beacon/rewards/attestations/{epoch}"
-            found = await self._of(self.end(epoch + 1), path, AttestationRewards, asked)
+            found = await self.of(self.end(epoch + 1), path, AttestationRewards, asked)
             ideal |= {each.effective_balance: each.source + each.target + each.head for each in found.ideal_rewards}
             rows.append(await asyncio.to_thread(_rows, found))
         every = np.concatenate(rows)
@@ -223,13 +302,13 @@ class Reader:
     async def pending(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
         """What waits in the state after a slot: deposits that are not credited yet, and consolidations."""
         path = f"/eth/v1/beacon/states/{slot}/pending_consolidations"
-        return await self.pending_deposits(slot), await self._of(slot, path, list[PendingConsolidation])
+        return await self.pending_deposits(slot), await self.of(slot, path, list[PendingConsolidation])
 
     async def pending_deposits(self, slot: int) -> list[PendingDeposit]:
         """The deposits that wait in the state after a slot, in their order."""
-        return await self._of(slot, f"/eth/v1/beacon/states/{slot}/pending_deposits", list[PendingDeposit])
+        return await self.of(slot, f"/eth/v1/beacon/states/{slot}/pending_deposits", list[PendingDeposit])
 
-    async def _of(self, slot: int, path: str, kind: type[T], body: Any = None) -> T:
+    async def of(self, slot: int, path: str, kind: type[T], body: Any = None) -> T:
         """What the node says about a slot that it has passed. HistoryUnavailable where it says there is nothing."""
         try:
             return await self.nodes.data(path, kind, body)

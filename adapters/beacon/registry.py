@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 
-from adapters.beacon.answers import KeyedRow, RegistryRow
+from adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
 from adapters.beacon.node import Nodes
-from adapters.beacon.states import States, columns, joined, shared
+from adapters.beacon.states import Held, States, columns, held, joined, shared
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from transport.rest import Absent
 
+H = TypeVar("H", bound=Held)
+T = TypeVar("T")
 PIECE: Final = 50_000  # validators in one request
 
 
@@ -37,28 +40,45 @@ class Registry:
     async def at(self, slot: int) -> States:
         """All validators in the state after a slot."""
         async with self._turn:
-            parts: list[States] = []
-            while not parts or len(parts[-1]) == PIECE:
-                parts.append(await self._piece(slot, len(parts) * PIECE))
-            found = await asyncio.to_thread(joined, parts)
+            found = await self._whole(lambda first: self._states(slot, first))
             self._last = found if self._last is None else await asyncio.to_thread(shared, found, self._last)
             return self._last
 
-    async def _piece(self, slot: int, first: int) -> States:
-        wanted = np.arange(first, first + PIECE)
+    async def held(self, slot: int) -> Held:
+        """What all validators have in the state after a slot: a tenth of the bytes."""
+        async with self._turn:
+            return await self._whole(lambda first: self._held(slot, first))
+
+    async def _whole(self, read: Callable[[int], Coroutine[Any, Any, H]]) -> H:
+        parts: list[H] = []
+        while not parts or len(parts[-1]) == PIECE:
+            first = len(parts) * PIECE
+            part = await read(first)
+            if not np.array_equal(part.index, np.arange(first, first + len(part))):
+                raise BadAnswer(self.nodes.key, "validators that nobody asked for, or some are left out")
+            parts.append(part)
+        return await asyncio.to_thread(joined, parts)
+
+    async def _held(self, slot: int, first: int) -> Held:
+        path = f"/eth/v1/beacon/states/{slot}/validator_balances"
+        found = await self._of(slot, path, list[BalanceRow], numbered(first, PIECE))
+        return await asyncio.to_thread(held, found)
+
+    async def _states(self, slot: int, first: int) -> States:
         known = None
         if self._last is not None and first + PIECE <= len(self._last):
             known = self._last.pubkey[first : first + PIECE]
         path, asked = f"/eth/v1/beacon/states/{slot}/validators", {"ids": numbered(first, PIECE)}
+        rows: list[KeyedRow] | list[RegistryRow]
+        if known is None:
+            rows = await self._of(slot, path, list[KeyedRow], asked)
+        else:
+            rows = await self._of(slot, path, list[RegistryRow], asked)
+        # An older state may have fewer validators than the one that was read before.
+        return await asyncio.to_thread(columns, self.nodes.key, rows, None if known is None else known[: len(rows)])
+
+    async def _of(self, slot: int, path: str, kind: type[T], asked: Any) -> T:
         try:
-            rows: list[KeyedRow] | list[RegistryRow]
-            if known is None:
-                rows = await self.nodes.data(path, list[KeyedRow], asked)
-            else:
-                rows = await self.nodes.data(path, list[RegistryRow], asked)
+            return await self.nodes.data(path, kind, asked)
         except Absent as error:
             raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None
-        part = await asyncio.to_thread(columns, self.nodes.key, rows, known)
-        if not np.array_equal(part.index, wanted[: len(part)]):
-            raise BadAnswer(self.nodes.key, "validators that nobody asked for, or some are left out")
-        return part

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from binascii import hexlify
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from chainfolio.tables import (
 )
 
 Wanted = Callable[[int], bool]
+PART: Final = 50_000  # rows whose letters are written at a time
 
 
 def blocks(chain: str, found: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
@@ -134,8 +136,8 @@ def registry(chain: str, epoch: int, height: int, now: States, places: Any) -> p
     index = now.index[places]
     columns = {
         "bucket": index % BUCKETS, "validator": index, "epoch": np.full(len(index), epoch),
-        "height": np.full(len(index), height), "pubkey": [f"0x{bytes(each).hex()}" for each in now.pubkey[places]],
-        "credentials": [f"0x{bytes(each).hex()}" for each in now.credentials[places]],
+        "height": np.full(len(index), height), "pubkey": _hex(now.pubkey[places]),
+        "credentials": _hex(now.credentials[places]),
         "effective": now.effective_balance[places], "slashed": now.slashed[places],
         "eligible": _epochs(now.activation_eligibility_epoch[places]),
         "activated": _epochs(now.activation_epoch[places]), "exited": _epochs(now.exit_epoch[places]),
@@ -163,6 +165,18 @@ def together(parts: Sequence[pa.Table], table: Table) -> pa.Table:
     return pa.concat_tables(parts) if parts else table.schema().empty_table()
 
 
+def _hex(values: Any) -> pa.Array:
+    """Bytes of one length as texts."""
+    count, size = len(values), values.dtype.itemsize
+    written = np.empty((count, 1 + size), "V2")  # two letters for each byte
+    written[:, 0] = np.void(b"0x")
+    for first in range(0, count, PART):
+        part = values[first : first + PART]
+        written[first : first + PART, 1:] = np.frombuffer(hexlify(part.tobytes()), "V2").reshape(len(part), size)
+    ends = np.arange(count + 1, dtype=np.int32) * (2 + 2 * size)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(written))
+
+
 def _epochs(values: Any) -> tuple[Any, Any]:
     return values, values != NEVER
 
@@ -180,5 +194,5 @@ def _made(table: Table, chain: str, columns: dict[str, Any]) -> pa.Table:
         elif isinstance(values, tuple):
             arrays.append(pa.array(values[0], mask=~values[1]).cast(each.type))
         else:
-            arrays.append(pa.array(values).cast(each.type))
+            arrays.append((values if isinstance(values, pa.Array) else pa.array(values)).cast(each.type))
     return pa.Table.from_arrays(arrays, schema=schema)

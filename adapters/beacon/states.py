@@ -6,32 +6,25 @@ from binascii import unhexlify
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from adapters.beacon.answers import KeyedRow, RegistryRow
+from adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
 from chainfolio.errors import BadAnswer
 
+H = TypeVar("H", bound="Held")
 NEVER: Final = 2**62  # an epoch that is not known yet
 NUMBERS: Final = ("effective_balance", "activation_eligibility_epoch", "activation_epoch", "exit_epoch",
                   "withdrawable_epoch")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class States:
-    """Validators by rising index. `pubkey` has 48 bytes, `credentials` 32."""
+class Held:
+    """What validators have, by rising index."""
 
     index: Any
     balance: Any
-    effective_balance: Any
-    slashed: Any
-    activation_eligibility_epoch: Any
-    activation_epoch: Any
-    exit_epoch: Any
-    withdrawable_epoch: Any
-    pubkey: Any
-    credentials: Any
 
     def __len__(self) -> int:
         return len(self.index)
@@ -49,6 +42,25 @@ class States:
             return np.full(len(indexes), missing, np.int64)
         at, is_there = self.places(indexes)
         return np.where(is_there, getattr(self, name)[at], missing)
+
+
+@dataclass(frozen=True, slots=True)
+class States(Held):
+    """All that the registry says of them. `pubkey` has 48 bytes, `credentials` 32."""
+
+    effective_balance: Any
+    slashed: Any
+    activation_eligibility_epoch: Any
+    activation_epoch: Any
+    exit_epoch: Any
+    withdrawable_epoch: Any
+    pubkey: Any
+    credentials: Any
+
+    def only(self, indexes: Any) -> States:
+        """Those of some indexes, which rise, that are there."""
+        at, is_there = self.places(indexes)
+        return States(*(getattr(self, each.name)[at[is_there]] for each in fields(States)))
 
     def changed(self, before: States) -> Any:
         """The places of validators that are new, or of which something but the balance is different."""
@@ -81,6 +93,11 @@ def columns(source: str, found: Sequence[KeyedRow] | Sequence[RegistryRow], pubk
     )
 
 
+def held(found: Sequence[BalanceRow]) -> Held:
+    """A part of the balances, in the order in which they came."""
+    return Held(_numbers(found, "index"), _numbers(found, "balance"))
+
+
 def _numbers(found: Sequence[Any], name: str, kind: Any = np.int64) -> Any:
     return np.fromiter(map(attrgetter(name), found), kind, len(found))
 
@@ -107,6 +124,7 @@ def shared(new: States, old: States) -> States:
     return replace(new, **same)
 
 
-def joined(parts: Sequence[States]) -> States:
-    """Parts of one registry, in order, as one."""
-    return States(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(States)))
+def joined(parts: Sequence[H]) -> H:
+    """Parts of one state, in order, as one."""
+    kind = type(parts[0])
+    return kind(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(kind)))

@@ -443,6 +443,17 @@ const beacon = {
     const s = stateOf(stateId);
     return { data: s.pendingConsolidations.getAllReadonlyValues(), meta: meta(s.slot) };
   },
+  getEpochCommittees: ({ stateId, epoch }) => {
+    const s = stateOf(stateId),
+      wanted = epoch ?? s.epochCtx.epoch,
+      data = [];
+    s.epochCtx.getShufflingAtEpoch(wanted).committees.forEach((inSlot, i) =>
+      inSlot.forEach((validators, index) =>
+        data.push({ index, slot: wanted * SLOTS + i, validators: Array.from(validators) }),
+      ),
+    );
+    return { data, meta: meta(s.slot) };
+  },
   getEpochSyncCommittees: ({ stateId }) => {
     const s = stateOf(stateId),
       v = Array.from(s.epochCtx.currentSyncCommitteeIndexed.validatorIndices);

@@ -1,0 +1,124 @@
+"""Where no node says rewards, they are computed from duties: the rows are those of the node that says them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapters.beacon.chain import BeaconChain
+from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer, HistoryUnavailable
+from localchain.beacon import BeaconRuntime
+from tests.beacon.conftest import ETH
+from tests.beacon.test_bad_input import same, wrong
+from tests.beacon.test_forks import check_every_balance, running
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+ROUNDED = ("source", "target", "head")  # the node that is compared rounds each of them, and the balance corrects it
+
+
+def untold(path: str, status: int, found: Any) -> tuple[int, Any]:
+    """As a node that has no rewards endpoints."""
+    return (404, {"message": "Route not found"}) if "/rewards/" in path else (status, found)
+
+
+async def rows_of(chain: BeaconChain, filters: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
+    head = (await chain.heads()).latest.height
+    found = await chain.collect(Span(0, head), chain.usual, filters)
+    await chain.close()
+    return {name: rows.to_pylist() for name, rows in found.tables.items()}
+
+
+def by_votes(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose votes are one sum: of the three, the node's rounding hides which one it was. What could have been is
+    rounded, too."""
+    return {name: each for name, each in row.items() if name not in (*ROUNDED, "ideal", "unexplained")} | {
+        "votes": sum(row[name] for name in ROUNDED),
+        "signs": [row[name] > 0 for name in ROUNDED],
+    }
+
+
+def lived(node: BeaconRuntime, fork: str) -> None:
+    """Missed slots, who is away, an exit, a slashing, top-ups, and a leak."""
+    node.advance(16, miss=[9])
+    node.do("offline", validators=[5, 6])
+    node.do("exit", validators=[9])
+    node.do("slash", validators=[11, 12])
+    if fork in ("electra", "fulu"):
+        node.do("deposit", validator=3, amount=5 * ETH)
+        node.do("deposit", amount=32 * ETH)
+        node.do("consolidate", source=20, target=20)
+    node.advance(48, miss=[20, 33])
+    node.do("offline", validators=list(range(0, 64, 2)))
+    node.advance(64)
+    node.do("offline", validators=[])
+    node.advance(56)
+
+
+@pytest.mark.parametrize("fork", ["capella", "deneb", "electra", "fulu"])
+async def test_what_is_computed_from_duties_is_what_the_node_says_and_closes_every_balance(fork: str) -> None:
+    with running(fork=fork, validators=64) as node:
+        lived(node, fork)
+        told, computed = await rows_of(wrong(node, same).chain), await rows_of(wrong(node, untold).chain)
+        check_every_balance(node, 8, computed)
+        some = await rows_of(wrong(node, untold, validators=["5", "11", "20"]).chain, ("5", "11", "20"))
+    assert some["validator_rewards"] == [e for e in computed["validator_rewards"] if e["validator"] in (5, 11, 20)]
+    for name, rows in told.items():
+        if name != "validator_rewards":
+            assert computed[name] == rows, name
+    assert len(computed["validator_rewards"]) == len(told["validator_rewards"]) > 64 * 18
+    leak = {each["epoch"] for each in told["validator_rewards"] if each["inactivity"] < 0}
+    ends = {each["epoch"] - 2 for each in told["validator_rewards"] if each["unexplained"]}
+    assert len(leak) >= 5
+    assert len(ends) <= 2
+    for mine, theirs in zip(computed["validator_rewards"], told["validator_rewards"], strict=True):
+        if theirs["epoch"] not in ends:  # as a leak ends, the node says what a leak pays, which is nothing
+            assert by_votes(mine) == by_votes(theirs)
+            assert abs(mine["ideal"] - theirs["ideal"]) <= 3
+
+
+def without_committees(path: str, found: Any) -> None:
+    if "/committees" in path:
+        found["data"] = found["data"][1:]
+
+
+def with_strangers(path: str, found: Any) -> None:
+    if "/committees" in path:
+        found["data"][0]["validators"][0] = "9999"
+
+
+def with_fewer_bits(path: str, found: Any) -> None:
+    if re.search(r"/v2/beacon/blocks/[0-9]+$", path):
+        for vote in found["data"]["message"]["body"]["attestations"]:
+            vote["aggregation_bits"] = "0x01"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (without_committees, "a committee that there is not"),
+        (with_strangers, "not in the registry"),
+        (with_fewer_bits, "does not fit its committees"),
+    ],
+)
+async def test_votes_that_fit_no_committee_are_refused(spoil: Callable[[str, Any], None], says: str) -> None:
+    def alter(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if status == 200:
+            spoil(path, found)
+        return untold(path, status, found)
+
+    with running(fork="electra", validators=64) as node:
+        node.advance(40)
+        assert says in await wrong(node, alter).refused(BadAnswer)
+
+
+async def test_a_node_without_rewards_that_has_pruned_its_states_has_no_history() -> None:
+    def pruned(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return (404, {"message": "gone"}) if "/committees" in path else untold(path, status, found)
+
+    with running(fork="electra", validators=64) as node:
+        node.advance(40)
+        assert "no state at block" in await wrong(node, pruned).refused(HistoryUnavailable)
