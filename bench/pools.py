@@ -1,4 +1,5 @@
-"""A thousand tokens priced from a thousand pools at one past block: requests, and equality with direct calls.
+"""A thousand tokens priced from a thousand pools at one past block, with venues of every family that finds pools by
+their tokens: requests, and equality with direct calls.
 
 python -m bench.pools [--tokens 1000] [--repeat 3]
 """
@@ -43,6 +44,7 @@ BAR = 6
 FULL = 887_220
 GET_PAIR, GET_POOL = "getPair(address,address)(address)", "getPool(address,address,uint24)(address)"
 USD = {"WETH": 2_000, "USDC": 1}  # what the feeds say
+ELSEWHERE = ("slipstream", "algebra", "solidly", "curve_ng")
 CONTEXT = Context(prec=36, rounding=ROUND_HALF_EVEN)
 
 
@@ -65,6 +67,8 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with LocalNode() as node, scratch() as folder:
         market = opened(node)
+        manager = market.deployer.create("PoolManager", "PoolManager", ("address",), market.deployer.account)
+        market.deployer.create("StateView", "StateView", ("address",), manager)
         fill(market, options.tokens)
         node.mine(seconds=60)
         at = node.block()
@@ -166,7 +170,7 @@ async def priced(
 ) -> tuple[list[int], list[float], int]:
     """Requests and seconds of each time, by new processes' worth of memory, and how many prices differ."""
     requests, times, wrong = [], [], 0
-    (folder / "prices.toml").write_text(prices(market))
+    (folder / "prices.toml").write_text(prices(market, more=_others(market)))
     assets = [Asset(CHAIN, "erc20", token.lower()) for token in wanted]
     for _ in range(repeat):
         chains = {"local": EvmSettings(rpc=[market.node.url])}
@@ -185,8 +189,8 @@ async def priced(
     return requests, times, wrong
 
 
-def prices(market: Market, key: str = "local") -> str:
-    """The settings of the chain of this key: feeds of the trusted tokens, and where the pools lie."""
+def prices(market: Market, key: str = "local", more: Sequence[str] = ()) -> str:
+    """The settings of the chain of this key: feeds of the trusted tokens, where the pools lie, and more venues."""
     asset = {symbol: f'"{CHAIN}/erc20:{address.lower()}"' for symbol, address in market.symbols.items()}
     feeds = [
         f'{asset[symbol]} = {{feed = "{feed.lower()}", decimals = 8, heartbeat_s = 86400}}'
@@ -196,10 +200,23 @@ def prices(market: Market, key: str = "local") -> str:
     lines: Sequence[str] = [
         f"[chainlink.{key}]", *feeds, f"[pools.{key}]", "venues = [",
         f'  {{family = "uniswap_v2", factory = "{factories[0]}"}},',
-        f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},', "]",
+        f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},',
+        *more, "]",
         f"[pools.{key}.quotes]", f'{asset["WETH"]} = "4"', f'{asset["USDC"]} = "10000"', "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _others(market: Market) -> list[str]:
+    """Uniswap V4, which has no pools; and the other families, whose contracts are not on this chain."""
+    weth, view = market.symbols["WETH"].lower(), market.deployer.contracts["StateView"].lower()
+    fees = "fees = [100, 500, 3000, 10000], spacings = [1, 10, 60, 200]"
+    here = [f'  {{family = "uniswap_v4", state_view = "{view}", wrapped = "{weth}", {fees}}},']
+    absent = {family: "0x" + f"{number:02x}" * 20 for number, family in enumerate(ELSEWHERE, 0xA0)}
+    more = {"slipstream": ", spacings = [1, 50, 100, 200, 2000]"}
+    return here + [
+        f'  {{family = "{family}", factory = "{at}"{more.get(family, "")}}},' for family, at in absent.items()
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """Prices from pools on chain, with no vendor: of all pools of a token with a trusted one, the pool that could pay most.
 
-Two rounds, whatever the number of tokens: where pools lie, and what they say. All venues of the chain compete, and the
-pool is chosen at the block that is read. What the trusted token is worth is found by the source chain.
+Two rounds, whatever the number of tokens: where pools lie, and what they say; for many tokens one more before: which
+venues are on the chain. All venues compete, and the pool is chosen at the block that is read. What the trusted token
+is worth is found by the source chain.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan
+from chainfolio.plans import Plan, Unknown
 from chainfolio.reads import AtParent, Read, ReadResult
 from pricing.fixed import canonical
 from pricing.markets import Market, Pair, Pool, Venue, deepest, unread
@@ -26,6 +27,7 @@ from pricing.venues.section import DECIMALS, KIND, Facts, call, scale
 SOURCE: Final = "pools"
 MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are bounded
 MAX_STATES: Final = 300_000
+FEW: Final = 200  # tokens: of more, venues are asked first whether they are on the chain
 FAMILIES: Final = (
     "uniswap_v2", "uniswap_v3", "uniswap_v4", "slipstream", "algebra", "solidly", "curve_ng", "balancer_v2",
 )  # fmt: skip
@@ -54,7 +56,8 @@ class Pools:
         refused = [Refusal(asset, SOURCE, TOO_MANY) for asset in left_out]
         if not wanted:
             return Quotes(refused=tuple(refused))
-        searches = [_Search(asset, self) for asset in wanted]
+        venues = (yield from self._there(wanted)) if len(wanted) > FEW else self.venues
+        searches = [_Search(asset, self, venues) for asset in wanted]
         decimals = [call(asset.reference, DECIMALS) for asset in dict.fromkeys((*wanted, *self.quotes))]
         known = yield from _answered([*decimals, *(read for each in searches for read in each.lookups())])
         room = MAX_STATES
@@ -65,6 +68,15 @@ class Pools:
         outcomes = [each.outcome(known, block) for each in searches]
         refused += [each for each in outcomes if isinstance(each, Refusal)]
         return Quotes(refused=tuple(refused), relative=tuple(each for each in outcomes if isinstance(each, Relative)))
+
+    def _there(self, wanted: Sequence[Asset]) -> Plan[Any, Any, list[Venue]]:
+        """The venues whose contracts are on the chain at the block: asked for the pools of one pair, in one round."""
+        pair = next(
+            Pair(asset.reference, quote.reference) for asset in wanted for quote in self.quotes if quote != asset
+        )
+        lookups = {id(venue): venue.lookups(pair) for venue in self.venues}
+        known = yield from _answered([read for reads in lookups.values() for read in reads])
+        return [venue for venue in self.venues if not _is_absent([known[read] for read in lookups[id(venue)]])]
 
     @property
     def _most(self) -> int:
@@ -79,12 +91,13 @@ class _Search:
 
     asset: Asset
     source: Pools
+    venues: Sequence[Venue]
     pools: dict[Pool, Venue] = field(default_factory=dict)
     failed: str = ""
 
     def _places(self) -> list[tuple[Venue, Pair]]:
         pairs = [Pair(self.asset.reference, quote.reference) for quote in self.source.quotes if quote != self.asset]
-        return [(venue, pair) for pair in pairs for venue in self.source.venues]
+        return [(venue, pair) for pair in pairs for venue in self.venues]
 
     def lookups(self) -> list[Read]:
         """Where its pools may lie."""
@@ -145,6 +158,11 @@ class _Search:
 
     def _refusal(self, reason: str) -> Refusal:
         return Refusal(self.asset, SOURCE, reason)
+
+
+def _is_absent(answers: Sequence[Any]) -> bool:
+    """Whether a venue answered as where there is no contract."""
+    return bool(answers) and all(isinstance(each, Unknown) and each.cause == "absent" for each in answers)
 
 
 def _lookups(venues: Sequence[Venue], pair: Pair) -> list[Read]:

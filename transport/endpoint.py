@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TypeVar
 
 from chainfolio.chains import EndpointHealth
@@ -14,10 +15,12 @@ from chainfolio.seams import Seams
 from transport.exchange import Posted
 from transport.health import Evidence
 from transport.http import Transport
-from transport.http_endpoint import HttpEndpoint
+from transport.http_endpoint import BodyRefused, HttpEndpoint
 from transport.wire import Request, RpcError, decode, encode, whole
 
 MAX_TOGETHER = 20  # questions in the batch that greets
+MAX_BODY = 1_900_000  # bytes: many nodes and gateways refuse a body of 2 MB
+LARGE_BODY = 100_000  # bytes: a smaller body is refused for how many questions it has
 
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
 
@@ -40,7 +43,8 @@ class Handshake:
 class Endpoint(HttpEndpoint, ABC):
     """One URL that speaks JSON-RPC, of a kind of chain that says what its refusals mean and what its calls cost.
 
-    `capabilities` holds its caps: max_span, max_batch, route, pin; `on_capability` keeps them over a restart.
+    `capabilities` holds its caps: max_span, max_batch, max_bytes, route, pin; `on_capability` keeps them over a
+    restart.
 
     While it is not `checked`, what it is asked travels with the `handshake`, and is believed once that was heard.
     """
@@ -94,7 +98,8 @@ class Endpoint(HttpEndpoint, ABC):
         if not requests or self.checked or self.handshake is None:
             return await self.put(requests, height=height)
         reads, together = self.handshake.reads, [*self.handshake.reads, *requests]
-        if len(together) <= min(MAX_TOGETHER, self.capabilities.get("max_batch", MAX_TOGETHER)):
+        most = min(MAX_TOGETHER, self.capabilities.get("max_batch", MAX_TOGETHER))
+        if len(together) <= most and len(self._fitting(together)) == len(together):
             try:
                 answers = await self._ask_part(together, height)
             except (BatchRefused, TooMuch) as refusal:  # by whichever of them: each on its own shows
@@ -114,17 +119,33 @@ class Endpoint(HttpEndpoint, ABC):
         answers: list[Answer] = []
         start = 0
         while start < len(requests):
-            part = requests[start : start + self.capabilities.get("max_batch", 1000)]
+            part = self._fitting(requests[start : start + self.capabilities.get("max_batch", 1000)])
             try:
                 answers += await self._ask_part(part, height)
             except (BatchRefused, TooMuch) as refusal:
+                sent_bytes = refusal.sent_bytes if isinstance(refusal, BodyRefused) else 0
+                if sent_bytes > LARGE_BODY:
+                    self.learn("max_bytes", sent_bytes // 2)
+                elif len(part) > 1:
+                    self.learn("max_batch", len(part) // 2)
                 if len(part) > 1:
                     self.errors.note(refusal)
-                    self.learn("max_batch", len(part) // 2)
                     continue
                 answers.append(refusal)
             start += len(part)
         return answers
+
+    @property
+    def max_body(self) -> int:
+        """How many bytes it is sent in one body at most."""
+        return min(self.capabilities.get("max_bytes", MAX_BODY), MAX_BODY)
+
+    def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """As many of the first as go into one body; one at least."""
+        if len(requests) < 2 or len(encode(requests)) <= self.max_body:
+            return requests
+        sizes = accumulate(len(encode([request])) + 1 for request in requests)
+        return requests[: max(1, sum(size <= self.max_body for size in sizes))]
 
     async def one(self, request: Request, *, height: int = 0) -> bytes:
         """The result of a single request; its refusal is raised."""
@@ -173,7 +194,11 @@ class Endpoint(HttpEndpoint, ABC):
         async def send() -> Posted:
             return await self._transport.post(self.name, self.url, body, self._timeout_s)
 
-        return await self._retrying(send, read, cost, len(body))
+        try:
+            return await self._retrying(send, read, cost, len(body))
+        except BodyRefused as refusal:
+            refusal.sent_bytes = len(body)
+            raise
 
 
 def _is_about_the_batch(refusal: SourceError) -> bool:

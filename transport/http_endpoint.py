@@ -45,6 +45,12 @@ class ErrorCounters:
             log.warning("%s (%s, %d so far)", error.message, kind, count)
 
 
+class BodyRefused(TooMuch):
+    """The node does not take a body of so many bytes (0: unknown)."""
+
+    sent_bytes = 0
+
+
 def name_of(url: str) -> str:
     """An endpoint's name for people and logs: host and port alone, for a path or query may be a key."""
     parts = urlsplit(url)
@@ -199,7 +205,7 @@ def refusal_of(source: str, posted: Posted) -> SourceError | None:
     if posted.status == 429:
         return Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
     if posted.status == 413:
-        return TooMuch(source, "the node refuses a body of this size (413)", dense=True)
+        return BodyRefused(source, "the node refuses a body of this size (413)", dense=True)
     if posted.status >= 500:
         return Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
     if posted.status in (401, 403):

@@ -33,6 +33,7 @@ from chainfolio.errors import (
 )
 from chainfolio.plans import Reverted, Unknown
 from transport.endpoint import Answer, Endpoint
+from transport.http_endpoint import BodyRefused
 from transport.wire import Request, typed
 
 SENDER = "0x00000000000000000000000000000000c4a1f011"
@@ -62,6 +63,8 @@ CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes
 GAS, MORE_GAS = 1_000_000, 15_000_000
 KEEP = 512
 MAX_ROUNDS = 24
+BODY_PARTS = 4  # calls of the scanner that go into one body, where there are many reads
+CALL_TEXT = len(CREATION_CODE) + 1_000  # what a call of the scanner has in it beside its reads
 CALL_GAS, BYTE_GAS = 21_000, 16  # what a transaction uses before its call begins
 
 
@@ -268,15 +271,17 @@ async def _why_absent(endpoint: Asked, block: Block, refusal: NodeBehind) -> Sou
 
 
 async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -> None:
-    """The scanner: every part of the reads in one batch of calls to it."""
-    most, size = (MAX_READS, 0) if route == OVERRIDE else (CREATION_READS, CREATION_BYTES)
+    """The scanner: every part of the reads in one batch of calls to it, of which several go into one body."""
+    room = max((endpoint.max_body // BODY_PARTS - CALL_TEXT) // 2, 1)  # bytes are written as two digits each
+    most, size = (MAX_READS, room) if route == OVERRIDE else (CREATION_READS, min(CREATION_BYTES, room))
     ordered = sorted(reads, key=lambda read: (read.gas, read.keep, read.data or b""))
     parts = _parts(ordered, min(most, endpoint.capabilities.get("max_reads", most)), size)
     calls = [_scanning(route, part) for part in parts]
     for part, reply in zip(parts, await _call(endpoint, calls, block), strict=True):
         if isinstance(reply, OutOfGas | TooMuch):
             endpoint.errors.note(reply)
-            _shrink(endpoint, part)
+            if not _smaller_now(endpoint, reply, part):
+                _shrink(endpoint, part)
             continue
         entries = _scanned(endpoint.name, reply, part, route)
         if entries:
@@ -285,6 +290,11 @@ async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -
             _give_up(part)
         else:
             raise Unsupported(endpoint.name, f"does not run the scanner at block {block.height}")
+
+
+def _smaller_now(endpoint: Asked, refusal: SourceError, part: list[_Read]) -> bool:
+    """Whether it was the body that was too large, by what the endpoint knows now, and parts will be smaller."""
+    return isinstance(refusal, BodyRefused) and len(part) > 1 and refusal.sent_bytes > endpoint.max_body
 
 
 def _scanning(route: int, part: list[_Read]) -> tuple[Any, ...]:
@@ -310,17 +320,18 @@ def _scanned(source: str, reply: Answer, part: list[_Read], route: int) -> list[
 
 
 def _parts(reads: list[_Read], most: int, size: int) -> list[list[_Read]]:
-    """Reads that share their limits, at most `most` together, and of at most `size` bytes (0: of any)."""
+    """Reads that share their limits, at most `most` together, and of at most `size` bytes as they are packed."""
     parts: list[list[_Read]] = []
     limits, left = None, 0
     for read in reads:
-        bytes_ = len(read.data or b"") + 24
-        if parts and limits == (read.gas, read.keep) and len(parts[-1]) < most and (not size or bytes_ <= left):
+        whole = len(read.data or b"") + 24
+        packed = 20 if parts and read.data == parts[-1][-1].data else whole
+        if parts and limits == (read.gas, read.keep) and len(parts[-1]) < most and packed <= left:
             parts[-1].append(read)
-            left -= bytes_
+            left -= packed
         else:
             parts.append([read])
-            limits, left = (read.gas, read.keep), size - bytes_
+            limits, left = (read.gas, read.keep), size - whole
     return parts
 
 

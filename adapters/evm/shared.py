@@ -18,6 +18,10 @@ class Asked(Protocol):
     capabilities: dict[str, int]
     errors: ErrorCounters
 
+    @property
+    def max_body(self) -> int:
+        """How many bytes it is sent in one body at most."""
+
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about it."""
 
@@ -33,6 +37,11 @@ class Shared:
         self._endpoint = endpoint
         self._waiting: list[tuple[Sequence[Request], int, asyncio.Future[list[Answer]]]] = []
         self._sending: set[asyncio.Task[None]] = set()
+
+    @property
+    def max_body(self) -> int:
+        """As the endpoint's."""
+        return self._endpoint.max_body
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about the endpoint."""

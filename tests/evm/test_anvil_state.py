@@ -226,6 +226,19 @@ async def test_everything_is_one_request_where_the_node_allows_it(local: Local) 
         assert all(isinstance(value, int) for value in got)
 
 
+async def test_more_than_a_node_takes_in_one_body_is_read_in_several(local: Local) -> None:
+    token, wallet = local.deployment.tokens["DAI"].address.lower(), local.wallets[0]
+    allowance = "allowance(address,address)(uint256)"
+    reads: list[Read] = [Call(token, allowance, (wallet, f"0x{k:040x}")) for k in range(1, 15_001)]
+    async with chain_of(local) as chain:
+        block = await chain.block(local.heights[-1])
+        before = chain.requests
+        got = await chain.answer([*reads, held(token, wallet)], block)
+        assert chain.requests == before + 2  # 2.7 MB
+    assert got[:-1] == [0] * 15_000
+    assert got[-1] == local.node.call(token, "balanceOf(address)(uint256)", wallet, block=block.height) > 0
+
+
 async def test_a_real_node_is_examined(local: Local) -> None:
     async with chain_of(local) as chain:
         assert await abilities(chain.node, await chain.heads()) == {"oldestState": 0, "reads": "state override"}

@@ -11,7 +11,7 @@ import pytest
 from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
-from transport.endpoint import Endpoint
+from transport.endpoint import MAX_BODY, Endpoint
 from transport.exchange import Posted
 from transport.http_endpoint import identity, name_of
 from transport.wire import Request
@@ -184,6 +184,49 @@ async def test_a_body_refused_with_413_is_made_smaller() -> None:
     node.exchanges = [Posted(413, None, b"Request Entity Too Large")] * 2
     found = await asked(node)
     assert found.endpoint.capabilities == {"max_batch": 2}
+
+
+class Bounded(FakeNode):
+    """A node that takes bodies of so many bytes."""
+
+    def __init__(self, chain: FakeChain, most: int) -> None:
+        super().__init__(chain)
+        self.most, self.sizes = most, list[int]()
+
+    def post(self, body: bytes) -> Posted:
+        self.sizes.append(len(body))
+        return Posted(413, None, b"length limit exceeded") if len(body) > self.most else super().post(body)
+
+
+def large(count: int, size: int) -> list[Request]:
+    return [Request("eth_chainId", (f"{number:0{size}d}",)) for number in range(count)]
+
+
+async def test_many_large_questions_are_sent_in_bodies_that_nodes_take() -> None:
+    node = Bounded(FakeChain(9), MAX_BODY)
+    found = one(node)
+    assert len(await found.endpoint.ask(large(50, 100_000))) == 50
+    assert found.endpoint.capabilities == {}
+    assert len(node.sizes) == 3
+    assert max(node.sizes) <= MAX_BODY
+
+
+async def test_a_node_that_takes_smaller_bodies_is_asked_in_them_and_still_in_large_batches() -> None:
+    node = Bounded(FakeChain(9), 500_000)
+    found = one(node)
+    assert len(await found.endpoint.ask(large(30, 100_000))) == 30
+    (bytes_,) = found.endpoint.capabilities.values()
+    assert list(found.endpoint.capabilities) == ["max_bytes"]
+    assert bytes_ <= 500_000
+    before = len(node.sizes)
+    assert len(await found.endpoint.ask(large(500, 10))) == 500
+    assert len(node.sizes) == before + 1
+
+
+async def test_a_single_question_that_is_too_large_is_refused_and_the_others_are_answered() -> None:
+    node = Bounded(FakeChain(9), 300_000)
+    answers = await one(node).endpoint.ask([*large(2, 10), *large(1, 400_000), *large(2, 10)])
+    assert [type(answer).__name__ for answer in answers] == ["bytes", "bytes", "BodyRefused", "bytes", "bytes"]
 
 
 async def test_a_single_question_refused_with_413_is_an_answer() -> None:

@@ -15,6 +15,7 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged
 from chainfolio.plans import Reverted, Unknown
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
 from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
+from transport.exchange import Posted
 
 SILENT, REFUSING, BURNING, NOWHERE, LONG = ("0x" + pair * 20 for pair in ("51", "52", "53", "54", "55"))
 CANONICAL = {"requireCanonical": True}
@@ -208,6 +209,27 @@ async def test_a_call_that_times_out_is_made_smaller() -> None:
     assert await answer(found.node, [held(TOKEN, f"0x{k:040x}") for k in range(900)], chain.block(3)) == [0] * 900
     assert found.endpoint.capabilities["max_reads"] < 900
     assert ROUTE not in found.endpoint.capabilities
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("most", [150_000, 700_000])
+async def test_reads_are_split_into_bodies_that_the_node_takes(route: int, most: int) -> None:
+    """And what was learnt of bodies does not bound how many reads there may be in one."""
+    chain = FakeChain(5)
+    node = FakeNode(chain, contracts(**ROUTES[route]))
+    plain, sizes = node.post, list[int]()
+
+    def post(body: bytes) -> Posted:
+        sizes.append(len(body))
+        return Posted(413, None, b"length limit exceeded") if len(body) > most else plain(body)
+
+    node.post = post  # type: ignore[method-assign]
+    found = wired(node, checked=True)
+    reads = [held(TOKEN, f"0x{k:040x}") for k in range(9_000)]
+    assert await answer(found.node, [held(TOKEN), *reads], chain.block(3)) == [7] + [0] * 9_000
+    assert found.endpoint.capabilities["max_bytes"] <= most
+    assert not {"max_reads", "max_batch"} & found.endpoint.capabilities.keys()
+    assert sum(size > most for size in sizes) <= 8
 
 
 # --- naming the block ------------------------------------------------------------------------------------------------

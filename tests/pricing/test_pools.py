@@ -305,6 +305,35 @@ def test_what_cannot_be_read_of_pools_leaves_the_token_without_a_price_and_says_
     assert one_part(of_answers({}))[2] == Fraction(1, 10**4)
 
 
+def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pricing.pools.FEW", 2)
+    other = "0x" + "fb" * 20
+    venues = [
+        {"family": "uniswap_v2", "factory": FACTORY}, {"family": "uniswap_v3", "factory": other, "fees": [500, 3000]}
+    ]  # fmt: skip
+    source, asked = pools({"quotes": {WETH: "5"}, "venues": venues}, "x"), list[Any]()
+
+    def answer(read: Any) -> Any:
+        asked.append(read)
+        inner = read.read if isinstance(read, AtParent) else read
+        return Unknown("there is no contract", "absent") if inner.to == other else BY_READ[inner.signature]
+
+    tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
+    many = run_known(source.prices(tokens, BLOCK), answer)
+    assert [each.asset for each in many.relative] == tokens
+    assert sum(getattr(each, "to", "") == other for each in asked) == 2  # one pair, both fees
+    asked.clear()
+    few = run_known(source.prices(tokens[:2], BLOCK), answer)
+    assert few.relative == many.relative[:2]
+    assert sum(getattr(each, "to", "") == other for each in asked) == 4  # no round for so few
+
+
+def test_a_venue_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pricing.pools.FEW", 0)
+    quotes = of_answers({"getPair(address,address)(address)": Unknown("out of gas")})
+    assert "out of gas" in quotes.refused[0].reason
+
+
 def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pricing.pools.MAX_LOOKUPS", 4)
     source = pools({"quotes": {WETH: "5"}, "venues": [{"family": "uniswap_v2", "factory": FACTORY}]}, "x")
