@@ -21,7 +21,7 @@ from adapters.tron.refusals import meaning
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 from chainfolio.plans import Reverted, Unknown
-from transport.wire import RpcError, decode, typed
+from transport.wire import Request, RpcError, decode, encode, typed
 
 TRIES: Final = 6
 AT_ONCE: Final = 100  # calls in one request, as nodes take them
@@ -145,18 +145,17 @@ async def _called(endpoint: TronNode, calls: Sequence[Call], multicall: str) -> 
 
 async def _posted(endpoint: TronNode, asked: Sequence[tuple[str, bytes]]) -> tuple[list[bytes | RpcError], Block]:
     """What `eth_call` answers, in as few batches as nodes take, and the newest block: the last question of all."""
-    params = [
-        ("eth_call", ({"to": f"0x{raw(contract).hex()}", "data": f"0x{data.hex()}"}, "latest"))
-        for contract, data in asked
+    questions = [
+        *(
+            Request("eth_call", ({"to": f"0x{raw(to).hex()}", "data": f"0x{data.hex()}"}, "latest"))
+            for to, data in asked
+        ),
+        Request("eth_getBlockByNumber", ("latest", False)),
     ]
-    questions = [*params, ("eth_getBlockByNumber", ("latest", False))]
     found: list[bytes | RpcError] = []
     for at in range(0, len(questions), AT_ONCE):
-        body = [
-            {"jsonrpc": "2.0", "id": number, "method": method, "params": given}
-            for number, (method, given) in enumerate(questions[at : at + AT_ONCE], 1)
-        ]
-        found += await endpoint.read("/jsonrpc", body, partial(_decoded, len(body)))
+        part = questions[at : at + AT_ONCE]
+        found += await endpoint.read("/jsonrpc", msgspec.Raw(encode(part)), partial(_decoded, len(part)))
     *answers, newest = found
     if isinstance(newest, RpcError):
         raise meaning(endpoint.name, newest.message)
@@ -196,10 +195,10 @@ def _bytes(source: str, written: str) -> bytes:
 
 
 def _aggregated(calls: Sequence[Call]) -> bytes:
-    from eth_abi.abi import encode
+    from eth_abi.abi import encode as abi_encode
 
     listed = [(f"0x{raw(each.contract).hex()}", True, each.data) for each in calls]
-    return AGGREGATE + bytes(encode(["(address,bool,bytes)[]"], [listed]))
+    return AGGREGATE + bytes(abi_encode(["(address,bool,bytes)[]"], [listed]))
 
 
 def _parts(source: str, given: bytes | RpcError, count: int) -> list[Any]:

@@ -139,9 +139,11 @@ class FakeNode:
                     return body, {"blockNumber": height, **each["info"]}
         return {}, {}
 
-    def called(self, batch: list[Any]) -> list[Any]:
+    def called(self, asked: Any) -> Any:
         """What contracts answer: balances by `tokens`, and the newest block."""
-        return [{"jsonrpc": "2.0", "id": each["id"], **self._called(each)} for each in batch]
+        batch = asked if isinstance(asked, list) else [asked]
+        said = [{"jsonrpc": "2.0", "id": each["id"], **self._called(each)} for each in batch]
+        return said if isinstance(asked, list) else said[0]
 
     def _called(self, asked: Any) -> dict[str, Any]:
         if asked["method"] == "eth_getBlockByNumber":
