@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MOST: Final = 2**64 - 1
 _SIGN: Final = 1 << 63
 Fields = dict[int, "int | bytes"]
 
@@ -43,12 +44,11 @@ def fields(data: bytes) -> Fields:
 def _long(data: bytes, at: int) -> tuple[int, int]:
     """A number of up to ten bytes, and where it ends."""
     value = shift = 0
-    for place in range(at, min(at + 10, len(data))):
-        byte = data[place]
+    for byte in data[at : at + 10]:
         value |= (byte & 127) << shift
-        if byte < 128:
-            return value & (2**64 - 1), place + 1
         shift += 7
+        if byte < 128:
+            return value & MOST, at + shift // 7
     raise ValueError("a number does not end")
 
 
