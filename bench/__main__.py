@@ -27,6 +27,7 @@ QUICK = {
     "pnl": ("--entries", "20000"),
     "history": ("--days", "20", "--kills", "2"), "pools": ("--tokens", "60", "--repeat", "1"),
     "solana": ("--repeat", "3"), "starknet": ("--blocks", "100", "--repeat", "1"),
+    "tron": ("--blocks", "100", "--repeat", "1"),
     "valuation": ("--holdings", "100000", "--accounts", "2000", "--assets", "500", "--repeat", "1"),
     "validators": ("--epochs", "10", "--network", "60000", "--years-of", "3", "--repeat", "3"),
     "accounts": ("--parts", "rows", "--kills", "3"),

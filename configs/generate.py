@@ -20,6 +20,7 @@ from typing import Any
 CONFIGS = Path(__file__).parent
 ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 KEY = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}\Z")  # of Solana, in base58
+TRON = re.compile(r"T[1-9A-HJ-NP-Za-km-z]{33}\Z")
 ZERO = "0x" + "0" * 40
 NATIVE_KEY = "1" * 32  # as some lists write the native coin of Solana
 MAX_KEY = 32
@@ -168,7 +169,7 @@ def _name(slug: str) -> str:
 def tokens(folder: Path, chain: str) -> list[tuple[str, ...]]:
     """The tokens of a chain that enough lists name: those that most lists name first. A name is left out where it is
     the symbol."""
-    address = KEY if chain == "solana" else ADDRESS
+    address = {"solana": KEY, "tron": TRON}.get(chain, ADDRESS)
     own, others = folder / f"{chain}.csv.gz", folder / "other_evm.csv.gz"
     with gzip.open(own if own.exists() else others, "rt", newline="", encoding="utf-8") as file:
         found = [

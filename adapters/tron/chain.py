@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters.tron import facts as chain_facts
+from adapters.tron.approvals import Approvals
 from adapters.tron.datasets import DATASETS
 from adapters.tron.facts import Facts
 from adapters.tron.node import Node, TronNode
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
     from chainfolio.reads import ReadResult
 
 
-class TronChain:
+class TronChain(Approvals):
     """A Tron chain behind its nodes. It keeps no old state. `exchanges` are those of the chain itself that it has met,
     each with its two tokens."""
 
     kind = "tron"
     datasets = DATASETS
     usual = tuple(DATASETS)
-    capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
+    capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS])
 
     def __init__(self, facts: Facts, node: Node, settings: TronSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from adapters.tron.addresses import ZERO, of_bytes, of_hex
 from adapters.tron.forms import Info
 from adapters.tron.functions import SYSTEM, selector
-from adapters.tron.protobuf import Fields, data, fields, number
+from adapters.tron.protobuf import Fields, data, fields, number, repeated
 
 TRX_ID: Final = b"_"  # the native coin, in exchanges
 CREATE, TRIGGER = 30, 31
@@ -53,6 +53,7 @@ class Message:
     """The fields of a contract, as what they are."""
 
     source: str
+    packed: bytes
     of: Fields
 
     def address(self, key: int) -> str:
@@ -75,6 +76,11 @@ class Message:
         if not written.isdigit():
             raise KeyError(BY_NAME)
         return written.decode()
+
+
+def message(source: str, packed: bytes) -> Message:
+    """A message; ValueError where it is none."""
+    return Message(source, packed, fields(packed))
 
 
 Read = Callable[[Message, Info], Asked]
@@ -107,7 +113,7 @@ def _trigger(told: Message, info: Info) -> Asked:
 
 
 def _create(told: Message, info: Info) -> Asked:
-    owner, contract = told.address(1), Message(told.source, fields(data(told.of, 2)))
+    owner, contract = told.address(1), message(told.source, data(told.of, 2))
     if not info.contract_address:
         raise ValueError("a contract without an address")
     created, raw, tokens = of_hex(told.source, info.contract_address), contract.raw(5), told.raw(3)
@@ -172,6 +178,15 @@ def _new_exchange(told: Message, info: Info) -> Asked:
     )  # fmt: skip
 
 
+def _issue(told: Message, info: Info) -> Asked:
+    """A new token of the chain: what of it is not frozen is its owner's."""
+    owner = told.address(1)
+    if not info.assetIssueID.isdecimal():
+        return Asked(owner)
+    frozen = [message(told.source, each).raw(1) for each in repeated(told.packed, 5)]
+    return Asked(owner, moves=(Move(info.assetIssueID, ZERO, owner, max(0, told.raw(4) - sum(frozen))),))
+
+
 def _untold(what: str) -> Read:
     return lambda told, info: Asked(told.address(1), untold=what)
 
@@ -196,7 +211,7 @@ TYPES: Final[Mapping[int, Type]] = {
     3: Type("voteAsset", _to()),
     4: Type("voteWitness", _to()),
     5: Type("createWitness", _to()),
-    6: Type("issueAsset", _untold("how many of the new token are not frozen")),
+    6: Type("issueAsset", _issue),
     8: Type("updateWitness", _to()),
     9: Type("participateAssetIssue", _untold("how many tokens came for the coins")),
     10: Type("updateAccount", _to(owner=2)),

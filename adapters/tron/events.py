@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from adapters.tron.addresses import ZERO, of_hex, shown
 from adapters.tron.datasets import INTERNAL
@@ -15,6 +15,8 @@ SINGLE: Final = "c3d58168c5ae7397731d063d5bbf3d657854427343f4c083240f7aacaa2d0f6
 BATCH: Final = "4a39dc06d4c0dbc64b70af90fd698a233a518aa5d07e595d983b8c0526c8f7fb"
 DEPOSIT: Final = "e1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc9109c"
 WITHDRAWAL: Final = "7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65"
+APPROVAL: Final = "8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"
+FOR_ALL: Final = "17307eab39ab6107e8899845ad3d59bd9653f200f220920489ca2b5937696c31"
 WORD: Final = 64  # digits
 CALLS: Final = frozenset(["call", "create", "suicide", "selfdestruct", ""])
 TAKES: Final = ("freezeBalanceV2For", "freezeFor")
@@ -59,6 +61,25 @@ def _transfer(source: str, log: Log) -> Sequence[Moved]:
     if sender is None or recipient is None:
         return ()
     return (Moved(standard, of_hex(source, log.address), sender, recipient, raw, token_id),)
+
+
+def approved(source: str, log: Log) -> Sequence[Any]:
+    """Whom an event lets take what: token, standard, owner, spender, number, amount, whether it is so. Nothing where it
+    lets nobody."""
+    name = log.topics[0] if log.topics else ""
+    if name not in (APPROVAL, FOR_ALL) or len(log.topics) < 3:
+        return ()
+    owner, spender = (_address(source, each) for each in log.topics[1:3])
+    if owner is None or spender is None:
+        return ()
+    shape, token = (len(log.topics), len(log.data)), of_hex(source, log.address)
+    if name == APPROVAL and shape == (3, WORD):
+        return token, "erc20", owner, spender, None, _word(source, log.data, 0).to_bytes(32, "big"), None
+    if name == APPROVAL and shape == (4, 0):
+        return token, "erc721", owner, spender, _word(source, log.topics[3], 0).to_bytes(32, "big"), None, None
+    if name == FOR_ALL and shape == (3, WORD) and (said := _word(source, log.data, 0)) < 2:
+        return token, "operator", owner, spender, None, None, bool(said)
+    return ()
 
 
 def _wrap(source: str, log: Log, wrapped: str) -> Sequence[Moved]:

@@ -10,9 +10,9 @@ _SIGN: Final = 1 << 63
 Fields = dict[int, "int | bytes"]
 
 
-def fields(data: bytes) -> Fields:
-    """The fields of a message: numbers as unsigned 64 bits, everything else as bytes. Of one that is there several
-    times the last counts. ValueError where it is no message."""
+def fields(data: bytes, until: int = 0) -> Fields:
+    """The fields of a message, all or those up to one: numbers as unsigned 64 bits, everything else as bytes. Of one
+    that is there several times the last counts. ValueError where it is no message."""
     found: Fields = {}
     at, end = 0, len(data)
     while at < end:
@@ -37,7 +37,25 @@ def fields(data: bytes) -> Fields:
         if at + size > end:
             raise ValueError("a field reaches beyond its message")
         found[tag >> 3] = data[at : at + size]
+        if tag >> 3 == until:
+            break
         at += size
+    return found
+
+
+def repeated(data: bytes, key: int) -> list[bytes]:
+    """Every one of a field that is there several times. ValueError where it is no message."""
+    found, rest = [], data
+    while rest:
+        tag, behind = _long(rest, 0)
+        size, at = _long(rest, behind) if tag & 7 == BYTES else (0, behind)
+        if tag & 7 == VARINT:
+            _, at = _long(rest, behind)
+        elif tag & 7 != BYTES or at + size > len(rest):
+            raise ValueError("a field that cannot be there several times")
+        if tag >> 3 == key:
+            found.append(rest[at : at + size])
+        rest = rest[at + size :]
     return found
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
 
 from adapters.tron.addresses import ZERO
-from adapters.tron.contracts import INPUTS, TYPES, Asked, Message, Move, Pair
+from adapters.tron.contracts import INPUTS, TYPES, Asked, Move, Pair, message
 from adapters.tron.datasets import INTERNAL, NATIVE
-from adapters.tron.events import Moved, inside, moved
+from adapters.tron.events import Moved, approved, inside, moved
 from adapters.tron.facts import TRC10, Facts
 from adapters.tron.forms import Info, Transaction, Whole
 from adapters.tron.protobuf import data, fields, number
@@ -21,7 +22,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Unexplained
 from chainfolio.errors import BadAnswer
 from chainfolio.table import Table
-from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
     "height", "time", "tx_index", "hash", "sender", "recipient", "created", "raw", "type", "status", "gas_used", "fee",
@@ -30,6 +31,10 @@ PAID: Final = (
 MOVEMENT: Final = (
     "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "sender", "recipient", "raw", "token_id",
     "operator", "item",
+)  # fmt: skip
+ALLOWED: Final = (
+    "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "owner", "spender", "token_id", "raw",
+    "approved",
 )  # fmt: skip
 DONE: Final = ("SUCCESS", "")  # what old transactions do not say has succeeded, unless the receipt says otherwise
 FAILED: Final = "FAILED"
@@ -40,12 +45,17 @@ Pairs = Mapping[int, tuple[str | None, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block with the rows of what was done in it: of transactions, and of movements as MOVEMENT names them. `untold`:
-    what of accounts nobody can tell."""
+    """A block with the rows of what was done in it: of transactions, of movements as MOVEMENT names them, of approvals.
+    `untold`: what of accounts nobody can tell."""
 
+    source: str
     block: Block
+    time: datetime
+    coin: Asset
+    wrapped: str | None
     paid: list[Row] = field(default_factory=list)
     movements: list[Row] = field(default_factory=list)
+    approvals: list[Row] = field(default_factory=list)
     untold: list[Unexplained] = field(default_factory=list)
 
     @property
@@ -53,10 +63,54 @@ class Read:
         """The exchanges of which it takes both tokens to say what moved."""
         return {row[5].exchange for row in self.movements if isinstance(row[5], Pair)}
 
+    def add(self, tx_index: int, log_index: int, done: Transaction, info: Info) -> None:
+        """Take in one transaction, `log_index` events behind the beginning of its block."""
+        source, height, tx_hash = self.source, self.block.height, done.txID
+        if info.blockNumber != height:
+            raise BadAnswer(source, f"a receipt of block {info.blockNumber} for transaction {tx_hash}")
+        kind, asked = asked_by(source, done, info, is_first=height == 0)
+        failed = has_failed(source, done, info)
+        place = height, self.time, tx_index
+        self.paid.append((
+            *place, tx_hash, asked.owner, asked.recipient, None if failed else asked.created,
+            asked.raw.to_bytes(32, "big"), kind, int(not failed), info.receipt.energy_usage_total,
+            info.fee.to_bytes(32, "big"), asked.input,
+        ))  # fmt: skip
+        if failed:
+            return
+        for item, each in enumerate(self._coins(asked, info)):
+            self.movements.append((*place, -1, tx_hash, each[1], each[0], *each[2:5], None, None, item))
+        for at, log in enumerate(info.log, log_index):
+            for each in moved(source, log, self.wrapped):
+                self.movements.append((*place, at, tx_hash, each[1], each[0], *each[2:]))
+            if allowed := approved(source, log):
+                self.approvals.append((*place, at, tx_hash, *allowed))
+
+    def _coins(self, asked: Asked, info: Info) -> Sequence[Moved]:
+        """What a transaction moved itself, and what the contracts did that it called. What nobody can tell is noted."""
+        moves = [Moved(NATIVE if each[0] is None else TRC10, *each) for each in asked.moves]  # type: ignore[arg-type]
+        if asked.untold:
+            self._note(asked.owner, asked.untold)
+        for call in info.internal_transactions:
+            try:
+                moves += inside(self.source, call)
+            except KeyError as error:
+                kind = error.args[0][:60]
+                self._note(asked.owner, f"a call of the kind {kind!r}, of which nobody knows what it moves")
+        return moves
+
+    def _note(self, account: str, reason: str) -> None:
+        self.untold.append(Unexplained(account, self.block.height, self.coin, 0, reason))
+
+
+def started(source: str, block: Block, facts: Facts) -> Read:
+    """A block of which no transaction is read yet."""
+    return Read(source, block, block.time, facts.native_asset, facts.wrapped.address if facts.wrapped else None)
+
 
 def read(source: str, height: int, whole: Whole, infos: Sequence[Info], facts: Facts) -> Read:
     """The rows of a block."""
-    found = Read(whole.block(source, height))
+    found = started(source, whole.block(source, height), facts)
     of = {each.id: each for each in infos}
     known = {each.txID for each in whole.transactions}
     if len(known) != len(whole.transactions):
@@ -66,47 +120,9 @@ def read(source: str, height: int, whole: Whole, infos: Sequence[Info], facts: F
     log_index = 0
     for tx_index, each in enumerate(whole.transactions):
         info = of.get(each.txID) or Info(each.txID)
-        _add(found, source, tx_index, log_index, each, info, facts)
+        found.add(tx_index, log_index, each, info)
         log_index += len(info.log)
     return found
-
-
-def _add(
-    found: Read, source: str, tx_index: int, log_index: int, done: Transaction, info: Info, facts: Facts
-) -> None:  # fmt: skip
-    """Take in one transaction, `log_index` events behind the beginning of its block."""
-    height, time, tx_hash = found.block.height, found.block.time, done.txID
-    if info.blockNumber != height:
-        raise BadAnswer(source, f"a receipt of block {info.blockNumber} for transaction {tx_hash}")
-    kind, asked = asked_by(source, done, info, is_first=height == 0)
-    failed = has_failed(source, done, info)
-    created = None if failed else asked.created
-    found.paid.append((
-        height, time, tx_index, tx_hash, asked.owner, asked.recipient, created, asked.raw.to_bytes(32, "big"), kind,
-        int(not failed), info.receipt.energy_usage_total, info.fee.to_bytes(32, "big"), asked.input,
-    ))  # fmt: skip
-    if failed:
-        return
-    for item, each in enumerate(_coins(found, source, asked, info, facts.native_asset)):
-        found.movements.append((height, time, tx_index, -1, tx_hash, each[1], each[0], *each[2:5], None, None, item))
-    wrapped = facts.wrapped.address if facts.wrapped else None
-    for at, log in enumerate(info.log, log_index):
-        for each in moved(source, log, wrapped):
-            found.movements.append((height, time, tx_index, at, tx_hash, each[1], each[0], *each[2:]))
-
-
-def _coins(found: Read, source: str, asked: Asked, info: Info, coin: Asset) -> Sequence[Moved]:
-    """What a transaction moved itself, and what the contracts did that it called. What nobody can tell is noted."""
-    moves = [Moved(NATIVE if each[0] is None else TRC10, *each) for each in asked.moves]  # type: ignore[arg-type]
-    if asked.untold:
-        found.untold.append(Unexplained(asked.owner, found.block.height, coin, 0, asked.untold))
-    for call in info.internal_transactions:
-        try:
-            moves += inside(source, call)
-        except KeyError as error:
-            reason = f"a call of the kind {error.args[0][:60]!r}, of which nobody knows what it moves"
-            found.untold.append(Unexplained(asked.owner, found.block.height, coin, 0, reason))
-    return moves
 
 
 def asked_by(source: str, done: Transaction, info: Info, *, is_first: bool = False) -> tuple[int, Asked]:
@@ -116,9 +132,9 @@ def asked_by(source: str, done: Transaction, info: Info, *, is_first: bool = Fal
         packed = bytes.fromhex(done.raw_data_hex)
         if hashlib.sha256(packed).hexdigest() != done.txID:
             raise BadAnswer(source, f"transaction {done.txID} has the bytes of another one")
-        contract = fields(data(fields(packed), CONTRACT))
+        contract = fields(data(fields(packed, CONTRACT), CONTRACT))
         kind, parameter = number(contract, 1), fields(data(contract, 2))
-        told = Message(source, fields(data(parameter, 2)))
+        told = message(source, data(parameter, 2))
         if is_first:
             to, raw = told.address(2), told.raw(3)
             return kind, Asked(ZERO, to, raw=raw, moves=(Move(None, ZERO, to, raw),))
@@ -150,6 +166,9 @@ def tables(
         found["blocks"] = _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows)
     if "transactions" in datasets:
         found["transactions"] = _table(TRANSACTIONS, chain, PAID, [row for each in blocks for row in each.paid])
+    if "approvals" in datasets:
+        rows = [row for each in blocks for row in each.approvals if not contracts or row[5] in contracts]
+        found["approvals"] = _table(APPROVALS, chain, ALLOWED, rows)
     if {"native", "internal", "transfers"} & {*datasets}:
         rows = [_settled(row, pairs) for each in blocks for row in each.movements]
         found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, _wanted(rows, datasets, contracts))

@@ -29,7 +29,7 @@ TOGETHER: Final = 200  # calls in one of the contract that makes several
 AGGREGATE: Final = bytes.fromhex("82ad56cb")  # aggregate3((address,bool,bytes)[])
 NO_CONTRACT = Unknown("there is no such contract", "absent")
 REFUSALS = ("revert", "REVERT", "OUT_OF_ENERGY", "Not enough energy", "ILLEGAL_OPERATION", "BAD_JUMP", "out of time")
-ABSENT = ("not exist", "No contract", "not a valid smart contract", "not found")
+ABSENT = ("not exist", "No contract", "not a valid smart contract")
 
 
 class Reward(msgspec.Struct):

@@ -10,7 +10,7 @@ import pytest
 from adapters.tron.addresses import ZERO, in_hex
 from adapters.tron.datasets import NATIVE
 from adapters.tron.forms import Header, Info, RawHeader, Signed, Transaction, Wallet
-from adapters.tron.rows import Read, _add, asked_by
+from adapters.tron.rows import Read, asked_by, started
 from adapters.tron.signers import signers
 from chainfolio.blocks import Block
 from tests.tron.recorded import FACTS, expected, lines, listed, needs_recordings, sends
@@ -45,8 +45,8 @@ def recorded(name: str) -> list[tuple[Transaction, Info]]:
 
 def rows(done: Transaction, info: Info) -> Read:
     """The rows of one transaction, as the only one of its block."""
-    found = Read(Block(info.blockNumber, "", "", 1_700_000_000_000_000))
-    _add(found, "node", 0, 0, done, info, FACTS)
+    found = started("node", Block(info.blockNumber, "", "", 1_700_000_000_000_000), FACTS)
+    found.add(0, 0, done, info)
     return found
 
 

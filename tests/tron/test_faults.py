@@ -1,0 +1,544 @@
+"""What nodes of Tron may answer wrongly, or in another form: each ends as a typed error, or as one truth."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters.tron.accounts import describe
+from adapters.tron.addresses import ZERO, in_hex, of_hex, raw, shown
+from adapters.tron.approvals import Approvals
+from adapters.tron.events import APPROVAL, BATCH, FOR_ALL, SINGLE
+from adapters.tron.reads import WalletRead
+from chainfolio.addresses import TRON
+from chainfolio.assets import Asset, account
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import KnownTransaction
+from chainfolio.errors import (
+    BadAnswer,
+    BadRequest,
+    NodeBehind,
+    Reorged,
+    SourceError,
+    Unavailable,
+    Unsupported,
+    WrongChain,
+)
+from chainfolio.plans import Plan, Unknown, run_batched
+from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, Refuse, done, event, sent
+from tests.tron.recorded import FACTS
+
+DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
+COIN = FACTS.native_asset
+
+
+async def rows(node: FakeNode, height: int = 50, *datasets: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of one block, by table."""
+    found = await node.chain().collect(Span(height, height), datasets or DATASETS)
+    return {name: table.to_pylist() for name, table in found.tables.items()}
+
+
+def given(said: Any, body: Any) -> Any:
+    """The same answer to everything."""
+    return said
+
+
+def moved(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a row of transfers says, in short."""
+    return row["standard"], row["token"], row["sender"], row["recipient"], int.from_bytes(row["raw"], "big")
+
+
+async def told(node: FakeNode, plan: Plan[Any, Any, Any]) -> Any:
+    """What a plan finds out at the head of a node."""
+    chain = node.chain()
+    heads = await chain.heads()
+    report = (await run_batched({"plan": plan}, lambda reads: chain.answer(reads, heads.latest)))["plan"]
+    if report.error is not None:
+        raise report.error
+    return report.result
+
+
+# --- addresses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", [ALICE, BOB, USDT, ZERO])
+def test_every_spelling_of_an_address_has_one_form(address: str) -> None:
+    digits = raw(address).hex()
+    for written in (address, f"41{digits}", f"0x{digits}", f"0X{digits.upper()}", digits):
+        assert of_hex("node", written.replace("0X", "0x")) == address
+    for written in (address, f"41{digits}", f"0x{digits}", f"41{digits.upper()}"):
+        assert TRON.address(written) == address
+
+
+def test_an_address_with_0x_is_one_of_the_evm_where_no_chain_is_named() -> None:
+    assert account(f"0x{raw(ALICE).hex()}").kind == "evm"
+    assert (account(f"41{raw(ALICE).hex()}").kind, account(ALICE).address) == ("tron", ALICE)
+
+
+@pytest.mark.parametrize(
+    "written", [ALICE[:-1] + "M", ALICE.lower(), ALICE.replace("7", "0"), "T" + "1" * 33, f"42{raw(ALICE).hex()}"]
+)
+def test_an_address_with_a_wrong_checksum_or_prefix_is_refused(written: str) -> None:
+    with pytest.raises(BadRequest):
+        TRON.address(written)
+
+
+@pytest.mark.parametrize("written", ["", "41", "0x1234", "zz" * 20, "42" + "0" * 40, "41" + "0" * 42])
+def test_what_a_node_writes_that_is_no_address_is_refused(written: str) -> None:
+    with pytest.raises(BadAnswer, match="no address"):
+        of_hex("node", written)
+
+
+def test_the_zero_address_mints_and_burns() -> None:
+    assert TRON.nobody == {ZERO} == {shown(bytes(20))}
+
+
+# --- transactions ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_transaction_out_of_energy_pays_and_moves_nothing() -> None:
+    node = FakeNode()
+    log = event(TRANSFER, ALICE, BOB, data=f"{5:064x}")
+    node.transactions[50] = [
+        done(31, (1, ALICE), (2, USDT), (3, 7), ret="OUT_OF_ENERGY", fee=9_000, result="FAILED",
+             receipt={"result": "OUT_OF_ENERGY", "energy_usage_total": 100}, log=[log],
+             internal_transactions=[{"caller_address": in_hex(USDT), "transferTo_address": in_hex(BOB),
+                                     "callValueInfo": [{"callValue": 3}], "note": "63616c6c", "rejected": True}]),
+    ]  # fmt: skip
+    found = await rows(node)
+    (paid,) = found["transactions"]
+    assert (paid["status"], paid["sender"], paid["gas_used"]) == (0, ALICE, 100)
+    assert int.from_bytes(paid["fee"], "big") == 9_000
+    assert found["transfers"] == []
+
+
+async def test_the_fee_of_an_activation_is_its_senders() -> None:
+    node = FakeNode()
+    node.transactions[50] = [sent(ALICE, BOB, 5, fee=1_100_000)]
+    found = await rows(node)
+    assert [int.from_bytes(each["fee"], "big") for each in found["transactions"]] == [1_100_000]
+    assert [moved(each) for each in found["transfers"]] == [("native", None, ALICE, BOB, 5)]
+
+
+async def test_rejected_inner_calls_move_nothing_and_others_do() -> None:
+    node = FakeNode()
+    call = {"caller_address": in_hex(USDT), "transferTo_address": in_hex(BOB), "note": "63616c6c"}
+    node.transactions[50] = [
+        done(31, (1, ALICE), (2, USDT), internal_transactions=[
+            {**call, "callValueInfo": [{"callValue": 3}], "rejected": True},
+            {**call, "callValueInfo": [{"callValue": 4}, {"callValue": 6, "tokenId": "1002000"}, {}]},
+            {**call, "callValueInfo": [{"callValue": 9}], "note": b"freezeBalanceV2ForEnergy".hex()},
+            {**call, "callValueInfo": [{"callValue": 8}], "note": b"withdrawReward".hex()},
+            {**call, "callValueInfo": [{"callValue": 8}], "note": b"delegateResourceOfEnergy".hex()},
+        ]),
+    ]  # fmt: skip
+    assert [moved(each) for each in (await rows(node))["transfers"]] == [
+        ("internal", None, USDT, BOB, 4), ("trc10", "1002000", USDT, BOB, 6), ("internal", None, USDT, ZERO, 9),
+        ("internal", None, ZERO, BOB, 8),
+    ]  # fmt: skip
+
+
+async def test_an_inner_call_of_an_unknown_kind_is_told_as_not_explained() -> None:
+    node = FakeNode()
+    call = {"caller_address": in_hex(USDT), "callValueInfo": [{"callValue": 3}], "note": b"teleport".hex()}
+    node.transactions[50] = [done(31, (1, ALICE), (2, USDT), internal_transactions=[call])]
+    found = await node.chain().collect(Span(50, 50), DATASETS)
+    assert [(each.account, each.height, each.amount) for each in found.unexplained] == [(ALICE, 50, 0)]
+    assert "teleport" in found.unexplained[0].reason
+
+
+async def test_what_the_system_takes_and_gives_moves_to_and_from_the_zero_address() -> None:
+    node = FakeNode(wallet__getexchangebyid=lambda body: {
+        "exchange_id": body["id"], "first_token_id": "5f", "second_token_id": b"1000001".hex(),
+    })  # fmt: skip
+    node.transactions[50] = [
+        done(54, (1, ALICE), (2, 100), (3, 1)),
+        done(55, (1, ALICE), (2, 40), unfreeze_amount=40, withdraw_expire_amount=30),
+        done(13, (1, ALICE), withdraw_amount=7),
+        done(57, (1, ALICE), (2, 1), (3, 60), (4, BOB)),
+        done(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
+        done(4, (1, ALICE)),
+        done(2, (1, b"1002000"), (2, ALICE), (3, BOB), (4, 11)),
+    ]  # fmt: skip
+    found = await rows(node)
+    assert [moved(each) for each in found["transfers"]] == [
+        ("native", None, ALICE, ZERO, 100), ("native", None, ZERO, ALICE, 30), ("native", None, ZERO, ALICE, 7),
+        ("native", None, ALICE, ZERO, 500), ("trc10", "1000001", ZERO, ALICE, 9),
+        ("trc10", "1002000", ALICE, BOB, 11),
+    ]  # fmt: skip
+    assert [each["recipient"] for each in found["transactions"]] == [ZERO, ZERO, ZERO, BOB, ZERO, ZERO, BOB]
+    assert [len(each["input"] or b"") for each in found["transactions"]] == [4, 4, 4, 4, 4, 4, 0]
+
+
+async def test_a_token_that_is_named_and_has_no_number_is_told_as_not_explained() -> None:
+    node = FakeNode()
+    node.transactions[50] = [done(2, (1, b"SEED"), (2, ALICE), (3, BOB), (4, 11))]
+    found = await node.chain().collect(Span(50, 50), DATASETS)
+    assert found.tables["transfers"].num_rows == 0
+    assert [each.account for each in found.unexplained] == [ALICE]
+
+
+def broken(**change: Any) -> dict[str, Any]:
+    """A transfer, changed."""
+    return {**sent(ALICE, BOB, 5), **change}
+
+
+@pytest.mark.parametrize(
+    ("transaction", "words"),
+    [
+        (broken(raw_data_hex="00"), "bytes of another"),
+        (broken(raw_data_hex="zz"), "non-hexadecimal"),
+        (broken(txID="00" * 32), "receipts of others"),
+        (broken(ret=[{"contractRet": "SUCCESS"}] * 2), "2 results"),
+        (done(1, (1, ALICE), (2, BOB), (3, -5 + 2**64)), "an amount of -5"),
+        (done(1, (1, b"\x42" + bytes(20)), (2, BOB), (3, 5)), "is no address"),
+        (done(1, (1, 77), (2, BOB), (3, 5)), "is a number"),
+        (done(1, (1, ALICE), (2, BOB), (3, b"five")), "is no number"),
+        (done(99, (1, ALICE)), "unknown type 99"),
+        (done(31, (1, ALICE), (2, USDT), receipt={"result": "REVERT"}), "ended with SUCCESS and REVERT"),
+        (done(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "zz", data="00" * 32)]), "no hexadecimal"),
+        (done(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "00", data="00" * 32)]), "no word"),
+        (done(31, (1, ALICE), (2, USDT), internal_transactions=[
+            {"caller_address": "41", "callValueInfo": [{"callValue": 1}]}]), "no address"),
+        (done(1, (1, ALICE), (2, BOB), (3, 5), fee=-1), "wrong shape"),
+        (done(1, (1, ALICE), (2, BOB), (3, 5), fee=2**64), "wrong shape"),
+    ],
+)  # fmt: skip
+async def test_a_transaction_that_cannot_be_is_refused(transaction: dict[str, Any], words: str) -> None:
+    node = FakeNode()
+    node.transactions[50] = [transaction]
+    with pytest.raises(BadAnswer, match=words):
+        await rows(node)
+
+
+async def test_a_transaction_twice_in_a_block_is_refused() -> None:
+    node = FakeNode()
+    node.transactions[50] = [sent(ALICE, BOB, 5)] * 2
+    with pytest.raises(BadAnswer, match="twice"):
+        await rows(node)
+
+
+async def test_receipts_of_other_transactions_or_blocks_are_refused() -> None:
+    lost = FakeNode(wallet__gettransactioninfobyblocknum=lambda body: [])
+    lost.transactions[50] = [sent(ALICE, BOB, 5)]
+    with pytest.raises(BadAnswer, match="receipts of others"):
+        await rows(lost)
+    other = FakeNode()
+    other.transactions[50] = [sent(ALICE, BOB, 5, blockNumber=49)]
+    with pytest.raises(BadAnswer, match="receipt of block 49"):
+        await rows(other)
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_block_whose_id_is_not_that_of_its_header_is_refused() -> None:
+    node = FakeNode()
+    honest = node.whole(50)
+    raw_data = honest["block_header"]["raw_data"]
+    lies: list[dict[str, Any]] = [
+        {**honest, "blockID": honest["blockID"][:-1] + "0"},
+        {**honest, "block_header": {"raw_data": {**raw_data, "timestamp": raw_data["timestamp"] + 3_000}}},
+        {**honest, "block_header": {"raw_data": {**raw_data, "parentHash": "11" * 32}}},
+        node.whole(51),
+        {**honest, "block_header": {"raw_data": {**raw_data, "witness_address": "zz"}}},
+        {**honest, "blockID": "short"},
+        {"blockID": honest["blockID"]},
+    ]  # fmt: skip
+    for lie in lies:
+        with pytest.raises(BadAnswer):
+            await rows(FakeNode(wallet__getblockbynum=partial(given, lie)))
+
+
+async def test_a_block_that_is_not_there_is_still_to_come() -> None:
+    node = FakeNode()
+    nothing: list[Any] = [{}, b"{}\n"]
+    for said in nothing:
+        with pytest.raises(NodeBehind):
+            await rows(FakeNode(wallet__getblockbynum=partial(given, said)), 50)
+    with pytest.raises(NodeBehind):
+        await node.chain().block(101)
+
+
+async def test_a_block_that_does_not_follow_the_one_before_is_a_reorganisation() -> None:
+    node = FakeNode()
+    before = Block(49, "0" * 64, "", 0)
+    with pytest.raises(Reorged):
+        await node.chain().collect(Span(50, 51), DATASETS, (), before)
+
+
+async def test_the_newest_block_that_is_solid_is_final() -> None:
+    chain = FakeNode().chain()
+    heads = await chain.heads()
+    assert (heads.latest.height, heads.finalized) == (100, 90)
+    assert (chain.is_final(90), chain.is_final(91)) == (True, False)
+
+
+async def test_a_node_of_another_chain_is_refused() -> None:
+    other = {"blockID": "00" * 8 + "11" * 24, "block_header": {"raw_data": {
+        "parentHash": "00" * 32, "txTrieRoot": "00" * 32, "witness_address": "",
+    }}}  # fmt: skip
+    for said in (other, {}):
+        with pytest.raises(WrongChain):
+            await FakeNode(wallet__getblock=partial(given, said)).chain().heads()
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "kind"),
+    [
+        ("class java.lang.IllegalAccessException : lack of computing resources", 200, Unavailable),
+        ("The key exceeds the frequency limit(15), and the query server is suspended for 1 s", 403, Unavailable),
+        ("request rate exceeded the allowed_rps(3), and the query server is suspended for 5 s", 429, Unavailable),
+        ("rate limit reached", 503, Unavailable),
+        ("Too Many Requests", 400, Unavailable),
+        ("class org.tron.core.exception.BadItemException : block num not exist", 200, NodeBehind),
+        ("this API is closed because this node is a lite fullnode", 200, Unsupported),
+        ("class java.lang.NullPointerException : null", 200, BadAnswer),
+        ("class com.alibaba.fastjson.JSONException : syntax error", 200, BadAnswer),
+        ("invalid key", 401, BadAnswer),
+        ("gone", 404, SourceError),
+    ],
+)
+async def test_every_spelling_of_a_refusal_is_a_typed_error(words: str, status: int, kind: type[Exception]) -> None:
+    def refuse(body: Any) -> Any:
+        raise Refuse(words, status)
+
+    node = FakeNode(wallet__getblockbynum=refuse)
+    with pytest.raises(kind) as caught:
+        await rows(node)
+    assert "http" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[", b'{"blockID":', b"[]", b"7", b'"x"', b'{"a":' * 500, b"\xff"])
+async def test_what_is_no_answer_is_a_typed_error(body: bytes) -> None:
+    for path in ("wallet__getblockbynum", "wallet__gettransactioninfobyblocknum", "walletsolidity__getblock"):
+        node = FakeNode(**{path: lambda _: body})
+        node.transactions[50] = [sent(ALICE, BOB, 5)]
+        chain = node.chain()
+        with pytest.raises(SourceError):
+            await asyncio.gather(chain.heads(), chain.collect(Span(50, 50), DATASETS))
+
+
+# --- what accounts have ----------------------------------------------------------------------------------------------
+
+
+async def test_an_account_is_read_at_one_block() -> None:
+    node = FakeNode()
+    node.give(ALICE, balance=77, assetV2=[{"key": "1002000", "value": 5}])
+    node.tokens[f"0x{raw(USDT).hex()}", raw(ALICE).hex()] = 2**200
+    token, own = FACTS.token_asset(USDT), FACTS.token_asset("1002000")
+    pairs = [(ALICE, COIN), (ALICE, token), (ALICE, own), (BOB, COIN), (BOB, own), (ALICE, FACTS.token_asset("7"))]
+    assert await told(node, node.chain().balances(pairs)) == [77, 2**200, 5, 0, 0, 0]
+
+
+async def test_an_account_is_read_again_while_the_chain_goes_on() -> None:
+    node = FakeNode()
+    node.give(ALICE, balance=77)
+    chain, asked = node.chain(), 0
+    honest = node.answers["/wallet/getaccount"]
+
+    def later(body: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            node.head += 1
+        return honest(body)
+
+    node.answers = {**node.answers, "/wallet/getaccount": later}
+    heads = await chain.heads()
+    (found,) = await chain.answer([WalletRead(ALICE)], heads.latest)
+    assert (found.block.height, found.wallet.balance, asked) == (102, 77, 3)
+
+
+async def test_a_chain_that_never_stands_still_is_an_error_and_no_balance() -> None:
+    node = FakeNode()
+    chain = node.chain()
+
+    def on(body: Any) -> Any:
+        node.head += 1
+        return {}
+
+    heads = await chain.heads()
+    node.answers = {**node.answers, "/wallet/getaccount": on}
+    with pytest.raises(Unavailable, match="faster than it answers"):
+        await chain.answer([WalletRead(ALICE)], heads.latest)
+
+
+@pytest.mark.parametrize(
+    "wallet", [{"address": in_hex(BOB)}, {"address": "zz"}, {"balance": -1}, {"balance": "5"}, {"balance": 2**64},
+               {"assetV2": [{"value": 1}]}, {"assetV2": 5}],
+)  # fmt: skip
+async def test_an_account_that_cannot_be_is_refused(wallet: dict[str, Any]) -> None:
+    node = FakeNode()
+    node.wallets[in_hex(ALICE)] = wallet
+    with pytest.raises(BadAnswer):
+        await told(node, node.chain().balances([(ALICE, COIN)]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [({"result": "0x"}, "absent"), ({"result": "0x01"}, "contract"),
+     ({"error": {"code": -32000, "message": "REVERT opcode executed"}}, "Reverted"),
+     ({"error": {"code": -32000, "message": "Smart contract is not exist."}}, "absent"),
+     ({"result": "0xzz"}, BadAnswer), ({"result": 7}, BadAnswer), ({}, BadAnswer),
+     ({"error": {"code": -32005, "message": "lack of computing resources"}}, Unavailable),
+     ({"error": {"code": -32601, "message": "method not found"}}, Unsupported)],
+)  # fmt: skip
+async def test_a_token_that_does_not_answer_is_never_zero(answer: dict[str, Any], expected: Any) -> None:
+    node = FakeNode()
+    node.contract = answer
+    asked = node.chain().balances([(ALICE, FACTS.token_asset(USDT))])
+    if isinstance(expected, type):
+        with pytest.raises(expected):
+            await told(node, asked)
+        return
+    (found,) = await told(node, asked)
+    assert (found.cause if isinstance(found, Unknown) else type(found).__name__) == expected
+
+
+async def test_names_of_tokens_come_in_hexadecimal_or_not_at_all() -> None:
+    told_of = {
+        "1002000": {"id": "1002000", "name": b"BitTorrent".hex(), "abbr": b"BTT".hex(), "precision": 6},
+        "8": {"id": "9"},
+    }
+    node = FakeNode(wallet__getassetissuebyid=lambda body: told_of.get(body["value"], {}))
+    known, unknown, contract = (FACTS.token_asset(each) for each in ("1002000", "7", USDT))
+    found = await told(node, describe([known, unknown, contract]))
+    assert (found[known].symbol, found[known].name, found[known].decimals) == ("BTT", "BitTorrent", 6)
+    assert (found[unknown].decimals, found[contract].decimals) == (None, None)
+    with pytest.raises(BadAnswer, match="gives token 9 for 8"):
+        await told(node, describe([FACTS.token_asset("8")]))
+
+
+# --- tokens of contracts ---------------------------------------------------------------------------------------------
+
+
+async def test_events_of_every_standard_are_rows_and_others_are_none() -> None:
+    word = "{:064x}".format
+    logs = [
+        event(TRANSFER, ALICE, BOB, data=word(2**256 - 1)),
+        event(TRANSFER, ALICE, BOB, word(9)),
+        event(SINGLE, ALICE, ALICE, BOB, data=word(4) + word(5)),
+        event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 160, 2, 1, 2, 2, 10, 20)))),
+        event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 160, 2**255, 1, 2, 2, 10, 20)))),
+        event(TRANSFER, ALICE, BOB, data="00" * 31),
+        event(TRANSFER, "f" * 64, BOB, data=word(1)),
+        event(TRANSFER, f"{'0' * 22}41{raw(ALICE).hex()}", BOB, data=word(3)),
+        event(data=word(1)),
+        event("7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65", ALICE, data=word(6),
+              token="TNUC9Qb1rRpS5CbWLmNMxXBjyFoydXjWFR"),
+    ]  # fmt: skip
+    node = FakeNode()
+    node.transactions[50] = [sent(ALICE, BOB, 1), done(31, (1, ALICE), (2, USDT), log=logs)]
+    found = (await rows(node))["transfers"][1:]
+    assert [(each["standard"], each["log_index"], each["item"]) for each in found] == [
+        ("trc20", 0, 0), ("trc721", 1, 0), ("trc1155", 2, 0), ("trc1155", 3, 0), ("trc1155", 3, 1), ("trc20", 7, 0),
+        ("unwrap", 9, 0),
+    ]  # fmt: skip
+    assert [int.from_bytes(each["raw"], "big") for each in found] == [2**256 - 1, 1, 5, 10, 20, 3, 6]
+    assert found[5]["sender"] == ALICE
+
+
+async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
+    word = "{:064x}".format
+    node = FakeNode()
+    node.transactions[50] = [done(31, (1, ALICE), (2, USDT), log=[
+        event(APPROVAL, ALICE, BOB, data=word(2**256 - 1)), event(APPROVAL, ALICE, BOB, word(7)),
+        event(FOR_ALL, ALICE, BOB, data=word(1)), event(FOR_ALL, ALICE, BOB, data=word(2)),
+        event(APPROVAL, ALICE, data=word(2)),
+    ])]  # fmt: skip
+    found = (await rows(node))["approvals"]
+    assert [(each["standard"], each["owner"], each["spender"], each["approved"]) for each in found] == [
+        ("erc20", ALICE, BOB, None), ("erc721", ALICE, BOB, None), ("operator", ALICE, BOB, True),
+    ]  # fmt: skip
+    node.tokens[f"0x{raw(USDT).hex()}", raw(ALICE).hex()] = 50
+
+    class Given:
+        token, owner, spender, token_id = USDT, ALICE, BOB, None
+
+    (state,) = await told(node, Approvals().allowances([Given()]))
+    assert (state.raw, state.balance, state.supply) == (None, 50, None)
+    (operator,) = await told(node, Approvals().operators([Given()], {ALICE: {}}))
+    assert (operator.standard, operator.held) == (None, 50)
+
+
+# --- look-up and histories -------------------------------------------------------------------------------------------
+
+
+async def test_a_transaction_that_is_gone_or_elsewhere_or_signed_by_nobody_is_an_error() -> None:
+    node = FakeNode()
+    each = sent(ALICE, BOB, 5)
+    node.transactions[50] = [each]
+    chain = node.chain()
+
+    def known(tx_hash: str, height: int = 50, *, final: bool = True) -> KnownTransaction:
+        return KnownTransaction(tx_hash, height, 0, 0, None, final)
+
+    for asked, kind in [
+        (known("11" * 32), NodeBehind), (known("11" * 32, final=False), Reorged), (known(each["txID"], 51), BadAnswer),
+        (known(each["txID"]), BadAnswer),  # its signature is none
+    ]:  # fmt: skip
+        with pytest.raises(kind):
+            await chain.look_up([asked])
+
+
+async def test_a_history_is_rows_of_the_blocks_that_are_listed() -> None:
+    first, second, other = sent(ALICE, BOB, 5), sent(BOB, ALICE, 6), sent(BOB, BOB, 7)
+    pages = {"": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], "more"),
+             "more": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], "")}  # fmt: skip
+
+    def page(path: str) -> Any:
+        data, mark = pages["more" if "fingerprint=more" in path else ""]
+        return {"data": data, "success": True, "meta": {"fingerprint": mark} if mark else {}}
+
+    node = FakeNode(**{
+        f"v1__accounts__{ALICE}__transactions": page,
+        f"v1__accounts__{ALICE}__transactions__trc20": lambda path: {"data": [{"transaction_id": second["txID"]}]},
+    })  # fmt: skip
+    node.transactions |= {20: [first, other], 30: [second], 40: [other]}
+    chain = node.chain(trongrid=True)
+    await chain.heads()
+    found = await chain.collect_accounts(Span(0, 100), [ALICE], DATASETS[1:])
+    assert (found.span, found.ways["native"]) == (Span(0, 90), "lists")
+    assert [moved(each)[2:] for each in found.tables["transfers"].to_pylist()] == [(ALICE, BOB, 5), (BOB, ALICE, 6)]
+    assert "/wallet/getblockbynum" in node.asked
+    every = await node.chain().collect_accounts(Span(0, 60), [ALICE], DATASETS[1:])
+    assert every.tables["transfers"].to_pylist() == found.tables["transfers"].to_pylist()
+    assert every.ways["native"] == "blocks"
+
+
+@pytest.mark.parametrize(
+    "said", [{"data": [], "meta": {"fingerprint": "same"}}, {"data": [], "success": False}, {"data": [{}]}, {"data": 5},
+             {"data": [{"txID": "11" * 32}]}],
+)  # fmt: skip
+async def test_a_list_that_does_not_end_or_lists_what_is_not_is_an_error(said: Any) -> None:
+    lists = {f"v1__accounts__{ALICE}__transactions{each}": lambda _: said for each in ("", "__trc20")}
+    chain = FakeNode(**lists).chain(trongrid=True)
+    await chain.heads()
+    with pytest.raises(SourceError):
+        await chain.collect_accounts(Span(0, 90), [ALICE], DATASETS[1:])
+
+
+async def test_doctor_says_what_an_endpoint_serves() -> None:
+    (row,) = await FakeNode().chain().examine()
+    assert (row["head"], row["final"], row["tokens"], row["oldBlocks"]) == (100, 90, True, True)
+    (row,) = await FakeNode(jsonrpc=lambda body: {"Error": "this API is closed"}).chain(trongrid=True).examine()
+    assert (row["head"], row["tokens"], row["accountLists"]) == (100, False, False)
+
+
+def test_the_facts_of_the_chain_are_its_first_blocks() -> None:
+    assert (FACTS.caip2, str(COIN)) == ("tron:728126428", "tron:728126428/slip44:195")
+    assert FACTS.token_asset("1002000") == Asset("tron:728126428", "trc10", "1002000")
+    assert FACTS.info.asset("trc10", "1002000") == FACTS.token_asset("1002000")
+    assert FACTS.info.asset("trc20", USDT).kind == "trc20"
+    assert FACTS.info.asset("trc721", USDT, 7).kind == "trc721"
+    for change in ({"chain_id": 1}, {"genesis": "00"}, {"multicall": ALICE[:-1] + "9"}):
+        with pytest.raises((AssertionError, BadRequest)):
+            assert msgspec.structs.replace(FACTS, **change).fault() == ""
