@@ -1,5 +1,6 @@
 """Instructions of Solana's token and stake programs, as their programs read them."""
 
+import hashlib
 import struct
 
 from solders.instruction import AccountMeta, Instruction
@@ -23,6 +24,7 @@ HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")
 CONFIG = Pubkey.from_string("StakeConfig11111111111111111111111111111111")
 # Of Token-2022's mints: how many bytes an extension takes, and the instruction that makes it (before the mint's own).
 FEE, STILL, INTEREST, SCALED = 278, 170, 222, 226
+POINTED = 234  # a mint that says where it says what it is called
 
 
 def coins(node: SolanaNode, to: Pubkey, lamports: int) -> str:
@@ -59,6 +61,20 @@ def mint(node: SolanaNode, decimals: int, size: int = 82) -> Pubkey:
     begin = Instruction(program, bytes([20, decimals]) + own + b"\1" + own, [AccountMeta(new.pubkey(), False, True)])
     extensions = [extension(node, new.pubkey(), size)] if size != 82 else []
     node.send([allocated(node, new, size, program), *extensions, begin], new)
+    return new.pubkey()
+
+
+def called(node: SolanaNode, name: str, symbol: str, link: str) -> Pubkey:
+    """A new mint of Token-2022 without decimals that says itself what it is called, and where its picture lies."""
+    new, own = Keypair(), node.payer.pubkey()
+    at = AccountMeta(new.pubkey(), False, True)
+    point = Instruction(TOKEN_2022, bytes([39, 0]) + bytes(own) + bytes(new.pubkey()), [at])
+    begin = Instruction(TOKEN_2022, bytes([20, 0]) + bytes(own) + b"\1" + bytes(own), [at])
+    function = hashlib.sha256(b"spl_token_metadata_interface:initialize_account").digest()[:8]
+    texts = b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in (name, symbol, link))
+    signer = AccountMeta(own, True, False)
+    tell = Instruction(TOKEN_2022, function + texts, [at, AccountMeta(own, False, False), at, signer])
+    node.send([allocated(node, new, POINTED, TOKEN_2022, node.rent(POINTED + 512)), point, begin, tell], new)
     return new.pubkey()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import msgspec
 import pytest
 
-from adapters.solana.layouts import TOKEN, BadLayout, mint
+from adapters.solana.layouts import TOKEN, TOKEN_2022, BadLayout, Mint, mint
 from adapters.solana.reads import Wallet, WalletRead
 from adapters.solana.refusals import CODES, meaning
 from adapters.solana.transactions import Found, change, moved
@@ -24,7 +25,7 @@ from chainfolio.errors import (
     Unavailable,
     Unsupported,
 )
-from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, header, token_account, transaction
+from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
 from transport.wire import RpcError
 
 SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ8CpJfh7UcWJ9tFXAyKc8Q"
@@ -48,7 +49,14 @@ def holding(*accounts: Any) -> FakeNode:
     return node
 
 
-@pytest.mark.parametrize("written", [WALLET[:-1], WALLET + "1", WALLET.replace("a", "0", 1)])
+@pytest.mark.parametrize(
+    "written",
+    [
+        WALLET[:-1],
+        WALLET + "1",
+        *(WALLET.replace("a", alike, 1) for alike in ("0", "O", "I", "l", "\u0430", "\uff41", "a\u200b")),
+    ],
+)
 def test_addresses_of_the_wrong_length_or_alphabet_are_none(written: str) -> None:
     assert SOLANA.canonical(written) is None
     with pytest.raises(BadRequest, match="not a Solana address"):
@@ -109,6 +117,31 @@ async def test_a_minimum_slot_that_is_not_reached_is_waited_for() -> None:
     assert (await wallet(node)).lamports == 5
 
 
+async def test_a_minimum_slot_that_is_never_reached_is_an_error() -> None:
+    def never(params: Any) -> Any:
+        raise Refuse(-32016, "Minimum context slot has not been reached")
+
+    with pytest.raises((Unavailable, NodeBehind)):
+        await wallet(FakeNode(getTokenAccountsByOwner=never))
+
+
+@pytest.mark.parametrize("slot", [100.0, 1e18, -1, "100", None, 2**63])
+async def test_slots_that_are_no_whole_number_are_refused(slot: Any) -> None:
+    with pytest.raises(BadAnswer):
+        await wallet(FakeNode(getTokenAccountsByOwner=lambda params: {"context": {"slot": slot}, "value": []}))
+    with pytest.raises(SourceError):
+        await FakeNode(getSlot=lambda params: slot).chain().heads()
+
+
+@pytest.mark.parametrize("clock", [b"", bytes(39), bytes(41), bytes(40)])
+async def test_a_clock_that_is_longer_shorter_or_of_another_slot_is_refused(clock: bytes) -> None:
+    node = FakeNode()
+    told = [account("1" * 32, 5), account("Sysvar", 1, clock)]
+    node.answers = {**node.answers, "getMultipleAccounts": lambda params: node.at(told)}
+    with pytest.raises(BadAnswer, match="clock"):
+        await wallet(node)
+
+
 async def test_a_refused_search_for_stake_is_said_and_makes_the_answer_partial() -> None:
     def excluded(params: Any) -> Any:
         raise Refuse(-32010, "excluded from account secondary indexes")
@@ -142,6 +175,24 @@ async def test_lamports_that_are_no_whole_number_are_refused(lamports: Any) -> N
     node.answers = {**node.answers, "getMultipleAccounts": lambda params: node.at([strange, node.clock()])}
     with pytest.raises(BadAnswer, match="wrong shape"):
         await wallet(node)
+
+
+def extended(*extensions: tuple[int, bytes]) -> bytes:
+    """A mint of Token-2022 with 6 decimals and extensions, by number."""
+    plain = struct.pack("<36xQBB36x", 7, 6, 1) + bytes(165 - 82) + b"\1"
+    return plain + b"".join(struct.pack("<HH", number, len(body)) + body for number, body in extensions)
+
+
+def test_an_extension_that_nobody_knows_is_passed_over_and_the_next_one_is_read() -> None:
+    assert mint(extended((999, bytes(3)), (9, b"")), TOKEN_2022) == Mint(7, 6, (9,))
+
+
+@pytest.mark.parametrize("content", [
+    extended((9, b""), (9, b"")), extended((9, bytes(9)))[:-1], extended((19, bytes(64) + b"\xff\xff\xff\xff")),
+])  # fmt: skip
+def test_extensions_that_come_twice_or_break_off_make_no_mint(content: bytes) -> None:
+    with pytest.raises(BadLayout):
+        mint(content, TOKEN_2022)
 
 
 @pytest.mark.parametrize("size", [0, 81, 83, 165, 166, 355])

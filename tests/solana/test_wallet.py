@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
@@ -191,6 +193,30 @@ async def test_what_is_no_mint_has_no_decimals(node: SolanaNode, chain: SolanaCh
     reports = await run_batched({"": describe([asset])}, lambda reads: chain.answer(reads, head))
     assert reports[""].result is not None
     assert reports[""].result[asset].decimals is None
+
+
+async def test_an_owner_that_no_key_has_is_read_like_any(node: SolanaNode, chain: SolanaChain) -> None:
+    owner, _ = Pubkey.find_program_address([b"vault"], node.payer.pubkey())
+    assert not owner.is_on_curve()
+    token = mint(node, 6)
+    coins(node, owner, 10**9)
+    given(node, owner, token, 5, Pubkey.from_string(TOKEN))
+    found = await read(chain, owner)
+    assert (found.lamports, found.tokens, found.notes) == (10**9, {str(token): Held(5, 6, TOKEN)}, ())
+
+
+async def test_a_mint_whose_decimals_changed_has_those_of_now(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    token = mint(node, 6)
+    given(node, wallet.pubkey(), token, 5, Pubkey.from_string(TOKEN))
+    assert (await read(chain, wallet.pubkey())).tokens == {str(token): Held(5, 6, TOKEN)}
+    lain = node.rpc("getAccountInfo", str(token), {"encoding": "base64"})["value"]
+    content = bytearray(base64.b64decode(lain["data"][0]))
+    content[44] = 9  # where a mint keeps its decimals
+    node.put(token, TOKEN, bytes(content), lain["lamports"])
+    assert (await read(chain, wallet.pubkey())).tokens == {str(token): Held(5, 9, TOKEN)}
+    assert await chain.answer([MintRead(str(token))], (await chain.heads()).latest) == [Mint(5, 9)]
 
 
 async def test_an_address_of_a_program_is_read_and_said(chain: SolanaChain) -> None:

@@ -1,0 +1,106 @@
+"""Collectibles on a real node: their names from Metaplex and from Token-2022, made safe, and those that are spam."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.accounts import describe
+from adapters.solana.chain import SolanaChain
+from adapters.solana.layouts import METADATA
+from adapters.solana.reads import WalletRead
+from adapters.solana.state import metadata_address
+from chainfolio.contracts import Token
+from chainfolio.plans import run_batched
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import TOKEN_2022, called, coins, home, issued, mint, opened
+from tests.solana.test_interfaces import Run, later, run
+
+__all__ = ["run"]  # a fixture
+pytestmark = pytest.mark.node
+HIDDEN = "\u202eMonke\u200b #7\x07"
+RENT = 5_616_720
+
+
+def metaplex(of_mint: Pubkey, name: str, symbol: str, key: int = 4) -> bytes:
+    """What the metadata program writes: texts filled up with zeros."""
+
+    def text(written: str, size: int) -> bytes:
+        return struct.pack("<I", size) + written.encode().ljust(size, b"\0")
+
+    begin = bytes([key]) + bytes(32) + bytes(of_mint)
+    return begin + text(name, 32) + text(symbol, 10) + text("https://one.test/7.json", 200) + bytes(50)
+
+
+def given(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey) -> None:
+    """The only one of a mint comes to an owner, who is not asked."""
+    to = home(owner, of_mint, program)
+    node.send([opened(node, owner, of_mint, program), issued(node, of_mint, to, 1, program)])
+
+
+def named(node: SolanaNode, of_mint: Pubkey, content: bytes, owner: str = METADATA) -> None:
+    """Write the metadata of a mint, for the program of Metaplex is not here."""
+    node.put(Pubkey.from_string(metadata_address(str(of_mint))), owner, content, RENT)
+
+
+async def told(chain: SolanaChain, of_mint: Pubkey) -> Token:
+    """What the chain says of a mint."""
+    asset, head = chain.facts.token_asset(str(of_mint)), (await chain.heads()).latest
+    reports = await run_batched({"": describe([asset])}, lambda reads: chain.answer(reads, head))
+    assert reports[""].result is not None
+    token: Token = reports[""].result[asset]
+    return token
+
+
+async def test_a_collectible_is_called_what_its_metadata_say_without_what_is_not_seen(
+    node: SolanaNode, chain: SolanaChain
+) -> None:
+    one = mint(node, 0)
+    named(node, one, metaplex(one, HIDDEN, "MNK"))
+    token = await told(chain, one)
+    assert (token.symbol, token.decimals) == ("MNK", 0)
+    assert token.name.isprintable()
+    assert "Monke" in token.name
+
+
+async def test_metadata_of_another_mint_of_another_program_or_cut_off_are_no_name(
+    node: SolanaNode, chain: SolanaChain
+) -> None:
+    other = mint(node, 0)
+    for content, owner in (
+        (metaplex(other, "Monke", "MNK"), METADATA), (b"", METADATA), (b"\4" * 70, METADATA),
+        (metaplex(other, "Monke", "MNK", key=1), METADATA), (metaplex(other, "Monke", "MNK"), str(TOKEN_2022)),
+    ):  # fmt: skip
+        one = mint(node, 0)
+        named(node, one, content, owner)
+        token = await told(chain, one)
+        assert (token.symbol, token.name, token.decimals) == ("", "", 0)
+
+
+async def test_a_mint_of_token_2022_says_itself_what_it_is_called(node: SolanaNode, chain: SolanaChain) -> None:
+    owner, one = Keypair().pubkey(), called(node, "Monke #8", "MNK", "https://one.test/8.json")
+    given(node, owner, one, TOKEN_2022)
+    token = await told(chain, one)
+    assert (token.symbol, token.name, token.decimals) == ("MNK", "Monke #8", 0)
+    [wallet] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert wallet.tokens[str(one)].raw == 1
+
+
+def test_what_nobody_asked_for_and_has_a_link_in_its_name_is_spam(node: SolanaNode, run: Run) -> None:
+    wallet = Keypair()
+    owner = wallet.pubkey()
+    coins(node, owner, 10**9)
+    lure, plain = called(node, "Claim 2 SOL at https://claim.test", "GIFT", ""), called(node, "Monke #9", "MNK", "")
+    for each in (lure, plain):
+        given(node, owner, each, TOKEN_2022)
+    later(node)
+    run("watch", str(owner))
+    [portfolio] = run("portfolio", str(owner))
+    chain = portfolio["assetByProtocols"]["wallet"]["chains"]["solana"]
+    assets = {each["contract"]: each for each in chain["protocolPositions"]["WALLET"]["assets"]}
+    assert assets[str(lure)]["spam"]["reasons"] == ["LINK", "LURE", "UNSOLICITED", "NO_PRICE"]
+    assert (assets[str(plain)]["balance"], assets[str(plain)].get("spam")) == ("1", None)
+    assert portfolio["spamAssets"] == 1
