@@ -54,7 +54,7 @@ TRANSACTIONS = Table(
         Column("gas_used", "long", "gas used; null where a chain has no gas", nullable=True),
         Column("gas_price", "raw", "price per gas actually paid; null where a chain has no gas", nullable=True),
         Column("fee", "raw", "whole fee in the smallest unit: on the EVM gas used x price, L1 and blob parts included"),
-        Column("input", "bytes", "call data (of Solana its first 8 bytes); null where there is none", nullable=True),
+        Column("input", "bytes", "call data (Solana: 8 bytes, Starknet: 4 of a selector); null: none", nullable=True),
     ),
     key=("chain", "height", "tx_index"),
     order=("chain", "height", "tx_index"),

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
@@ -23,6 +23,9 @@ MAX_BODY = 1_900_000  # bytes: many nodes and gateways refuse a body of 2 MB
 LARGE_BODY = 100_000  # bytes: a smaller body is refused for how many questions it has
 
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
+_TAKES_NONE = re.compile(
+    r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|only method calls", re.I
+)
 
 Answer = bytes | SourceError
 T = TypeVar("T")
@@ -47,7 +50,10 @@ class Endpoint(HttpEndpoint, ABC):
     restart.
 
     While it is not `checked`, what it is asked travels with the `handshake`, and is believed once that was heard.
+    `means_none`: whether who says that batches are not supported takes none, where others mean large ones.
     """
+
+    means_none: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -127,7 +133,7 @@ class Endpoint(HttpEndpoint, ABC):
                 if sent_bytes > LARGE_BODY:
                     self.learn("max_bytes", sent_bytes // 2)
                 elif len(part) > 1:
-                    self.learn("max_batch", len(part) // 2)
+                    self.learn("max_batch", min(len(part) // 2, self.capabilities.get("max_batch", len(part))))
                 if len(part) > 1:
                     self.errors.note(refusal)
                     continue
@@ -180,6 +186,8 @@ class Endpoint(HttpEndpoint, ABC):
                     answers.append(answer)
                     continue
                 refusal = self._hushed(self.meaning("a batch" if refused else request.method, answer, height))
+                if refused and self.means_none and _TAKES_NONE.search(refusal.reason):
+                    self.learn("max_batch", 1)
                 if type(refusal) is Unavailable:
                     raise refusal  # rate limits come as an answer too: the whole batch is asked again
                 if refused or (len(given) > 1 and _is_about_the_batch(refusal)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from adapters.solana.refusals import meaning
-from chainfolio.errors import SourceError, Unsupported
+from chainfolio.errors import SourceError
 from transport.endpoint import Endpoint
 from transport.wire import RpcError
 
@@ -20,12 +20,11 @@ OTHER_UNITS: Final = 10
 class SolanaEndpoint(Endpoint):
     """One URL of a Solana chain."""
 
+    means_none: ClassVar[bool] = True
+
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
-        """By the code of the refusal, else by its words. Who refuses one batch takes none."""
-        found = meaning(self.name, method, refusal, height)
-        if method == "a batch" and isinstance(found, Unsupported):
-            self.learn("max_batch", 1)
-        return found
+        """By the code of the refusal, else by its words."""
+        return meaning(self.name, method, refusal, height)
 
     def units(self, method: str) -> int:
         """About as many as large providers count."""

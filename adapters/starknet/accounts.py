@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.starknet.facts import Facts
-from adapters.starknet.felts import text, u256
+from adapters.starknet.felts import U128, text, u256
 from adapters.starknet.state import Call, lacks
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -19,8 +19,13 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Unknown, all_of
 from chainfolio.positions import AccountState, Describe
 
-SPELLINGS: Final = {"balanceOf": "balance_of", "ownerOf": "owner_of"}
+SPELLINGS: Final = {
+    "balanceOf": "balance_of", "ownerOf": "owner_of", "totalSupply": "total_supply", "getApproved": "get_approved",
+    "isApprovedForAll": "is_approved_for_all", "supportsInterface": "supports_interface",
+}  # fmt: skip
 MAX_DECIMALS: Final = 255
+# What collections call their standard: by that of Ethereum, and by that of Starknet.
+ERC721: Final = (0x80AC58CD, 0x33EB2F84C309543403FD69F0D0F363781EF06EF6FAEB0131FF16EA3175BD943)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def balances(facts: Facts, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any,
 
 def _balance(facts: Facts, account: str, asset: Asset) -> Call:
     contract, owner = facts.contract_of(asset), int(account, 16)
-    number = () if not asset.token_id else (int(asset.token_id) % 2**128, int(asset.token_id) >> 128)
+    number = halves(int(asset.token_id)) if asset.token_id else ()
     if asset.kind == "erc721":
         return Call(contract, "ownerOf", number)
     return Call(contract, "balanceOf", (owner, *number))
@@ -99,8 +104,20 @@ def _raw(account: str, asset: Asset, answer: Any) -> Any:
         return answer
     if asset.kind == "erc721":
         return int(answer == (int(account, 16),))
-    found = answer[0] if len(answer) == 1 else u256(*answer) if len(answer) == 2 else None
+    found = number_of(answer)
     return Unknown("the contract answers what is no amount", "contract") if found is None else found
+
+
+def number_of(answer: Any) -> int | None:
+    """The number that a contract answered, in one felt or in two halves; None where it answered none."""
+    if not isinstance(answer, tuple):
+        return None
+    return answer[0] if len(answer) == 1 else u256(*answer) if len(answer) == 2 else None
+
+
+def halves(number: int) -> tuple[int, int]:
+    """A number of 256 bits as functions take it."""
+    return number % U128, number >> 128
 
 
 def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
@@ -121,10 +138,11 @@ def _token(asset: Asset, said: Sequence[Any]) -> Token:
 
 
 def collections(contracts: Sequence[str]) -> Plan[Any, Any, Mapping[str, bool]]:
-    """Which contracts are collections: those that have no decimals, and can be asked who owns one."""
-    calls = [
-        Call(each, function, args) for each in contracts for function, args in (("decimals", ()), ("ownerOf", (0, 0)))
-    ]
-    answers = yield from asked(calls)
-    pairs = zip(contracts, answers[::2], answers[1::2], strict=True)
-    return {contract: lacks(decimals) and not lacks(owner) for contract, decimals, owner in pairs}
+    """Which contracts are collections: those that say so, and those without decimals that can be asked who owns one."""
+    questions = [("decimals", ()), ("ownerOf", (0, 0)), *(("supportsInterface", (each,)) for each in ERC721)]
+    answers = yield from asked([Call(each, function, args) for each in contracts for function, args in questions])
+    found = {}
+    for at, contract in enumerate(contracts):
+        decimals, owner, *says = answers[at * len(questions) : (at + 1) * len(questions)]
+        found[contract] = (1,) in says or (lacks(decimals) and not lacks(owner))
+    return found

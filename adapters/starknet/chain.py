@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters.starknet import facts as chain_facts
+from adapters.starknet.approvals import Approvals
 from adapters.starknet.datasets import DATASETS
 from adapters.starknet.endpoint import StarknetEndpoint
 from adapters.starknet.facts import Facts
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from chainfolio.reads import ReadResult
 
 
-class StarknetChain:
+class StarknetChain(Approvals):
     """A Starknet chain behind its nodes. `collections` are contracts whose events do not say whether they are such."""
 
     kind = "starknet"
     datasets = DATASETS
     usual = tuple(DATASETS)
-    capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS])
+    capabilities = frozenset([Capability.APPROVALS, Capability.PAST_BALANCES, Capability.TRANSACTIONS])
 
     def __init__(self, facts: Facts, node: Node, settings: StarknetSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from chainfolio.datasets import Dataset
-from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import (
+    ACCOUNT_APPROVALS,
+    ACCOUNT_TRANSACTIONS,
+    ACCOUNT_TRANSFERS,
+    APPROVALS,
+    BLOCKS,
+    TRANSACTIONS,
+    TRANSFERS,
+)
 
 NATIVE: Final = ("native",)
 TOKENS: Final = ("erc20", "erc721", "erc1155")
@@ -25,5 +33,9 @@ DATASETS: Final[Mapping[str, Dataset]] = {
     "transfers": Dataset(
         "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
         parties=PARTIES,
+    ),
+    "approvals": Dataset(
+        "approvals", APPROVALS, filtered_by="contract", history=ACCOUNT_APPROVALS.name, in_activity=True,
+        parties=("owner", "spender"),
     ),
 }  # fmt: skip

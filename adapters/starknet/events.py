@@ -1,7 +1,8 @@
-"""Movements of tokens, by the events of their contracts.
+"""Movements and approvals of tokens, by the events of their contracts.
 
 Parties stand in the keys where a contract is young, in the data where it is old; amounts are of 256 bits in two felts,
-or one felt. An old collection says `Transfer` exactly as an old token does: only the contract knows what it is.
+or one felt. An old collection says `Transfer` and `Approval` exactly as an old token does: only the contract knows what
+it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from adapters.starknet.forms import Event
 TRANSFER: Final = padded(selector("Transfer"))
 SINGLE: Final = padded(selector("TransferSingle"))
 BATCH: Final = padded(selector("TransferBatch"))
-NAMES: Final = frozenset([TRANSFER, SINGLE, BATCH])
+APPROVAL: Final = padded(selector("Approval"))
+FOR_ALL: Final = padded(selector("ApprovalForAll"))
+MOVES: Final = frozenset([TRANSFER, SINGLE, BATCH])
+ALLOWS: Final = frozenset([APPROVAL, FOR_ALL])
+NAMES: Final = MOVES | ALLOWS
 ENDS: Final = frozenset(name[-8:] for name in NAMES)  # of a name in any spelling, in lower case
 UNSURE: Final = "transfer"
 
@@ -30,6 +35,17 @@ class Moved(NamedTuple):
     token_id: int | None = None
     operator: str | None = None
     item: int = 0
+
+
+class Allowed(NamedTuple):
+    """What one event allowed. Where `standard` is UNSURE, `raw` is an amount or the number of a collectible."""
+
+    standard: str
+    owner: str
+    spender: str
+    raw: int | None = None
+    token_id: int | None = None
+    approved: bool | None = None
 
 
 def name_of(forms: Padded, event: Event) -> str:
@@ -48,21 +64,39 @@ def moved(forms: Padded, name: str, event: Event) -> Sequence[Moved]:
     return tuple((_single if name == SINGLE else _batch)(forms, event.keys[1:], event.data))
 
 
+def allowed(forms: Padded, name: str, event: Event) -> Allowed | None:
+    """What an event of that name allowed; None where it has another shape than the events of tokens have."""
+    keys, data = event.keys[1:], event.data
+    if name == FOR_ALL:
+        said = (*keys, *data)
+        if (len(keys), len(data)) not in ((0, 3), (2, 1), (3, 0)) or (yes := felt(forms.source, said[2])) > 1:
+            return None
+        return Allowed("operator", forms[said[0]], forms[said[1]], approved=yes == 1)
+    found = _pair(forms, keys, data)
+    if found is None:
+        return None
+    standard, owner, spender, raw = found
+    return Allowed(standard, owner, spender, *((None, raw) if standard == "erc721" else (raw,)))
+
+
 def _transfer(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> Moved | None:
+    found = _pair(forms, keys, data)
+    if found is None:
+        return None
+    standard, sender, recipient, raw = found
+    return Moved(standard, sender, recipient, *((1, raw) if standard == "erc721" else (raw,)))
+
+
+def _pair(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> tuple[str, str, str, int] | None:
+    """The standard, two parties, and an amount or the number of a collectible."""
     said = (*keys, *data)
     match len(keys), len(data):
         case (0, 4) | (2, 2) | (4, 0):
             raw = u256(felt(forms.source, said[2]), felt(forms.source, said[3]))
-            if raw is None:
-                return None
-            sender, recipient = forms[said[0]], forms[said[1]]
-            if keys:
-                return (
-                    Moved("erc721", sender, recipient, 1, raw) if not data else Moved("erc20", sender, recipient, raw)
-                )
-            return Moved(UNSURE, sender, recipient, raw)
+            standard = UNSURE if not keys else "erc20" if data else "erc721"
+            return None if raw is None else (standard, forms[said[0]], forms[said[1]], raw)
         case (0, 3) | (2, 1):
-            return Moved("erc20", forms[said[0]], forms[said[1]], felt(forms.source, said[2]))
+            return "erc20", forms[said[0]], forms[said[1]], felt(forms.source, said[2])
     return None
 
 

@@ -83,6 +83,7 @@ class Body(msgspec.Struct):
     contract_address: str | None = None
     calldata: list[str] = []
     nonce: str | None = None
+    entry_point_selector: str | None = None
 
 
 class Done(msgspec.Struct):

@@ -46,5 +46,11 @@ class StarknetKind:
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
+    def selector(self, function: str) -> bytes:
+        """The last four bytes of the number of a function such as `starknet:multi_route_swap()`."""
+        from adapters.starknet.functions import selector
+
+        return selector(function)
+
 
 KIND = StarknetKind()

@@ -14,6 +14,7 @@ from transport.messages import shown
 from transport.wire import RpcError
 
 NO_CONTRACT, NO_FUNCTION, NO_BLOCK, NO_TRANSACTION, NO_BLOCKS = 20, 21, 24, 29, 32
+INTERNAL = -32603  # which some nodes say of a contract's own error, too
 BAD_PAGE, BAD_TOKEN, TOO_MANY_KEYS, CONTRACT_ERROR, NO_STATE = 31, 33, 34, 40, 42
 _LIMITED: Final = re.compile(
     r"rate.?limit|too many requests|requests? per|throttl|compute units|\bcredits\b|capacity|quota|calls? per|"
@@ -24,6 +25,7 @@ _REFUSED: Final = re.compile(
 _NO_FUNCTION: Final = re.compile(
     r"entry.?point.{0,200}(?:not found|does not exist)|invalid message selector|ENTRYPOINT_NOT_FOUND|"
     r"Requested entry ?point", re.I | re.S)  # fmt: skip
+_FAILED: Final = re.compile(r"Error at pc=|Cairo traceback|ASSERT_EQ instruction failed|Error in the called contract")
 MAX_READ: Final = 4000  # characters of what a node says beside its message
 
 
@@ -45,9 +47,9 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     said = f"{method}: {shown(words)}"
     if error.code == NO_CONTRACT:
         return NoContract(source, said)
-    if error.code == NO_FUNCTION or (error.code == CONTRACT_ERROR and _NO_FUNCTION.search(_all_words(error))):
+    if error.code == NO_FUNCTION or (error.code == CONTRACT_ERROR and _lacks_it(error)):
         return NoFunction(source, said)
-    if error.code == CONTRACT_ERROR:
+    if error.code == CONTRACT_ERROR or (error.code == INTERNAL and _FAILED.search(error.message)):
         return Refused(source, said)
     if error.code in (NO_BLOCK, NO_BLOCKS):
         return NodeBehind(source, said)
@@ -61,9 +63,14 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
         return Unavailable(source, f"it limits us: {shown(words)}")
     if error.code in (401, 403, -32601, -32600) or _REFUSED.search(words):
         return Unsupported(source, said)
-    if error.code in (-32603, -32000):
+    if error.code in (INTERNAL, -32000):
         return Unavailable(source, said)
     return BadAnswer(source, f"{method} was refused: {shown(words)} (code {error.code})")
+
+
+def _lacks_it(error: RpcError) -> bool:
+    """Whether a contract error means that there is no such function: it says so, or nothing at all."""
+    return error.data is None or bool(_NO_FUNCTION.search(_all_words(error)))
 
 
 def _all_words(error: RpcError) -> str:

@@ -1,4 +1,4 @@
-"""Rows of blocks, transactions and movements."""
+"""Rows of blocks, transactions, movements and approvals."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import Any, Final
 import pyarrow as pa
 
 from adapters.starknet.datasets import NATIVE, TOKENS
-from adapters.starknet.events import UNSURE, Moved, moved, name_of
+from adapters.starknet.events import MOVES, UNSURE, Allowed, Moved, allowed, moved, name_of
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Done, Whole
-from adapters.starknet.transactions import nonce, parties, version
+from adapters.starknet.transactions import function, nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.table import Table
-from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
-    "height", "time", "tx_index", "hash", "sender", "recipient", "created", "nonce", "type", "status", "fee",
+    "height", "time", "tx_index", "hash", "sender", "recipient", "created", "nonce", "type", "status", "fee", "input",
 )  # fmt: skip
 MOVEMENT: Final = (
     "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "sender", "recipient", "raw", "token_id",
     "operator", "item",
+)  # fmt: skip
+APPROVAL: Final = (
+    "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "owner", "spender", "raw", "token_id",
+    "approved",
 )  # fmt: skip
 NO_RAW: Final = bytes(32)
 Row = tuple[Any, ...]
@@ -33,16 +37,18 @@ Placed = tuple[int, str, Moved]  # the position of the event in its transaction,
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block with the rows of what was done in it: of transactions, and of movements as MOVEMENT names them."""
+    """A block with the rows of what was done in it: of transactions, of movements as MOVEMENT names them, of approvals
+    as APPROVAL does."""
 
     block: Block
     paid: list[Row]
     movements: list[Row]
+    approvals: list[Row]
 
     @property
     def unsure(self) -> set[str]:
         """The contracts of which their events do not say whether they are tokens or collections."""
-        return {row[5] for row in self.movements if row[6] == UNSURE}
+        return {row[5] for row in (*self.movements, *self.approvals) if row[6] == UNSURE}
 
 
 def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
@@ -51,14 +57,18 @@ def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
     sequencer, time = forms[whole.sequencer_address], block.time
     paid: list[Row] = []
     movements: list[Row] = []
+    approvals: list[Row] = []
     log_index = 0
     for tx_index, done in enumerate(whole.transactions):
         row, payment = _paid(forms, done, sequencer, facts.fee_unit)
         paid.append((height, time, tx_index, *row))
-        for at, token, each in _movements(forms, done, facts.coin, payment):
-            movements.append((height, time, tx_index, log_index + at, row[0], token, *each[:3], each.raw, *each[4:]))
+        found, allowances = _said(forms, done)
+        for at, token, each in _without(found, facts.coin, payment):
+            movements.append((height, time, tx_index, log_index + at, row[0], token, *each))
+        for at, token, given in allowances:
+            approvals.append((height, time, tx_index, log_index + at, row[0], token, *given))
         log_index += len(done.receipt.events)
-    return Read(block, paid, movements)
+    return Read(block, paid, movements, approvals)
 
 
 def _paid(forms: Padded, done: Done, sequencer: str, unit: str) -> tuple[Row, tuple[str, str, int] | None]:
@@ -72,19 +82,28 @@ def _paid(forms: Padded, done: Done, sequencer: str, unit: str) -> tuple[Row, tu
     fee = receipt.fee(source, unit)
     row = (
         hashed, sender, recipient, created, nonce(source, body), version(source, body), int(not receipt.failed),
-        fee.to_bytes(32, "big"),
+        fee.to_bytes(32, "big"), function(forms, body),
     )  # fmt: skip
     return row, (sender, sequencer, fee) if fee else None
 
 
-def _movements(forms: Padded, done: Done, coin: str, payment: tuple[str, str, int] | None) -> list[Placed]:
-    """What a transaction moved. What it paid of the native coin is said by its fee: the event that says it once more,
-    the last of its kind, has no row."""
+def _said(forms: Padded, done: Done) -> tuple[list[Placed], list[tuple[int, str, Allowed]]]:
+    """What the events of a transaction moved, and what they allowed."""
     found: list[Placed] = []
+    approvals: list[tuple[int, str, Allowed]] = []
     for at, event in enumerate(done.receipt.events):
-        if name := name_of(forms, event):
+        name = name_of(forms, event)
+        if name in MOVES:
             token = forms[event.from_address]
             found += [(at, token, each) for each in moved(forms, name, event)]
+        elif name and (given := allowed(forms, name, event)):
+            approvals.append((at, forms[event.from_address], given))
+    return found, approvals
+
+
+def _without(found: list[Placed], coin: str, payment: tuple[str, str, int] | None) -> list[Placed]:
+    """Movements without the fee. What a transaction paid of the native coin is said by its fee: the event that says it
+    once more, the last of its kind, has no row."""
     for place in range(len(found) - 1, -1, -1) if payment else ():
         _, token, each = found[place]
         if token == coin and each[1:4] == payment:
@@ -113,6 +132,10 @@ def tables(
             row for row in rows if row[6] in standards and not (contracts and row[5] and row[5] not in contracts)
         ]  # fmt: skip
         found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, rows, {})
+    if "approvals" in datasets:
+        rows = [_sure(row, coin, collections) for each in blocks for row in each.approvals]
+        rows = [row for row in rows if not contracts or row[5] in contracts]
+        found["approvals"] = _table(APPROVALS, chain, APPROVAL, rows, {})
     return found
 
 
@@ -124,8 +147,20 @@ def _settled(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
     elif standard == UNSURE:
         standard = "erc721" if collections[token] else "erc20"
         raw, token_id = (1, raw) if collections[token] else (raw, None)
-    number = None if token_id is None else token_id.to_bytes(32, "big")
-    return *place, token, standard, sender, recipient, raw.to_bytes(32, "big"), number, operator, item
+    return *place, token, standard, sender, recipient, _bytes(raw), _bytes(token_id), operator, item
+
+
+def _sure(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
+    """An approval whose standard is sure: of an amount, or of a collectible by its number."""
+    *place, token, standard, owner, spender, raw, token_id, approved = row
+    if standard == UNSURE:
+        is_one = token != coin and collections[token]
+        standard, raw, token_id = ("erc721", None, raw) if is_one else ("erc20", raw, None)
+    return *place, token, standard, owner, spender, _bytes(raw), _bytes(token_id), approved
+
+
+def _bytes(number: int | None) -> bytes | None:
+    return None if number is None else number.to_bytes(32, "big")
 
 
 def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row], constant: dict[str, Any]) -> pa.Table:

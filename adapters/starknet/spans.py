@@ -33,7 +33,7 @@ async def collect(
     node, coin = chain.node, chain.facts.coin
     blocks = await node.with_any(partial(_blocks, span, chain.facts), kind="blocks")
     _check_links(node.key, blocks, before)
-    known = await _collections(chain, blocks) if "transfers" in datasets else {}
+    known = await _collections(chain, blocks) if {"transfers", "approvals"} & set(datasets) else {}
     found = tables(node.key, blocks, datasets, contracts, coin, known)
     chained = [each.block for each in blocks]
     events = len(found["transfers"]) if "transfers" in found else 0

@@ -1,4 +1,4 @@
-"""Who asked for a transaction, and whom it called."""
+"""Who asked for a transaction, and what it called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from adapters.starknet.felts import Padded, felt, padded
 from adapters.starknet.forms import Body, Receipt
+from adapters.starknet.functions import shortened
 from chainfolio.errors import BadAnswer
 
 NOBODY: Final = padded(0)
@@ -55,10 +56,22 @@ def nonce(source: str, body: Body) -> int | None:
     return None if found is None or found >= MAX_NONCE else found
 
 
+def function(forms: Padded, body: Body) -> bytes | None:
+    """The function that a transaction called, as `functions.shortened` has it; None where it called none."""
+    place = _place(forms, body)
+    said = body.calldata[place + 1] if place else body.entry_point_selector
+    return None if said is None else shortened(felt(forms.source, said))
+
+
 def _called(forms: Padded, body: Body) -> str | None:
     """Whom the last call of an account's transaction goes to: what comes before it is mostly an approval."""
-    place = _last_call(forms.source, body.calldata) if body.sender_address and body.calldata else 0
+    place = _place(forms, body)
     return forms[body.calldata[place]] if place else None
+
+
+def _place(forms: Padded, body: Body) -> int:
+    """Where an account's transaction says to whom its last call goes; 0 where it does not."""
+    return _last_call(forms.source, body.calldata) if body.sender_address and body.calldata else 0
 
 
 def _last_call(source: str, said: Sequence[str]) -> int:

@@ -1,13 +1,16 @@
 """A Starknet node of one's own: StarkWare's sequencer of 2023 behind JSON-RPC, in an environment with Python 3.9."""
 
+import hashlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 import tomllib
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +20,16 @@ from localchain.errors import NodeFailed, NoSuchNode, RpcError
 
 HERE = Path(__file__).parent
 START_S = 120.0
+COIN = "0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7"
 RUN = "from starknet_devnet.server import main; main()"
+PRESETS = "openzeppelin/token/{}/presets/{}.cairo"
+CONTRACTS = {  # published ones, and our own where this node cannot run what is published
+    "token": PRESETS.format("erc20", "ERC20Mintable"),
+    "collection": PRESETS.format("erc721", "ERC721MintableBurnable"),
+    "editions": PRESETS.format("erc1155", "ERC1155MintableBurnable"),
+    "young_token": str(HERE / "contracts" / "young_token.cairo"),
+}
+CallOf = tuple[str, str, list[int]]  # to whom, which function, its arguments
 
 
 class Devnet:
@@ -28,6 +40,7 @@ class Devnet:
         self.accounts: list[dict[str, str]] = []
         self._where = Path()
         self._process: subprocess.Popen[bytes] | None = None
+        self._client: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         """Starts the node and returns when it answers."""
@@ -57,7 +70,8 @@ class Devnet:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)
+            said = reply.read()
+        return json.loads(said) if said else None
 
     def rpc(self, method: str, *params: Any) -> Any:
         """One JSON-RPC request."""
@@ -66,17 +80,53 @@ class Devnet:
             raise RpcError(method, answer["error"]["code"], answer["error"]["message"])
         return answer["result"]
 
+    def execute(self, number: int, *calls: CallOf) -> str:
+        """Calls of the account with this number, in one transaction and a block of its own. Returns the hash."""
+        return self._signed(number, {"calls": calls})
+
+    def deploy(self, number: int, contract: str, *args: int) -> str:
+        """A new contract of CONTRACTS, made by an account. Returns its address."""
+        return self._signed(number, {"class": str(compiled(self._where, contract)), "args": args})
+
     def transfer(self, *transfers: tuple[int, str, int]) -> list[str]:
         """Sends ether, each transfer in a block of its own: the number of the sending account, to whom, how much.
         Returns the hashes."""
-        senders = [(self.accounts[number], to, amount) for number, to, amount in transfers]
-        asked = [[each["address"], each["private_key"], to, amount] for each, to, amount in senders]
-        command = [str(self._where / "client" / "bin" / "python"), str(HERE / "transfers.py"), self.url]
-        done = subprocess.run([*command, json.dumps(asked)], capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            raise NodeFailed(f"ether could not be sent: {done.stderr[-400:]}")
-        hashes: list[str] = json.loads(done.stdout)
-        return hashes
+        return [
+            self.execute(number, (COIN, "transfer", [int(to, 16), amount % 2**128, amount >> 128]))
+            for number, to, amount in transfers
+        ]
+
+    def dump(self, path: Path) -> None:
+        """Writes down all that the node knows."""
+        self.http("/dump", {"path": str(path)})
+
+    def load(self, path: Path) -> None:
+        """Becomes the node that was written down."""
+        self.http("/load", {"path": str(path)})
+
+    def _signed(self, number: int, asked: dict[str, Any]) -> str:
+        """What the client that signs makes of a request."""
+        account = self.accounts[number]
+        if self._client is None:
+            self._client = subprocess.Popen(
+                [str(self._where / "client" / "bin" / "python"), str(HERE / "client.py"), self.url],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        assert self._client.stdin is not None, "it is a pipe"
+        assert self._client.stdout is not None, "it is a pipe"
+        self._client.stdin.write(json.dumps({"account": [account["address"], account["private_key"]], **asked}) + "\n")
+        self._client.stdin.flush()
+        line = self._client.stdout.readline()
+        if not line:
+            raise NodeFailed("a transaction could not be signed and sent")
+        made: str = json.loads(line)
+        return made
+
+    def mine(self, blocks: int) -> None:
+        """Blocks with nothing in them."""
+        for _ in range(blocks):
+            self.http("/create_block", {})
 
     def forget(self, height: int) -> None:
         """Takes back every block from a height on, as a reorganisation does."""
@@ -97,10 +147,12 @@ class Devnet:
         raise NodeFailed("the Starknet node does not answer")
 
     def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
+        started = self._client, self._process
+        self._client = self._process = None
+        for process in started:
+            if process is not None:
+                with process, suppress(ProcessLookupError):  # the node has a worker of its own
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def ensure() -> Path:
@@ -112,15 +164,40 @@ def ensure() -> Path:
     return install.environments(manifest, install.home() / "starknet", lambda where, run: _fill(where, run, uv, python))
 
 
+def compiled(where: Path, contract: str) -> Path:
+    """The class of a contract of CONTRACTS, compiled once."""
+    packages = next((where / "node" / "lib").glob("python3.9/site-packages"))
+    source = packages / CONTRACTS[contract]
+    key = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    found = where.parent / "compiled" / f"{contract}-{key}.json"
+    if not found.exists():
+        found.parent.mkdir(exist_ok=True)
+        made = found.with_suffix(f".{os.getpid()}")
+        command = [str(where / "node" / "bin" / "starknet-compile-deprecated"), str(source), "--output", str(made)]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "CAIRO_PATH": str(packages)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if done.returncode:
+            raise NodeFailed(f"{contract} cannot be compiled: {done.stderr[-400:]}")
+        made.replace(found)
+    return found
+
+
 def _fill(where: Path, run: install.Run, uv: str, python: str) -> None:
     wanted = tomllib.loads((HERE / "requirements.toml").read_text())
-    for name in ("node", "client"):
+    for name, place in (("node", "node"), ("client", "client"), ("contracts", "node")):
         package, since = wanted[name]["package"], wanted[name]["since"]
         own = f"{package.split('==')[0]}={since}"
-        run(f"a place for {package}", [uv, "venv", "--python", python, str(where / name)])
+        if name == place:
+            run(f"a place for {package}", [uv, "venv", "--python", python, str(where / name)])
         run(
             package,
-            [uv, "pip", "install", "--python", str(where / name / "bin" / "python"), "--exclude-newer",
+            [uv, "pip", "install", "--python", str(where / place / "bin" / "python"), "--exclude-newer",
              wanted["before"], "--exclude-newer-package", own, package],
         )  # fmt: skip
 

@@ -35,7 +35,7 @@ def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     block, truth = whole(name), expected()[name]
     found, places = rows(block), event_places(block)
     units = dict(zip((number(each[0]) for each in truth["fees"]), truth["fees"], strict=True))
-    fees = {(row[3], int.from_bytes(row[-1], "big")) for row in found.paid}
+    fees = {(row[3], int.from_bytes(row[10], "big")) for row in found.paid}
     assert {(number(tx_hash), fee) for tx_hash, fee in fees} == {
         (tx_hash, int(amount) if unit == "FRI" else 0) for tx_hash, (_, amount, unit) in units.items()
     }
