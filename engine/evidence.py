@@ -11,7 +11,7 @@ from chainfolio.blocks import Span
 from chainfolio.datasets import Dataset
 from chainfolio.errors import SourceError
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TABLES
-from indexer.scopes import indexed_for
+from indexer.scopes import can_be_read, indexed_for
 from portfolio.causes import Evidence
 from portfolio.ledger import by_account, told_once
 from portfolio.reconciliation import Key, courses
@@ -28,8 +28,10 @@ Moves = Mapping[tuple[str, Key], int]  # by dataset, account and asset
 
 
 def datasets_of(chain: Chain, *, native: bool) -> list[Dataset]:
-    """The datasets that tell what moves of the native coin, or of tokens."""
+    """The datasets that tell what moves of the native coin, or of tokens; all of them where no account can be read
+    alone."""
     kinds = {"logs"} if not native else {"places", "logs"} if chain.info.also_at else {"places"}
+    kinds |= set() if can_be_read(chain) else {""}
     return [each for each in chain.datasets.values() if each.history in HISTORIES and each.by_account in kinds]
 
 

@@ -123,9 +123,9 @@ class StarknetChain(Approvals):
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
         """How much accounts have of assets."""
-        from adapters.starknet.accounts import balances
+        from adapters.starknet.accounts import asked_at_once, balances
 
-        return balances(self.facts, pairs)
+        return balances(self.facts, pairs, asked_at_once)
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
         """What some tokens say of themselves."""

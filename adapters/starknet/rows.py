@@ -127,7 +127,8 @@ def tables(
         found["transactions"] = _table(TRANSACTIONS, chain, PAID, rows, {"raw": NO_RAW})
     standards = {*(NATIVE if "native" in datasets else ()), *(TOKENS if "transfers" in datasets else ())}
     if standards:
-        rows = [_settled(row, coin, collections) for each in blocks for row in each.movements]
+        wanted = (row for each in blocks for row in each.movements if "transfers" in datasets or row[5] == coin)
+        rows = [_settled(row, coin, collections) for row in wanted]
         rows = [
             row for row in rows if row[6] in standards and not (contracts and row[5] and row[5] not in contracts)
         ]  # fmt: skip

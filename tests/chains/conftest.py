@@ -18,10 +18,11 @@ from tests.chains.evm import evm
 from tests.chains.invented.chainfolio_invented.kind import InventedKind
 from tests.chains.invented_subject import invented
 from tests.chains.solana import solana
+from tests.chains.starknet import starknet
 from tests.chains.subject import ChainUnderTest, Opening
 
-SUBJECTS: dict[str, Opening] = {"evm": evm, "invented": invented, "solana": solana}
-IN_MEMORY = ("invented",)
+SUBJECTS: dict[str, Opening] = {"evm": evm, "invented": invented, "solana": solana, "starknet": starknet}
+IN_MEMORY = ("invented", "starknet")
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]
 TRADED = 120  # blocks of the chain that all read and nobody changes
 SHORT = 75  # blocks of a chain that one test may change: more than are final behind the head

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.starknet.felts import packed, padded, selector
+from adapters.starknet.felts import Padded, packed, padded, selector
 from adapters.starknet.forms import Body
 from adapters.starknet.kind import KIND
 from adapters.starknet.rows import PAID
-from adapters.starknet.transactions import Padded, function
+from adapters.starknet.transactions import function
 from engine.functions import load
 from tests.starknet.recorded import needs_recordings, rows, whole
 
