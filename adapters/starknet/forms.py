@@ -12,6 +12,7 @@ from chainfolio.errors import BadAnswer
 
 MAX_TIME_S = 2**37
 UNITS = ("WEI", "FRI")
+THROWN_AWAY = ("REJECTED", "REVERTED", "ABORTED")  # by the sequencer, or with the state that Ethereum took back
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
@@ -31,8 +32,8 @@ class Header(msgspec.Struct):
             raise BadAnswer(source, f"gives block {self.block_number} for block {height}")
         forms = Padded(source)
         hashed, parent = forms[self.block_hash], forms[self.parent_hash]
-        if self.status == "REJECTED":
-            raise BadAnswer(source, f"block {self.block_number} was rejected")
+        if self.status in THROWN_AWAY:
+            raise BadAnswer(source, f"block {self.block_number} was thrown away: {self.status}")
         return Block(self.block_number, hashed, parent, self.timestamp * 1_000_000)
 
 

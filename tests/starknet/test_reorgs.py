@@ -1,0 +1,142 @@
+"""What a sequencer takes back: a thousand blocks at once, one that Ethereum refused, a contract with another class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.starknet.chain import StarknetChain
+from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer, Unavailable
+from chainfolio.plans import run_batched
+from chainfolio.seams import Seams
+from indexer.follow import Follower
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
+
+MINE = f"0x{int(WALLET, 16):064x}"
+DATASETS = ("blocks", "transactions", "native", "transfers", "approvals")
+DEEP = 1_000
+
+
+class LongNode(FakeNode):
+    """Of so many blocks that hashes of three digits would repeat."""
+
+    def hash(self, height: int) -> str:
+        return hex(10_000 * (self.forks.get(height, 0) + 1) + height)
+
+
+async def test_a_thousand_blocks_that_are_taken_back_leave_no_trace(tmp_path: Path) -> None:
+    node = LongNode()
+    node.head, node.final = 1_100, 40
+    sent = event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN)
+    node.transactions = {height: [invoked(height, sent)] for height in range(50, 1_100, 100)}
+    chain, tail, lake = node.chain(), Tail(tmp_path / "tail.db"), Lake(str(tmp_path / "lake"))
+    follower = Follower(chain, lake, tail, Seams(), DATASETS)
+    await follower.step()
+    assert tail.top("starknet") == await chain.block(1_100)
+    before = [row["height"] for row in _rows(tail)]
+    node.forks = dict.fromkeys(range(1_101 - DEEP, 1_101), 1)
+    node.transactions = {700: [invoked(7_000, event(WALLET, "0xb", "0x6", "0x0", keys=3, token=COIN))]}
+    node.transactions[50] = [invoked(50, sent)]
+    node.head = 1_101
+    node.forks[1_101] = 1
+    await follower.step()
+    assert follower.status.reorgs == 1
+    assert before == list(range(50, 1_100, 100))
+    assert [row["height"] for row in _rows(tail)] == [50, 700]
+    assert tail.top("starknet") == await chain.block(1_101)
+    tail.close()
+    await chain.close()
+
+
+def _rows(tail: Tail) -> list[dict[str, Any]]:
+    from chainfolio.tables import TRANSFERS
+    from indexer import arrow_ipc
+
+    streams = (stream for _, stream in tail.rows("starknet", "transfers", 0, 2**40))
+    rows: list[dict[str, Any]] = arrow_ipc.load(streams, TRANSFERS).sort_by("height").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("status", ["REJECTED", "REVERTED", "ABORTED"])
+async def test_a_block_that_ethereum_or_the_sequencer_threw_away_is_none(status: str) -> None:
+    node = FakeNode()
+    node.answers = {
+        **node.answers,
+        "starknet_getBlockWithReceipts": lambda params: {**node.whole(5), "status": status},
+    }
+    with pytest.raises(BadAnswer, match="thrown away"):
+        await node.chain().collect(Span(5, 5), DATASETS)
+
+
+async def test_a_contract_whose_class_was_replaced_is_asked_as_it_was_at_each_block() -> None:
+    """Before block 50 it counts in one felt and spells with capitals, then in two and with underscores."""
+    from adapters.starknet.accounts import balances
+    from adapters.starknet.felts import selector
+
+    def called(params: Any) -> Any:
+        young = node.height(params[1]) >= 50
+        if params[0]["entry_point_selector"] != hex(selector("balance_of" if young else "balanceOf")):
+            raise Refuse(21, "Requested entrypoint does not exist in the contract")
+        return ["0x7", "0x1"] if young else [hex(2**130)]
+
+    node = FakeNode(starknet_call=called)
+    chain = node.chain()
+    await chain.heads()
+    pair = [(MINE, chain.info.token_asset(f"0x{int(TOKEN, 16):064x}"))]
+    found = []
+    for height in (49, 50, 49):
+        found.append(await _at(chain, height, balances(chain.facts, pair)))
+        found.append(await _at(chain, height, chain.balances(pair)))
+    assert found == [[2**130]] * 2 + [[2**128 + 7]] * 2 + [[2**130]] * 2
+
+
+async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
+    block = await chain.block(height)
+    report = (await run_batched({"all": plan}, lambda reads: chain.answer(list(reads), block)))["all"]
+    return report.result
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-32005, "rate limit exceeded"), (429, "Too many requests, reason: call rate limit exhausted, retry in 10s"),
+        (-32429, "You've exceeded the rate limit"), (-32097, "Rate limit reached"),
+        (-32090, "Too many requests, upgrade your tier"),
+        (-32001, "daily request count exceeded, request rate limited"), (-32007, "50/second request limit reached"),
+        (-32000, "Your app has exceeded its compute units per second capacity"),
+        (-32003, "monthly quota reached"), (-32029, "throttled"),
+    ],
+)  # fmt: skip
+def test_each_providers_limit_is_waited_for(code: int, words: str) -> None:
+    from adapters.starknet.refusals import meaning
+    from transport.wire import RpcError
+
+    assert type(meaning("node", "starknet_call", RpcError(code, words), 7)) is Unavailable
+
+
+async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:
+    class Single(FakeNode):
+        batches = 0
+
+        async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Any:
+            if body.startswith(b"["):
+                from transport.exchange import Posted
+
+                self.batches += 1
+                said = (
+                    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch requests are not supported"}}'
+                )
+                return Posted(200, None, said)
+            return await super().post(source, url, body, timeout_s)
+
+    node = Single()
+    chain = node.chain()
+    await chain.heads()
+    assert [each.height for each in await chain.blocks([1, 2, 3])] == [1, 2, 3]
+    assert [each.height for each in await chain.blocks([4, 5])] == [4, 5]
+    assert (node.batches, chain.health()[0].max_batch) == (1, 1)
