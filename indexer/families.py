@@ -23,7 +23,8 @@ from chainfolio.contracts import Issue
 from chainfolio.protocols import ProtocolFamily
 
 GROUP = "chainfolio.protocols"
-OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
+# As in pyproject.toml; also there where the project runs without being installed.
+OURS = ("adapters.evm.protocols", "adapters.solana.protocols")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,14 @@ class Package:
 def installed() -> tuple[Package, ...]:
     """All packages of protocols: ours first, then those of third parties by name. What ours raise is a bug, and is
     raised."""
-    ours = _package("chainfolio", OURS)
-    entries = sorted((each for each in entry_points(group=GROUP) if each.value != OURS), key=lambda each: each.value)
-    packages = [ours, *(_guarded(entry) for entry in {each.value: each for each in entries}.values())]
-    own = {family.name for family in ours.families}
-    names = Counter(family.name for package in packages for family in package.families)
-    return (ours, *(_unambiguous(package, own, names) for package in packages[1:]))
+    ours = [_package("chainfolio", place) for place in OURS]
+    entries = sorted(
+        (each for each in entry_points(group=GROUP) if each.value not in OURS), key=lambda each: each.value
+    )
+    others = [_guarded(entry) for entry in {each.value: each for each in entries}.values()]
+    own = {family.name for package in ours for family in package.families}
+    names = Counter(family.name for package in (*ours, *others) for family in package.families)
+    return (*ours, *(_unambiguous(package, own, names) for package in others))
 
 
 def families() -> dict[str, ProtocolFamily]:

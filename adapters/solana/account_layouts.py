@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, BadLayout, mint
 
 KEY_SIZE: Final = 32
+FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("11d8f68ee1c7da38")
+TICKS, TICK_SIZE, TICKS_AT, DYNAMIC_AT = 88, 113, 12, 60  # of an array: how many, of how many bytes, and where
 TOKEN_ACCOUNT_MARK: Final = 2  # the byte behind 165 others in Token-2022: a token account, and no mint
 
 
@@ -62,7 +64,8 @@ class MintFacts(NamedTuple):
 
 
 class Whirlpool(NamedTuple):
-    """`Whirlpool` of Orca. The price is its square root times 2^64, growths are per unit of liquidity times 2^64."""
+    """`Whirlpool` of Orca. The price is its square root times 2^64, growths are per unit of liquidity times 2^64, and
+    what is paid out each second is times 2^64, too."""
 
     config: str
     spacing: int
@@ -75,6 +78,58 @@ class Whirlpool(NamedTuple):
     mint_b: str
     vault_b: str
     growth_b: int
+    paid_s: int  # up to when growths of rewards are counted
+    reward_mint_0: str
+    reward_vault_0: str
+    per_second_0: int
+    reward_growth_0: int
+    reward_mint_1: str
+    reward_vault_1: str
+    per_second_1: int
+    reward_growth_1: int
+    reward_mint_2: str
+    reward_vault_2: str
+    per_second_2: int
+    reward_growth_2: int
+
+
+class WhirlpoolPosition(NamedTuple):
+    """`Position` of Orca: between which ticks how much liquidity lies, and what was counted when it last changed."""
+
+    pool: str
+    mint: str
+    liquidity: int
+    lower: int
+    upper: int
+    seen_a: int
+    owed_a: int
+    seen_b: int
+    owed_b: int
+    seen_0: int
+    owed_0: int
+    seen_1: int
+    owed_1: int
+    seen_2: int
+    owed_2: int
+
+
+class WhirlpoolTick(NamedTuple):
+    """A tick in a `TickArray` or `DynamicTickArray` of Orca: what was earned beyond it."""
+
+    pool: str
+    used: int
+    beyond_a: int
+    beyond_b: int
+    beyond_0: int
+    beyond_1: int
+    beyond_2: int
+
+
+class PositionBundle(NamedTuple):
+    """`PositionBundle` of Orca: 256 places for positions, and which of them are taken, the lowest bit first."""
+
+    mint: str
+    taken: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +184,28 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "whirlpool": Layout(
         Whirlpool, 653, (
             (8, "key"), (41, "u16"), (49, "u128"), (65, "u128"), (81, "i32"), (101, "key"), (133, "key"), (165, "u128"),
-            (181, "key"), (213, "key"), (245, "u128"),
+            (181, "key"), (213, "key"), (245, "u128"), (261, "u64"),
+            *(
+                field for at in (269, 397, 525)
+                for field in ((at, "key"), (at + 32, "key"), (at + 96, "u128"), (at + 112, "u128"))
+            ),
         ), bytes.fromhex("3f95d10ce1806309"),
+    ),
+    "whirlpool_position": Layout(
+        WhirlpoolPosition, 216, (
+            (8, "key"), (40, "key"), (72, "u128"), (88, "i32"), (92, "i32"), (96, "u128"), (112, "u64"), (120, "u128"),
+            (136, "u64"), *(field for at in (144, 168, 192) for field in ((at, "u128"), (at + 16, "u64"))),
+        ), bytes.fromhex("aabc8fe47a40f7d0"),
+    ),
+    "whirlpool_bundle": Layout(
+        PositionBundle, 72, ((8, "key"), (40, "u256")), bytes.fromhex("81a9af41b95f2064"), 136,
     ),
 }  # fmt: skip
 
 
-def read(layout: str, content: bytes, owner: str, program: str) -> Any:
-    """What an account of a program says; BadLayout where it belongs to another one, or is another kind of account."""
+def read(layout: str, content: bytes, owner: str, program: str, pick: tuple[int, ...] = ()) -> Any:
+    """What an account of a program says, or the part of it that is picked; BadLayout where it belongs to another one,
+    or is another kind of account."""
     if layout == "mint":
         found = mint(content, owner)
         return MintFacts(found.supply, found.decimals, found.extensions)
@@ -144,7 +213,27 @@ def read(layout: str, content: bytes, owner: str, program: str) -> Any:
         return _token_account(content, owner)
     if owner != program:
         raise BadLayout(f"it belongs to the program {owner}")
+    if layout == "whirlpool_tick":
+        return _tick(content, *pick)
     return LAYOUTS[layout].read(content)
+
+
+def _tick(content: bytes, place: int) -> WhirlpoolTick:
+    """One of the 88 ticks of an array, by its place. In a dynamic one, ticks that are not in use take one byte."""
+    if content[:8] == FIXED_TICKS and len(content) == TICKS_AT + TICKS * TICK_SIZE + KEY_SIZE:
+        pool, at = address(content[-KEY_SIZE:]), TICKS_AT + place * TICK_SIZE
+    elif content[:8] == DYNAMIC_TICKS and len(content) >= DYNAMIC_AT + TICKS:
+        pool, at = address(content[TICKS_AT:][:KEY_SIZE]), DYNAMIC_AT
+        for _ in range(place):
+            at += TICK_SIZE if content[at : at + 1] == b"\x01" else 1
+    else:
+        raise BadLayout(f"it has {len(content)} bytes, and is no array of ticks")
+    found = content[at : at + TICK_SIZE]
+    if not found or found[0] > 1 or (found[0] and len(found) < TICK_SIZE):
+        raise BadLayout("it breaks off, or has a tick that is none")
+    if not found[0]:
+        return WhirlpoolTick(pool, 0, 0, 0, 0, 0, 0)
+    return WhirlpoolTick(pool, 1, *(_value(found, 33 + 16 * number, "u128") for number in range(5)))
 
 
 def _token_account(content: bytes, owner: str) -> TokenAccount:
@@ -159,4 +248,4 @@ def _token_account(content: bytes, owner: str) -> TokenAccount:
     return found
 
 
-KNOWN: Final = frozenset([*LAYOUTS, "mint", "token_account"])
+KNOWN: Final = frozenset([*LAYOUTS, "whirlpool_tick", "mint", "token_account"])

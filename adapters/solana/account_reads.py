@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters.solana.account_layouts import KNOWN, read
 from adapters.solana.forms import Plain
-from adapters.solana.layouts import BadLayout
+from adapters.solana.layouts import SYSTEM, BadLayout
 from chainfolio.plans import Unknown
 
 
@@ -18,11 +18,13 @@ class AccountRead:
     layout, or Unknown.
 
     `at` is its address, or the seeds from which its program derives it: a text is an address, the rest are bytes.
+    `pick` says which part is meant, where an account has many.
     """
 
     program: str
     layout: str
     at: tuple[str | bytes, ...]
+    pick: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.layout in KNOWN, f"no layout is called {self.layout}"
@@ -37,14 +39,14 @@ class AccountRead:
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
         """How answers name it."""
-        return "getMultipleAccounts", self.address, self.layout, ()
+        return "getMultipleAccounts", self.address, self.layout, self.pick
 
     def result(self, account: Plain | None, content: bytes) -> Any:
         """What the account says."""
-        if account is None:
+        if account is None or (account.owner == SYSTEM and not content):  # to any address lamports can be sent
             return Unknown(f"there is no account {self.address}", "absent")
         try:
-            return read(self.layout, content, account.owner, self.program)
+            return read(self.layout, content, account.owner, self.program, self.pick)
         except BadLayout as error:
             return Unknown(f"the account {self.address} is no {self.layout.replace('_', ' ')}: {error}", "contract")
 

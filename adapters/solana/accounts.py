@@ -1,24 +1,28 @@
 """What a Solana chain reads of accounts, as `chainfolio.positions.AccountReader` has it.
 
 The chain lists all token accounts of an owner, so nothing depends on what was indexed. What lies in stake accounts is a
-position; an account of a program that nobody reads is not seen.
+position, and so is what stands behind a token of its own in a protocol; an account of a program that nobody reads is
+not seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adapters.solana.facts import Facts
 from adapters.solana.layouts import MEANING, TOKEN_2022, Mint
+from adapters.solana.positions import Opened, Positions
 from adapters.solana.reads import MintRead, Staking, Wallet, WalletRead
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
+from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Unknown, all_of
-from chainfolio.positions import AccountState, Describe, OpenPosition
+from chainfolio.plans import Plan, Report, Unknown, batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, Describe, OpenPosition
+from chainfolio.protocols import InstalledProtocols, TokenAmount
 
 SHOWN = 4  # characters of a validator's address
 
@@ -28,17 +32,23 @@ class Accounts:
     """Reads accounts, at whatever slot the chain is by then."""
 
     facts: Facts
+    installed: InstalledProtocols = field(default_factory=InstalledProtocols)
     events: Sequence[str] = ()
-    issues: Sequence[Issue] = ()
     finds_tokens: bool = True
+    together: Positions = field(default_factory=lambda: Positions(()))
+
+    @property
+    def issues(self) -> Sequence[Issue]:
+        """Which packages of protocols cannot be used."""
+        return self.installed.issues
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """Nobody knows which programs keep something for an account."""
         return iter(())
 
     def at(self, block: Block) -> Accounts:
-        """The same: nothing is remembered of a block."""
-        return self
+        """The same for one snapshot, whose accounts are all read at one slot."""
+        return replace(self, together=Positions(self.installed.rows))
 
     def read(
         self,
@@ -50,24 +60,36 @@ class Accounts:
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
         state: Plan[Any, Any, Any] = self._state(account, wanted, named)
-        found = yield from all_of({"state": state, **({"expected": expected} if expected else {})})
+        found = yield from _all({"state": state, **({"expected": expected} if expected else {})})
         read: AccountState = found["state"]
         return read
 
     def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
-        [wallet] = yield [WalletRead(account)]
-        assert isinstance(wallet, Wallet), "an account is read or an error"
+        wallet, opened, unread = yield from self.together.read(account)
         held = {self.facts.token_asset(mint): each for mint, each in wallet.tokens.items() if each.raw}
         balances = dict.fromkeys(wanted, 0) | {asset: each.raw for asset, each in held.items()}
         special = [asset.reference for asset, each in held.items() if each.program == TOKEN_2022]
         plans: dict[str, Plan[Any, Any, Any]] = {"mints": _mints(special)}
         if named is not None:
             plans["named"] = named(held)
-        found = yield from all_of(plans)
+        found = yield from _all(plans)
         notes = [Issue(self.facts.kind, each.subject, each.reason, each.is_partial, account) for each in wallet.notes]
         notes += _of_mints(account, self.facts.kind, found["mints"] or {})
         stakes = tuple(self._position(account, each) for each in wallet.stakes)
-        return AccountState(wallet.lamports, balances, stakes, tuple(notes), wallet.block)
+        positions = tuple(self._opened(account, each) for each in opened)
+        return AccountState(wallet.lamports, balances, (*stakes, *positions), (*notes, *unread), wallet.block)
+
+    def _opened(self, account: str, each: Opened) -> OpenPosition:
+        """A position of a protocol, in place of the token that stands for it."""
+        found = each.position
+        return OpenPosition(
+            account, each.row.protocol, found.position_type, found.name, self._amounts(found.supplied),
+            self._amounts(found.borrowed), self._amounts(found.rewards), unlock_s=found.unlock_s, pool=found.pool,
+            replaces=tuple(map(self.facts.token_asset, found.replaces)), unverified=found.unverified,
+        )  # fmt: skip
+
+    def _amounts(self, several: Sequence[TokenAmount]) -> Amounts:
+        return {self.facts.token_asset(each.token): each.raw for each in several}
 
     def _position(self, account: str, staking: Staking) -> OpenPosition:
         """Everything in a stake account is its withdrawer's: what is delegated, what is not, and the rent."""
@@ -77,6 +99,15 @@ class Accounts:
             {self.facts.native_asset: staking.lamports}, {}, {}, unlock_s=staking.unlock_s, pool=staking.address,
             vouches=True,
         )  # fmt: skip
+
+
+def _all(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, dict[str, Any]]:
+    """The results of all plans, in as many rounds as a whole account may take; the error of one is an error."""
+    reports: Mapping[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+    for report in reports.values():
+        if report.status != "ok":
+            raise report.error or BadAnswer("solana", report.reason)
+    return {name: report.result for name, report in reports.items()}
 
 
 def _mints(addresses: Sequence[str]) -> Plan[Any, Any, dict[str, Any]]:

@@ -133,10 +133,10 @@ class SolanaChain:
         return [[found[read] for read in reads] for _, reads in asked]
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
-        """What reads accounts. There are no protocols of this kind yet."""
+        """What reads accounts, with the positions of these protocols."""
         from adapters.solana.accounts import Accounts
 
-        return Accounts(self.facts)
+        return Accounts(self.facts, installed)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """The read behind a loose holding."""

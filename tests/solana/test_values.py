@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
+from adapters.solana.account_reads import derived
+from adapters.solana.ticks import orca_root
+from api.serve import listening
+from chainfolio.settings import load
 from cli.main import main
+from cli.serve import indexing
+from cli.state_store import open_state
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import TOKEN, coins, home
 from tests.solana import ledger
 from tests.solana.conftest import GENESIS, ROOT, facts_of
+from tests.solana.sdk import done
 from tests.solana.vendor_accounts import (
     JITO_MINT,
     JITO_POOL,
     POOLS,
+    PUSH,
     RECEIVER,
     SOL_FEED_AT,
     pyth_bytes,
     stake_pool_bytes,
 )
+from tests.solana.whirlpools import Pool, Position, Tick, write
 
 pytestmark = pytest.mark.node
+WSOL, USDC = "So11111111111111111111111111111111111111112", "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+UNITS = {WSOL: 10**9, USDC: 10**6}
+USDC_FEED = bytes.fromhex("eaa020c61cc479712813461ce153894a96a6c00b21ed0cfc2798d1f9a9e9c94a")
 Run = Callable[..., Any]
 RENT = 10**8
 CAIP = 32  # characters of a genesis that name a chain
@@ -82,10 +97,12 @@ def now(node: SolanaNode) -> int:
 
 @pytest.fixture
 def priced(node: SolanaNode) -> None:
-    """SOL at 150.25 USD by Pyth, now; JitoSOL at 1.25 SOL by its pool."""
+    """SOL at 150.25 USD and USDC at 1 USD by Pyth, now; JitoSOL at 1.25 SOL by its pool."""
     coins(node, Keypair().pubkey(), RENT)  # a new node has no block yet
     now_s = now(node)
     put(node, SOL_FEED_AT, RECEIVER, pyth_bytes(now_s))
+    dollar = pyth_bytes(now_s, feedId=USDC_FEED, price=100_000_000, conf=50_000)
+    put(node, derived(PUSH, (bytes(2), USDC_FEED)), RECEIVER, dollar)
     put(node, JITO_POOL, POOLS, stake_pool_bytes(JITO_MINT, 12_500_000_000_000_000, 10_000_000_000_000_000))
 
 
@@ -113,3 +130,67 @@ def test_coins_and_staked_coins_are_worth_what_accounts_of_the_node_say(
     }
     assert found["chains"]["solana"]["value"] == "1051.75"
     assert found["completeness"] == "complete"
+
+
+def provided(node: SolanaNode, wallet: Pubkey) -> Position:
+    """A position in a pool of SOL and USDC at 150.25, which has earned 0.01 SOL and 2 USDC."""
+    grown = (2**64 // 10**5, 2**64 // 500)  # of 10^9 units of liquidity: 10^4, and 2 * 10^6
+    tick, liquidity = -18_955, 10**9
+    pool = Pool(
+        (WSOL, USDC), (str(Keypair().pubkey()), str(Keypair().pubkey())), 64, orca_root(tick), tick, 10**12, grown
+    )
+    edges = Tick(True, (0, 0))
+    position = Position(pool, str(Keypair().pubkey()), liquidity, -20_480, -17_024, (edges, edges))
+    written = ledger.Ledger()
+    write(written, position, vaults=10**15)
+    for address, (owner, content) in written.accounts.items():
+        put(node, address, owner, content)
+    put(node, WSOL, str(TOKEN), ledger.mint(0, 9))
+    put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
+    give(node, wallet, position.mint, 1, 0)
+    return position
+
+
+async def test_a_position_of_orca_is_worth_its_sides_and_fees_to_the_unit_for_the_command_and_the_api(
+    node: SolanaNode, run: Run, priced: None, tmp_path: Path
+) -> None:
+    wallet = Keypair().pubkey()
+    await asyncio.to_thread(coins, node, wallet, 2 * 10**9)
+    await asyncio.to_thread(give, node, wallet, JITO_MINT, 4 * 10**9)
+    position = await asyncio.to_thread(provided, node, wallet)
+    closing, fees, _ = await asyncio.to_thread(done, position.said(0))
+    [shown] = await asyncio.to_thread(run, "portfolio", str(wallet))
+    expected = {
+        (WSOL, closing["tokenEstA"], "150.25"), (USDC, closing["tokenEstB"], "1"),
+        (WSOL, fees["feeOwedA"], "150.25"), (USDC, fees["feeOwedB"], "1"),
+    }  # fmt: skip
+    assert worth_of(shown) == (expected, position.pool.address)
+    assert shown["completeness"] == "complete"
+    assert position.mint not in values(shown)  # it is shown as what it stands for
+    total = Decimal(shown["chains"]["solana"]["value"])
+    assert total == Decimal("1051.75") + sum(Decimal(raw) / UNITS[mint] * Decimal(usd) for mint, raw, usd in expected)
+    settings = load(tmp_path / "chainfolio.toml", {})
+    state = open_state(settings)
+    _, bearer = state.create_account("somebody", "PRO", 10_000, ("portfolio", "enterprise"))
+    state.close()
+    async with (
+        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+        ClientSession(headers={"Authorization": f"Bearer {bearer}"}) as client,
+    ):
+        async with client.get(f"http://127.0.0.1:{port}/v1/portfolio?addresses={wallet}") as answer:
+            assert answer.status == 200, await answer.text()
+            [served] = await answer.json()
+        async with client.get(f"http://127.0.0.1:{port}/v1/nav?addresses={wallet}") as answer:
+            worth = json.loads(await answer.text(), parse_float=Decimal)
+    assert worth_of(served) == (expected, position.pool.address)
+    assert abs(worth["nav"] - total) < Decimal("0.01")
+
+
+def worth_of(portfolio: dict[str, Any]) -> tuple[set[tuple[str, int, str]], str]:
+    """The raws and prices of the one position in Orca, and its pool."""
+    [kind] = portfolio["assetByProtocols"]["orca"]["chains"]["solana"]["protocolPositions"].values()
+    [found] = kind["protocolPositions"]
+    assets = [*found["supplyAssets"], *found["rewardAssets"]]
+    return {
+        (each["contract"], int(Decimal(each["balance"]) * UNITS[each["contract"]]), each["price"]) for each in assets
+    }, found["poolAddress"]

@@ -17,6 +17,7 @@ from chainfolio.errors import WrongChain
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown, run_batched
 from chainfolio.positions import AccountState
+from chainfolio.protocols import InstalledProtocols
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import (
     FEE,
@@ -132,7 +133,7 @@ async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     token, owner = mint(node, 3, size), str(wallet.pubkey())
     given(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
     head = (await chain.heads()).latest
-    reader = chain.account_reader(None).at(head)  # type: ignore[arg-type]  # there are no protocols
+    reader = chain.account_reader(InstalledProtocols()).at(head)
     plan = reader.read(owner, Interactions(), ())
     reports = await run_batched({"one": plan}, lambda reads: chain.answer(reads, head))
     state = reports["one"].result

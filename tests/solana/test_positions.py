@@ -1,0 +1,181 @@
+"""How positions are read: all accounts of a snapshot at one slot, whatever moves; no requests where there are none."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from adapters.solana.layouts import SYSTEM, TOKEN
+from adapters.solana.positions import Family
+from adapters.solana.protocols.orca_whirlpool import FAMILY
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Report, run_batched
+from chainfolio.positions import AccountState
+from chainfolio.protocols import InstalledProtocol, InstalledProtocols
+from tests.solana.fakes import WALLET, FakeNode
+from tests.solana.ledger import Ledger
+from tests.solana.sdk import done
+from tests.solana.test_whirlpools import NOW_S, drawn, key
+from tests.solana.whirlpools import PROGRAM, Position, write
+
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("orca", FAMILY, {"program": (PROGRAM,)}, {}),))
+
+
+class LedgerNode(FakeNode):
+    """A node whose accounts lie in a ledger, and whose wallets hold some tokens of which there is one. Every answer is
+    of another slot."""
+
+    def __init__(self, ledger: Ledger, tokens: Mapping[str, list[str]]) -> None:
+        super().__init__(getMultipleAccounts=self._accounts, getTokenAccountsByOwner=self._tokens)
+        self.ledger, self.tokens, self.moves = ledger, dict(tokens), 1
+
+    def _accounts(self, params: Any) -> Any:
+        return self.at([self._account(address) for address in params[0]])
+
+    def _account(self, address: str) -> Any:
+        if address.startswith("SysvarC1ock"):
+            return self.clock()
+        found = self.ledger.accounts.get(address)
+        if found is None and address in self.tokens:
+            found = (SYSTEM, b"")
+        data = found and [base64.b64encode(found[1]).decode(), "base64"]
+        return found and {"data": data, "owner": found[0], "lamports": 5}
+
+    def _tokens(self, params: Any) -> Any:
+        account, program = params[0], params[1]["programId"]
+        mints = self.tokens[account] if program == TOKEN else []
+        return self.at([
+            {
+                "pubkey": mint,
+                "account": {
+                    "data": {"parsed": {"info": {
+                        "mint": mint, "owner": account, "state": "initialized",
+                        "tokenAmount": {"amount": "1", "decimals": 0},
+                    }, "type": "account"}, "program": "spl-token"}, "owner": TOKEN, "lamports": 5,
+                },
+            } for mint in mints
+        ])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def position() -> Position:
+    """Any position."""
+    return drawn(random.Random(21))
+
+
+@pytest.fixture(scope="module")
+def pool(position: Position) -> Ledger:
+    """The accounts of that position."""
+    ledger = Ledger()
+    write(ledger, position, vaults=2**64 - 1)
+    return ledger
+
+
+async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols = INSTALLED) -> dict[str, AccountState]:
+    """What the chain of a node reads of some accounts, for one snapshot."""
+    chain = node.chain()
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(installed).at(head)
+    node.asked.clear()
+    plans = {account: reader.read(account, Interactions(), ()) for account in accounts}
+    reports: dict[str, Report[AccountState]] = await run_batched(
+        plans, lambda reads: chain.answer(reads, head), max_rounds=64
+    )
+    await chain.close()
+    return {account: state for account, report in reports.items() if (state := report.result) is not None}
+
+
+async def test_all_accounts_of_a_snapshot_are_of_one_slot_though_one_alone_has_positions(
+    position: Position, pool: Ledger
+) -> None:
+    first, second, third = key(), key(), key()
+    node = LedgerNode(pool, {first: [], second: [position.mint], third: [key()]})
+    states = await read(node, first, second, third)
+    assert {account: len(state.positions) for account, state in states.items()} == {first: 0, second: 1, third: 0}
+    assert len({state.block for state in states.values()}) == 1
+    [found] = states[second].positions
+    assert (found.protocol, found.type, found.pool) == ("orca", "LIQUIDITYPOOL", position.pool.address)
+    closing, *_ = done(position.said(NOW_S))
+    assert sorted(found.supplied.values()) == sorted([closing["tokenEstA"], closing["tokenEstB"]])
+    assert [asset.reference for asset in found.replaces] == [position.mint]
+    assert not any(state.issues for state in states.values())
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+async def test_a_wallet_without_positions_takes_no_more_than_one_look_for_them(tokens: int) -> None:
+    node = LedgerNode(Ledger(), {WALLET: [key() for _ in range(tokens)]})
+    node.moves = 0
+    await read(node, WALLET)
+    wallet = ["getMultipleAccounts", "getTokenAccountsByOwner", "getTokenAccountsByOwner", "getProgramAccounts"]
+    assert sorted(node.asked) == sorted(wallet + ["getMultipleAccounts"] * tokens)
+
+
+async def test_a_position_that_comes_while_positions_are_read_is_among_them(position: Position, pool: Ledger) -> None:
+    other = drawn(random.Random(22))
+    write(pool, other, vaults=2**64 - 1)
+    node = LedgerNode(pool, {WALLET: [position.mint]})
+    looks = 0
+
+    def later(params: Any) -> Any:
+        nonlocal looks
+        looks += params[1]["programId"] == TOKEN
+        if looks == 2:
+            node.tokens[WALLET] = [position.mint, other.mint]
+        return node._tokens(params)
+
+    node.answers = {**node.answers, "getTokenAccountsByOwner": later}
+    states = await read(node, WALLET)
+    assert {each.pool for each in states[WALLET].positions} == {position.pool.address, other.pool.address}
+
+
+async def test_positions_that_change_faster_than_they_are_read_are_said_to_be_unknown(
+    position: Position, pool: Ledger
+) -> None:
+    node = LedgerNode(pool, {WALLET: [position.mint]})
+
+    def always_new(params: Any) -> Any:
+        if params[1]["programId"] == TOKEN and node.slot > 102:
+            node.tokens[WALLET] = [position.mint, key()]
+        return node._tokens(params)
+
+    node.moves, node.answers = 0, {**node.answers, "getTokenAccountsByOwner": always_new}
+    real = node._accounts
+
+    def moving(params: Any) -> Any:
+        node.slot += 1
+        return real(params)
+
+    node.answers = {**node.answers, "getMultipleAccounts": moving}
+    states = await read(node, WALLET)
+    assert states[WALLET].positions == ()
+    [issue] = states[WALLET].issues
+    assert (issue.makes_partial, issue.reason) == (True, "its positions change faster than they can be read")
+
+
+async def test_a_position_that_cannot_be_read_is_an_issue_and_spoils_nothing_else(
+    position: Position, pool: Ledger
+) -> None:
+    other = drawn(random.Random(23))
+    write(pool, other, vaults=2**64 - 1)
+    broken = Ledger(dict(pool.accounts))
+    broken.put(other.address, PROGRAM, broken.accounts[other.address][1][:-1])
+    states = await read(LedgerNode(broken, {WALLET: [other.mint, position.mint]}), WALLET)
+    assert [each.pool for each in states[WALLET].positions] == [position.pool.address]
+    [issue] = states[WALLET].issues
+    assert (issue.subject, issue.makes_partial) == (other.mint, True)
+    assert "a position of orca could not be read" in issue.reason
+
+
+async def test_a_decoder_that_raises_is_an_issue(position: Position, pool: Ledger) -> None:
+    def broken(claim: Any) -> Any:
+        yield []
+        raise ZeroDivisionError("nothing to divide by")
+
+    rows = (*INSTALLED.rows, InstalledProtocol("new", Family("new", position=broken), {"program": (PROGRAM,)}, {}))
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=InstalledProtocols(rows))
+    assert [each.protocol for each in states[WALLET].positions] == ["orca"]
+    assert "ZeroDivisionError: nothing to divide by" in states[WALLET].issues[0].reason

@@ -1,0 +1,226 @@
+"""Positions in Orca's Whirlpools: bytes by Orca's coder, and every amount by Orca's own arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.account_reads import derived
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.orca_whirlpool import FAMILY, NOT_COVERED
+from adapters.solana.ticks import MAX_TICK, inside, orca_root
+from chainfolio.plans import run_known
+from chainfolio.protocols import DecodedPosition
+from tests.solana.ledger import Ledger
+from tests.solana.sdk import Job, Small, done, one
+from tests.solana.whirlpools import CONFIG, PROGRAM, Pool, Position, Tick, write
+
+NOW_S: Final = 1_760_000_000
+WORD: Final = 2**128
+FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
+    """What the decoder finds behind a token."""
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim("somebody", mint, PROGRAM, NOW_S)), ledger)
+    return found
+
+
+def drawn(chance: random.Random, **said: Any) -> Position:
+    """Any position that a pool can have: below, around or above the price, with growths that wrap around."""
+    spacing = chance.choice((1, 2, 8, 64, 128, 32_896))
+    most = FAR // spacing
+    low, high = sorted(chance.sample(range(-most, most), 2))
+    lower, upper = low * spacing, high * spacing
+    tick = chance.choice((chance.randint(-FAR, FAR), lower, upper - 1, upper, (lower + upper) // 2))
+    low_root, high_root = orca_root(tick), orca_root(tick + 1)
+    whole = (chance.randrange(2**70), chance.randrange(2**100))
+    rewards = tuple(
+        (key(), key(), chance.randrange(2**70), chance.randrange(2**80)) for _ in range(chance.randint(0, 3))
+    )
+    pool = Pool(
+        (key(), key()), (key(), key()), spacing, chance.randint(low_root, high_root - 1), tick,
+        chance.randint(1, 2**80), whole, NOW_S - chance.randint(0, 10**6), rewards,
+    )  # fmt: skip
+
+    def some() -> int:
+        return chance.choice((chance.randrange(2**60), WORD - chance.randrange(2**60)))
+
+    def seen(at: Callable[[Tick], int], whole: int) -> int:
+        """What was counted when so much less was earned that it fits."""
+        low, high = ((where, each.used, at(each)) for where, each in zip((lower, upper), ticks, strict=True))
+        return (inside(tick, low, high, whole) - chance.randrange(2**80)) % WORD
+
+    ticks = tuple(Tick(True, (some(), some()), (some(), some(), some())) for _ in range(2))
+    position = Position(
+        pool, key(), chance.randrange(2**40), lower, upper, (ticks[0], ticks[1]),
+        (seen(lambda each: each.beyond[0], whole[0]), seen(lambda each: each.beyond[1], whole[1])),
+        (chance.randrange(2**40), chance.randrange(2**40)),
+        tuple(
+            (seen(lambda each, at=at: each.rewards[at], growth), chance.randrange(2**40))  # type: ignore[misc]
+            for at, growth in enumerate([*(reward[3] for reward in rewards), 0, 0, 0][:3])
+        ), chance.random() < 0.5,
+    )  # fmt: skip
+    return replace(position, **said)
+
+
+def test_the_root_of_the_price_at_every_kind_of_tick_is_orcas() -> None:
+    chance = random.Random(1)
+    ticks = sorted({
+        0, MAX_TICK, -MAX_TICK, *(sign * 2**bit for bit in range(19) for sign in (1, -1) if 2**bit <= MAX_TICK),
+        *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
+    })  # fmt: skip
+    assert one("orca_roots", ticks=list(map(Small, ticks))) == [orca_root(tick) for tick in ticks]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_amount_of_a_position_is_what_orcas_own_arithmetic_gives(seed: int) -> None:
+    position = drawn(random.Random(seed))
+    ledger = Ledger()
+    write(ledger, position, vaults=2**64 - 1)
+    closing, fees, rewards = done(position.said(NOW_S))
+    [found] = decoded(ledger, position.mint)
+    sides = zip(position.pool.mints, (closing["tokenEstA"], closing["tokenEstB"]), strict=True)
+    assert [(each.token, each.raw) for each in found.supplied] == list(sides)
+    earned = [*zip(position.pool.mints, (fees["feeOwedA"], fees["feeOwedB"]), strict=True)]
+    earned += [
+        (reward[0], each["rewardsOwed"])
+        for reward, each in zip(position.pool.rewards, rewards["rewards"], strict=False)
+    ]
+    assert [(each.token, each.raw) for each in found.rewards] == earned
+    assert (found.position_type, found.pool, found.replaces) == (
+        "LIQUIDITYPOOL", position.pool.address, (position.mint,),
+    )  # fmt: skip
+
+
+def test_addresses_are_where_orcas_sdk_says() -> None:
+    position = drawn(random.Random(3))
+    jobs: list[Job] = [
+        ("orca_address", {"of": "getPositionAddress", "arguments": [position.mint]}),
+        ("orca_address", {"of": "getTickArrayAddress", "arguments": [position.pool.address, Small(-5632)]}),
+        ("orca_address", {"of": "getPositionBundleAddress", "arguments": [position.mint]}),
+        ("orca_address", {"of": "getBundledPositionAddress", "arguments": [position.mint, Small(255)]}),
+        (
+            "orca_address",
+            {"of": "getWhirlpoolAddress", "arguments": [*position.pool.mints, Small(position.pool.spacing)]},
+        ),
+    ]
+    assert done(jobs) == [
+        position.address, derived(PROGRAM, (b"tick_array", position.pool.address, b"-5632")),
+        derived(PROGRAM, (b"position_bundle", position.mint)),
+        derived(PROGRAM, (b"bundled_position", position.mint, b"255")), position.pool.address,
+    ]  # fmt: skip
+    assert position.pool.config == CONFIG
+
+
+def test_a_bundle_is_all_positions_that_it_has() -> None:
+    bundle, places = key(), (0, 7, 255)
+    several = [
+        replace(drawn(random.Random(10 + at)), mint=bundle, seeds=(b"bundled_position", bundle, str(at).encode()))
+        for at in places
+    ]
+    ledger = Ledger()
+    write(ledger, *several, vaults=2**64 - 1)
+    taken = sum(1 << at for at in places).to_bytes(32, "little")
+    fields = {"positionBundleMint": bundle, "positionBitmap": taken}
+    content = one("orca", encoder="getPositionBundleEncoder", fields=fields)
+    ledger.put(derived(PROGRAM, (b"position_bundle", bundle)), PROGRAM, content)
+    assert [each.pool for each in decoded(ledger, bundle)] == [each.pool.address for each in several]
+    wanted = [done(each.said(NOW_S))[0] for each in several]
+    assert [[side.raw for side in each.supplied] for each in decoded(ledger, bundle)] == [
+        [each["tokenEstA"], each["tokenEstB"]] for each in wanted
+    ]
+
+
+def test_a_token_that_stands_for_nothing_is_no_position() -> None:
+    assert decoded(Ledger(), key()) == []
+
+
+def test_lamports_at_the_address_of_a_position_make_none() -> None:
+    mint, ledger = key(), Ledger()
+    ledger.put(derived(PROGRAM, (b"position", mint)), "1" * 32, b"")
+    assert decoded(ledger, mint) == []
+
+
+Change = Callable[[Ledger, Position], None]
+
+
+def cut(ledger: Ledger, position: Position) -> None:
+    """The position breaks off."""
+    ledger.put(position.address, PROGRAM, ledger.accounts[position.address][1][:-1])
+
+
+def stolen(ledger: Ledger, position: Position) -> None:
+    """The position belongs to another program."""
+    ledger.put(position.address, CONFIG, ledger.accounts[position.address][1])
+
+
+def without_pool(ledger: Ledger, position: Position) -> None:
+    """The pool is gone."""
+    del ledger.accounts[position.pool.address]
+
+
+def without_ticks(ledger: Ledger, position: Position) -> None:
+    """The arrays of ticks are gone."""
+    for address, (_, content) in list(ledger.accounts.items()):
+        if content[:8].hex() in ("4561bdbe6e0742bb", "11d8f68ee1c7da38"):
+            del ledger.accounts[address]
+
+
+def of_another_mint(ledger: Ledger, position: Position) -> None:
+    """The position is that of another token."""
+    content = ledger.accounts[position.address][1]
+    ledger.put(position.address, PROGRAM, content[:40] + bytes(32) + content[72:])
+
+
+def between_no_ticks(ledger: Ledger, position: Position) -> None:
+    """The ticks of the position are none."""
+    content = ledger.accounts[position.address][1]
+    ledger.put(position.address, PROGRAM, content[:88] + b"\xff\xff\xff\x7f" + content[92:])
+
+
+def without_spacing(ledger: Ledger, position: Position) -> None:
+    """The pool has no spacing."""
+    content = ledger.accounts[position.pool.address][1]
+    ledger.put(position.pool.address, PROGRAM, content[:41] + bytes(2) + content[43:])
+
+
+def strange_vault(ledger: Ledger, position: Position) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(position.pool.vaults[0], key(), position.pool.address, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cut, "it has 215 bytes"), (stolen, "it belongs to the program"), (without_pool, "there is no account"),
+        (without_ticks, "there is no account"), (of_another_mint, "of another token"),
+        (between_no_ticks, "between no ticks"), (without_spacing, "no spacing"), (strange_vault, "another token"),
+    ],
+)  # fmt: skip
+def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
+    position = drawn(random.Random(5))
+    ledger = Ledger()
+    write(ledger, position)
+    change(ledger, position)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, position.mint)
+
+
+def test_a_pool_that_was_drained_pays_nobody_and_its_positions_have_no_value() -> None:
+    position = drawn(random.Random(5), liquidity=2**60)
+    ledger = Ledger()
+    write(ledger, position, vaults=0)
+    [found] = decoded(ledger, position.mint)
+    assert found.unverified == NOT_COVERED
+    assert all(each.raw == 0 for each in found.rewards[2:])  # a reward is paid as far as it is there
