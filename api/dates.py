@@ -52,10 +52,36 @@ class HasDay(Protocol):
         """The day."""
 
 
+class HasSpan(Protocol):
+    """A query that asks for the days from one to another."""
+
+    @property
+    def start_date(self) -> datetime.date:
+        """The first day."""
+
+    @property
+    def end_date(self) -> datetime.date:
+        """The last day."""
+
+
 def check_begun(request: Context, query: HasDay) -> None:
     """400 for a day that has not begun."""
-    day = query.date
+    _check_begun(request, "date", query.date)
+
+
+def check_span(request: Context, query: HasSpan, most: int) -> None:
+    """400 for a span that ends before it begins, has more days than `most`, or ends on a day that has not begun."""
+    _check_begun(request, "endDate", query.end_date)
+    days = (query.end_date - query.start_date).days + 1
+    if days < 1:
+        raise invalid("query", [FieldError("`startDate` is after `endDate`", ["startDate"])])
+    if days > most:
+        words = f"`startDate` to `endDate` are {days:,} days: at most {most}"
+        raise invalid("query", [FieldError(words, ["startDate"])])
+
+
+def _check_begun(request: Context, name: str, day: datetime.date) -> None:
     today = datetime.datetime.fromtimestamp(request.parts.seams.clock.now_us() // 1_000_000, UTC).date()
     if day > today:
-        words = f"`date` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
-        raise invalid("query", [FieldError(words, ["date"])])
+        words = f"`{name}` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
+        raise invalid("query", [FieldError(words, [name])])

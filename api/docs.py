@@ -47,14 +47,16 @@ async def start(request: Context) -> Answer:
 
 @cache
 def _page() -> tuple[bytes, str]:
-    """The page with its style and script inside, and the policy that lets only those two run."""
+    """The page with its style and scripts inside, and the policy that lets only those run."""
     folder = resources.files("api") / "static"
-    html, style, script = ((folder / name).read_text("utf-8") for name in ("docs.html", "docs.css", "docs.js"))
+    names = ("docs.html", "docs.css", "charts.js", "docs.js")
+    html, style, charts, script = ((folder / name).read_text("utf-8") for name in names)
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src '{_hash(charts)}' '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return html.replace("/*style*/", style).replace("/*script*/", script).encode(), policy
+    whole = html.replace("/*style*/", style).replace("/*charts*/", charts).replace("/*script*/", script)
+    return whole.encode(), policy
 
 
 def _hash(text: str) -> str:

@@ -14,6 +14,7 @@ from engine.validators import Validators
 from indexer.registry import Registry
 from portfolio.document import Portfolio
 from portfolio.facts import Options
+from portfolio.metrics.report import PerformanceDocument
 from portfolio.overview import Pictures
 
 
@@ -68,6 +69,12 @@ class Engine(Protocol):
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it."""
+
+    async def performance(
+        self, accounts: Sequence[Account], days: Sequence[date], currency: str
+    ) -> PerformanceDocument:
+        """What accounts were worth over some days and earned, as those of one owner. Unserved where no chain can say,
+        or without a rate of the currency."""
 
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()

@@ -62,6 +62,7 @@ BNB = "245"
 "{another}" = "{dave}"
 "{contract}" = "{pool}"
 "2026-03-01" = "{day}"
+"2026-02-01" = "{since}"
 "19000000" = "{height}"
 "ethereum" = "local"
 """
@@ -151,9 +152,11 @@ def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
     from api.example_addresses import AAVE_POOL, ANOTHER, WALLET
 
     carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
+    day = datetime.fromtimestamp(block_time_s(node), UTC).date()
     return {
         "example": WALLET, "carol": carol.lower(), "another": ANOTHER, "dave": dave.lower(), "contract": AAVE_POOL,
-        "pool": pool.lower(), "day": datetime.fromtimestamp(block_time_s(node), UTC).date(), "height": node.height,
+        "pool": pool.lower(), "day": day, "since": day - timedelta(days=PAST_DAYS),
+        "height": node.height,
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from chainfolio import amounts
 from chainfolio.errors import NotIndexed
 from engine.answers import TransactionFilter
 from engine.conversion import Conversion
-from engine.day_values import DayValue
+from engine.day_values import DayValue, day_values
 from engine.days import midnight_us
 from engine.history import ABSENT, PENDING, addresses_of
 from portfolio.metrics.exposure import Exposure, exposure
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from engine.service import Engine
+    from engine.snapshot_store import DaySnapshot
     from portfolio.document import IssueDocument
     from portfolio.transactions import TransactionDocument
 
@@ -58,6 +59,21 @@ async def performance(
         [_document(flow, record, conversion) for flow, record in flows], faults, shown,
         [*remarks, *conversion.remarks], issues,
     ))  # fmt: skip
+
+
+async def values_of(
+    engine: Engine, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
+) -> list[DayValue]:
+    """What accounts were worth on some days, within the time of a request: Unavailable where it is not enough, but what
+    was read by then is kept."""
+    found = await asyncio.gather(*(_within(engine, chain, accounts, days) for chain in chains))
+    return day_values([each.address for each in accounts], days, (each for some in found for each in some))
+
+
+async def _within(engine: Engine, chain: Chain, accounts: Sequence[Account], days: Sequence[date]) -> list[DaySnapshot]:
+    async with engine.history.budget(chain):
+        wanted = dict.fromkeys(days, addresses_of(chain, accounts))
+        return [each async for some in engine.history.read(chain, wanted) for each in some]
 
 
 def _known_days(values: Iterable[DayValue]) -> tuple[dict[date, Decimal], list[str]]:

@@ -39,6 +39,7 @@ from engine.answers import (
 )
 from engine.history import OF_THE_INDEX, History
 from engine.kept_accounts import NO_FAMILY, KeptAccount, KeptAccounts
+from engine.performance import performance, values_of
 from engine.rates import Rates
 from engine.readiness import readiness
 from engine.replay import has_past
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from engine.allowances import Standing
     from engine.snapshot import Snapshotter
     from portfolio.activity import Functions
+    from portfolio.metrics.report import PerformanceDocument
 
 log = logging.getLogger("chainfolio.engine")
 CHAIN_SHARE = 0.75  # of the time that a request has
@@ -163,6 +165,21 @@ class Engine:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then: as they are kept,
         else read. Errors as of `History.portfolios`."""
         return await self.history.portfolios(accounts, day)
+
+    async def performance(
+        self, accounts: Sequence[Account], days: Sequence[date], currency: str
+    ) -> PerformanceDocument:
+        """What accounts were worth over some days and what they earned, as those of one owner; what is not kept of it
+        is read. Unserved where an account has no chain that can say, or the currency no rate."""
+        asked = {account.kind for account in accounts}
+        chains = [chain for chain in self.system.account_chains if chain.kind in asked]
+        kinds = {chain.kind for chain in chains if Capability.PAST_BALANCES in chain.capabilities}
+        for account in accounts:
+            if account.kind not in kinds:
+                remedy = "the operator adds a chain of its kind whose nodes keep past balances"
+                raise Unserved(f"the past of {account.address}", remedy=remedy)
+        values = await values_of(self, accounts, chains, days)
+        return await performance(self, accounts, chains, values, currency)
 
     def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:

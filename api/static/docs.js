@@ -187,6 +187,7 @@ async function send(path, method, operation, box, button) {
         el("b", { class: `status s${String(answer.status)[0]}` }, `${answer.status} ${answer.statusText}`),
         el("span", {}, `${Math.round(performance.now() - began)} ms`),
         el("span", {}, `request ${answer.headers.get("X-Request-Id")}`)),
+      ...(json && answer.ok ? charts(text) : []),
       json ? painted(indented(text)) : el("pre", {}, text.slice(0, 20000)));
   } catch (error) {
     result.replaceChildren(el("div", { class: "note" }, `No answer: ${error.message}`));

@@ -23,6 +23,7 @@ REASONS: Final = (
     r"rangeFrom \d+ is after rangeTo \d+$",
     r"the range is longer than \d+ ",
     r"`startDate` is after `endDate`$",
+    r"`startDate` to `endDate` are [\d,]+ days: at most \d+$",
     r"`(?:startDate|endDate)` cannot be ",  # a text that is no moment of the calendar
     r"`cursor` was not given out for this chain and these addresses",
     r"`(?:networks|chain)` cannot (?:hold|be) .*: it is one of ",  # a chain that is not configured

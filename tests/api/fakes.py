@@ -32,6 +32,7 @@ from engine.answers import (
 from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
+from portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
 from portfolio.overview import Pictures
 from portfolio.transactions import Transactions
 from portfolio.zeroed import zeroed
@@ -206,6 +207,12 @@ class FakeEngine:
         await self._come("historical", accounts, day)
         return [a_portfolio(account.address) for account in accounts]
 
+    async def performance(
+        self, accounts: Sequence[Account], days: Sequence[date], currency: str
+    ) -> PerformanceDocument:
+        await self._come("performance", accounts, days, currency)
+        return a_performance(currency)
+
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
@@ -285,6 +292,18 @@ def a_portfolio(address: str) -> Portfolio:
         price_adapters=(),
         conversion_rates={},
     )
+
+
+def a_performance(currency: str) -> PerformanceDocument:
+    """A performance of one day: too few to say anything."""
+    return PerformanceDocument(
+        addresses=(ALICE,), currency=currency, first_day="2026-02-01", last_day="2026-02-01", start_value="0",
+        end_value="0", net_flows="0", gain="0", time_weighted_return="N/A", time_weighted_yearly="N/A",
+        money_weighted_return="N/A", money_weighted_yearly="N/A", drawdown=None,
+        exposure=ExposureDocument(chains=(), protocols=(), assets=(), unpriced=()),
+        days=(DayDocument(day="2026-02-01", value="0", flow="0", growth="N/A"),), flows=(),
+        reasons=("fewer than two days are known",), remarks=(),
+    )  # fmt: skip
 
 
 def an_app(

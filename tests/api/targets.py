@@ -25,6 +25,7 @@ REQUIRED: Final = {
     "/v1/beacon/validators/rewards/index/{index}": "rangeType=epoch&rangeFrom=0&rangeTo=1&granularity=day",
     "/v1/beacon/validators/rewards/pubkey/{pubkey}": "rangeType=epoch&rangeFrom=0&rangeTo=1&granularity=day",
     "/v1/token-overview": f"addresses={ALICE}&date=2026-03-01",
+    "/v1/performance": f"addresses={ALICE}&startDate=2026-02-01&endDate=2026-03-01",
     "/v1/contract-protocol": f"contract={POOL}",
 }
 # By the name of the operation.

@@ -111,6 +111,12 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
         ("a day to come", 400, {"date": TOMORROWS}),
         ("no subscription", 403, {"addresses": BOB}),
     ],
+    "performance": [
+        ("a day to come", 400, {"endDate": TOMORROWS}),
+        ("ends before it begins", 400, {"startDate": "2026-03-02", "endDate": "2026-03-01"}),
+        ("more than a year and a day", 400, {"startDate": "2025-02-28", "endDate": "2026-03-01"}),
+        ("no subscription", 403, {"addresses": BOB}),
+    ],
     "transactions": [
         ("ends before it begins", 400, {"startDate": "2026-03-02", "endDate": "2026-03-01"}),
         ("a network that is none", 400, {"networks": "ethereum,nowhere"}),

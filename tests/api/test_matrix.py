@@ -30,7 +30,7 @@ PER_MINUTE: Final = 400
 PLENTY: Final = 10 * PRICE
 UNKNOWN: Final = make_key(random.Random(99))
 RATE: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit-policy", "ratelimit")
-PRO_ROUTES: Final = ("token_overview", "virtual_users", "virtual_users_portfolio")
+PRO_ROUTES: Final = ("token_overview", "performance", "virtual_users", "virtual_users_portfolio")
 
 
 def sent(line: str) -> Callable[[str], list[str]]:
