@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from chainfolio.errors import Unavailable
@@ -34,11 +35,19 @@ class WebTransport(Transport, Protocol):
 
 
 class HttpTransport:
-    """aiohttp, or the standard library where there is no TLS; redirects refused, the body bounded while it is read."""
+    """aiohttp, or the standard library where there is no TLS; redirects refused, the body bounded while it is read.
+    `headers` are sent along with everything."""
 
-    def __init__(self, budget: ByteBudget | None = None, *, connections: int = 16, max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        budget: ByteBudget | None = None,
+        *,
+        connections: int = 16,
+        max_body: int = MAX_BODY,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.budget = budget or ByteBudget()
-        self._connections = connections
+        self._connections, self._headers = connections, headers or {}
         self._max_body = min(max_body, self.budget.alone)
         self._session: aiohttp.ClientSession | None = None
         self._plain: PlainTransport | None = None
@@ -56,7 +65,9 @@ class HttpTransport:
             if self._plain is None:
                 from transport.plain_http import PlainTransport
 
-                self._plain = PlainTransport(self.budget, connections=self._connections, max_body=self._max_body)
+                self._plain = PlainTransport(
+                    self.budget, connections=self._connections, max_body=self._max_body, headers=self._headers
+                )
             return await self._plain.exchange(source, url, body, timeout_s)
         lease = self.budget.lease()
         try:
@@ -73,7 +84,8 @@ class HttpTransport:
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 read_bufsize=PIECE, auto_decompress=False, trust_env=False,
             )  # fmt: skip
-        headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
+        usual = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
+        headers = {**usual, **self._headers}
         method = "GET" if question is None else "POST"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:

@@ -11,6 +11,7 @@ import base64
 import socket
 import threading
 import zlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -27,8 +28,10 @@ _AS_IT_IS = "/%:@!$&'()*+,;=~?"
 class PlainTransport:
     """At most so many exchanges at once, each on a connection that is kept for the next one."""
 
-    def __init__(self, budget: ByteBudget, *, connections: int, max_body: int) -> None:
-        self.budget = budget
+    def __init__(
+        self, budget: ByteBudget, *, connections: int, max_body: int, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.budget, self.headers = budget, headers or {}
         self._max_body = max_body
         self._threads = ThreadPoolExecutor(connections, "http")
         self._idle: dict[str, list[HTTPConnection]] = {}
@@ -111,7 +114,8 @@ class _Exchange:
             if self._is_over:
                 raise ConnectionAbortedError
             connection.sock.settimeout(self._timeout_s)
-            connection.request("GET" if body is None else "POST", _target(self._url), body, _headers(self._url))
+            headers = {**_headers(self._url), **self._owner.headers}
+            connection.request("GET" if body is None else "POST", _target(self._url), body, headers)
             answer = connection.getresponse()
             content = self._owner.body(self._source, answer, body, self._lease)
             is_kept = not answer.will_close and answer.isclosed()

@@ -24,10 +24,25 @@ class Absent(SourceError):
 
 
 class RestEndpoint(HttpEndpoint):
-    """One URL that has paths. While it is not `checked`, it is asked by `handshake` who it is before anything else."""
+    """One URL that has paths. While it is not `checked`, it is asked by `handshake` who it is before anything else.
+    `secret` is sent along with everything, so no text shows it."""
 
-    def __init__(self, url: str, transport: WebTransport, seams: Seams, *, timeout_s: float, concurrency: int) -> None:
-        super().__init__(url.rstrip("/"), transport, seams, timeout_s=timeout_s, concurrency=concurrency)
+    def __init__(
+        self,
+        url: str,
+        transport: WebTransport,
+        seams: Seams,
+        *,
+        timeout_s: float,
+        concurrency: int,
+        max_rps: int = 0,
+        secret: str = "",
+    ) -> None:
+        super().__init__(
+            url.rstrip("/"), transport, seams, timeout_s=timeout_s, concurrency=concurrency, max_rps=max_rps
+        )  # fmt: skip
+        if secret:
+            self._secrets = (*self._secrets, secret)
         self.handshake: Callable[[RestEndpoint], Awaitable[None]] | None = None
         self._web = transport
         self._greeting = asyncio.Lock()

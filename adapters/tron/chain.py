@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from adapters.tron import facts as chain_facts
 from adapters.tron.approvals import Approvals
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
+
+KEY, GRID = "tron-pro-api-key", ".trongrid.io"
+PER_BLOCK = 4  # requests at once for each that is allowed: a block is two, and one more is asked ahead
 
 
 class TronChain(Approvals):
@@ -168,9 +172,17 @@ def build(
 ) -> TronChain:
     """Build one chain from its settings and its file of facts."""
     facts = chain_facts.of(key, settings.facts, configs)
-    way = transport or HttpTransport(seams.answers)
-    concurrency = settings.concurrency * 4  # a block is two requests
-    endpoints = [
-        TronNode(url, way, seams, timeout_s=settings.timeout_s, concurrency=concurrency) for url in settings.rpc
-    ]  # fmt: skip
+    endpoints = [_endpoint(url, settings, seams, transport) for url in settings.rpc]
     return TronChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings)
+
+
+def _endpoint(url: str, settings: TronSettings, seams: Seams, transport: WebTransport | None) -> TronNode:
+    """One endpoint. The key goes to its provider alone, and never without TLS."""
+    parts = urlsplit(url)
+    is_providers = parts.scheme == "https" and f".{parts.hostname}".endswith(GRID)
+    key = settings.api_key if is_providers else ""
+    way = transport or HttpTransport(seams.answers, headers={KEY: key} if key else None)
+    return TronNode(
+        url, way, seams, timeout_s=settings.timeout_s, concurrency=settings.concurrency * PER_BLOCK,
+        max_rps=settings.max_rps, secret=key,
+    )  # fmt: skip

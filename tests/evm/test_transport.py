@@ -235,6 +235,16 @@ async def test_a_name_and_password_in_the_address_are_sent_as_such(serve: Serve,
     assert posted.body == b"Basic YW5uOnBAc3M= /v3/a%20b?key=1%2F2"
 
 
+async def test_headers_of_its_own_are_sent_along_with_everything(serve: Serve) -> None:
+    async def shown(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.headers['x-key']} {request.headers['content-type']}")
+
+    transport, address = HttpTransport(headers={"x-key": "1234"}), await serve(shown)
+    posted = await transport.post("node", address, b"{}", 5)
+    await transport.close()
+    assert posted.body == b"1234 application/json"
+
+
 async def test_an_answer_in_pieces_and_a_packed_one_are_put_together(serve: Serve, transport: HttpTransport) -> None:
     async def pieces(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()

@@ -12,8 +12,10 @@ import pytest
 from adapters.tron.accounts import describe
 from adapters.tron.addresses import ZERO, in_hex, of_hex, raw, shown
 from adapters.tron.approvals import Approvals
+from adapters.tron.chain import build
 from adapters.tron.events import APPROVAL, BATCH, FOR_ALL, SINGLE
 from adapters.tron.reads import WalletRead
+from adapters.tron.settings import TronSettings
 from chainfolio.addresses import TRON
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block, Span
@@ -29,8 +31,10 @@ from chainfolio.errors import (
     WrongChain,
 )
 from chainfolio.plans import Plan, Unknown, run_batched
+from chainfolio.seams import Seams
+from tests.evm.fakes import FakeClock
 from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, Refuse, done, event, sent
-from tests.tron.recorded import FACTS
+from tests.tron.recorded import FACTS, ROOT
 
 DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
 COIN = FACTS.native_asset
@@ -542,3 +546,24 @@ def test_the_facts_of_the_chain_are_its_first_blocks() -> None:
     for change in ({"chain_id": 1}, {"genesis": "00"}, {"multicall": ALICE[:-1] + "9"}):
         with pytest.raises((AssertionError, BadRequest)):
             assert msgspec.structs.replace(FACTS, **change).fault() == ""
+
+
+def test_a_key_goes_to_its_provider_alone_and_is_never_shown() -> None:
+    urls = ["https://api.trongrid.io", "http://api.trongrid.io", "https://nottrongrid.io", "https://trongrid.io.test"]
+    settings = TronSettings(adapter="tron", rpc=urls, api_key="0123-4567-89ab", max_rps=15)
+    chain = build("tron", settings, Seams(), configs=ROOT / "configs")
+    sent_along = [each._web._headers for each in chain.node.endpoints]  # type: ignore[attr-defined]
+    assert sent_along == [{"tron-pro-api-key": "0123-4567-89ab"}, {}, {}, {}]
+    assert "0123-4567-89ab" not in repr(settings)
+
+
+async def test_a_node_that_repeats_the_key_does_not_make_us_show_it() -> None:
+    def refuse(body: Any) -> Any:
+        raise Refuse("key 0123-4567-89ab is unknown", 400)
+
+    settings = TronSettings(adapter="tron", rpc=["https://api.trongrid.io"], api_key="0123-4567-89ab")
+    node = FakeNode(wallet__getblock=refuse)
+    chain = build("tron", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=node)
+    with pytest.raises(SourceError) as caught:
+        await chain.heads()
+    assert "0123-4567-89ab" not in str(caught.value)
