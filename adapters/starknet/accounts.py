@@ -1,4 +1,4 @@
-"""What a Starknet chain reads of accounts, as `chainfolio.positions.AccountReader` has it: native coin and tokens.
+"""What a Starknet chain reads of accounts, as `chainfolio.positions.AccountReader` has it: native coin, tokens, stakes.
 
 A token is asked as young contracts spell their functions, and then, where it has no such function, as others do.
 """
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import U128, text, u256
+from adapters.starknet.staking import delegated
 from adapters.starknet.state import Call, lacks
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -54,19 +55,25 @@ class Accounts:
         expected: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
-        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
-        found = yield from all_of({"state": state, **({"expected": expected} if expected else {})})
-        read: AccountState = found["state"]
-        return read
+        plans: dict[str, Plan[Any, Any, Any]] = {
+            "state": self._state(account, wanted, named), "stakes": delegated(self.facts, account, interactions),
+            **({"expected": expected} if expected else {}),
+        }  # fmt: skip
+        found = yield from all_of(plans)
+        coins, held = found["state"]
+        positions, issues = found["stakes"]
+        return AccountState(coins, held, positions, issues)
 
-    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
+    def _state(
+        self, account: str, wanted: Sequence[Asset], named: Describe | None
+    ) -> Plan[Any, Any, tuple[Any, Mapping[Asset, Any]]]:
         coin = self.facts.native_asset
         tokens = [asset for asset in wanted if asset != coin and self.facts.contract_of(asset) != self.facts.coin]
         raws = yield from balances(self.facts, [(account, asset) for asset in (coin, *tokens)])
         held = dict(zip(tokens, raws[1:], strict=True))
         if named is not None:
             yield from named([asset for asset, raw in held.items() if raw != 0])
-        return AccountState(raws[0], held, (), ())
+        return raws[0], held
 
 
 def asked(calls: Sequence[Call]) -> Plan[Any, Any, list[Any]]:

@@ -20,7 +20,8 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     `network` is the name that its nodes give it: `SN_MAIN`. `finality`: what cannot change any more, which is what
     `l1` has accepted, or so many blocks below the head. The native coin is a token; `also_at` says which, and
-    `fee_unit` the unit in which nodes count what is paid of it."""
+    `fee_unit` the unit in which nodes count what is paid of it. `staking` is the contract that knows validators and
+    their pools, where the chain has one."""
 
     NAMESPACE: ClassVar[str] = "starknet"
     TOKENS: ClassVar[str] = TOKENS
@@ -29,6 +30,7 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     fee_unit: str = "FRI"
     finality: str | int = ON_L1
     block_time_ms: int = 4_000
+    staking: str = ""
 
     @property
     def reference(self) -> str:
@@ -53,6 +55,8 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
             return f"finality is `{ON_L1}` or a number of blocks"
         if self.native.also_at is None or STARKNET.canonical(self.native.also_at) != self.native.also_at:
             return "native.also_at is the contract of the native coin: 0x and 64 hex digits"
+        if self.staking and STARKNET.canonical(self.staking) != self.staking:
+            return "staking is a contract: 0x and 64 hex digits"
         return ""
 
 
