@@ -9,15 +9,19 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from chainfolio.errors import Missing
+from chainfolio.errors import BadRequest, Missing
 from chainfolio.settings import Quotas, Settings, load
+from cli import demo_solana
 from cli.common import Commands, one_line, show_json
+from cli.demo_days import DAY_S, PAST_DAYS
+from cli.demo_solana import played
 
 if TYPE_CHECKING:
     from indexer.progress import Progress
@@ -70,9 +74,8 @@ CONTRACTS = "Uniswap V2 and V3, Aave V3, ERC-4626, MasterChef, Chainlink…"
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
 SUSHI = {"pending": "pendingSushi(uint256,address)(uint256)", "reward": "sushi()(address)"}
 HEARTBEAT_S = 365 * 86400  # the demo's feeds move when its script says so
-DAY_S = 86_400
 NOON_S = 12 * 3600  # the last block is from so long after a midnight: the day goes on, and much has happened in it
-PAST_DAYS = 6  # midnights before that one: what a wallet was worth on them is a chart
+CHAINS = ("ethereum", "solana")
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -81,6 +84,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--blocks", type=int, default=300, help="blocks of trading (default 300)")
     command.add_argument("--port", type=int, default=8080)
     command.add_argument("--data", default="data/demo", help="where the demo keeps its data; emptied first")
+    command.add_argument(
+        "--chains", default=CHAINS[0], metavar="KINDS", help="ethereum, or ethereum,solana (default ethereum)"
+    )
     command.add_argument("--once", action="store_true", help="end after the portfolios are shown, without serving")
     command.set_defaults(run=run)
 
@@ -93,6 +99,9 @@ def run(options: argparse.Namespace) -> int:
     from localchain.node import LocalNode
     from localchain.trade import trade
 
+    kinds = options.chains.split(",")
+    if CHAINS[0] not in kinds or not {*kinds} <= {*CHAINS}:
+        raise BadRequest("chains", f"{options.chains!r} is neither ethereum nor ethereum,solana")
     if not options.once:  # before a chain is made that nobody could look at
         from api.serve import check_port
 
@@ -104,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{time.monotonic() - start_s:5.1f} s  {line}", file=sys.stderr, flush=True)
 
     try:
-        with LocalNode() as node:
+        with LocalNode() as node, played(say) if "solana" in kinds else nullcontext() as solana:
             say(f"anvil runs at {node.url}")
             deployment = deploy(node)
             say(f"{len(deployment.contracts)} contracts deployed: {CONTRACTS}")
@@ -115,7 +124,10 @@ def run(options: argparse.Namespace) -> int:
             spam = airdrop(node, deployment)
             say(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
             config = prepare(Path(options.data), node, deployment, options.port)
-            return asyncio.run(_show(config, deployment, options, say))
+            if solana is not None:
+                solana.prepare(Path(options.data))
+                config = load(Path(options.data) / "chainfolio.toml", {})
+            return asyncio.run(_show(config, deployment, options, say, solana.wallets if solana else {}))
     except LocalChainError as error:
         raise Missing(str(error)) from None
 
@@ -194,8 +206,9 @@ def _pegs(deployment: Deployment) -> Iterator[str]:
 
 
 async def _show(
-    config: Settings, deployment: Deployment, options: argparse.Namespace, say: Callable[[str], None]
-) -> int:
+    config: Settings, deployment: Deployment, options: argparse.Namespace, say: Callable[[str], None],
+    solana: Mapping[str, str],
+) -> int:  # fmt: skip
     from chainfolio.assets import account
     from cli.portfolio import read, show
     from indexer.wiring import System
@@ -205,7 +218,11 @@ async def _show(
     top = system.tail.top("local")
     height = "all" if top is None else f"up to block {top.height:,}"
     say(f"indexed {height}: {indexed.rows:,} rows, {indexed.requests} requests")
+    if solana:
+        watched = await demo_solana.read(system, solana)
+        say(f"the histories of {len(solana)} Solana wallets: {watched.rows:,} rows")
     accounts = {name: account(deployment.accounts[name]) for name in WALLETS}
+    accounts |= {name: account(address) for name, address in solana.items()}
     documents = await read(system, list(accounts.values()), None, None, False)
     await system.close()
     if options.json:
@@ -243,6 +260,11 @@ async def _index(system: System, *, quiet: bool) -> Progress:
         await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key)
     progress.requests = chain.requests
     return progress
+
+
+def _days_ago() -> date:
+    """The first day of the Solana chain of the demo that was whole."""
+    return datetime.now(UTC).date() - timedelta(days=PAST_DAYS - 1)
 
 
 def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: int) -> None:
@@ -287,6 +309,8 @@ async def _serve(
             span = f"--from {last - timedelta(days=PAST_DAYS)} --to {last} --plot --config {file}"
             for command in ("history", "performance"):
                 print(f"  chainfolio {command} {wallets['alice']} {span}\n")
+            if len(wallets) > len(WALLETS):
+                print(f"  chainfolio history {[*wallets.values()][-1]} --from {_days_ago()} --config {file}\n")
             print(f"  chainfolio --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

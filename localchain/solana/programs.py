@@ -32,6 +32,11 @@ def coins(node: SolanaNode, to: Pubkey, lamports: int) -> str:
     return node.send([pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))])
 
 
+def paid(giver: Pubkey, taker: Pubkey, lamports: int) -> Instruction:
+    """Somebody gives somebody coins."""
+    return pay(TransferParams(from_pubkey=giver, to_pubkey=taker, lamports=lamports))
+
+
 def allocated(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports: int = 0) -> Instruction:
     """A new account for a program."""
     given = lamports or node.rent(size)
@@ -64,12 +69,12 @@ def mint(node: SolanaNode, decimals: int, size: int = 82) -> Pubkey:
     return new.pubkey()
 
 
-def called(node: SolanaNode, name: str, symbol: str, link: str) -> Pubkey:
-    """A new mint of Token-2022 without decimals that says itself what it is called, and where its picture lies."""
+def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 0) -> Pubkey:
+    """A new mint of Token-2022 that says itself what it is called, and where its picture lies."""
     new, own = Keypair(), node.payer.pubkey()
     at = AccountMeta(new.pubkey(), False, True)
     point = Instruction(TOKEN_2022, bytes([39, 0]) + bytes(own) + bytes(new.pubkey()), [at])
-    begin = Instruction(TOKEN_2022, bytes([20, 0]) + bytes(own) + b"\1" + bytes(own), [at])
+    begin = Instruction(TOKEN_2022, bytes([20, decimals]) + bytes(own) + b"\1" + bytes(own), [at])
     function = hashlib.sha256(b"spl_token_metadata_interface:initialize_account").digest()[:8]
     texts = b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in (name, symbol, link))
     signer = AccountMeta(own, True, False)

@@ -33,7 +33,7 @@ from chainfolio.chains import Capability, Collected
 from chainfolio.seams import Seams
 from localchain.errors import InstallFailed, NodeJsMissing, RpcError
 from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, home, issued, mint, opened, sent
+from localchain.solana.programs import coins, home, issued, mint, opened, paid, sent
 from tests.chains.subject import FINALITY, Asked, Row
 from transport.exchange import Posted
 
@@ -253,16 +253,11 @@ class SolanaSubject:
     def _deed(self, chance: Random) -> None:
         giver, taker = self.wallets[0], chance.choice(self.wallets[1:])
         raws = [chance.randrange(1, 1_000) for _ in range(1 + TOKENS)]
-        steps = [self._coins(giver.pubkey(), taker.pubkey(), raws[0])]
+        steps = [paid(giver.pubkey(), taker.pubkey(), raws[0])]
         for token, decimals, raw in zip(self.mints, (6, 9, 0), raws[1:], strict=True):
             places = home(giver.pubkey(), token), home(taker.pubkey(), token)
             steps.append(sent(token, *places, giver.pubkey(), raw, decimals))
         self.ledger.add([self._told(self.node.send(steps, giver))], str(self._branch))
-
-    def _coins(self, giver: Pubkey, taker: Pubkey, raw: int) -> Any:
-        from solders.system_program import TransferParams, transfer
-
-        return transfer(TransferParams(from_pubkey=giver, to_pubkey=taker, lamports=raw))
 
     def _told(self, signature: str) -> Mapping[str, Any]:
         """A transaction as the node tells it."""
