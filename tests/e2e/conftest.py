@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from chainfolio.settings import Settings
 from cli.demo import WALLETS, prepare
 from cli.serve import indexing
 from cli.state_store import open_state
+from engine.days import midnight_us
 from localchain.deploy import Deployment, deploy
+from localchain.evm import Tx
 from localchain.node import LocalNode
 from localchain.trade import trade
 
@@ -53,6 +56,22 @@ def history(node: LocalNode) -> World:
 def world() -> Iterator[World]:
     with LocalNode() as node:
         yield history(node)
+
+
+@contextmanager
+def paid_daily(days: Sequence[date]) -> Iterator[World]:
+    """A chain that lives through some days: as each begins, Alice pays Carol. All of it is final."""
+    with LocalNode(timestamp=midnight_us(days[0]) // 1_000_000 - 86_400) as node:
+        found = history(node)
+        alice, carol = (found.deployment.accounts[name] for name in ("alice", "carol"))
+        for day in days:
+            midnight_s = midnight_us(day) // 1_000_000
+            node.rpc("evm_setNextBlockTimestamp", midnight_s - 1)
+            node.mine()
+            node.rpc("evm_setNextBlockTimestamp", midnight_s)
+            node.settle([Tx(alice, carol, value=10**15 * day.day, gas=21_000)])
+        node.mine(200)
+        yield found
 
 
 @dataclass(frozen=True)

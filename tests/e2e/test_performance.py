@@ -12,11 +12,9 @@ from typing import Any, Final
 import pytest
 
 from chainfolio.amounts import EXACT, total
-from engine.days import days_from, midnight_us
-from localchain.evm import Tx
-from localchain.node import LocalNode
+from engine.days import days_from
 from tests.e2e.browser import PROGRAM, browsing
-from tests.e2e.conftest import Server, Serving, World, history
+from tests.e2e.conftest import Server, Serving, World, paid_daily
 
 pytestmark = pytest.mark.node
 FIRST, LAST = date(2024, 2, 26), date(2024, 3, 2)
@@ -36,14 +34,7 @@ GAPS: Final = """(() => {
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     """A chain that lives through some days, 29 February among them; Alice pays Carol every day."""
-    with LocalNode(timestamp=midnight_us(FIRST) // 1_000_000 - 86_400) as node:
-        found = history(node)
-        alice, carol = (found.deployment.accounts[name] for name in ("alice", "carol"))
-        for day in days_from(FIRST, LAST):
-            node.rpc("evm_setNextBlockTimestamp", midnight_us(day) // 1_000_000 - 1)
-            node.mine()
-            node.settle([Tx(alice, carol, value=10**15 * day.day, gas=21_000)])
-        node.mine(200)
+    with paid_daily(days_from(FIRST, LAST)) as found:
         yield found
 
 

@@ -25,11 +25,9 @@ from engine.history import ABSENT, PENDING
 from engine.service import Engine
 from engine.snapshot_store import UNREADABLE, DaySnapshot
 from indexer.wiring import System
-from localchain.evm import Tx
-from localchain.node import LocalNode
 from portfolio.document import encode_one
 from portfolio.overview import overview
-from tests.e2e.conftest import World, configured, history
+from tests.e2e.conftest import World, configured, paid_daily
 from tests.e2e.test_past import indexed
 
 pytestmark = pytest.mark.node
@@ -42,16 +40,7 @@ DAYS = days_from(FIRST, LAST)
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     """A chain that lives through two weeks, 29 February among them; Alice pays Carol every day."""
-    with LocalNode(timestamp=midnight_us(FIRST) // 1_000_000 - 86_400) as node:
-        found = history(node)
-        alice, carol = (found.deployment.accounts[name] for name in ("alice", "carol"))
-        for day in DAYS:
-            midnight_s = midnight_us(day) // 1_000_000
-            node.rpc("evm_setNextBlockTimestamp", midnight_s - 1)
-            node.mine()
-            node.rpc("evm_setNextBlockTimestamp", midnight_s)
-            node.settle([Tx(alice, carol, value=10**15 * day.day, gas=21_000)])
-        node.mine(200)
+    with paid_daily(DAYS) as found:
         yield found
 
 
