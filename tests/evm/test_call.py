@@ -135,8 +135,49 @@ def test_words_are_written_as_eth_abi_writes_them(told: list[tuple[str, Any]]) -
     )
 
 
+LISTED = ["address[]", "int56[]", "uint160[]", "bool[]", "bytes32[]", "uint256", "bytes32"]
+WORD_OF_A_LIST = st.one_of(
+    st.sampled_from([0, 1, 2, 3, 31, 32, 64, 96, 128, 2**56, 2**160, 2**255, 2**256 - 1]), st.integers(0, 2**160)
+).map(lambda number: number.to_bytes(32, "big"))
+
+
+@given(
+    st.lists(st.sampled_from(LISTED), min_size=1, max_size=3),
+    st.lists(WORD_OF_A_LIST, max_size=12),
+    st.binary(max_size=5),
+)
+def test_lists_are_read_as_eth_abi_reads_them_whatever_they_point_to(
+    types: list[str], told: list[bytes], more: bytes
+) -> None:
+    data = b"".join(told) + more
+    found = words.read(tuple(types), data)
+    if found is not None:
+        assert found == abi_decode(types, data)
+
+
+@given(
+    st.lists(ADDRESS, max_size=3), st.lists(st.integers(-(2**55), 2**55 - 1), max_size=3),
+    st.lists(st.binary(min_size=32, max_size=32), max_size=2), st.integers(0, 2**256 - 1),
+)  # fmt: skip
+def test_lists_are_written_as_eth_abi_writes_them_and_read_again(
+    addresses: list[str], ticks: list[int], numbers: list[bytes], one: int
+) -> None:
+    types = ("address[]", "uint256", "int56[]", "bytes32[]")
+    values = tuple(addresses), one, tuple(ticks), tuple(numbers)
+    data = words.written(types, values)
+    assert data == abi_encode(types, values)
+    assert words.read(types, data) == values
+    for short in range(0, len(data), 32):
+        assert words.read(types, data[:short]) is None
+
+
+@pytest.mark.parametrize("value", ["0x12", [1], ["0x" + "AB" * 20], [None], None])
+def test_a_list_of_others_is_left_to_eth_abi(value: Any) -> None:
+    assert words.written(("address[]",), (value,)) is None
+
+
 @pytest.mark.parametrize(
-    "types", [("string",), ("uint256[]",), ("bytes32",), ("(uint8,uint8)",), ("uint7",), ("uint264",)]
+    "types", [("string",), ("uint256[][]",), ("bytes4",), ("(uint8,uint8)",), ("uint8[2]",), ("uint7",), ("uint264",)]
 )
 def test_what_is_not_one_number_is_left_to_eth_abi(types: tuple[str, ...]) -> None:
     assert words.kinds(types) is None
@@ -151,6 +192,10 @@ of = "0x" + "00" * 20
 assert encode("getPool(address,address,uint24)(address)", (of, of, 3000))
 round_ = Call(of, "latestRoundData()(uint80,int256,uint256,uint256,uint80)")
 assert decode(round_, bytes(160)) == (0,) * 5
+mean = encode("observe(uint32[])(int56[],uint160[])", ((600, 0),))
+two = b"".join(each.to_bytes(32, "big") for each in (64, 160, 2, 7, 9, 2, 1, 1))
+assert decode(Call(of, "observe(uint32[])(int56[],uint160[])"), two) == ((7, 9), (1, 1))
+assert encode("getSlot0(bytes32)(uint160,int24)", (bytes(32),))
 assert "eth_abi" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
