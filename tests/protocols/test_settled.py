@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adapters.evm.positions.rules import Before, MayRefuse, ProtocolMatch, reading
 from adapters.evm.positions.settled import MOST, STOOD, Reserves, reserves
-from adapters.evm.protocols import uniswap_v2, uniswap_v3, uniswap_v4
+from adapters.evm.protocols import balancer_v2, uniswap_v2, uniswap_v3, uniswap_v4
 from adapters.evm.protocols.ticks import Liquid, amounts
 from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
 from adapters.evm.reads import Call
@@ -23,7 +23,7 @@ from chainfolio.reads import AtParent
 from chainfolio.tick_math import sqrt_price
 from tests.protocols.told import NO_CODE, told
 
-ME, PAIR, FACTORY, A, B, MANAGER, POOL, VIEW = ("0x" + letter * 40 for letter in "12345678")
+ME, PAIR, FACTORY, A, B, MANAGER, POOL, VIEW, C = ("0x" + letter * 40 for letter in "123456789")
 GONE = Unknown("the state is gone", "gone")
 Said = dict[tuple[Any, ...], Any]
 
@@ -132,7 +132,40 @@ def test_the_part_of_all_shares_is_never_more_than_there_was_or_is(
     assert now.moved(then) == then.moved(now) >= STOOD
 
 
+@pytest.mark.parametrize("is_fork", [False, True])
+@pytest.mark.parametrize("before", [(A, C), (C, B), (A,), (A, B, C)])
+def test_a_pool_that_changed_its_tokens_is_what_leaving_pays(before: tuple[str, ...], is_fork: bool) -> None:
+    """Else many units of one token, before, would be as many of another."""
+    tokens, now = (A, B), (10**3, 10**9)
+    says: Said = {
+        (PAIR, "getPoolId"): b"1" * 32, (FACTORY, "getProtocolFeesCollector"): POOL,
+        (FACTORY, "getPool"): (PAIR, 2), (POOL, "getSwapFeePercentage"): 0, (PAIR, "totalSupply"): 100,
+        (FACTORY, "getPoolTokens"): (tokens, now, 7), (PAIR, "queryExit"): (10, [10**2, 10**8]),
+        (A, "balanceOf"): 10**30, (B, "balanceOf"): 10**30,
+        (1, FACTORY, "getPoolTokens"): (before, (10**18,) * len(before), 6),
+    }  # fmt: skip
+    found = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=says)
+    assert found == Unlisted(both(10**2, 10**8))
+    honest = says | {(blocks, FACTORY, "getPoolTokens"): (tokens, (10**6, 10**6), 6) for blocks in (1, 2)}
+    moved = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=honest)
+    assert moved.given == Unlisted(both(10**5, 10**5))
+
+
+def test_a_fork_s_vault_that_claims_to_have_had_more_has_what_it_had() -> None:
+    says: Said = {
+        (PAIR, "getPoolId"): b"1" * 32, (FACTORY, "getProtocolFeesCollector"): POOL,
+        (FACTORY, "getPool"): (PAIR, 2), (POOL, "getSwapFeePercentage"): 0, (PAIR, "totalSupply"): 100,
+        (FACTORY, "getPoolTokens"): ((A, B), (10**3, 10**9), 7), (PAIR, "queryExit"): (10, [10**2, 10**8]),
+        (A, "balanceOf"): 10**3, (B, "balanceOf"): 10**9,
+        (1, FACTORY, "getPoolTokens"): ((A, B), (10**40, 10**6), 6),
+        (2, FACTORY, "getPoolTokens"): ((A, B), (10**40, 10**6), 5),
+    }  # fmt: skip
+    found = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=True), 10, says=says)
+    assert found == Unlisted(both(10**2, 10**8))  # it had a thousand, as it has now
+
+
 def test_pools_of_other_tokens_are_not_compared() -> None:
+    assert Reserves((1, 2), 6, (A, B)).moved(Reserves((2, 1), 6, (A, C))) == STOOD
     assert Reserves((1, 2, 3), 6).moved(Reserves((3, 2), 6)) == STOOD
     assert reserves(7) is None
     assert reserves(1, 0, 5) is None
@@ -214,6 +247,13 @@ def test_a_pool_that_nobody_read_counts_as_it_was_only_if_it_had_that_then() -> 
         named(LIQUIDITY, 7_000) | {(B, "balanceOf"): 10}, named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), unnamed=True
     )
     assert found.unverified == NOT_COVERED
+
+
+def test_a_manager_that_nobody_read_had_in_the_pool_what_the_pool_kept_for_it_then() -> None:
+    """A manager of mine says that the liquidity of this block was there before, when others had dollars in the pool."""
+    kept = {(1, POOL, "positions"): (0, 0, 0, 0, 0)}
+    (found,) = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), kept, unnamed=True)
+    assert (raws(found), found.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
 
 
 def test_a_position_in_uniswap_v4_is_shown_at_the_price_before() -> None:

@@ -58,14 +58,16 @@ def _state(of: Callable[..., AState | None], answers: Sequence[Any]) -> AState |
 
 @dataclass(frozen=True, slots=True)
 class Reserves:
-    """What a pool holds of each token, and how many shares share it: none of it is zero."""
+    """What a pool holds of each token, and how many shares share it: none of it is zero. `tokens` if they may change:
+    what a pool held of others is not compared."""
 
     held: tuple[int, ...]
     supply: int
+    tokens: tuple[str, ...] = ()
 
     def moved(self, before: Reserves) -> Fraction:
         """As State has it. A trade puts something in and takes something out: a gift or a loss is no trade."""
-        if len(self.held) != len(before.held):
+        if len(self.held) != len(before.held) or self.tokens != before.tokens:
             return STOOD
         each = [
             Fraction(now * before.supply, then * self.supply)
@@ -83,10 +85,10 @@ class Reserves:
         )
 
 
-def reserves(*answers: int) -> Reserves | None:
+def reserves(*answers: int, tokens: tuple[str, ...] = ()) -> Reserves | None:
     """Reserves by the amounts and, last, the number of shares; None where there are none."""
     *held, supply = answers
-    return Reserves(tuple(held), supply) if held and min(answers) > 0 else None
+    return Reserves(tuple(held), supply, tokens) if held and min(answers) > 0 else None
 
 
 def fair(calls: Sequence[Call], of: Callable[..., Reserves | None], given: Sequence[Any]) -> DecoderPlan:

@@ -81,9 +81,11 @@ def _reserves(
 ) -> Reserves | None:  # fmt: skip
     """What lies in the vault for a pool; its own shares there are nobody's yet."""
     tokens, balances, _ = said
+    if there and len(there) != len(tokens):  # a pool may change its tokens
+        return None
     own = dict(zip(tokens, balances, strict=True)).get(pool, 0)
-    held = zip(tokens, _lying(balances, there), strict=True)
-    return reserves(*(raw for token, raw in held if token != pool), supply - own)
+    held = [pair for pair in zip(tokens, _lying(balances, there), strict=True) if pair[0] != pool]
+    return reserves(*(raw for _, raw in held), supply - own, tokens=tuple(token for token, _ in held))
 
 
 def _recovered(pool: str, tokens: Sequence[str], balances: Sequence[int], supply: int, raw: int) -> DecoderPlan:

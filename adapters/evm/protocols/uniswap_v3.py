@@ -209,17 +209,19 @@ def unnamed(match: ProtocolMatch) -> DecoderPlan:
 def _claimed(claim: Stored, number: int, pool: str, manager: str) -> DecoderPlan:
     """What the pool of a claim says of it."""
     has = [balance_of(token, pool) for token in (claim.token0, claim.token1)]
-    state = [Call(pool, SLOT0), Call(manager, POSITIONS, (number,)), *has]
-    told = yield [
-        *claim.reads(pool),
-        Call(pool, KEPT, (claim.key(manager),)),
-        *map(MayRefuse, has),
-        *map(Before, state),
-    ]
+    kept = Call(pool, KEPT, (claim.key(manager),))
+    state = [Call(pool, SLOT0), Call(manager, POSITIONS, (number,)), kept, *has]
+    told = yield [*claim.reads(pool), kept, *map(MayRefuse, has), *map(Before, state)]
     *said, of_manager = told[:6]
     now = InPool(Liquid(said[0][0], claim.liquidity), tuple(held or 0 for held in told[6:8]))
-    counted, remark = (yield from settled(state, InPool.of, now, told[8:])) if claim.liquidity else (now, "")
+    counted, remark = (yield from settled(state, _as_kept, now, told[8:])) if claim.liquidity else (now, "")
     return Claimed(claim, pool, now, counted, remark, grown_inside(claim, said), of_manager)
+
+
+def _as_kept(slot0: tuple[int, int], told: tuple[Any, ...], kept: tuple[int, ...], *has: int) -> InPool | None:
+    """A claim in its pool, of which no more counts than the pool kept for the manager."""
+    claim = Stored(*told)
+    return InPool.of(slot0, claim._replace(liquidity=min(claim.liquidity, kept[0])), *has)
 
 
 def _borne_out(found: Sequence[Claimed], manager: str) -> list[DecodedPosition]:
