@@ -158,9 +158,9 @@ class Whole(Header, kw_only=True):
 
 
 class Amount(msgspec.Struct, gc=False):
-    """So much of something with a name."""
+    """So much of a token of the chain, by its number."""
 
-    key: str
+    key: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
     value: Number = 0
 
 

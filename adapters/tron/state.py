@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from adapters.tron.addresses import in_hex, raw
-from adapters.tron.forms import HALF, Wallet
+from adapters.tron.forms import HALF, Number, Wallet
 from adapters.tron.node import HEADER, Node, TronNode, is_empty
 from adapters.tron.reads import AssetRead, Call, Told, WalletRead
 from adapters.tron.refusals import meaning
@@ -35,7 +35,7 @@ ABSENT = ("not exist", "No contract", "not a valid smart contract")
 class Reward(msgspec.Struct):
     """What an account could withdraw now."""
 
-    reward: int = 0
+    reward: Number = 0
 
 
 class Newest(msgspec.Struct):
@@ -60,7 +60,7 @@ class Asset(msgspec.Struct):
     id: str
     name: str = ""
     abbr: str = ""
-    precision: int = 0
+    precision: Number = 0
 
 
 async def answer(node: Node, reads: Sequence[Any], block: Block, multicall: str) -> list[Any]:

@@ -1,0 +1,141 @@
+"""Every field of every answer, replaced and left out: each read ends with an answer or with a typed error."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from adapters.tron.addresses import in_hex
+from adapters.tron.events import APPROVAL, BATCH, SINGLE
+from adapters.tron.protobuf import written
+from chainfolio.blocks import Span
+from chainfolio.chains import KnownTransaction
+from chainfolio.errors import ChainfolioError
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, run_batched
+from chainfolio.protocols import InstalledProtocols
+from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, done, event, sent
+
+NASTY: tuple[Any, ...] = (None, -1, 2**64, "zz", "0x", [], {"a": 1}, "\x00💥")
+DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
+Path = tuple[Any, ...]
+
+
+def busy() -> FakeNode:
+    """A node with a block of many kinds of things, and an account that has many."""
+    node = FakeNode(
+        wallet__getassetissuebyid=lambda body: {"id": body["value"], "name": "41", "abbr": "42", "precision": 6},
+        wallet__getexchangebyid=lambda body: {
+            "exchange_id": body["id"], "first_token_id": "5f", "second_token_id": b"1000001".hex(),
+        },
+        wallet__getReward=lambda body: {"reward": 3},
+    )  # fmt: skip
+    node.head, node.solid = 8, 7
+    word = "{:064x}".format
+    inner = {"caller_address": in_hex(USDT), "transferTo_address": in_hex(BOB), "note": "63616c6c",
+             "callValueInfo": [{"callValue": 3}, {"callValue": 4, "tokenId": "1002000"}]}  # fmt: skip
+    logs = [
+        event(TRANSFER, ALICE, BOB, data=word(4)), event(SINGLE, ALICE, ALICE, BOB, data=word(4) + word(5)),
+        event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 128, 1, 1, 1, 10)))),
+        event(APPROVAL, ALICE, BOB, data=word(4)),
+    ]  # fmt: skip
+    node.transactions[5] = [
+        sent(ALICE, BOB, 5, fee=3),
+        done(31, (1, ALICE), (2, USDT), (4, b"abcd"), receipt={"result": "SUCCESS", "energy_usage_total": 5}, log=logs,
+             internal_transactions=[inner]),
+        done(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
+        done(6, (1, ALICE), (4, 7), assetIssueID="1000009"),
+        done(30, (1, ALICE), (2, written(5, 4)), contract_address=in_hex(USDT)),
+    ]  # fmt: skip
+    node.give(
+        ALICE, balance=5, assetV2=[{"key": "1002000", "value": 3}],
+        votes=[{"vote_address": in_hex(BOB), "vote_count": 3}],
+        frozenV2=[{"amount": 3, "type": "ENERGY"}], unfrozenV2=[{"unfreeze_amount": 3, "unfreeze_expire_time": 5}],
+        account_resource={"frozen_balance_for_energy": {"frozen_balance": 2, "expire_time": 3}}, allowance=4,
+        owner_permission={"keys": [{"address": in_hex(ALICE), "weight": 1}]},
+    )  # fmt: skip
+    return node
+
+
+async def used(node: FakeNode) -> None:
+    """Everything that is read of a chain."""
+    chain = node.chain()
+    heads = await chain.heads()
+    await chain.collect(Span(5, 6), DATASETS)
+    reader = chain.account_reader(InstalledProtocols())
+    tokens = [chain.facts.token_asset(each) for each in (USDT, "1002000")]
+
+    def named(assets: Any) -> Plan[Any, Any, None]:
+        yield from chain.describe(list(assets))
+
+    plan = {"account": reader.at(heads.latest).read(ALICE, Interactions(), tokens, named)}
+    report = (await run_batched(plan, lambda reads: chain.answer(reads, heads.latest)))["account"]
+    if report.error is not None:
+        raise report.error
+    await chain.look_up([KnownTransaction(node.transactions[5][0]["txID"], 5, 0, 0, None, True)])
+
+
+def places(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Where everything in an answer stands."""
+    yield at
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in pairs:
+        yield from places(each, (*at, key))
+
+
+GONE = object()
+
+
+def changed(at: Path, lie: Any, given: Any) -> Any:
+    """An answer with a lie in one place, or without that place; a lie itself where the place is all of it."""
+    if not at:
+        return lie
+    made = copy.copy(given)
+    if len(at) == 1 and lie is GONE:
+        del made[at[0]]
+    else:
+        made[at[0]] = changed(at[1:], lie, given[at[0]])
+    return made
+
+
+def mutants(value: Any) -> Iterator[Callable[[Any], Any]]:
+    """Each change of an answer like this one."""
+    for at in places(value):
+        for lie in (*NASTY, *((GONE,) if at else ())):
+            yield partial(changed, at, lie)
+
+
+QUESTIONS: dict[str, Any] = {
+    "/wallet/getblock": {"detail": False}, "/walletsolidity/getblock": {"detail": False},
+    "/wallet/getblockbynum": {"num": 5}, "/wallet/gettransactioninfobyblocknum": {"num": 5},
+    "/wallet/gettransactionbyid": None, "/wallet/gettransactioninfobyid": None,
+    "/wallet/getaccount": {"address": in_hex(ALICE)}, "/wallet/getassetissuebyid": {"value": "1002000"},
+    "/wallet/getexchangebyid": {"id": 3}, "/wallet/getReward": {},
+    "/jsonrpc": [{"id": 1, "method": "eth_call", "params": [{"to": "0x", "data": f"0x70a08231{'0' * 64}"}, "latest"]},
+                 {"id": 2, "method": "eth_getBlockByNumber", "params": ["latest", False]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", QUESTIONS)
+async def test_no_answer_breaks_a_read(path: str) -> None:
+    node = busy()
+    honest = dict(node.answers)
+    question = QUESTIONS[path] or {"value": node.transactions[5][0]["txID"]}
+    for mutant in mutants(honest[path](question)):
+
+        def lie(body: Any, mutant: Callable[[Any], Any] = mutant) -> Any:
+            given = honest[path](body)
+            try:
+                return mutant(given)
+            except (KeyError, IndexError, TypeError, AttributeError):
+                return given
+
+        node.answers = {**honest, path: lie}
+        try:
+            await used(node)
+        except ChainfolioError:
+            continue
