@@ -11,11 +11,11 @@ import msgspec
 from adapters.solana.forms import Extension, Holder, ReadAt, StakeAccount, Staked, TokenAccount
 from adapters.solana.layouts import STAKE
 from adapters.solana.reads import Held, Note, Staking
+from adapters.solana.stakes import History, share
 from chainfolio.errors import BadAnswer
 from transport.wire import typed
 
 T = TypeVar("T")
-NEVER: Final = 2**64 - 1  # the epoch of what nobody has asked for
 NO_CIPHER: Final = "A"  # what base64 writes for zeros
 SEALED: Final = ("pendingBalanceLo", "pendingBalanceHi", "availableBalance")
 MAX_S: Final = 2**37
@@ -79,7 +79,9 @@ def _is_sealed(extension: Extension) -> bool:
     return any(str(state.get(name, "?")).strip(f"{NO_CIPHER}=") for name in SEALED)
 
 
-def stake_accounts(source: str, content: Any, account: str, epoch: int) -> tuple[list[Staking], list[Note]]:
+def stake_accounts(
+    source: str, content: Any, account: str, epoch: int, past: History
+) -> tuple[list[Staking], list[Note]]:
     """The stake accounts that an account may withdraw from, in the order of their addresses."""
     several, notes = _each(source, content, StakeAccount, "stake account")
     found = []
@@ -90,27 +92,26 @@ def stake_accounts(source: str, content: Any, account: str, epoch: int) -> tuple
         if not -MAX_S < info.meta.lockup.unixTimestamp < MAX_S:
             raise BadAnswer(source, f"the stake account {each.pubkey} is locked up for ever")
         if each.account.lamports:
-            found.append(_staking(each.pubkey, each.account.lamports, info, epoch))
+            found.append(_staking(each.pubkey, each.account.lamports, info, epoch, past))
+            notes += _underway(found[-1])
     return sorted(found, key=lambda each: each.address), notes
 
 
-def _staking(address: str, lamports: int, info: Staked, epoch: int) -> Staking:
+def _underway(staking: Staking) -> Iterable[Note]:
+    """What has to be said of a delegation that is active in part."""
+    if 0 < staking.active < staking.delegated or staking.state == "deactivating":
+        said = f"{staking.active} of {staking.delegated} lamports of the delegation are active"
+        yield Note(staking.address, said)
+
+
+def _staking(address: str, lamports: int, info: Staked, epoch: int, past: History) -> Staking:
     unlock_s = max(0, info.meta.lockup.unixTimestamp)
     if info.stake is None:
-        return Staking(address, lamports, 0, "", "inactive", unlock_s)
+        return Staking(address, lamports, 0, 0, "", "inactive", unlock_s)
     given = info.stake.delegation
-    state = activation(int(given.activationEpoch), int(given.deactivationEpoch), epoch)
-    delegated = 0 if state == "inactive" else int(given.stake)
-    return Staking(address, lamports, delegated, given.voter, state, unlock_s)
-
-
-def activation(activated: int, deactivated: int, epoch: int) -> str:
-    """How far a delegation is, by its epochs."""
-    if deactivated == activated or deactivated < epoch:
-        return "inactive"
-    if activated >= epoch:
-        return "activating"
-    return "active" if deactivated == NEVER or deactivated > epoch else "deactivating"
+    found = share(int(given.stake), int(given.activationEpoch), int(given.deactivationEpoch), epoch, past)
+    delegated = 0 if found.state == "inactive" else int(given.stake)
+    return Staking(address, lamports, delegated, found.active, given.voter, found.state, unlock_s)
 
 
 @lru_cache(8)

@@ -58,11 +58,13 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Staking:
-    """One stake account: what lies in it altogether, what of it is delegated, to whom, and how far that is."""
+    """One stake account: what lies in it altogether, what of it is delegated, what of that is active, to whom, and how
+    far that is."""
 
     address: str
     lamports: int
     delegated: int
+    active: int
     voter: str
     state: str
     unlock_s: int

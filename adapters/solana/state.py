@@ -16,10 +16,22 @@ from typing import Any, Final
 
 from adapters.solana.account_reads import AccountRead
 from adapters.solana.forms import Plain
-from adapters.solana.layouts import CLOCK, METADATA, STAKE, SYSTEM, TOKEN_PROGRAMS, BadLayout, Mint, metadata, mint
+from adapters.solana.layouts import (
+    CLOCK,
+    METADATA,
+    STAKE,
+    STAKE_HISTORY,
+    SYSTEM,
+    TOKEN_PROGRAMS,
+    BadLayout,
+    Mint,
+    metadata,
+    mint,
+)
 from adapters.solana.node import Node, ask_each
 from adapters.solana.parsing import joined, slot_and_content, stake_accounts, token_accounts
 from adapters.solana.reads import MintRead, Note, Staking, Wallet, WalletRead
+from adapters.solana.stakes import HISTORY_SIZE, History, history
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.plans import Unknown
@@ -34,6 +46,7 @@ PAST: Final = "nodes of Solana keep no old state: what this account said at that
 CLOCK_SIZE: Final = 40
 STAKE_SIZE: Final = 200
 WITHDRAWER_AT: Final = 44
+NOTHING: Final = b"[]"  # no account
 
 
 @dataclass(slots=True)
@@ -96,7 +109,11 @@ async def _wallets(
     for page in _pages(accounts):
         lamports |= zip(page, read.found[_lamports(page)].content, strict=True)
     epoch, read_at = await _block(node, endpoint, block, slot, read.clocks)
-    own = {account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch) for account in accounts}
+    staked = any(bytes(read.found[each].content) != NOTHING for each in map(_stakes, accounts) if each in read.found)
+    past = await _stake_history(node, endpoint, slot, epoch) if staked else {}
+    own = {
+        account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch, past) for account in accounts
+    }
     return own, _said(endpoint.name, beside, ((page.params[0][:-1], read.found[page].content) for page in pages))
 
 
@@ -107,6 +124,7 @@ def _wallet(
     read: _Together,
     block: Block,
     epoch: int,
+    past: History,
 ) -> Wallet:
     notes: list[Note] = []
     parts = []
@@ -117,7 +135,7 @@ def _wallet(
     stakes: list[Staking] = []
     request = _stakes(account)
     if request in read.found:
-        stakes, said = stake_accounts(source, read.found[request].content, account, epoch)
+        stakes, said = stake_accounts(source, read.found[request].content, account, epoch, past)
         notes += said
     elif request in read.refused:
         notes.append(Note(account, f"stake accounts were not found: {read.refused[request].reason}", True))
@@ -297,6 +315,18 @@ def _said(
     accounts = {address: each for page, several in pages for address, each in zip(page, several, strict=True)}
     contents = {address: decoded(source, each) if each else b"" for address, each in accounts.items()}
     return {each: each.result(accounts[each.address], contents[each.address]) for each in reads}
+
+
+async def _stake_history(node: Node, endpoint: Endpoint, slot: int, epoch: int) -> History:
+    """What the chain tells of the epochs before one; nothing where it keeps no history."""
+    options = _Options("base64", size=HISTORY_SIZE).at(node.commitment, slot)
+    answer = await endpoint.one(Request("getMultipleAccounts", ([STAKE_HISTORY], options)), height=slot)
+    (told,) = _listed(endpoint.name, slot_and_content(endpoint.name, answer)[1], 1)
+    try:
+        found = history(decoded(endpoint.name, told)) if told is not None else {}
+    except ValueError as error:
+        raise BadAnswer(endpoint.name, str(error)) from None
+    return {each: moving for each, moving in found.items() if each < epoch}
 
 
 # --- mints -----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 
 import pytest
 from solders.keypair import Keypair
@@ -10,7 +11,7 @@ from solders.pubkey import Pubkey
 
 from adapters.solana.accounts import describe
 from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import MEANING, TOKEN
+from adapters.solana.layouts import MEANING, STAKE_HISTORY, TOKEN
 from adapters.solana.layouts import TOKEN_2022 as NEW
 from adapters.solana.reads import Held, Mint, MintRead, Wallet, WalletRead
 from chainfolio.errors import WrongChain
@@ -168,6 +169,29 @@ async def test_stake_accounts_of_the_withdrawer_are_found_with_their_state(
     assert first.delegated == 10**10 - node.rent(200)
     assert (second.lamports, second.delegated, second.state) == (3 * 10**9, 0, "inactive")
     assert (await read(chain, node.payer.pubkey())).stakes == ()  # who may only delegate has nothing
+
+
+async def test_stake_is_active_as_far_as_the_history_of_the_cluster_says(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, vote = wallet.pubkey(), voter(node)
+    address = stake(node, owner, 10**10, vote)
+    given, epoch = 10**10 - node.rent(200), node.rpc("getEpochInfo")["epoch"]
+    node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
+    cluster = struct.pack("<5Q", 1, epoch, 10**15, 10**15, 0)  # as much was to come as was active
+    lain = node.rpc("getAccountInfo", STAKE_HISTORY, {"encoding": "base64"})["value"]
+    try:
+        node.put(Pubkey.from_string(STAKE_HISTORY), lain["owner"], cluster, 10**9)
+        found = await read(chain, owner)
+    finally:
+        node.put(Pubkey.from_string(STAKE_HISTORY), lain["owner"], bytes(8), lain["lamports"])
+    assert [(each.state, each.delegated, each.active) for each in found.stakes] == [
+        ("activating", given, given * 9 // 100)
+    ]
+    said = f"{given * 9 // 100} of {given} lamports of the delegation are active"
+    assert [(note.subject, note.reason) for note in found.notes] == [(str(address), said)]
+    [after] = (await read(chain, owner)).stakes
+    assert (after.state, after.active) == ("active", given), "without a history it has arrived"
 
 
 async def test_several_wallets_are_read_at_one_slot(node: SolanaNode, chain: SolanaChain) -> None:
