@@ -28,6 +28,13 @@ def derived(program: str, *seeds: str | bytes) -> str:
     return str(address)
 
 
+def key_of(address: str) -> bytes:
+    """The bytes of an address: programs order mints by them."""
+    import base58
+
+    return base58.b58decode(address)
+
+
 def address_of(section: Mapping[str, Any], key: str, where: str) -> str:
     """An address that a section has to name."""
     written = section.get(key)

@@ -93,6 +93,19 @@ class Whirlpool(NamedTuple):
     reward_growth_2: int
 
 
+class RaydiumPool(NamedTuple):
+    """`PoolState` of Raydium's concentrated liquidity. The price is its square root times 2^64."""
+
+    config: str
+    mint_a: str
+    mint_b: str
+    vault_a: str
+    vault_b: str
+    liquidity: int
+    root: int
+    tick: int
+
+
 class WhirlpoolPosition(NamedTuple):
     """`Position` of Orca: between which ticks how much liquidity lies, and what was counted when it last changed."""
 
@@ -190,6 +203,12 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
                 for field in ((at, "key"), (at + 32, "key"), (at + 96, "u128"), (at + 112, "u128"))
             ),
         ), bytes.fromhex("3f95d10ce1806309"),
+    ),
+    "raydium_clmm": Layout(
+        RaydiumPool, 1544, (
+            (9, "key"), (73, "key"), (105, "key"), (137, "key"), (169, "key"), (237, "u128"), (253, "u128"),
+            (269, "i32"),
+        ), bytes.fromhex("f7ede3f5d7c3de46"),
     ),
     "whirlpool_position": Layout(
         WhirlpoolPosition, 216, (

@@ -186,7 +186,12 @@ def test_a_chain_that_names_its_family_is_told_to_name_its_kind(tmp_path: Path) 
 
 
 def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
-    chains = {"chainlink", "pyth_accounts", "liquid_stake"}  # what is read of chains: no vendor is asked
+    chains = {
+        "chainlink",
+        "pyth_accounts",
+        "liquid_stake",
+        "solana_pools",
+    }  # what is read of chains: no vendor is asked
     assert PRICES.keys() == {"fixed", "order", "classes", "guards"} | chains
     assert PRICES["fixed"] == {}
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from cli.serve import indexing
 from cli.state_store import open_state
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import TOKEN, coins, home
+from pricing.relatives import rounded
 from tests.solana import ledger
 from tests.solana.conftest import GENESIS, ROOT, facts_of
 from tests.solana.sdk import done
@@ -36,7 +38,7 @@ from tests.solana.vendor_accounts import (
     pyth_bytes,
     stake_pool_bytes,
 )
-from tests.solana.whirlpools import Pool, Position, Tick, write
+from tests.solana.whirlpools import PROGRAM, Pool, Position, Tick, write
 
 pytestmark = pytest.mark.node
 WSOL, USDC = "So11111111111111111111111111111111111111112", "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
@@ -130,6 +132,26 @@ def test_coins_and_staked_coins_are_worth_what_accounts_of_the_node_say(
     }
     assert found["chains"]["solana"]["value"] == "1051.75"
     assert found["completeness"] == "complete"
+
+
+def test_a_token_that_only_a_pool_knows_is_worth_what_the_pool_says_and_could_pay(
+    node: SolanaNode, run: Run, priced: None
+) -> None:
+    wallet, mint = Keypair().pubkey(), str(Keypair().pubkey())
+    coins(node, wallet, 10**9)
+    give(node, wallet, mint, 4 * 10**6, 6)
+    mints = tuple(sorted((mint, USDC), key=lambda each: bytes(Pubkey.from_string(each))))
+    tick = 1_000 if mints[1] == USDC else -1_000  # 1.105 USDC
+    pool = Pool((mints[0], mints[1]), (str(Keypair().pubkey()), str(Keypair().pubkey())), 64, orca_root(tick), tick)
+    put(node, pool.address, PROGRAM, done([pool.job])[0])
+    put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
+    for of, vault in zip(pool.mints, pool.vaults, strict=True):
+        put(node, vault, str(TOKEN), ledger.token_account(of, pool.address, 6_000 * 10**6))
+    [found] = run("portfolio", str(wallet), "--sources")
+    price = Fraction(pool.root**2, 2**128) if mints[1] == USDC else Fraction(2**128, pool.root**2)
+    balance, usd, _ = values(found)[mint]
+    assert (balance, Decimal(usd)) == ("4", rounded(price))
+    assert found["priceAdapters"] == ["pyth_accounts", "solana_pools"]
 
 
 def provided(node: SolanaNode, wallet: Pubkey) -> Position:

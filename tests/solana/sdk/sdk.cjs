@@ -70,7 +70,12 @@ const jobs = {
   },
   orca_core: async ({ of, arguments: parts }) => core[of](...parts),
   orca_roots: async ({ ticks }) => ticks.map((tick) => core.tickIndexToSqrtPrice(tick)),
-  raydium: async ({ layout, fields }) => written(raydium[layout], raydium[layout].span, older(fields)),
+  raydium: async ({ layout, discriminator, fields }) => {
+    const plain = Object.entries(fields).filter(([, each]) => each instanceof Uint8Array);
+    const bytes = written(raydium[layout], raydium[layout].span, { ...older(fields), ...Object.fromEntries(plain) });
+    bytes.set(Buffer.from(discriminator, "hex")); // the layout leaves the mark of the account to the program
+    return bytes;
+  },
   raydium_address: async ({ of, arguments: parts }) => {
     const keys = parts.map((each) => (typeof each === "string" ? new PublicKey(each) : each));
     return raydium[of](...keys).publicKey;

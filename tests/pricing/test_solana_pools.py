@@ -1,0 +1,236 @@
+"""Prices from pools of Orca and Raydium on Solana: their bytes and addresses are by the vendors' own SDKs."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.account_reads import AccountRead, derived
+from adapters.solana.layouts import TOKEN
+from adapters.solana.ticks import orca_root
+from chainfolio.assets import Asset, asset
+from chainfolio.blocks import Block
+from chainfolio.errors import BadSettings
+from chainfolio.plans import Unknown, run_known
+from pricing.fixed import fixed
+from pricing.quotes import Quotes
+from pricing.registry import sources
+from pricing.relatives import rounded
+from pricing.solana_pools import MAX_TOKENS, TOO_MANY
+from pricing.source_chain import source_chain
+from tests.solana import ledger as accounts
+from tests.solana.ledger import Ledger
+from tests.solana.sdk import Small, done
+from tests.solana.vendor_accounts import NOBODY
+from tests.solana.whirlpools import PROGRAM, Pool
+
+PRICES: Final = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
+SOLANA: Final = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
+USDC, WSOL = (
+    asset(f"{SOLANA}/token:{mint}")
+    for mint in ("EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v", "So11111111111111111111111111111111111111112")
+)
+RAYDIUM: Final = "CAMMCzo5YL8w4VFF8KVHrK22GGUsp5VTaW7grrKgrWqK"
+BLOCK: Final = Block(300, "hash", "before", 1_760_000_000 * 1_000_000)
+TOKEN_A: Final = "4k3Dyjzvzp8eMZWUXbBCjEvwSkkk59S5iCNLY3QrkX6R"  # its bytes come before those of USDC
+TOKEN_B: Final = "mSoLzYCxHdYgdzU16g5QSh3i5K3z3KZK7ytfqcJm7So"  # and these behind the bytes of wrapped SOL
+DEEP: Final = 10**15
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+VAULTS: Final = (key(), key())
+
+
+def orca(mints: tuple[str, str], tick: int, liquidity: int = DEEP, spacing: int = 64) -> Pool:
+    """A pool of Orca at the price of a tick."""
+    return Pool(mints, (key(), key()), spacing, orca_root(tick), tick, liquidity)
+
+
+def stored(*pools: Pool, vaults: int = DEEP, mints: dict[str, int] | None = None) -> Ledger:
+    """Some pools of Orca with their vaults, and mints by their decimals."""
+    ledger = Ledger()
+    for mint, decimals in {USDC.reference: 6, WSOL.reference: 9, TOKEN_A: 6, TOKEN_B: 9, **(mints or {})}.items():
+        ledger.put(mint, TOKEN, accounts.mint(10**18, decimals))
+    for pool, content in zip(pools, done([pool.job for pool in pools]) if pools else [], strict=True):
+        ledger.put(pool.address, PROGRAM, content)
+        for mint, vault in zip(pool.mints, pool.vaults, strict=True):
+            ledger.put_vault(vault, mint, pool.address, vaults)
+    return ledger
+
+
+def priced(ledger: Any, *assets: Asset) -> Quotes:
+    """What the shipped venues say of some assets, where USDC is 1 USD and SOL 150."""
+    usual = fixed({str(USDC): "1", str(WSOL): "150"}, "test")
+    [pools] = sources({"solana_pools": PRICES["solana_pools"]}, {}, "solana", "solana")
+    quotes: Quotes = run_known(source_chain([usual, pools], assets, BLOCK), ledger)
+    return quotes
+
+
+def token(mint: str) -> Asset:
+    """A token by its mint."""
+    return asset(f"{SOLANA}/token:{mint}")
+
+
+def test_a_token_is_worth_what_the_root_of_its_pool_says_exactly() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 12_345)
+    [price] = priced(stored(pool), token(TOKEN_A)).prices
+    assert price.usd == rounded(Fraction(pool.root**2, 2**128))
+    assert (price.source, price.confidence) == ("solana_pools", Decimal("0.5"))
+    assert price.depth_usd == Decimal(DEEP * pool.root >> 64) / 10**6 or price.depth_usd == Decimal(DEEP) / 10**6
+    assert price.detail.startswith(f"whirlpool {pool.address}")
+    assert {call.read.shown[1] for call in price.calls} >= {pool.address, pool.vaults[1], TOKEN_A}
+
+
+def test_a_token_that_is_the_second_of_its_pool_is_priced_the_other_way_round() -> None:
+    pool = orca((WSOL.reference, TOKEN_B), -2_500)
+    [price] = priced(stored(pool), token(TOKEN_B)).prices
+    assert price.usd == rounded(150 / Fraction(pool.root**2, 2**128))
+    depth = Decimal(min(DEEP, (DEEP << 64) // pool.root)) / 10**9 * 150
+    assert price.depth_usd == depth
+
+
+def raydium(mints: tuple[str, str], root: int, index: int = 1) -> dict[str, tuple[str, bytes]]:
+    """A pool of Raydium with its vaults, by Raydium's own layout."""
+    config = derived(RAYDIUM, (b"amm_config", index.to_bytes(2, "big")))
+    address = derived(RAYDIUM, (b"pool", config, *mints))
+    reward = dict.fromkeys(
+        ("openTime", "endTime", "lastUpdateTime", "emissionsPerSecondX64", "totalEmissioned", "claimed",
+         "growthGlobalX64"), 0,
+    ) | {"state": Small(0), "mint": NOBODY, "vault": NOBODY, "creator": NOBODY}  # fmt: skip
+    fields = {
+        "bump": Small(255), "configId": config, "creator": NOBODY, "mintA": mints[0], "mintB": mints[1],
+        "vaultA": VAULTS[0], "vaultB": VAULTS[1], "observationId": NOBODY, "mintDecimalsA": Small(6),
+        "mintDecimalsB": Small(6), "tickSpacing": Small(10), "liquidity": DEEP, "sqrtPriceX64": root,
+        "tickCurrent": Small(-7), "feeGrowthGlobalX64A": 1, "feeGrowthGlobalX64B": 2, "protocolFeesTokenA": 3,
+        "protocolFeesTokenB": 4, "status": Small(0), "feeOn": Small(0), "rewardInfos": [reward] * 3,
+        "tickArrayBitmap": bytes(128), "fundFeesTokenA": 0, "fundFeesTokenB": 0, "startTime": 0, "recentEpoch": 0,
+        "dynamicFeeInfo": {},
+    }  # fmt: skip
+    content, told_config, told_pool = done(
+        [
+            ("raydium", {"layout": "PoolInfoLayout", "discriminator": "f7ede3f5d7c3de46", "fields": fields}),
+            ("raydium_address", {"of": "getPdaAmmConfigId", "arguments": [RAYDIUM, Small(index)]}),
+            ("raydium_address", {"of": "getPdaPoolId", "arguments": [RAYDIUM, config, *mints]}),
+        ]
+    )
+    assert (told_config, told_pool) == (config, address)
+    vaults = {
+        vault: (TOKEN, accounts.token_account(mint, address, DEEP)) for vault, mint in zip(VAULTS, mints, strict=True)
+    }
+    return {address: (RAYDIUM, content), **vaults}
+
+
+def test_pools_of_orca_and_raydium_that_agree_are_surer_and_the_deepest_counts() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 500, DEEP // 2)
+    ledger = stored(pool)
+    ledger.accounts |= raydium(pool.mints, orca_root(510))
+    [price] = priced(ledger, token(TOKEN_A)).prices
+    assert price.confidence == Decimal("0.7")
+    assert price.usd == rounded(Fraction(orca_root(510) ** 2, 2**128))
+    assert price.detail.startswith("raydium clmm ")
+
+
+def test_pools_that_are_far_apart_give_no_price_whichever_is_deeper() -> None:
+    for moved, other in ((500, 1_600), (1_600, 500)):
+        pools = orca((TOKEN_A, USDC.reference), moved), orca((TOKEN_A, USDC.reference), other, DEEP // 2, 8)
+        quotes = priced(stored(*pools), token(TOKEN_A))
+        assert not quotes.prices
+        assert "apart, so one is moved" in quotes.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    ("pool", "vaults"),
+    [
+        (orca((TOKEN_A, USDC.reference), 0), 4_999_999_999),
+        (orca((TOKEN_A, USDC.reference), 0, 4_999_999_999), DEEP),
+        (orca((TOKEN_A, USDC.reference), 0), 0),
+    ],
+)
+def test_a_pool_that_is_thin_or_was_drained_prices_nothing(pool: Pool, vaults: int) -> None:
+    quotes = priced(stored(pool, vaults=vaults), token(TOKEN_A))
+    assert [each.reason for each in quotes.refused] == ["none of its 1 pools could pay enough for a price"]
+
+
+@pytest.mark.parametrize("lie", ["another mint", "another owner", "nothing there"])
+def test_a_vault_that_is_not_the_pools_own_counts_for_nothing(lie: str) -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    ledger = stored(pool)
+    if lie == "nothing there":
+        del ledger.accounts[pool.vaults[1]]
+    else:
+        mint, owner = (TOKEN_B, pool.address) if lie == "another mint" else (USDC.reference, key())
+        ledger.put_vault(pool.vaults[1], mint, owner, DEEP)
+    assert not priced(ledger, token(TOKEN_A)).prices
+
+
+def test_a_pool_of_other_mints_than_its_address_says_or_without_a_price_is_none() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    for change in (replace(pool, mints=(TOKEN_A, WSOL.reference)), replace(pool, root=0), replace(pool, liquidity=0)):
+        ledger = stored(pool)
+        [content] = done([change.job])
+        ledger.put(pool.address, PROGRAM, content)
+        assert priced(ledger, token(TOKEN_A)) == Quotes()
+
+
+def test_a_pool_of_another_program_is_not_looked_at() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    ledger = stored(pool)
+    ledger.put(pool.address, RAYDIUM, ledger.accounts[pool.address][1])
+    assert priced(ledger, token(TOKEN_A)) == Quotes()
+
+
+def test_a_token_without_a_mint_has_no_price() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    ledger = stored(pool)
+    del ledger.accounts[TOKEN_A]
+    [refusal] = priced(ledger, token(TOKEN_A)).refused
+    assert refusal.reason == "the token does not say how many decimals it has"
+
+
+def test_pools_that_could_not_be_read_are_no_reason_to_take_others() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    ledger, lost = stored(pool), orca((TOKEN_A, USDC.reference), 0, spacing=8).address
+
+    def answered(read: AccountRead) -> Any:
+        return Unknown("the node is gone") if read.address == lost else ledger(read)
+
+    [refusal] = priced(answered, token(TOKEN_A)).refused
+    assert refusal.reason == "its pools could not be read: the node is gone"
+
+
+def test_more_tokens_than_are_looked_for_at_once_are_said() -> None:
+    several = [token(key()) for _ in range(MAX_TOKENS + 2)]
+    assert [each.reason for each in priced(stored(), *several).refused] == [TOO_MANY] * 2
+
+
+VENUE: Final = {"family": "raydium_clmm", "program": RAYDIUM, "indexes": [0]}
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"pools": []}, "unknown key `pools`"),
+        ({"quotes": {str(USDC): "0"}}, "what a pool has to have"),
+        ({"quotes": {f"{SOLANA}/slip44:501": "5"}}, "not a token of Solana"),
+        ({"venues": {}}, "is a list of sections"),
+        ({"venues": [{"family": "uniswap_v2"}]}, "family is 'uniswap_v2'"),
+        ({"venues": [VENUE | {"config": PROGRAM}]}, "raydium_clmm needs exactly family, indexes, program"),
+        ({"venues": [VENUE | {"indexes": [65_536]}]}, "no list of whole numbers up to 65535"),
+        ({"venues": [VENUE | {"program": "0x"}]}, "program is '0x', not an address"),
+    ],
+)
+def test_venues_that_cannot_be_meant_are_refused(section: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        sources({"solana_pools": {"solana": section}}, {}, "solana", "solana")
+    assert said in str(caught.value)
