@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from threading import RLock
 from typing import Any
 
@@ -187,11 +188,11 @@ class Chain:
                 self._make()
             return self.head
 
-    def fork(self, height: int) -> None:
-        """Takes back every block from a height on; what was in them is gone."""
+    def fork(self, height: int, *, final_too: bool = False) -> None:
+        """Takes back every block from a height on; what was in them is gone. No honest chain takes back final ones."""
         with self.turn:
             assert 0 < height <= self.head.height
-            assert height > self.solid, "solidified blocks stay"
+            assert final_too or height > self.solid, "solidified blocks stay"
             self.machine.forget(self.head.height - height + 1, height - 1)
             del self.blocks[height:], self.states[height:]
             self.heights = {txid: at for txid, at in self.heights.items() if at < height}
@@ -443,8 +444,15 @@ def sealed(
     if not height:
         del header["number"], header["version"]
     name = sha256(encode("Header", header))
-    signature = key.sign_msg_hash(name).to_bytes().hex()
-    return Block(height, f"{height:016x}{name.hex()[16:]}", header, signature, tuple(transactions), results, infos)
+    return Block(
+        height, f"{height:016x}{name.hex()[16:]}", header, _witnessed(key, name), tuple(transactions), results, infos
+    )
+
+
+@lru_cache(10_000)
+def _witnessed(key: PrivateKey, name: bytes) -> str:
+    """A witness's signature; the same script makes the same blocks, and signing takes long."""
+    return key.sign_msg_hash(name).to_bytes().hex()
 
 
 def _root(leaves: Sequence[bytes]) -> bytes:

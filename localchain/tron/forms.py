@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import lru_cache
 
 import base58
 from eth_keys.datatypes import Signature
@@ -52,6 +53,7 @@ def contract_address(transaction: str, owner: str) -> str:
     return "41" + digest[24:]
 
 
+@lru_cache(100_000)
 def signer(transaction: str, signature: str) -> str | None:
     """Whose signature it is; None where it is nobody's."""
     raw = bytes.fromhex(signature)

@@ -20,8 +20,11 @@ from tests.chains.invented_subject import invented
 from tests.chains.solana import solana
 from tests.chains.starknet import starknet
 from tests.chains.subject import ChainUnderTest, Opening
+from tests.chains.tron import tron_chain
 
-SUBJECTS: dict[str, Opening] = {"evm": evm, "invented": invented, "solana": solana, "starknet": starknet}
+SUBJECTS: dict[str, Opening] = {
+    "evm": evm, "invented": invented, "solana": solana, "starknet": starknet, "tron": tron_chain,
+}  # fmt: skip
 IN_MEMORY = ("invented", "starknet")
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]
 TRADED = 120  # blocks of the chain that all read and nobody changes

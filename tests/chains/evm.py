@@ -62,6 +62,7 @@ class Recording:
 class EvmSubject:
     """Anvil with the contracts of `localchain`."""
 
+    asks_each_block = False
     lacks: frozenset[Capability] = frozenset()
     no_rows: frozenset[str] = frozenset()
     datasets = EVERYTHING

@@ -19,6 +19,7 @@ class InventedSubject:
     """A ledger that is traded on, forked and reorganised."""
 
     adapter = InventedChain
+    asks_each_block = False
     lacks = frozenset([Capability.APPROVALS, Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK])
     no_rows = frozenset(["approvals", "logs"])
     datasets = ("blocks", "transactions", "native", "transfers")

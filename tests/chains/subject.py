@@ -48,6 +48,10 @@ class Subject(Protocol[ChainT_co]):
     asked: Asked
 
     @property
+    def asks_each_block(self) -> bool:
+        """Whether its nodes have no answer for many blocks at once, so that a span is as many requests as blocks."""
+
+    @property
     def lacks(self) -> Set[Capability]: ...
 
     @property
