@@ -65,7 +65,7 @@ class Replay:
             return dict(states)
         indexed, left = await asyncio.to_thread(self._left, accounts, Span(block.height + 1, now))
         newer = await self._collected(left, accounts) if left else []
-        since = await asyncio.to_thread(self._moved, accounts, Span(block.height + 1, now))
+        since = await asyncio.to_thread(self._since, accounts, Span(block.height + 1, now), left)
         for each in newer:
             self._add(since, each, accounts)
         whole = indexed.covers(Span(0, block.height))
@@ -105,6 +105,15 @@ class Replay:
 
     def _moved(self, accounts: Sequence[str], span: Span) -> dict[str, Daily]:
         return moved_in(self.lake, self.tail, self.chain, accounts, span)
+
+    def _since(self, accounts: Sequence[str], span: Span, left: Span | None) -> dict[str, Daily]:
+        """What moved by the rows of blocks that are indexed whole. Some rows of the others may be there, too: they are
+        read with all that is left."""
+        if left is None:
+            return self._moved(accounts, span)
+        if left.first == span.first:
+            return {account: Daily() for account in accounts}
+        return self._moved(accounts, Span(span.first, left.first - 1))
 
     def _add(self, found: dict[str, Daily], piece: Collected, accounts: Sequence[str]) -> None:
         """Take in what was read of the newest blocks."""

@@ -99,6 +99,7 @@ def running() -> SolanaNode:
 class SolanaSubject:
     """Surfpool behind a keeper of blocks."""
 
+    asks_each_block = False
     lacks = frozenset([
         Capability.APPROVALS, Capability.PAST_BALANCES, Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK,
     ])  # fmt: skip

@@ -152,6 +152,7 @@ class Ledger:
 class StarknetSubject:
     """A node in memory."""
 
+    asks_each_block = False
     lacks = frozenset([
         Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK, Capability.ACCOUNT_HISTORY,
     ])  # fmt: skip

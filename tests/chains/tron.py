@@ -30,6 +30,7 @@ from localchain.tron.answers import View, block_json, info_json
 from localchain.tron.codec import CONTRACTS, TYPE_URL, encode
 from localchain.tron.forms import base58check, contract_address, evm, sha256, tron
 from localchain.tron.node import TronNode
+from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
 from tests.tron.chains import facts
 from transport.exchange import Posted
@@ -117,11 +118,11 @@ class Signer:
 class TronSubject:
     """A stand-in on which four people pay, wrap, approve and fail. Its nodes keep no old state, and prove nothing."""
 
-    lacks = frozenset(Capability) - {Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS}
-    no_rows = frozenset(["approvals", "logs"])
-    datasets = ("blocks", "transactions", "native", "transfers")
+    lacks = frozenset(Capability) - {Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS}
+    no_rows = frozenset(["logs"])
+    datasets = EVERYTHING
     standards = frozenset(["native", "trc10", "trc20", "wrap", "unwrap"])
-    approval_standards: frozenset[str] = frozenset()
+    approval_standards = frozenset(["erc20"])
     events: Sequence[str] = ()
     asks_each_block = True
 
@@ -263,7 +264,10 @@ class TronSubject:
         return found.get(account, 0)
 
     def balance(self, account: str, token: str, height: int) -> int | None:
-        """`balanceOf`."""
+        """`balanceOf`; of a token of the chain itself, what the node keeps."""
+        if token.isdecimal():
+            known = {base58check(each.address): each.assets for each in self.node.states[height].accounts.values()}
+            return known.get(account, {}).get(token, 0) if token in self.node.states[height].assets else None
         return self._number(token, "balanceOf(address)(uint256)", account, height=height)
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
@@ -295,8 +299,6 @@ class TronSubject:
             infos = [info_json(view, each) for each in self.node.blocks[height].infos]
             for name, rows in rows_of_block(block, infos, base58check(self.wrapped)).items():
                 found[name] += rows
-        for each in self.no_rows:
-            found[each] = []
         return found
 
 
@@ -317,7 +319,7 @@ def rows_of_block(block: Row, infos: Sequence[Row], wrapped: str) -> dict[str, l
         rows["transactions"].append(_paid(at, each, info))
         ok = each["ret"][0]["contractRet"] == "SUCCESS"
         here = at | {"tx_hash": each["txID"]}
-        rows["transfers"] += _carried(here, each) if ok else []
+        rows["transfers"] += _carried(here, each, info) if ok else []
         for log in info.get("log", ()):
             known = here | {"log_index": logs}
             rows["transfers"] += _moved(known, log, wrapped)
@@ -369,12 +371,14 @@ def _transfer(here: Row, standard: str, token: str | None, sender: str, recipien
     return usual | here | {"standard": standard, "token": token} | parties
 
 
-def _carried(here: Row, sent: Row) -> Iterator[Row]:
+def _carried(here: Row, sent: Row, info: Row) -> Iterator[Row]:
     """What a transaction moves itself."""
     kind, value = _asked(sent)
     owner = value["owner_address"] if here["height"] else NOBODY
     if kind == "TransferContract":
         yield _transfer(here, "native", None, owner, value["to_address"], value["amount"])
+    if kind == "AssetIssueContract":
+        yield _transfer(here, "trc10", info["assetIssueID"], NOBODY, owner, value["total_supply"])
     if kind == "TransferAssetContract":
         yield _transfer(here, "trc10", value["asset_name"], owner, value["to_address"], value["amount"])
     if kind == "TriggerSmartContract" and value.get("call_value"):
