@@ -35,18 +35,9 @@ def read_evm_account(values: list[str], settings: Settings) -> tuple[Account, ..
     accounts = read_accounts(values, settings)
     if len(accounts) != 1:
         raise Refused(f"holds {len(accounts)} addresses; exactly one is answered here")
-    return _all_evm(accounts)
-
-
-def read_evm_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
-    """As `read_accounts`, of EVM chains only."""
-    return _all_evm(read_accounts(values, settings))
-
-
-def _all_evm(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
-    for each in accounts:
-        if each.kind != EVM.kind:
-            raise Refused(f"is malformed: {each} is not an EVM address (0x followed by 40 hex digits)")
+    (one,) = accounts
+    if one.kind != EVM.kind:
+        raise Refused(f"is malformed: {one} is not an EVM address (0x followed by 40 hex digits)")
     return accounts
 
 
@@ -71,10 +62,6 @@ def _one(settings: Settings) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{EVM.pattern}$"}
 
 
-def _evm(settings: Settings) -> dict[str, Any]:
-    return {**_schema(settings), "items": _one(settings)}
-
-
 Addresses = Annotated[
     tuple[Account, ...],
     Reader(read_accounts, _schema),
@@ -92,15 +79,5 @@ EvmAddress = Annotated[
     msgspec.Meta(
         description="Exactly one EVM wallet address: `0x` + 40 hex digits in any case.",
         examples=[WALLET],
-    ),
-]
-
-EvmAddresses = Annotated[
-    tuple[Account, ...],
-    Reader(read_evm_accounts, _evm),
-    msgspec.Meta(
-        description="EVM wallet addresses, joined by commas (or the parameter repeated): `0x` + 40 hex digits in any "
-        "case. An address given twice counts once.",
-        examples=[[WALLET]],
     ),
 ]

@@ -1,5 +1,5 @@
-"""GET /v1/approvals/{chain}: whom wallets allowed to spend their ERC-20 tokens, as mined, the newest first; and, where
-asked for, what is left of that."""
+"""GET /v1/approvals/{chain}: whom wallets allowed to spend their tokens (ERC-20 and alike), as mined, the newest first;
+and, where asked for, what is left of that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from api.addresses import EvmAddresses
+from api.addresses import Addresses
 from api.context import Context
 from api.cursors import MAX_CHARS, Forged, seal, unseal
 from api.errors import FieldError, invalid
@@ -15,6 +15,7 @@ from api.example_addresses import PERMIT2, USDC, WALLET
 from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from api.status import moment
+from chainfolio.addresses import EVM
 from chainfolio.amounts import text
 from chainfolio.settings import Settings
 from engine.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
@@ -69,7 +70,7 @@ class ApprovalsPath(msgspec.Struct, frozen=True):
 class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whose approvals, how many, from where on."""
 
-    addresses: EvmAddresses
+    addresses: Addresses
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="The most items of one page.")] = 25
     cursor: Annotated[
         str,
@@ -213,7 +214,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     summary="Token approvals on one chain",
     needs="portfolio",
     envelope="approvals",
-    check=lambda request, path, query: place(request, path, query),
+    check=lambda request, path, query: check(request, path, query),
     fails={
         501: "This server does not know that chain, or not what is to be included.",
         502: "The node of that chain does not answer.",
@@ -268,6 +269,17 @@ def _question(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> t
     """What the pages of one list have in common."""
     owners = sorted(account.address for account in query.addresses)
     return ("approvals", request.principal.account_id, path.chain, *owners, *query.include)
+
+
+def check(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> None:
+    """400 for addresses of another kind than the chain's, and for a cursor of another list."""
+    chains = request.parts.settings.chains
+    kind = chains[path.chain].adapter if path.chain in chains else EVM.kind
+    for each in query.addresses:
+        if each.kind != kind:
+            words = f"`addresses` is malformed: {each} is no address of {path.chain}"
+            raise invalid("query", [FieldError(words, ["addresses"])])
+    place(request, path, query)
 
 
 def place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Place | None:

@@ -101,7 +101,7 @@ def balances(
     facts: Facts, pairs: Sequence[tuple[str, Asset]], ask: Callable[[Sequence[Call]], Plan[Any, Any, list[Any]]] = asked
 ) -> Plan[Any, Any, list[Any]]:
     """How much accounts have of assets, in this order: an int, or what came in its place. Of a collectible it is
-    whether the account owns this one."""
+    whether the account owns this one, of a collection how many."""
     calls = [_balance(facts, account, asset) for account, asset in pairs]
     answers = yield from ask(calls)
     return [_raw(account, asset, each) for (account, asset), each in zip(pairs, answers, strict=True)]
@@ -110,15 +110,20 @@ def balances(
 def _balance(facts: Facts, account: str, asset: Asset) -> Call:
     contract, owner = facts.contract_of(asset), int(account, 16)
     number = halves(int(asset.token_id)) if asset.token_id else ()
-    if asset.kind == "erc721":
+    if _is_one(asset):
         return Call(contract, "ownerOf", number)
     return Call(contract, "balanceOf", (owner, *number))
+
+
+def _is_one(asset: Asset) -> bool:
+    """Whether an asset is a collectible of which there is one, and not all of its collection."""
+    return asset.kind == "erc721" and bool(asset.token_id)
 
 
 def _raw(account: str, asset: Asset, answer: Any) -> Any:
     if not isinstance(answer, tuple):
         return answer
-    if asset.kind == "erc721":
+    if _is_one(asset):
         return int(answer == (int(account, 16),))
     found = number_of(answer)
     return Unknown("the contract answers what is no amount", "contract") if found is None else found

@@ -273,7 +273,7 @@ class StarknetSubject:
         match name:
             case "balanceOf" | "balance_of" if fungible and (name == "balance_of") == (token == YOUNG):
                 raw = state.get(("held", token, args[0], -1), 0)
-            case "balanceOf" if token == PIECES:
+            case "balanceOf" if token == PIECES and len(args) == 3:
                 raw = state.get(("held", token, args[0], args[1]), 0)
             case "balanceOf" if token == ART:
                 raw = sum(held for place, held in state.items() if place[:3] == ("held", ART, args[0]))
@@ -285,8 +285,12 @@ class StarknetSubject:
                 return [state.get(("all", token, *args), 0)]
             case "supportsInterface" if not fungible:
                 return [int(args[0] == OLD_IDS[token])]
-            case "ownerOf" if token == ART:
-                owners = [place[2] for place, held in state.items() if place[::3] == ("held", args[0]) and held > 0]
+            case "ownerOf" if token == ART and args:
+                owners = [
+                    place[2]
+                    for place, held in state.items()
+                    if place[::3] == ("held", args[0]) and place[1] == ART and held > 0
+                ]
                 if not owners:
                     raise RpcError("starknet_call", 40, "Contract error")
                 return owners

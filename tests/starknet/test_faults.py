@@ -300,3 +300,22 @@ async def test_a_transaction_elsewhere_than_in_the_index_is_refused(height: int,
 def test_a_collectible_is_named_by_its_standard() -> None:
     asset = FACTS.info.asset("erc721", f"0x{9:064x}", 7)
     assert asset == Asset("starknet:SN_MAIN", "erc721", f"0x{9:064x}", "7")
+
+
+async def test_a_collection_is_asked_how_many_an_account_has_and_one_of_it_who_owns_it() -> None:
+    from adapters.starknet.felts import selector
+
+    def called(params: Any) -> Any:
+        asked, given = int(params[0]["entry_point_selector"], 16), len(params[0]["calldata"])
+        if (asked, given) == (selector("ownerOf"), 2):
+            return [hex(int(MINE, 16))]
+        if (asked, given) == (selector("balanceOf"), 1):
+            return ["0x3", "0x0"]
+        raise Refuse(40, "Contract error", {"revert_error": "Input too short for arguments"})
+
+    chain = FakeNode(starknet_call=called).chain()
+    block = (await chain.heads()).latest
+    assets = [Asset("starknet:SN_MAIN", "erc721", f"0x{9:064x}", number) for number in ("7", "")]
+    plan = balances(FACTS, [(MINE, each) for each in assets])
+    report = await run_batched({"all": plan}, lambda reads: chain.answer(list(reads), block))
+    assert report["all"].result == [1, 3]

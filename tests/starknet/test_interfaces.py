@@ -1,0 +1,182 @@
+"""Wallets on a node through the command line and the API: every spelling of an address, beside other kinds of chain."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientSession
+
+from api.serve import listening
+from chainfolio.settings import Settings, load
+from cli.main import main
+from cli.serve import indexing
+from cli.state_store import open_state
+from localchain.evm import Tx
+from localchain.node import LocalNode
+from tests.chains.starknet import StarknetSubject
+
+Run = Callable[..., Any]
+NATIVE = "0x0000000000000000000000000000000000000000"
+GRANTS = ("portfolio", "at-block", "enterprise")
+PRICE = Decimal("0.5")
+SOLANA, TRON = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV", "TJRabPrwbZy45sbavfcjinPJC18kjpRTv8"
+
+
+@pytest.fixture
+def node() -> Iterator[tuple[StarknetSubject, str]]:
+    """A chain that was traded on, behind HTTP, and its address."""
+    subject = StarknetSubject(80)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            several = asked if isinstance(asked, list) else [asked]
+            replies = [subject._reply(each["id"], each["method"], each["params"]) for each in several]
+            body = msgspec.json.encode(replies if isinstance(asked, list) else replies[0])
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield subject, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def run(
+    node: tuple[StarknetSubject, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs a command that prints one document, in a folder whose settings name the node."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prices.toml").write_text(f'[fixed]\n"starknet:SN_MAIN/slip44:9004" = "{PRICE}"\n')
+    (tmp_path / "chainfolio.toml").write_text(
+        f'data = "data"\nprices_file = "{tmp_path}/prices.toml"\n'
+        f'[chains.starknet]\nadapter = "starknet"\nrpc = ["{node[1]}"]\n'
+    )
+
+    def ran(*arguments: str) -> Any:
+        capsys.readouterr()
+        code = main((*arguments, "--json"))
+        said = capsys.readouterr()
+        assert code == 0, said.out + said.err
+        return json.loads(said.out) if said.out else None
+
+    return ran
+
+
+def coins(subject: StarknetSubject, height: int) -> Decimal:
+    """STRK of the first wallet."""
+    return Decimal(subject.native(subject.accounts[0], height)).scaleb(-18)
+
+
+def shown(portfolio: dict[str, Any]) -> dict[str, Decimal]:
+    """The loose amounts of a portfolio, by the contract that it shows."""
+    chains = portfolio["assetByProtocols"]["wallet"]["chains"].values()
+    groups = [group for chain in chains for group in chain["protocolPositions"].values()]
+    return {each["contract"]: Decimal(each["balance"]) for group in groups for each in group["assets"]}
+
+
+def test_a_wallet_in_every_spelling_now_and_then(node: tuple[StarknetSubject, str], run: Run) -> None:
+    subject, _ = node
+    run("index", "starknet")
+    wallet = subject.accounts[0]
+    spellings = (wallet, "0x" + wallet[2:].upper(), "0x" + "0" * 61 + wallet[-3:])
+    found = [run("portfolio", each)[0] for each in spellings]
+    assert {each["address"] for each in found} == {wallet}
+    assert shown(found[0])[NATIVE] == coins(subject, subject.height)
+    tokens = {token: subject.balance(wallet, token, subject.height) or 0 for token in subject.tokens}
+    assert {token: Decimal(raw).scaleb(-6) for token, raw in tokens.items()}.items() <= shown(found[0]).items()
+    past = run("portfolio", wallet, "--chain", "starknet", "--block", "10")[0]
+    assert shown(past)[NATIVE] == coins(subject, 10)
+
+
+async def test_every_route_answers_about_starknet_beside_other_kinds(
+    node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
+) -> None:
+    subject, _ = node
+    with LocalNode() as ethereum:
+        someone, other = ethereum.accounts[:2]
+        ethereum.send(Tx(someone, other, value=5 * 10**18, gas=21_000))
+        ethereum.mine(3)
+        (tmp_path / "local.toml").write_text(
+            'key = "local"\nkind = "evm"\nchain_id = 31337\nname = "Local"\nfinality = 1\n'
+            'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
+        )
+        config = tmp_path / "chainfolio.toml"
+        more = f'[chains.local]\nrpc = ["{ethereum.url}"]\nfacts = "{tmp_path}/local.toml"\n'
+        config.write_text(config.read_text() + more)
+        for key in ("starknet", "local"):
+            await asyncio.to_thread(run, "index", key)
+        await asked_about(subject, load(config, {}), other.lower())
+
+
+async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: str) -> None:
+    """Every route, for addresses of every kind."""
+    state = open_state(settings)
+    _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
+    state.close()
+    async with (
+        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+    ):
+
+        async def ask(path: str, status: int = 200) -> Any:
+            async with client.get(f"http://127.0.0.1:{port}/v1/{path}") as answer:
+                assert answer.status == status, (path, await answer.text())
+                return await answer.json()
+
+        wallet, head = subject.accounts[0], subject.height
+        mixed = f"addresses={wallet},{ethereum},{SOLANA},{TRON}"
+        for route in ("portfolio", "wallet"):
+            found = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
+            assert found.keys() == {wallet, ethereum, SOLANA, TRON}
+            assert shown(found[wallet])[NATIVE] == coins(subject, head)
+            assert shown(found[ethereum])[NATIVE] == 10_005
+            assert found[wallet]["chains"].keys() == {"starknet"}
+        worth = await ask(f"nav?addresses={wallet},{ethereum}")
+        assert str(worth["nav"]) == f"{coins(subject, head) * PRICE:.15f}"  # a JSON number has that many digits
+        page = await ask(f"transactions?addresses={wallet},{ethereum}&limit=100&offset=0")
+        assert {each["chain"]["key"] for each in page["transactions"]} == {"starknet", "local"}
+        assert "Transfer" in {each.get("functionName") for each in page["transactions"]}
+        [status] = await ask(f"status?addresses={wallet}")
+        assert (status["address"], status["syncInProgress"]) == (wallet, False)
+        assert {"starknet", "local"} <= {each["key"] for each in await ask("chains")}
+        assert "address" in json.dumps(await ask(f"portfolio?addresses=0x{'f' * 64}", 400))
+        await approved(subject, ask, ethereum)
+
+
+async def approved(subject: StarknetSubject, ask: Callable[..., Any], ethereum: str) -> None:
+    """Approvals of one wallet, with what is left of them, and addresses of other kinds refused."""
+    wallet = subject.accounts[0]
+    page = await ask(f"approvals/starknet?addresses={wallet}&limit=100&include=allowance,operators")
+    left = {
+        (each["contract"], each["to"]): each["allowance"]["amount"] for each in page["items"] if "allowance" in each
+    }
+    assert left
+    for (token, spender), raw in left.items():
+        assert int(raw) == subject.allowance(wallet, token, spender, subject.height)
+    assert {each["from"] for each in page["operators"]} == {wallet}
+    for chain, stranger in (("starknet", ethereum), ("local", wallet), ("starknet", TRON)):
+        assert "is no address of" in json.dumps(await ask(f"approvals/{chain}?addresses={stranger}", 400))
