@@ -292,6 +292,15 @@ class ForgetsBlocks(Protocol):
 
 
 @runtime_checkable
+class Announces(Protocol):
+    """A chain whose nodes tell of themselves that something is new."""
+
+    async def announced(self, within_s: float) -> bool:
+        """Wait until a node announces a block, a reorganisation or finality, at most as long as that; whether one did.
+        Nothing rests on it but when the chain is looked at next."""
+
+
+@runtime_checkable
 class Approves(Protocol):
     """Behind `Capability.APPROVALS`."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.chains import Capability, hash_at, having
+from chainfolio.chains import Announces, Capability, hash_at, having
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
 from chainfolio.scopes import account_filter
 from chainfolio.seams import Seams
@@ -108,6 +108,13 @@ class Follower:
                 self.status.halted = str(error)
             except SourceError as error:
                 self.status.problem = str(error)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until something is new, as far as the chain announces it, or as long as a block takes."""
+        if isinstance(self.chain, Announces):
+            await self.chain.announced(self.pause_s)
+        else:
             await self.seams.clock.sleep(self.pause_s)
 
     @property

@@ -26,6 +26,7 @@ from adapters.beacon.computed import Computed
 from adapters.beacon.datasets import DATASETS, OF_EPOCHS
 from adapters.beacon.doctor import examined
 from adapters.beacon.epochs import SETTLED_AFTER, before, settled
+from adapters.beacon.events import Announcements
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
 from adapters.beacon.reader import LIMITS, WHOLE_LIMITS, Reader, gathered
@@ -120,6 +121,7 @@ class BeaconChain:
         self._head: Block | None = None
         self._chosen, self._registry = Chosen(nodes), Registry(nodes)
         self._memos: dict[tuple[int, ...] | None, Memo] = {}
+        self.announcements: Announcements | None = None
         self._computed: dict[bool, Computed] = {}  # of all validators, or of the network that some are part of
 
     @property
@@ -204,6 +206,13 @@ class BeaconChain:
                 return None
 
         return [block for block in await gathered(one(height) for height in heights) if block is not None]
+
+    async def announced(self, within_s: float) -> bool:
+        """Wait until a node announces something, at most as long as that; whether one did."""
+        if self.announcements is None:
+            spec = await self.spec()
+            self.announcements = Announcements(self.nodes, spec.slot_us / SECOND_US)
+        return await self.announcements.wait(within_s)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -437,6 +446,8 @@ class BeaconChain:
 
     async def close(self) -> None:
         """Let go of connections."""
+        if self.announcements is not None:
+            await self.announcements.close()
         for memo in self._memos.values():
             memo.close()
         for computed in self._computed.values():

@@ -613,6 +613,16 @@ const advance = (slots, miss = []) => {
 };
 local("advance", ({ slots = 1, miss }) => advance(slots, miss));
 local("rewind", ({ slot }) => {
+  emit("chain_reorg", {
+    slot: head,
+    depth: head - slot,
+    oldHeadBlock: hex(root(0)),
+    newHeadBlock: hex(root(0)),
+    oldHeadState: hex(root(0)),
+    newHeadState: hex(root(0)),
+    epoch: Math.floor(slot / SLOTS),
+    executionOptimistic: false,
+  });
   for (; head > slot; head--) {
     bySlotRoot.delete(hex(blocks.get(head)?.root ?? root(0)));
     posts.delete(head);

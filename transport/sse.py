@@ -1,0 +1,69 @@
+"""Server-sent events: one answer that goes on for as long as somebody listens (WHATWG HTML, chapter 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Final
+
+from chainfolio.errors import BadAnswer, Unavailable, Unsupported
+from transport.exchange import CONNECT_S
+
+MAX_LINE: Final = 65_536
+MAX_EVENT: Final = 262_144
+OPEN: Final = "open"  # our own: the stream has begun, and nothing is missed from now on
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its type, and its data as it came."""
+
+    kind: str
+    data: str
+
+
+async def events(source: str, url: str, idle_s: float) -> AsyncGenerator[Event, None]:
+    """The events of a stream. Unavailable where it breaks, ends, or is silent for too long; Unsupported or BadAnswer
+    where it is none; no error shows the address."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_s)
+    headers = {"accept": "text/event-stream", "accept-encoding": "identity"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, read_bufsize=MAX_LINE, trust_env=False) as session,
+            session.get(url, headers=headers, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200 or answer.content_type != "text/event-stream":
+                raise _refused(source, answer.status)
+            yield Event(OPEN, "")
+            kind, data, size = "", list[str](), 0
+            async for written in answer.content:
+                line = written.decode("utf-8").rstrip("\r\n")
+                name, _, value = line.partition(":")
+                size += len(line)
+                if size > MAX_EVENT:
+                    raise BadAnswer(source, f"an event of more than {MAX_EVENT // 1024} KiB")
+                if name == "event":
+                    kind = value.removeprefix(" ")
+                elif name == "data":
+                    data.append(value.removeprefix(" "))
+                elif not line:
+                    if data:
+                        yield Event(kind or "message", "\n".join(data))
+                    kind, data, size = "", [], 0
+    except TimeoutError:
+        raise Unavailable(source, f"its events were silent for {idle_s:g} s") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unavailable(source, f"its events broke off ({type(error).__name__})") from None
+    except (aiohttp.http_exceptions.HttpProcessingError, ValueError):  # letters that are none, or a line without an end
+        raise BadAnswer(source, "its events are none") from None
+    raise Unavailable(source, "its events ended")
+
+
+def _refused(source: str, status: int) -> Unavailable | Unsupported | BadAnswer:
+    if status in (404, 405, 501):
+        return Unsupported(source, f"it serves no events (HTTP {status})")
+    if status == 429 or status >= 500:
+        return Unavailable(source, f"it refuses to send events (HTTP {status})")
+    return BadAnswer(source, f"no events (HTTP status {status})")
