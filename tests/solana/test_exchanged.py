@@ -1,0 +1,117 @@
+"""A wallet of a real node whose endpoints are exchanged in the middle of a read: the same bytes at any moment."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.chain import SolanaChain, build
+from adapters.solana.settings import SolanaSettings
+from chainfolio.contracts import Snapshot
+from chainfolio.errors import Unavailable
+from chainfolio.seams import Seams
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from localchain.solana.dated import dated
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import (
+    FEE,
+    TOKEN,
+    TOKEN_2022,
+    coins,
+    home,
+    issued,
+    mint,
+    opened,
+    stake,
+    voter,
+)
+from portfolio.compose import portfolio
+from portfolio.facts import ChainFacts
+from portfolio.valuation import value
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.solana.conftest import ROOT, facts_of
+from tests.solana.test_interfaces import later
+from transport.exchange import Posted
+from transport.http import HttpTransport
+
+pytestmark = pytest.mark.node
+
+
+@dataclass
+class Ending:
+    """A transport to two endpoints, of which the one that answers first breaks after so many requests about state."""
+
+    after: int
+    asked: int = 0
+    broken: str = ""
+    used: set[str] = field(default_factory=set)
+    _real: HttpTransport = field(default_factory=HttpTransport)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange, unless the endpoint is the broken one."""
+        told = json.loads(body)
+        if "AccountsByOwner" in body.decode() or "getMultipleAccounts" in body.decode():
+            self.asked += len(told) if isinstance(told, list) else 1
+            if self.asked > self.after and not self.broken:
+                self.broken = url
+        if url == self.broken:
+            raise Unavailable(source, "the connection broke")
+        self.used.add(url)
+        return await self._real.post(source, url, body, timeout_s)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._real.close()
+
+
+@pytest.fixture(scope="module")
+def owner(node: SolanaNode) -> Pubkey:
+    """A wallet with coins, tokens of both programs and stake."""
+    new = Keypair().pubkey()
+    coins(node, new, 10**9)
+    for token, program in ((mint(node, 6), TOKEN), (mint(node, 2, FEE), TOKEN_2022)):
+        node.send([opened(node, new, token, program), issued(node, token, home(new, token, program), 777, program)])
+    stake(node, new, 10**10, voter(node))
+    later(node)
+    return new
+
+
+async def answered(chain: SolanaChain, owner: Pubkey, folder: Path) -> bytes:
+    """The portfolio of the wallet as it is written, but for the newest slot: the node goes on."""
+    tail = Tail(folder / "tail.db")
+    try:
+        taken: Snapshot = await Snapshotter(
+            chain, Lake(str(folder / "lake")), tail, TokenBook(chain.key, None, {}), ()
+        ).take([str(owner)], live=True)
+    finally:
+        tail.close()
+        await chain.close()
+    facts = {chain.key: ChainFacts(chain.key, "Solana", 101)}
+    written = msgspec.json.encode(portfolio(str(owner), value([taken]), facts, updated_ms=0))
+    return re.sub(rb'"(blockNumber|blocksBehind)":"?\d+"?', rb'"\1":0', written)
+
+
+async def test_endpoints_that_are_exchanged_in_the_middle_of_a_read_give_the_same_bytes(
+    node: SolanaNode, owner: Pubkey, tmp_path: Path
+) -> None:
+    facts = str(facts_of(node.rpc("getGenesisHash"), tmp_path))
+    with dated(node) as second:
+        settings = SolanaSettings(adapter="solana", rpc=[node.url, second], facts=facts, commitment="confirmed")
+        answers, both = set(), 0
+        for after in (1, 3, 5, 1_000):
+            transport = Ending(after)
+            chain = build("solana", settings, Seams(), configs=ROOT / "configs", transport=transport)
+            answers.add(await answered(chain, owner, tmp_path / str(after)))
+            both += len(transport.used) == 2
+    assert len(answers) == 1
+    assert b'"10"' in answers.pop()
+    assert both, "both endpoints answered where one broke"
