@@ -17,6 +17,7 @@ from adapters.tron.protobuf import Fields, data, fields, number, repeated
 
 TRX_ID: Final = b"_"  # the native coin, in exchanges
 CREATE, TRIGGER = 30, 31
+FAILED: Final = "FAILED"  # what receipts say
 BY_NAME: Final = "a token of the chain that is named and has no number"
 
 
@@ -113,10 +114,14 @@ def _trigger(told: Message, info: Info) -> Asked:
 
 
 def _create(told: Message, info: Info) -> Asked:
+    """Who fails may not be told where the contract would have been."""
     owner, contract = told.address(1), message(told.source, data(told.of, 2))
+    raw, tokens = contract.raw(5), told.raw(3)
     if not info.contract_address:
-        raise ValueError("a contract without an address")
-    created, raw, tokens = of_hex(told.source, info.contract_address), contract.raw(5), told.raw(3)
+        if info.result != FAILED:
+            raise ValueError("a contract without an address")
+        return Asked(owner, None, raw=raw)
+    created = of_hex(told.source, info.contract_address)
     moves = (Move(None, owner, created, raw),) if raw else ()
     if tokens:
         moves = (*moves, Move(str(told.raw(4)), owner, created, tokens))
@@ -187,8 +192,16 @@ def _issue(told: Message, info: Info) -> Asked:
     return Asked(owner, moves=(Move(info.assetIssueID, ZERO, owner, max(0, told.raw(4) - sum(frozen))),))
 
 
+def _participated(told: Message, info: Info) -> Asked:
+    """Coins for a token that is being issued."""
+    owner, issuer, raw = told.address(1), told.address(2), told.raw(4)
+    moves = (Move(None, owner, issuer, raw),)
+    return Asked(owner, issuer, raw=raw, moves=moves, untold="how many tokens came for the coins")
+
+
 def _untold(what: str) -> Read:
-    return lambda told, info: Asked(told.address(1), untold=what)
+    """What moves something of its owner; where it has none, of nobody who is known."""
+    return lambda told, info: Asked(told.address(1) if 1 in told.of else ZERO, untold=what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +226,7 @@ TYPES: Final[Mapping[int, Type]] = {
     5: Type("createWitness", _to()),
     6: Type("issueAsset", _issue),
     8: Type("updateWitness", _to()),
-    9: Type("participateAssetIssue", _untold("how many tokens came for the coins")),
+    9: Type("participateAssetIssue", _participated),
     10: Type("updateAccount", _to(owner=2)),
     11: Type("freezeBalance", _staked(15)),
     12: Type("unfreezeBalance", _given(lambda info: info.unfreeze_amount, 15)),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from adapters.tron.addresses import ZERO
-from adapters.tron.contracts import INPUTS, TYPES, Asked, Move, Pair, message
+from adapters.tron.contracts import FAILED, INPUTS, TYPES, Asked, Move, Pair, message
 from adapters.tron.datasets import INTERNAL, NATIVE
 from adapters.tron.events import Moved, approved, inside, moved
 from adapters.tron.facts import TRC10, Facts
@@ -37,7 +37,6 @@ ALLOWED: Final = (
     "approved",
 )  # fmt: skip
 DONE: Final = ("SUCCESS", "")  # what old transactions do not say has succeeded, unless the receipt says otherwise
-FAILED: Final = "FAILED"
 CONTRACT = 11  # of the fields of what was signed
 Row = tuple[Any, ...]
 Pairs = Mapping[int, tuple[str | None, str | None]]

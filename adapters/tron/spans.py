@@ -61,7 +61,7 @@ async def _block(endpoint: TronNode, height: int, facts: Facts) -> Read:
     asked = {"num": height}
     whole, infos = await asyncio.gather(
         endpoint.read("/wallet/getblockbynum", asked, _whole),
-        endpoint.told("/wallet/gettransactioninfobyblocknum", asked, list[Info]),
+        endpoint.read("/wallet/gettransactioninfobyblocknum", asked, _infos),
     )
     if whole is None:
         raise NodeBehind(endpoint.name, f"does not have block {height}")
@@ -70,6 +70,11 @@ async def _block(endpoint: TronNode, height: int, facts: Facts) -> Read:
 
 def _whole(source: str, content: bytes) -> Whole | None:
     return None if is_empty(content) else typed(source, content, Whole)
+
+
+def _infos(source: str, content: bytes) -> list[Info]:
+    """The receipts of a block; of one without transactions some nodes say that there is nothing."""
+    return [] if is_empty(content) else typed(source, content, list[Info])
 
 
 async def _tokens(exchange: int, endpoint: TronNode) -> tuple[str | None, str | None]:

@@ -186,6 +186,32 @@ async def test_a_token_that_is_named_and_has_no_number_is_told_as_not_explained(
     assert [each.account for each in found.unexplained] == [ALICE]
 
 
+async def test_a_contract_that_failed_to_be_made_needs_no_address_and_one_that_is_made_does() -> None:
+    node = FakeNode()
+    node.transactions[50] = [done(30, (1, ALICE), (2, b""), ret="REVERT", result="FAILED", fee=5)]
+    (paid,) = (await rows(node))["transactions"]
+    assert (paid["status"], paid["recipient"], paid["created"]) == (0, None, None)
+    node.transactions[50] = [done(30, (1, ALICE), (2, b""))]
+    with pytest.raises(BadAnswer, match="without an address"):
+        await rows(node)
+
+
+async def test_what_came_for_coins_is_not_explained_and_the_coins_are() -> None:
+    node = FakeNode()
+    node.transactions[50] = [done(9, (1, ALICE), (2, BOB), (3, b"1000001"), (4, 6)), done(51, (3, b"secret"))]
+    found = await node.chain().collect(Span(50, 50), DATASETS)
+    assert [moved(each) for each in found.tables["transfers"].to_pylist()] == [("native", None, ALICE, BOB, 6)]
+    assert [each.account for each in found.unexplained] == [ALICE, ZERO]
+
+
+async def test_receipts_of_an_empty_block_may_be_nothing() -> None:
+    node = FakeNode(wallet__gettransactioninfobyblocknum=lambda body: {})
+    assert (await rows(node))["transactions"] == []
+    node.transactions[50] = [sent(ALICE, BOB, 5)]
+    with pytest.raises(BadAnswer, match="receipts of others"):
+        await rows(node)
+
+
 def broken(**change: Any) -> dict[str, Any]:
     """A transfer, changed."""
     return {**sent(ALICE, BOB, 5), **change}

@@ -1,0 +1,64 @@
+"""What transactions of Tron are called: those of the official client, by the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from localchain.tron.forms import base58check
+from localchain.tron.node import TronNode
+from localchain.tron.state import TRX
+from localchain.tron.wallet import Person
+from tests.tron.chains import facts
+
+pytestmark = pytest.mark.node
+People = tuple[Person, Person, Person]
+
+
+@pytest.fixture
+def settings(node: TronNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings that name the node, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "chainfolio.toml"
+    path.write_text(
+        f'data = "data"\n[chains.tron]\nadapter = "tron"\nrpc = ["{node.url}"]\ntrongrid = true\n'
+        f'facts = "{facts(node, tmp_path)}"\n'
+    )
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """What a command prints as a document."""
+    capsys.readouterr()
+    code = main((*arguments, "--json"))
+    said = capsys.readouterr()
+    assert code == 0, said.out + said.err
+    return json.loads(said.out)
+
+
+def test_what_the_system_does_has_its_types(
+    node: TronNode, people: People, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alice, bob, carol = people
+    witness = base58check(next(iter(node.state.witnesses)))
+    did = {
+        alice.send("freezeBalanceV2", 40 * TRX, "ENERGY", alice.hex): ("STAKE", "FreezeBalanceV2"),
+        alice.pay(carol.hex, 2 * TRX): ("TRANSFEROUT", ""),
+    }
+    node.advance()
+    did[alice.send("vote", {witness: 7}, alice.hex)] = ("VOTE", "VoteWitness")
+    did[alice.send("delegateResource", 5 * TRX, bob.hex, "ENERGY", alice.hex, False, 0)] = (
+        "INTERACTION",
+        "DelegateResource",
+    )
+    node.advance()
+    did[alice.send("unfreezeBalanceV2", 15 * TRX, "ENERGY", alice.hex)] = ("UNSTAKE", "UnfreezeBalanceV2")
+    node.advance(5)
+    assert main(("index", "tron")) == 0
+    page = told(capsys, "transactions", alice.address)
+    found = {each["hash"]: (each["type"], each["functionName"]) for each in page["transactions"]}
+    assert {each: found[each] for each in did} == did
