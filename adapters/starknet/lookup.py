@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Body, Receipt
 from adapters.starknet.node import Node
-from adapters.starknet.transactions import function, parties
+from adapters.starknet.transactions import parties
 from chainfolio.chains import KnownTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
@@ -53,7 +53,6 @@ def _details(source: str, unit: str, known: KnownTransaction, body: Answer, rece
     hashed = forms[done.transaction_hash]
     if (done.block_number, hashed) != (known.height, known.tx_hash):
         raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
-    asked = typed(source, body, Body)
-    sender, recipient, created = parties(forms, asked, done)
+    sender, recipient, created, called = parties(forms, typed(source, body, Body), done)
     fee = done.fee(source, unit)
-    return TransactionDetails(sender, recipient, created, 0, fee, done.failed, function(forms, asked))
+    return TransactionDetails(sender, recipient, created, 0, fee, done.failed, called)

@@ -13,7 +13,7 @@ from adapters.starknet.events import MOVES, UNSURE, Allowed, Moved, allowed, mov
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Done, Whole
-from adapters.starknet.transactions import function, nonce, parties, version
+from adapters.starknet.transactions import nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.table import Table
@@ -78,11 +78,11 @@ def _paid(forms: Padded, done: Done, sequencer: str, unit: str) -> tuple[Row, tu
     hashed = forms[receipt.transaction_hash]
     if body.transaction_hash is not None and forms[body.transaction_hash] != hashed:
         raise BadAnswer(source, f"a transaction with the receipt of another one, {hashed}")
-    sender, recipient, created = parties(forms, body, receipt)
+    sender, recipient, created, called = parties(forms, body, receipt)
     fee = receipt.fee(source, unit)
     row = (
         hashed, sender, recipient, created, nonce(source, body), version(source, body), int(not receipt.failed),
-        fee.to_bytes(32, "big"), function(forms, body),
+        fee.to_bytes(32, "big"), called,
     )  # fmt: skip
     return row, (sender, sequencer, fee) if fee else None
 

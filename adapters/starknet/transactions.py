@@ -14,29 +14,36 @@ NOBODY: Final = padded(0)
 MAX_CALLS: Final = 10_000
 MAX_NONCE: Final = 2**63
 TRIED: Final = 2**128  # added to the version of a transaction that was only tried
-Parties = tuple[str, str | None, str | None]
+Parties = tuple[str, str | None, str | None, bytes | None]
 
 
 def parties(forms: Padded, body: Body, receipt: Receipt) -> Parties:
-    """Who signed, who was called, and what was created. A message from Ethereum is signed by the contract there that
-    sent it; nobody signs what is deployed without an account."""
+    """Who signed, who was called, what was created, and the function that was called, as `functions.shortened` has it.
+    A message from Ethereum is signed by the contract there that sent it; nobody signs what is deployed without an
+    account."""
     match body.type:
         case "INVOKE" | "INVOKE_FUNCTION":
             signer = body.sender_address or body.contract_address
             if signer is None:
                 raise BadAnswer(forms.source, "a transaction that nobody signed")
-            return forms[signer], _called(forms, body) or forms[signer], None
+            called, selector = _called(forms, body)
+            return forms[signer], called or forms[signer], None, selector
         case "L1_HANDLER":
             if body.contract_address is None or not body.calldata:
                 raise BadAnswer(forms.source, "a message from Ethereum that says neither from whom nor to whom")
-            return forms[body.calldata[0]], forms[body.contract_address], None
+            return (
+                forms[body.calldata[0]],
+                forms[body.contract_address],
+                None,
+                _function(forms, body.entry_point_selector),
+            )
         case "DECLARE":
-            return forms[body.sender_address or "0x1"], None, None
+            return forms[body.sender_address or "0x1"], None, None, None
         case "DEPLOY_ACCOUNT" | "DEPLOY":
             created = receipt.contract_address or body.contract_address
             if created is None:
                 raise BadAnswer(forms.source, "a transaction that deploys and does not say where")
-            return forms[created] if body.type == "DEPLOY_ACCOUNT" else NOBODY, None, forms[created]
+            return forms[created] if body.type == "DEPLOY_ACCOUNT" else NOBODY, None, forms[created], None
     raise BadAnswer(forms.source, f"a transaction of an unknown type, {body.type[:40]!r}")
 
 
@@ -56,22 +63,17 @@ def nonce(source: str, body: Body) -> int | None:
     return None if found is None or found >= MAX_NONCE else found
 
 
-def function(forms: Padded, body: Body) -> bytes | None:
-    """The function that a transaction called, as `functions.shortened` has it; None where it called none."""
-    place = _place(forms, body)
-    said = body.calldata[place + 1] if place else body.entry_point_selector
-    return None if said is None else shortened(felt(forms.source, said))
+def _called(forms: Padded, body: Body) -> tuple[str | None, bytes | None]:
+    """Whom the last call of an account's transaction goes to, and which function it calls: what comes before it is
+    mostly an approval."""
+    place = _last_call(forms.source, body.calldata) if body.sender_address and body.calldata else 0
+    if place:
+        return forms[body.calldata[place]], _function(forms, body.calldata[place + 1])
+    return None, _function(forms, body.entry_point_selector)
 
 
-def _called(forms: Padded, body: Body) -> str | None:
-    """Whom the last call of an account's transaction goes to: what comes before it is mostly an approval."""
-    place = _place(forms, body)
-    return forms[body.calldata[place]] if place else None
-
-
-def _place(forms: Padded, body: Body) -> int:
-    """Where an account's transaction says to whom its last call goes; 0 where it does not."""
-    return _last_call(forms.source, body.calldata) if body.sender_address and body.calldata else 0
+def _function(forms: Padded, selector: str | None) -> bytes | None:
+    return None if selector is None else shortened(felt(forms.source, selector))
 
 
 def _last_call(source: str, said: Sequence[str]) -> int:

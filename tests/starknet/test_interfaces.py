@@ -112,6 +112,18 @@ def test_a_wallet_in_every_spelling_now_and_then(node: tuple[StarknetSubject, st
     assert shown(past)[NATIVE] == coins(subject, 10)
 
 
+def test_rows_explain_every_balance_and_an_account_alone_is_refused(
+    node: tuple[StarknetSubject, str], run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject, _ = node
+    run("index", "starknet")
+    found = json.dumps(run("reconcile", subject.accounts[0], "--chain", "starknet"))
+    assert '"equal"' in found
+    assert '"missing_row"' not in found
+    assert main(["watch", subject.accounts[0], "--chain", "starknet"]) != 0
+    assert "account_history" in "".join(capsys.readouterr())
+
+
 async def test_every_route_answers_about_starknet_beside_other_kinds(
     node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
 ) -> None:

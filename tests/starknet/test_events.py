@@ -1,0 +1,64 @@
+"""Events of any shape: rows where they say what tokens say, none where they do not, and never another error."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.starknet.events import ALLOWS, FOR_ALL, MOVES, Allowed, allowed, moved, name_of
+from adapters.starknet.felts import Padded, selector
+from adapters.starknet.forms import Event
+from chainfolio.addresses import STARKNET_PRIME
+from chainfolio.errors import BadAnswer
+
+WORDS = st.one_of(
+    st.integers(0, STARKNET_PRIME - 1).map(hex), st.integers(0, 5).map(hex), st.integers(2**127, 2**129).map(hex)
+)
+NAMES = ("Transfer", "TransferSingle", "TransferBatch", "Approval", "ApprovalForAll")
+
+
+def event(name: str, keys: list[str], data: list[str]) -> Event:
+    """An event of that name."""
+    return Event("0x1", [hex(selector(name)), *keys], data)
+
+
+@given(st.sampled_from(NAMES), st.lists(WORDS, max_size=8), st.lists(WORDS, max_size=12))
+def test_events_of_any_shape_are_rows_or_nothing(name: str, keys: list[str], data: list[str]) -> None:
+    forms, said = Padded("node"), event(name, keys, data)
+    found = name_of(forms, said)
+    assert found in MOVES | ALLOWS
+    if found in MOVES:
+        for each in moved(forms, found, said):
+            assert 0 <= each.raw < 2**256
+            assert each.token_id is None or 0 <= each.token_id < 2**256
+        return
+    given_ = allowed(forms, found, said)
+    if given_ is not None:
+        amounts = (given_.raw, given_.token_id, given_.approved)
+        assert sum(each is not None for each in amounts) == 1
+
+
+@pytest.mark.parametrize("bad", ["0x", "12", hex(STARKNET_PRIME), "-0x1", "0xzz", ""])
+def test_a_word_that_is_no_felt_is_refused(bad: str) -> None:
+    forms = Padded("node")
+    for name in ("Approval", "ApprovalForAll"):
+        said = event(name, ["0xa", bad], ["0x1"])
+        with pytest.raises(BadAnswer, match="no felt"):
+            allowed(forms, name_of(forms, said), said)
+
+
+@pytest.mark.parametrize("said", ["0x2", hex(2**200)])
+def test_an_operator_that_is_neither_allowed_nor_not_is_no_row(said: str) -> None:
+    forms = Padded("node")
+    assert allowed(forms, FOR_ALL, event("ApprovalForAll", [], ["0xa", "0xb", said])) is None
+
+
+def test_approvals_of_every_layout_and_width() -> None:
+    forms = Padded("node")
+    one, other = (f"0x{each:064x}" for each in (0xA, 0xB))
+    for keys, data in (([], ["0xa", "0xb", "0x5"]), (["0xa", "0xb"], ["0x5"]), (["0xa", "0xb"], ["0x5", "0x0"])):
+        said = event("Approval", keys, data)
+        assert allowed(forms, name_of(forms, said), said) == Allowed("erc20", one, other, 5)
+    said = event("Approval", ["0xa", "0xb", "0x5", "0x1"], [])
+    assert allowed(forms, name_of(forms, said), said) == Allowed("erc721", one, other, None, 2**128 + 5)
