@@ -4,7 +4,10 @@ answer."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import urlencode
+
+import msgspec
 
 from adapters.beacon.answers import Genesis, Told, decoded
 from chainfolio.errors import SourceError, Unavailable, Unsupported, WrongChain
@@ -13,6 +16,7 @@ from transport.pool import Pool
 from transport.rest import Absent, RestEndpoint
 
 T = TypeVar("T")
+IDS_IN_ADDRESS: Final = 64
 GENESIS: Final = "/eth/v1/beacon/genesis"
 
 
@@ -21,10 +25,23 @@ class BeaconNode(RestEndpoint):
 
     async def told(self, path: str, kind: type[T], body: Any = None) -> Told[T]:
         """What a path says about some state. Unavailable where the node itself does not believe it yet."""
-        found = await self.ask(path, decoded(kind), body)
+        try:
+            found = await self.ask(path, decoded(kind), body)
+        except (Absent, Unsupported):
+            if (ids := _ids_of(path, body)) is None:
+                raise
+            found = await self._got(path, kind, ids)
         if found.execution_optimistic:
             raise Unavailable(self.name, "it has not checked that block's payload yet (optimistic)")
         return found
+
+    async def _got(self, path: str, kind: type[T], ids: Sequence[str]) -> Told[T]:
+        """Validators of a state, as nodes of before 2024 are asked for them: by the address, so many at a time."""
+        asked = [f"{path}?{urlencode([('id', each) for each in part])}" for part in batched(ids, IDS_IN_ADDRESS)]
+        parts = [await self.ask(each, decoded(kind)) for each in asked or [path]]
+        every: Any = [row for part in parts for row in cast("list[Any]", part.data)]
+        doubts = any(part.execution_optimistic for part in parts)
+        return Told(every, doubts, parts[0].finalized, parts[0].version)
 
     async def data(self, path: str, kind: type[T], body: Any = None) -> T:
         """The same without how sure the node is."""
@@ -36,6 +53,19 @@ class BeaconNode(RestEndpoint):
             return await self.told(path, kind, body)
         except (Absent, Unsupported) as error:
             return error
+
+
+def _ids_of(path: str, body: Any) -> list[str] | None:
+    """The validators that a posted question names; None for any other question."""
+    if body is None or not path.endswith(("/validators", "/validator_balances")):
+        return None
+    asked = body["ids"] if isinstance(body, dict) else body
+    return msgspec.json.decode(asked, type=list[str]) if isinstance(asked, msgspec.Raw) else list(asked)
+
+
+def batched(values: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Values, so many at a time."""
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 class Nodes(Pool[BeaconNode]):

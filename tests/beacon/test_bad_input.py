@@ -172,6 +172,19 @@ async def test_numbers_may_be_written_as_numbers_and_rows_stay_the_same(node: Be
     await other.close()
 
 
+async def test_a_node_that_takes_no_posted_list_is_asked_by_the_address(node: BeaconRuntime) -> None:
+    def old(path: str, status: int, found: Any) -> tuple[int, Any]:
+        posted = path.endswith(("/validators", "/validator_balances"))
+        return (404, {"message": "Route POST not found"}) if posted else (status, found)
+
+    plain, other = wrong(node, same).chain, wrong(node, old).chain
+    one, two = [await chain.collect(Span(0, 40), chain.usual) for chain in (plain, other)]
+    assert one.tables == two.tables
+    assert (await other.validator(7)).index == 7
+    await plain.close()
+    await other.close()
+
+
 @pytest.mark.parametrize("bad", ["-1", "1.5", "0x10", "", " 1", None, True, [], "9" * 40])
 async def test_what_is_no_number_is_refused(node: BeaconRuntime, bad: Any) -> None:
     def spoil(path: str, status: int, found: Any) -> tuple[int, Any]:
