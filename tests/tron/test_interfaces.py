@@ -223,5 +223,11 @@ async def asked_about(lived: Lived, settings: Settings, ethereum: str) -> None:
         unread = await ask(f"historical?addresses={alice}&date=2024-01-01", 403)
         assert "no historical subscription" in unread["message"]
         assert {"tron", "local"} <= {each["key"] for each in await ask("chains")}
+        allowed = await ask(f"approvals/tron?addresses={lived.alice.hex}&include=allowance")
+        [item] = allowed["items"]
+        assert (item["from"], item["to"], item["contract"]) == (
+            alice, lived.bob.address, base58check(lived.wrapped)
+        )  # fmt: skip
+        assert (item["amount"], item["allowance"]["amount"]) == ("700", "700")
         refused = await ask(f"portfolio?addresses={alice[:-1]}", 400)
         assert "address" in json.dumps(refused)
