@@ -1,7 +1,7 @@
 """Prices from pools on Solana, with no vendor: of all pools of a token with a trusted one, that which could pay most.
 
-Addresses of pools follow from both mints and a tier, so two rounds are enough: pools and mints, then the vaults of
-those that there are. Nodes keep no state of the block before. What stands in its place: every pool of the same two
+Addresses of pools follow from both mints and a tier, so three rounds are enough: mints, pools, and the vaults of those
+that there are. Nodes keep no state of the block before. What stands in its place: every pool of the same two
 tokens that could pay enough has to agree, so that whoever moves one has to move all.
 """
 
@@ -25,6 +25,7 @@ from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
 
 SOURCE: Final = "solana_pools"
 MAX_TOKENS: Final = 50  # of one plan: each takes some dozens of accounts to look for
+MAX_MINTS: Final = 2_000  # of one plan, of which is looked whether they are one of a kind
 TOO_MANY: Final = "too many tokens at once: its pools were not looked for"
 APART: Final = 1 + Fraction(10, 100)
 AGREED: Final = Decimal("0.7")  # at least two pools say so
@@ -108,13 +109,17 @@ class SolanaPools:
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A relative price, or the reason for none, for each token that has a pool."""
         tokens = [each for each in assets if self.knows(each) is None]
-        searches = [_Search(each, self) for each in tokens[:MAX_TOKENS]]
-        refused = [Refusal(each, SOURCE, TOO_MANY) for each in tokens[MAX_TOKENS:]]
+        if not tokens:
+            return Quotes()
+        mints = list(map(_mint, (*self.quotes, *tokens[:MAX_MINTS])))
+        known: dict[Read, Any] = dict(zip(mints, (yield mints), strict=True))
+        wanted = [each for each in tokens[:MAX_MINTS] if not _is_one_of_a_kind(known[_mint(each)])]
+        searches = [_Search(each, self) for each in wanted[:MAX_TOKENS]]
+        refused = [Refusal(each, SOURCE, TOO_MANY) for each in (*wanted[MAX_TOKENS:], *tokens[MAX_MINTS:])]
         if not searches:
             return Quotes(refused=tuple(refused))
-        asked = dict.fromkeys([*map(_mint, (*tokens[:MAX_TOKENS], *self.quotes))])
-        asked |= dict.fromkeys(read for each in searches for read, *_ in each.places())
-        known: dict[Read, Any] = dict(zip(asked, (yield list(asked)), strict=True))
+        asked = list(dict.fromkeys(read for each in searches for read, *_ in each.places()))
+        known |= zip(asked, (yield asked), strict=True)
         for each in searches:
             each.find(known)
         if vaults := list(dict.fromkeys(pool.vault for each in searches for pool in each.pools)):
@@ -195,6 +200,11 @@ class _Search:
 
 def _mint(asset: Asset) -> Read:
     return account("", "mint", asset.reference)
+
+
+def _is_one_of_a_kind(said: Any) -> bool:
+    """Whether a mint issued one thing, for which there is no pool; not where it does not say."""
+    return not isinstance(said, Unknown) and said.decimals == 0 and said.supply <= 1
 
 
 def _scale(said: Any) -> int:

@@ -18,6 +18,7 @@ from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, ProtocolFamily
 
 ROUNDS: Final = 4  # in which decoders ask for more
+MOST: Final = 1_000  # tokens of an account that are looked at: many are sent to people who never asked for them
 TRIES: Final = 2  # at a slot, if a wallet got another position meanwhile
 PROGRAM: Final = "program"
 
@@ -103,6 +104,9 @@ class Positions:
 
     def _settle(self) -> Plan[Any, Any, None]:
         """Find what there is, and read it at one slot with the wallets."""
+        for account, wallet in self.wallets.items():
+            if wallet and (more := len(_single(wallet)) - MOST) > 0:
+                self._unread(account, account, f"{more} tokens of which there is one were not looked at for positions")
         for _ in range(TRIES):
             claims = list(self._claims())
             known = yield from self._known(claims)
@@ -121,11 +125,10 @@ class Positions:
         for account, wallet in self.wallets.items():
             assert wallet is not None, "every wallet was read"
             time_s = wallet.block.time_us // 1_000_000
-            for mint, held in wallet.tokens.items():
-                if (held.raw, held.decimals) == (1, 0):
-                    for row in self.rows:
-                        for program in row.contracts.get(PROGRAM, ()):
-                            yield row, Claim(account, mint, program, time_s)
+            for mint in _single(wallet)[:MOST]:
+                for row in self.rows:
+                    for program in row.contracts.get(PROGRAM, ()):
+                        yield row, Claim(account, mint, program, time_s)
 
     def _known(
         self, claims: Sequence[tuple[InstalledProtocol, Claim]]
@@ -157,6 +160,11 @@ class Positions:
 
     def _unread(self, account: str, subject: str, reason: str) -> None:
         self.issues.append(Issue("solana", subject, reason, account=account))
+
+
+def _single(wallet: Wallet) -> list[str]:
+    """The mints of which a wallet has one that cannot be divided."""
+    return [mint for mint, held in wallet.tokens.items() if (held.raw, held.decimals) == (1, 0)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,6 +302,8 @@ async def _read_pages(
         if isinstance(answer, SourceError):
             raise answer
         slot, content = slot_and_content(endpoint.name, answer)
+        if slot < block.height:
+            raise NodeBehind(endpoint.name, f"answered about slot {slot}, which is older than {block.height}")
         if slot - block.height > NOW_SLOTS:
             return dict.fromkeys(reads, Unknown(PAST, "absent"))
         found.append((page, _listed(endpoint.name, content, len(page))))

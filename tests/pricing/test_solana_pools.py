@@ -214,6 +214,17 @@ def test_more_tokens_than_are_looked_for_at_once_are_said() -> None:
     assert [each.reason for each in priced(stored(), *several).refused] == [TOO_MANY] * 2
 
 
+def test_things_of_which_there_is_one_are_not_looked_for_and_take_no_places() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    ledger = stored(pool)
+    several = [key() for _ in range(MAX_TOKENS + 2)]
+    for mint in several:
+        ledger.put(mint, TOKEN, accounts.mint(1, 0))
+    quotes = priced(ledger, *map(token, several), token(TOKEN_A))
+    assert [each.asset for each in quotes.prices] == [token(TOKEN_A)]
+    assert quotes.refused == ()
+
+
 VENUE: Final = {"family": "raydium_clmm", "program": RAYDIUM, "indexes": [0]}
 
 

@@ -11,7 +11,7 @@ from adapters.solana.account_reads import AccountRead
 from adapters.solana.layouts import SYSTEM, TOKEN
 from adapters.solana.reads import WalletRead
 from adapters.solana.state import NOW_SLOTS, PAST
-from chainfolio.errors import BadAnswer
+from chainfolio.errors import BadAnswer, NodeBehind
 from chainfolio.plans import Unknown
 from tests.solana import ledger
 from tests.solana.fakes import MINT, WALLET, FakeNode, account
@@ -102,3 +102,12 @@ async def test_a_mint_of_another_length_is_unknown_and_never_zero(size: int) -> 
     [unknown] = await chain.answer([READ], (await chain.heads()).latest)
     assert isinstance(unknown, Unknown)
     assert unknown.cause == "contract"
+
+
+async def test_an_account_as_it_was_before_the_block_is_not_taken_for_now() -> None:
+    node = storing(**{MINT: account(TOKEN, 5, ledger.mint(7, 6))})
+    chain = node.chain()
+    head = (await chain.heads()).latest
+    node.slot -= 1
+    with pytest.raises(NodeBehind):
+        await chain.answer([READ], head)

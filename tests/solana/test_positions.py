@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from adapters.solana import positions
 from adapters.solana.layouts import SYSTEM, TOKEN
 from adapters.solana.positions import Family
 from adapters.solana.protocols.orca_whirlpool import FAMILY
@@ -179,3 +180,14 @@ async def test_a_decoder_that_raises_is_an_issue(position: Position, pool: Ledge
     states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=InstalledProtocols(rows))
     assert [each.protocol for each in states[WALLET].positions] == ["orca"]
     assert "ZeroDivisionError: nothing to divide by" in states[WALLET].issues[0].reason
+
+
+async def test_an_account_that_was_sent_thousands_of_tokens_is_read_and_what_was_not_looked_at_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(positions, "MOST", 3)
+    states = await read(LedgerNode(Ledger(), {WALLET: [key() for _ in range(5)]}), WALLET)
+    [issue] = states[WALLET].issues
+    assert (issue.makes_partial, issue.reason) == (
+        True, "2 tokens of which there is one were not looked at for positions",
+    )  # fmt: skip

@@ -50,8 +50,8 @@ def position(claim: Claim) -> DecoderPlan:
 
 def _reads(program: str, stored: WhirlpoolPosition, pool: Whirlpool) -> Iterator[AccountRead]:
     """The two ticks, the vaults, and those of rewards."""
-    if not pool.spacing:
-        raise Unreadable("its pool has no spacing of ticks")
+    if not pool.spacing or stored.lower % pool.spacing or stored.upper % pool.spacing:
+        raise Unreadable("its pool has no spacing, or has no such ticks")
     for tick in (stored.lower, stored.upper):
         start = tick // (TICKS * pool.spacing) * TICKS * pool.spacing
         seeds = (b"tick_array", stored.pool, str(start).encode())
