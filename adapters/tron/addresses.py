@@ -50,6 +50,7 @@ def of_bytes(data: bytes) -> str:
     return shown(data[1:])
 
 
+@lru_cache(65_536)
 def of_hex(source: str, written: str) -> str:
     """An address as nodes write it: 41 and 40 digits, or 40 digits alone as events have them. BadAnswer for anything
     else; a base58 one is checked."""

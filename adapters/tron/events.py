@@ -17,6 +17,7 @@ DEPOSIT: Final = "e1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc910
 WITHDRAWAL: Final = "7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65"
 APPROVAL: Final = "8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"
 FOR_ALL: Final = "17307eab39ab6107e8899845ad3d59bd9653f200f220920489ca2b5937696c31"
+TOLD: Final = frozenset([TRANSFER, SINGLE, BATCH, DEPOSIT, WITHDRAWAL, APPROVAL, FOR_ALL])  # events that make rows
 WORD: Final = 64  # digits
 CALLS: Final = frozenset(["call", "create", "suicide", "selfdestruct", ""])
 TAKES: Final = ("freezeBalanceV2For", "freezeFor")

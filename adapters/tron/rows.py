@@ -13,7 +13,7 @@ import pyarrow as pa
 from adapters.tron.addresses import ZERO
 from adapters.tron.contracts import FAILED, INPUTS, TYPES, Asked, Move, Pair, message
 from adapters.tron.datasets import INTERNAL, NATIVE
-from adapters.tron.events import Moved, approved, inside, moved
+from adapters.tron.events import TOLD, Moved, approved, inside, moved
 from adapters.tron.facts import TRC10, Facts
 from adapters.tron.forms import Info, Transaction, Whole
 from adapters.tron.protobuf import data, fields, number
@@ -80,6 +80,8 @@ class Read:
         for item, each in enumerate(self._coins(asked, info)):
             self.movements.append((*place, -1, tx_hash, each[1], each[0], *each[2:5], None, None, item))
         for at, log in enumerate(info.log, log_index):
+            if not log.topics or log.topics[0] not in TOLD:
+                continue
             for each in moved(source, log, self.wrapped):
                 self.movements.append((*place, at, tx_hash, each[1], each[0], *each[2:]))
             if allowed := approved(source, log):
