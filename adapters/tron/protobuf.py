@@ -10,9 +10,9 @@ _SIGN: Final = 1 << 63
 Fields = dict[int, "int | bytes"]
 
 
-def fields(data: bytes, until: int = 0) -> Fields:
-    """The fields of a message, all or those up to one: numbers as unsigned 64 bits, everything else as bytes. Of one
-    that is there several times the last counts. ValueError where it is no message."""
+def fields(data: bytes) -> Fields:
+    """The fields of a message: numbers as unsigned 64 bits, everything else as bytes. Of one that is there several
+    times the last counts. ValueError where it is no message."""
     found: Fields = {}
     at, end = 0, len(data)
     while at < end:
@@ -37,10 +37,34 @@ def fields(data: bytes, until: int = 0) -> Fields:
         if at + size > end:
             raise ValueError("a field reaches beyond its message")
         found[tag >> 3] = data[at : at + size]
-        if tag >> 3 == until:
-            break
         at += size
     return found
+
+
+def first(data: bytes, key: int) -> bytes:
+    """The first field with a number that is bytes; empty where there is none. What comes behind it is not looked at.
+    ValueError where it is no message."""
+    at, end = 0, len(data)
+    while at < end:
+        tag = data[at]
+        at += 1
+        if tag > 127:
+            tag, at = _long(data, at - 1)
+        kind = tag & 7
+        if kind == BYTES:
+            size, at = _long(data, at)
+            if tag >> 3 == key and at + size <= end:
+                return data[at : at + size]
+            at += size
+        elif kind == VARINT:
+            _, at = _long(data, at)
+        elif kind in (FIXED64, FIXED32):
+            at += 8 if kind == FIXED64 else 4
+        else:
+            raise ValueError(f"a field of kind {kind}")
+    if at > end:
+        raise ValueError("a field reaches beyond its message")
+    return b""
 
 
 def repeated(data: bytes, key: int) -> list[bytes]:
