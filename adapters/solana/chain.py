@@ -120,17 +120,28 @@ class SolanaChain:
         return await answer(self.node, reads, block, with_stakes=self.settings.stake_accounts)
 
     async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The same for several blocks; an error in the place of one that cannot be read. What is read now is no older
-        than any of them, so it is read once."""
-        every = list(dict.fromkeys(read for _, reads in asked for read in reads))
-        if not every:
-            return [[] for _ in asked]
+        """The same for several blocks; an error in the place of one that cannot be read. What accounts have is read
+        now, and no older than any of them, so it is read once; what programs say is not told of a past block."""
+        from adapters.solana.reads import MintRead, WalletRead
+
+        lasting = list(
+            dict.fromkeys(read for _, reads in asked for read in reads if isinstance(read, WalletRead | MintRead))
+        )
+        newest = max((block for block, _ in asked), key=lambda block: block.height, default=None)
         try:
-            newest = max((block for block, _ in asked), key=lambda block: block.height)
-            found = dict(zip(every, await self.answer(every, newest), strict=True))
+            now = dict(zip(lasting, await self.answer(lasting, newest), strict=True)) if newest and lasting else {}
         except SourceError as error:
             return [error] * len(asked)
-        return [[found[read] for read in reads] for _, reads in asked]
+        return [await self._answered(block, reads, now) for block, reads in asked]
+
+    async def _answered(self, block: Block, reads: Sequence[Any], known: Mapping[Any, Any]) -> list[Any] | SourceError:
+        """The results of some reads at a block, of which some are known."""
+        rest = list(dict.fromkeys(read for read in reads if read not in known))
+        try:
+            found = dict(zip(rest, await self.answer(rest, block), strict=True)) if rest else {}
+        except SourceError as error:
+            return error
+        return [known[read] if read in known else found[read] for read in reads]
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts, with the positions of these protocols."""

@@ -413,6 +413,8 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
                 raise
             own, _ = await wallets(node, accounts, [], block, with_stakes=with_stakes)
             said = dict.fromkeys(placed, Unknown(error.reason))
+        if any(each.block.height - block.height > NOW_SLOTS for each in own.values()):
+            said = dict.fromkeys(placed, Unknown(PAST, "absent"))
     elif placed:
         said = await contents(node, placed, block)
     issued = await mints(node, addresses, block.height) if addresses else {}

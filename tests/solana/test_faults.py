@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from typing import Any
 
 import msgspec
 import pytest
 
+from adapters.solana.account_reads import AccountRead
 from adapters.solana.layouts import TOKEN, TOKEN_2022, BadLayout, Mint, mint
 from adapters.solana.reads import Wallet, WalletRead
 from adapters.solana.refusals import CODES, meaning
@@ -25,6 +27,8 @@ from chainfolio.errors import (
     Unavailable,
     Unsupported,
 )
+from chainfolio.plans import Unknown
+from engine.together import Together
 from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
 from transport.wire import RpcError
 
@@ -363,3 +367,52 @@ def test_movements_pair_equal_amounts_first_and_name_what_is_minted_and_burnt() 
     assert moved({"a": -5, "b": -3, "c": 3, "d": 5}) == [("a", "d", 5), ("b", "c", 3)]
     assert moved({"a": -5, "b": 3}, "mint") == [("a", "b", 3), ("a", "mint", 2)]
     assert moved({"b": 3}, "mint") == [("mint", "b", 3)]
+
+
+async def test_many_past_blocks_are_answered_by_one_read_of_now() -> None:
+    node = holding(token_account())
+    chain = node.chain()
+    head = (await chain.heads()).latest
+    older = Block(head.height - 50, "older", "", head.time_us - 20_000_000)
+    before = len(node.asked)
+    answers = await chain.answer_each([(older, [WalletRead(WALLET)]), (head, [WalletRead(WALLET)] * 2), (head, [])])
+    assert [len(each) for each in answers if isinstance(each, list)] == [1, 2, 0]
+    assert node.asked[before:].count("getTokenAccountsByOwner") == 2  # one for each program
+
+
+async def test_what_a_program_says_now_is_not_told_of_a_past_block() -> None:
+    mint_now = account(TOKEN, 1, struct.pack("<36xQBB36x", 7, 6, 1))
+    node = holding(token_account())
+    plain = node.answers["getMultipleAccounts"]
+
+    def several(params: Any) -> Any:
+        return node.at([mint_now]) if MINT in params[0] else plain(params)
+
+    node.answers = {**node.answers, "getMultipleAccounts": several}
+    chain, said = node.chain(), AccountRead(TOKEN, "mint", (MINT,))
+    head = (await chain.heads()).latest
+    node.slot += 1_000
+    now = (await chain.heads()).latest
+    both = [WalletRead(WALLET), said]
+    past, newest = await chain.answer_each([(head, both), (now, both)])
+    assert isinstance(past, list)
+    assert isinstance(newest, list)
+    assert isinstance(past[1], Unknown)
+    assert not isinstance(newest[1], Unknown)
+
+
+async def test_histories_that_several_days_want_are_read_once() -> None:
+    node = listing([[]])
+    chain, asked = node.chain(), []
+    await chain.heads()
+    collect = chain.collect_accounts
+
+    async def counted(span: Span, *more: Any) -> Any:
+        asked.append(span)
+        return await collect(span, *more)
+
+    chain.collect_accounts = counted  # type: ignore[assignment, method-assign]
+    shared = Together(chain, 2)
+    several = [shared.collect_accounts(Span(60, 90), [WALLET], ("transfers",)) for _ in range(5)]
+    found = await asyncio.gather(*several)
+    assert (len(found), asked) == (5, [Span(60, 90)])
