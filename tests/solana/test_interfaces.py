@@ -173,5 +173,5 @@ async def test_every_route_answers_about_a_solana_address(
         assert "not a" in json.dumps(refused) or "address" in json.dumps(refused)
         assert "no historical subscription" in (await ask(f"historical?{addresses}&date=2024-01-01", 403))["message"]
         assert "solana" in json.dumps(await ask("chains"))
-        refused = await ask(f"approvals/solana?{addresses}", 400)
-        assert "is not an EVM address" in json.dumps(refused)  # accounts here approve nobody
+        refused = await ask(f"approvals/solana?{addresses}", 501)
+        assert "`approvals` of solana" in json.dumps(refused)  # accounts here approve nobody
