@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import tomllib
 import urllib.request
@@ -156,12 +157,12 @@ class Devnet:
 
 
 def ensure() -> Path:
-    """Installs the node and the client that signs, once. NoSuchNode where there is no Python 3.9 or no uv."""
-    uv, python = shutil.which("uv"), _python()
-    if uv is None or python is None:
-        raise NoSuchNode("the Starknet node needs Python 3.9 and uv")
+    """Installs the node and the client that signs, once. NoSuchNode where there is no Python 3.9."""
+    python = _python()
+    if python is None:
+        raise NoSuchNode("the Starknet node needs Python 3.9")
     manifest = HERE / "requirements.toml"
-    return install.environments(manifest, install.home() / "starknet", lambda where, run: _fill(where, run, uv, python))
+    return install.environments(manifest, install.home() / "starknet", lambda where, run: _fill(where, run, python))
 
 
 def compiled(where: Path, contract: str) -> Path:
@@ -188,8 +189,12 @@ def compiled(where: Path, contract: str) -> Path:
     return found
 
 
-def _fill(where: Path, run: install.Run, uv: str, python: str) -> None:
+def _fill(where: Path, run: install.Run, python: str) -> None:
     wanted = tomllib.loads((HERE / "requirements.toml").read_text())
+    tools = where / "tools" / "bin"
+    run("a place for uv, which finds the packages of that time", [sys.executable, "-m", "venv", str(tools.parent)])
+    run(wanted["uv"], [str(tools / "python"), "-m", "pip", "install", "--quiet", wanted["uv"]])
+    uv = str(tools / "uv")
     for name, place in (("node", "node"), ("client", "client"), ("contracts", "node")):
         package, since = wanted[name]["package"], wanted[name]["since"]
         own = f"{package.split('==')[0]}={since}"
