@@ -40,6 +40,8 @@ class Held:
         """A column for some indexes, in their order."""
         if not len(self.index):
             return np.full(len(indexes), missing, np.int64)
+        if np.array_equal(indexes, self.index):  # as of two states of a network: no million places to look for
+            return getattr(self, name)
         at, is_there = self.places(indexes)
         return np.where(is_there, getattr(self, name)[at], missing)
 
