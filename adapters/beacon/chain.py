@@ -25,11 +25,11 @@ from adapters.beacon.chosen import Chosen
 from adapters.beacon.computed import Computed
 from adapters.beacon.datasets import DATASETS, OF_EPOCHS
 from adapters.beacon.doctor import examined
-from adapters.beacon.epochs import SETTLED_AFTER, before, settled
+from adapters.beacon.epochs import SETTLED_AFTER, before, settled_in_turn
 from adapters.beacon.events import Announcements
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
-from adapters.beacon.reader import LIMITS, WHOLE_LIMITS, Reader, gathered
+from adapters.beacon.reader import LIMITS, SOME_LIMITS, WHOLE_LIMITS, Reader, gathered
 from adapters.beacon.registry import Registry
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
@@ -251,7 +251,7 @@ class BeaconChain:
         if indexes not in self._memos:
             while len(self._memos) > 2:
                 self._memos.pop(next(key for key in self._memos if key is not None)).close()
-            self._memos[indexes] = Memo(WHOLE_LIMITS if indexes is None else LIMITS)
+            self._memos[indexes] = Memo(WHOLE_LIMITS if indexes is None else SOME_LIMITS)
         return self._memos[indexes]
 
     async def _slot_of(self, root: str) -> int:
@@ -320,21 +320,21 @@ class BeaconChain:
     async def _of_epochs(self, reader: Reader, datasets: Sequence[str], slots: Sequence[int]) -> dict[str, pa.Table]:
         """The rows of the epochs that some blocks settled. The first slot is that of the block before them."""
         spec, parts = reader.spec, {name: list[Any]() for name in OF_EPOCHS if name in datasets}
-        for last, slot in pairwise(slots):
-            for begun in range(spec.epoch(last) + 1, spec.epoch(slot) + 1):
-                if begun < SETTLED_AFTER:
-                    continue
-                number = begun - SETTLED_AFTER
-                done = await settled(reader, number, slot)
-                if "validator_rewards" in parts:
-                    parts["validator_rewards"].append(rows.rewards(self.key, done))
-                if "stake_changes" in parts:
-                    parts["stake_changes"].append(rows.changes(self.key, done, slot))
-                if "validators" in parts:
-                    now = done.at
-                    is_first = number == max(0, -(-self.settings.start_block // spec.slots) - SETTLED_AFTER)
-                    places = slice(None) if is_first else now.changed(await before(reader, number, now))
-                    parts["validators"].append(rows.registry(self.key, number, slot, now, places))
+        wanted = [
+            (begun - SETTLED_AFTER, slot)
+            for last, slot in pairwise(slots)
+            for begun in range(max(spec.epoch(last) + 1, SETTLED_AFTER), spec.epoch(slot) + 1)
+        ]
+        async for done, slot in settled_in_turn(reader, wanted):
+            if "validator_rewards" in parts:
+                parts["validator_rewards"].append(rows.rewards(self.key, done))
+            if "stake_changes" in parts:
+                parts["stake_changes"].append(rows.changes(self.key, done, slot))
+            if "validators" in parts:
+                now = done.at
+                is_first = done.number == max(0, -(-self.settings.start_block // spec.slots) - SETTLED_AFTER)
+                places = slice(None) if is_first else now.changed(await before(reader, done.number, now))
+                parts["validators"].append(rows.registry(self.key, done.number, slot, now, places))
         return {name: rows.together(found, DATASETS[name].table) for name, found in parts.items()}
 
     async def _check_agreed(self, last: Block | None) -> None:

@@ -26,6 +26,7 @@ class Computed:
     """What duties brought by the rules. `everybody` reads the whole network: a reward depends on all of its stake."""
 
     everybody: Reader
+    is_used: bool = False
     _memo: Memo = field(default_factory=lambda: Memo(LIMITS))
 
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
@@ -68,6 +69,7 @@ class Computed:
         return found
 
     def _check(self, epoch: int) -> None:
+        self.is_used = True
         if not self.everybody.spec.is_at_least("altair", epoch):
             raise Unsupported(self.everybody.nodes.key, f"no node says the rewards of epoch {epoch}, before Altair")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ COUNTED: Final = ("source", "target", "head", "inactivity", "sync", "sync_hits",
                   "slashing", "unexplained")  # fmt: skip
 
 
+AT_ONCE: Final = 4  # epochs that are read of some validators
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """A settled epoch: the columns of its rewards, its changes of stake, and the registry at its end."""
@@ -29,6 +33,17 @@ class Settled:
     columns: dict[str, Any]
     changes: tuple[Change, ...]
     at: States
+
+
+async def settled_in_turn(reader: Reader, wanted: Sequence[tuple[int, int]]) -> AsyncIterator[tuple[Settled, int]]:
+    """Epochs in their order, each with the slot whose block settled it. Several are read at once where each is little:
+    not of a whole network, and not where what nodes do not say has to be computed of one."""
+    left = list(wanted)
+    while left:
+        count = AT_ONCE if reader.wanted is not None and reader.is_told else 1
+        some, left = left[:count], left[count:]
+        for found, (_, slot) in zip(await gathered(settled(reader, *each) for each in some), some, strict=True):
+            yield found, slot
 
 
 async def settled(reader: Reader, number: int, height: int) -> Settled:
@@ -101,6 +116,10 @@ def _kept(values: Any, keep: Any) -> Any:
 
 async def gathered_slots(reader: Reader, number: int) -> tuple[Slot, ...]:
     """The slots of an epoch that have a block, with what it brought."""
+    return await reader.memo.get("slots", number, lambda: _slots(reader, number))
+
+
+async def _slots(reader: Reader, number: int) -> tuple[Slot, ...]:
     slots = range(number * reader.spec.slots, reader.end(number) + 1)
     blocks = [block for block in await gathered(reader.block(slot) for slot in slots) if block is not None]
     earned: list[Earned] = await gathered(reader.earned(block) for block in blocks)

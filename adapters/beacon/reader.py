@@ -39,6 +39,7 @@ NOT_TOLD: Final = (HistoryUnavailable, Unsupported)  # 404, 405 or 501: then it 
 LIMITS: Final = {
     "block": 4096,
     "earned": 4096,
+    "slots": 8,
     "states": 6,
     "held": 4,
     "attestations": 6,
@@ -48,6 +49,8 @@ LIMITS: Final = {
 }
 # A million validators fill 40 MB with each of these: no more of them than two epochs need that follow each other.
 WHOLE_LIMITS: Final = {**LIMITS, "states": 4, "held": 2, "attestations": 2, "closing": 3}
+# Of some validators several epochs are read at once, and by several spans.
+SOME_LIMITS: Final = {**LIMITS, "slots": 16, "states": 16, "attestations": 16, "closing": 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,11 @@ class Reader:
             everybody = self if self.wanted is None else Reader(self.nodes, self.spec, None, blocks=self.blocks)
             self.computed = Computed(everybody)
         return self.computed
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nodes have said all rewards so far."""
+        return self.computed is None or not self.computed.is_used
 
     # --- epochs ------------------------------------------------------------------------------------------------------
 
