@@ -228,8 +228,7 @@ class BeaconChain:
         spec = await self.spec()
         await self._check_reached(span.last)
         reader = Reader(self.nodes, spec, None, self._memo(None, span))
-        found = await gathered(reader.block(slot) for slot in range(span.first, span.last + 1))
-        messages = [each for each in found if each is not None]
+        messages = await reader.blocks_of(range(span.first, span.last + 1))
         linked = await self._linked(spec, span, messages, before)
         indexes = await self._chosen.indexes(contracts, messages) if contracts else None
         registry = self._registry if self.is_final(span.last) else None

@@ -121,7 +121,7 @@ async def gathered_slots(reader: Reader, number: int) -> tuple[Slot, ...]:
 
 async def _slots(reader: Reader, number: int) -> tuple[Slot, ...]:
     slots = range(number * reader.spec.slots, reader.end(number) + 1)
-    blocks = [block for block in await gathered(reader.block(slot) for slot in slots) if block is not None]
+    blocks = await reader.blocks_of(slots)
     earned: list[Earned] = await gathered(reader.earned(block) for block in blocks)
     return tuple(Slot(block, each) for block, each in zip(blocks, earned, strict=True))
 

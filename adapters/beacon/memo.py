@@ -19,6 +19,11 @@ class Memo:
 
     async def get(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer to a key, asked now where nobody did before."""
+        asked = self.asked(kind, key, ask)
+        return asked.result() if asked.done() else await asked
+
+    def asked(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Future[T]:
+        """The same as it is on its way: whoever waits for several needs no task for each."""
         kept = self._kept[kind]
         task = kept.get(key)
         if task is None:
@@ -26,10 +31,8 @@ class Memo:
             task.add_done_callback(lambda done: self._forget(kind, key, done))
             while len(kept) > self._limits[kind]:
                 kept.popitem(last=False)
-        elif task.done():
-            return cast(T, task.result())
         # Whoever is cancelled leaves the others their answer.
-        return cast(T, await asyncio.shield(task))
+        return cast("asyncio.Future[T]", asyncio.shield(task))
 
     def has(self, kind: str, key: Any) -> bool:
         """Whether it was asked for, and did not fail so far."""

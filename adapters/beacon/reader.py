@@ -38,7 +38,6 @@ T = TypeVar("T")
 NOT_TOLD: Final = (HistoryUnavailable, Unsupported)  # 404, 405 or 501: then it is computed, as far as the rest is there
 LIMITS: Final = {
     "block": 4096,
-    "earned": 4096,
     "slots": 8,
     "states": 6,
     "held": 4,
@@ -95,7 +94,15 @@ class Reader:
 
     async def block(self, slot: int) -> BlockMessage | None:
         """The block of a slot; None where its proposal was missed, as far as one node knows."""
-        return await (self.blocks or self.memo).get("block", slot, lambda: self._block(slot))
+        return await self._asked(slot)
+
+    async def blocks_of(self, slots: Iterable[int]) -> list[BlockMessage]:
+        """The blocks of some slots, without those that were missed; the first error ends it."""
+        found = await asyncio.gather(*map(self._asked, slots))
+        return [block for block in found if block is not None]
+
+    def _asked(self, slot: int) -> asyncio.Future[BlockMessage | None]:
+        return (self.blocks or self.memo).asked("block", slot, lambda: self._block(slot))
 
     async def _block(self, slot: int) -> BlockMessage | None:
         try:
@@ -118,9 +125,6 @@ class Reader:
 
     async def earned(self, block: BlockMessage) -> Earned:
         """What a block brought to the wanted validators."""
-        return await self.memo.get("earned", block.slot, lambda: self._earned(block))
-
-    async def _earned(self, block: BlockMessage) -> Earned:
         proposer, proposal = (block.proposer_index if self.is_wanted(block.proposer_index) else None), 0
         if proposer is not None:
             proposal = await self._proposal(block)
@@ -256,7 +260,7 @@ class Reader:
             found = await self.of(slot, path, list[KeyedRow], asked)
             parts.append(await asyncio.to_thread(columns, self.nodes.key, found))
         part = joined(parts)
-        if not np.isin(part.index, np.fromiter(indexes, np.int64, len(indexes))).all():
+        if not set(part.index.tolist()) <= set(indexes):
             raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
         return part
 
@@ -279,6 +283,7 @@ class Reader:
 
     async def _told(self, epoch: int, states: Held) -> tuple[dict[int, int], Any]:
         ideal: dict[int, int] = {}
+        known = set(states.effective_balance.tolist()) if isinstance(states, States) and self.wanted else None
         rows = [np.zeros((0, 5), np.int64)]
         for start in range(0, len(states), PIECE):
             indexes = states.index[start : start + PIECE]
@@ -286,11 +291,15 @@ class Reader:
             asked = numbered(start, PIECE) if is_whole else [str(each) for each in indexes.tolist()]
             path = f"/eth/v1/beacon/rewards/attestations/{epoch}"
             found = await self.of(self.end(epoch + 1), path, AttestationRewards, asked)
-            ideal |= {each.effective_balance: each.source + each.target + each.head for each in found.ideal_rewards}
+            ideal |= {
+                each.effective_balance: each.source + each.target + each.head
+                for each in found.ideal_rewards
+                if known is None or each.effective_balance in known
+            }
             rows.append(await asyncio.to_thread(_rows, found))
         every = np.concatenate(rows)
         every = every[np.argsort(every[:, 0], kind="stable")]
-        if (every[1:, 0] == every[:-1, 0]).any() or not np.isin(every[:, 0], states.index).all():
+        if (every[1:, 0] == every[:-1, 0]).any() or not states.places(every[:, 0])[1].all():
             raise BadAnswer(self.nodes.key, f"rewards of epoch {epoch} twice, or of a validator that nobody asked for")
         return ideal, every
 

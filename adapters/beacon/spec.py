@@ -21,6 +21,7 @@ class Spec:
     genesis: Genesis
     values: Mapping[str, Any]
     _read: dict[str, int] = field(default_factory=dict)
+    _begins: dict[str, int] = field(default_factory=dict)  # forks, and the epoch of each
 
     def number(self, name: str) -> int:
         """One value; BadAnswer where the node does not say it."""
@@ -60,12 +61,11 @@ class Spec:
 
     def fork(self, epoch: int) -> str:
         """The fork at an epoch; Unsupported where the node's schedule has one by then that is not known here."""
-        begun = {
-            name.removesuffix("_FORK_EPOCH").lower(): self.number(name)
-            for name in self.values
-            if name.endswith("_FORK_EPOCH") and self.number(name) <= epoch and self.number(name) != FAR_FUTURE
-        }
-        if unknown := sorted(set(begun) - set(FORKS)):
+        if not self._begins:
+            names = [name for name in self.values if name.endswith("_FORK_EPOCH")]
+            self._begins.update((name.removesuffix("_FORK_EPOCH").lower(), self.number(name)) for name in names)
+        begun = {name for name, first in self._begins.items() if first <= epoch and first != FAR_FUTURE}
+        if unknown := sorted(begun - set(FORKS)):
             raise Unsupported(
                 self.source, f"the fork `{unknown[0]}` is not known here", remedy="upgrade Chainfolio, then index on"
             )
