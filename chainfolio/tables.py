@@ -370,7 +370,8 @@ VALIDATORS = Table(
 VALIDATOR_REWARDS = Table(
     "validator_rewards",
     "One row per validator and epoch: what its duties in that epoch brought and could have brought, in gwei. A penalty "
-    "is negative. Attestations are paid two epochs later, in the block at `height`.",
+    "is negative. Attestations are paid two epochs later, in the block at `height`. What its blocks brought on the "
+    "execution chain is joined when it is read: in SQL by `validator_rewards_of`.",
     (
         CHAIN,
         VALIDATOR_BUCKET,

@@ -9,6 +9,32 @@ from chainfolio.table import BUCKETS, Table
 from chainfolio.tables import TABLES
 
 ONES = 0xFFFFFFFF
+# What blocks brought their proposers on the execution chain, by the rule of `engine.block_income`: in wei. Known of a
+# block whose transactions are all in the lake; a block without a payload brought nothing.
+VALIDATOR_REWARDS_OF = f"""
+CREATE OR REPLACE MACRO validator_rewards_of(who) AS TABLE WITH
+own AS (SELECT * FROM validator_rewards WHERE bucket = who % {BUCKETS} AND validator = who),
+carried AS (SELECT * FROM proposals WHERE bucket = who % {BUCKETS} AND validator = who),
+signed AS (
+    SELECT p.chain, p.height, b.chain AS chain_paid, b.miner, b.tx_count, t.tx_index, t.raw_dec,
+        t.gas_used::HUGEINT * (t.gas_price_dec::HUGEINT - coalesce(b.base_fee_dec, 0)::HUGEINT) AS tip,
+        t.sender = b.miner AND t.recipient <> b.miner AND t.raw_dec > 0 AND t.status IS DISTINCT FROM 0 AS pays
+    FROM carried p JOIN blocks b ON b.height = p.execution_height AND b.hash = p.execution_hash
+    LEFT JOIN transactions t ON t.chain = b.chain AND t.height = b.height),
+summed AS (
+    SELECT chain, height, count(tip) = any_value(tx_count) AND count(raw_dec) = any_value(tx_count) AS is_whole,
+        coalesce(sum(tip), 0) AS fees, arg_max({{'pays': coalesce(pays, false), 'raw': raw_dec}}, tx_index) AS last
+    FROM signed GROUP BY chain, height, chain_paid),
+brought AS (
+    SELECT chain, height, max(if(last.pays, 0, fees)) AS fees, max(if(last.pays, last.raw, 0)) AS paid
+    FROM summed WHERE is_whole GROUP BY chain, height),
+by_epoch AS (
+    SELECT p.chain, p.epoch, sum(if(p.execution_hash IS NULL, 0, fees)) AS execution,
+        sum(if(p.execution_hash IS NULL, 0, paid)) AS mev, count(if(p.execution_hash IS NULL, 0, fees)) AS known
+    FROM carried p LEFT JOIN brought USING (chain, height) GROUP BY p.chain, p.epoch)
+SELECT own.*, CASE WHEN proposed = coalesce(known, 0) THEN coalesce(execution, 0)::DECIMAL(38, 0) END AS execution,
+    CASE WHEN proposed = coalesce(known, 0) THEN coalesce(mev, 0)::DECIMAL(38, 0) END AS mev
+FROM own LEFT JOIN by_epoch USING (chain, epoch);"""
 
 
 def views(files: Mapping[str, Sequence[str]], refused: Mapping[str, str] | None = None) -> list[str]:
@@ -52,7 +78,8 @@ def decimal_of(column: str) -> str:
 
 def _macros() -> list[str]:
     """`bucket_of(account)`, and for each table by account `<table>_of(account)`: its rows, from its own bucket alone.
-    An address with the capitals of its checksum is found too."""
+    An address with the capitals of its checksum is found too. `validator_rewards_of(index)` has the two columns of the
+    execution chain besides."""
     account = "CASE WHEN account LIKE '0x%' THEN lower(account) ELSE account END"
     shares = "list_transform(range(1, length(account) + 1), lambda i: ascii(account[i])::UBIGINT)"
     step = f"lambda crc, byte: xor(crc // 256, {_crc_table()}[(xor(crc % 256, byte) + 1)::INTEGER])"
@@ -66,6 +93,7 @@ def _macros() -> list[str]:
             for table in TABLES.values()
             if "account" in table.key and "bucket" in table.partitions
         ),
+        VALIDATOR_REWARDS_OF.strip(),
     ]
 
 

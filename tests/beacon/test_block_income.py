@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from chainfolio.settings import load
+from chainfolio.tables import TABLES
 from cli.main import main
 from engine.block_income import income
 from engine.validator_records import records
 from engine.validators import Range, ValidatorReward, Window
 from indexer.wiring import System
 from localchain.node import GENESIS_TIME
+from storage.views import VALIDATOR_REWARDS_OF, decimal_of
 from tests.beacon.both import SLOT_S, Both, running
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
@@ -141,6 +148,64 @@ def test_without_the_execution_chain_what_blocks_brought_is_not_known_and_never_
         assert (bucket.execution_reward, bucket.mev_blocks) == ("0", 0)
 
 
+def told(config: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints."""
+    capsys.readouterr()
+    assert main([*words, "--config", str(config)]) == 0
+    return capsys.readouterr().out
+
+
+def by_sql(config: Path, capsys: pytest.CaptureFixture[str], validator: int) -> dict[int, tuple[int | None, ...]]:
+    """`execution` and `mev` of the first epochs of a validator, from the tables alone."""
+    query = f"SELECT * FROM validator_rewards_of({validator}) WHERE epoch < 3 ORDER BY epoch"
+    rows = json.loads(told(config, capsys, "sql", query, "--json"))
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    return {
+        row["epoch"]: tuple(None if row[name] is None else int(row[name]) for name in ("execution", "mev"))
+        for row in rows
+    }
+
+
+def test_rows_of_rewards_have_what_blocks_brought_where_the_execution_chain_is_indexed(
+    lived: Lived, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = tmp_path / "chainfolio.toml"
+    whole.write_text(config.read_text().replace(str(config.parent), str(tmp_path)))
+    assert main(["index", "own", "--config", str(whole), "--json"]) == 0
+    blocks = {epoch: lived.by_proposer(epoch) for epoch in range(3)}
+    proposers = sorted({each for found in blocks.values() for each in found})[:6]
+    ways = {is_built for found in blocks.values() for each in proposers for _, is_built in found.get(each, [])}
+    assert ways == {True, False}
+    for validator in proposers:
+        for epoch, found in by_sql(whole, capsys, validator).items():
+            assert found == ((None, None) if validator in blocks[epoch] else (0, 0)), "not indexed is not zero"
+    words = ["index", "local", "--datasets", "blocks,transactions", "--config", str(whole), "--json"]
+    assert main(words) == 0
+    for validator in proposers:
+        for epoch, found in by_sql(whole, capsys, validator).items():
+            own = blocks[epoch].get(validator, [])
+            fees, paid = (sum(wei for wei, is_built in own if is_built == built) for built in (False, True))
+            assert found == (fees, paid), (validator, epoch)
+
+
+def test_the_command_tells_what_blocks_brought_in_documents_and_in_spreadsheets(
+    lived: Lived, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (validator, blocks), *_ = lived.by_proposer(1).items()
+    words = ("validators", str(validator), "--by", "epoch")
+    (document,) = json.loads(told(config, capsys, *words, "--json"))
+    rows = list(csv.DictReader(io.StringIO(told(config, capsys, *words, "--csv"))))
+    expected = (str(sum(wei for wei, _ in blocks)), sum(is_built for _, is_built in blocks))
+    assert (document["rewards"][1]["executionReward"], document["rewards"][1]["mevBlocks"]) == expected
+    assert (rows[1]["executionReward"], int(rows[1]["mevBlocks"])) == expected
+    alone = tmp_path / "chainfolio.toml"
+    alone.write_text(config.read_text().replace('execution = "local"', 'execution = "elsewhere"'))
+    (document,) = json.loads(told(alone, capsys, *words, "--json"))
+    rows = list(csv.DictReader(io.StringIO(told(alone, capsys, *words, "--csv"))))
+    assert (document["rewards"][1]["executionReward"], document["rewards"][1]["mevBlocks"]) == ("N/A", None)
+    assert (rows[1]["executionReward"], rows[1]["mevBlocks"]) == ("N/A", "")
+
+
 def test_another_block_at_that_height_is_refused(lived: Lived, config: Path, tmp_path: Path) -> None:
     (validator, _), *_ = lived.by_proposer(1).items()
     with running() as another:
@@ -155,17 +220,17 @@ def raw(value: int) -> bytes:
     return value.to_bytes(32, "big")
 
 
-@pytest.mark.parametrize(
-    ("last", "expected"),
-    [
-        ({}, (0, 7)),
-        ({"sender": STRANGER}, (21_000 * 2, 0)),
-        ({"recipient": BUILDER}, (21_000 * 2, 0)),
-        ({"recipient": None}, (21_000 * 2, 0)),
-        ({"raw": raw(0)}, (21_000 * 2, 0)),
-        ({"status": 0}, (21_000 * 2, 0)),
-    ],
-)
+LAST: list[tuple[dict[str, Any], tuple[int, int]]] = [
+    ({}, (0, 7)),
+    ({"sender": STRANGER}, (21_000 * 2, 0)),
+    ({"recipient": BUILDER}, (21_000 * 2, 0)),
+    ({"recipient": None}, (21_000 * 2, 0)),
+    ({"raw": raw(0)}, (21_000 * 2, 0)),
+    ({"status": 0}, (21_000 * 2, 0)),
+]
+
+
+@pytest.mark.parametrize(("last", "expected"), LAST)
 def test_only_coins_that_the_fee_recipient_sends_last_are_a_payment(
     last: dict[str, Any], expected: tuple[int, int]
 ) -> None:
@@ -175,3 +240,50 @@ def test_only_coins_that_the_fee_recipient_sends_last_are_a_payment(
     found = income(block, [payment, {**first, "gas_price": raw(102)}])
     assert (found.fees, found.payment, found.is_built) == (*expected, bool(expected[1]))
     assert income(block, []) == income({**block, "base_fee": None}, [])
+
+
+def of_rows(
+    blocks: list[dict[str, Any]], transactions: list[dict[str, Any]], proposed: int = 1, payload: str | None = "0xb"
+) -> tuple[Any, Any]:
+    """`execution` and `mev` of the macro, of an epoch in which validator 7 proposed one block."""
+    rows: dict[str, list[dict[str, Any]]] = {
+        "validator_rewards": [{"chain": "own", "bucket": 7, "validator": 7, "epoch": 1, "proposed": proposed}],
+        "proposals": [{"chain": "own", "bucket": 7, "validator": 7, "epoch": 1, "height": 9,
+                       "execution_height": 5, "execution_hash": payload}],
+        "blocks": [{"chain": "local", "height": 5, "hash": "0xb", "tx_count": 2, **each} for each in blocks],
+        "transactions": [{"chain": "local", "height": 5, **each} for each in transactions],
+    }  # fmt: skip
+    with duckdb.connect() as database:
+        for name, found in rows.items():
+            table = pa.Table.from_pylist(found, TABLES[name].schema())
+            database.register(f"{name}_found", table)
+            raws = [each.name for each in TABLES[name].columns if each.type == "raw"]
+            shown = ", ".join(["*", *(f"{decimal_of(each)} AS {each}_dec" for each in raws)])
+            database.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {name}_found")
+        database.execute(VALIDATOR_REWARDS_OF)
+        (found_row,) = database.execute("SELECT execution, mev FROM validator_rewards_of(7)").fetchall()
+    return tuple(None if each is None else int(each) for each in found_row)  # type: ignore[return-value]
+
+
+BLOCK = {"miner": BUILDER, "base_fee": raw(100)}
+FIRST = {"tx_index": 0, "sender": BUILDER, "recipient": PAID, "raw": raw(9), "status": 1, "gas_used": 21_000}
+PAIR = [{**FIRST, "gas_price": raw(102)}, {**FIRST, "tx_index": 1, "raw": raw(7), "gas_price": raw(100)}]
+
+
+@pytest.mark.parametrize(("last", "expected"), LAST)
+def test_the_tables_and_the_answers_know_the_same_payments(last: dict[str, Any], expected: tuple[int, int]) -> None:
+    assert of_rows([BLOCK], [PAIR[0], {**PAIR[1], **last}]) == expected
+
+
+def test_tables_that_lack_something_know_no_income_and_a_block_in_two_chains_is_paid_once() -> None:
+    nothing: list[dict[str, Any]] = []
+    assert of_rows([BLOCK], PAIR[:1]) == (None, None), "a transaction is missing"
+    assert of_rows([BLOCK], nothing) == of_rows(nothing, PAIR) == of_rows(nothing, nothing) == (None, None)
+    assert of_rows([{**BLOCK, "hash": "0xc"}], PAIR) == (None, None), "another block stands there"
+    assert of_rows([BLOCK], [PAIR[0], {**PAIR[1], "gas_price": b"\xff" * 32}]) == (None, None), "no decimal holds it"
+    assert of_rows([BLOCK], [PAIR[0], {**PAIR[1], "raw": b"\xff" * 32}]) == (None, None)
+    assert of_rows([BLOCK], PAIR, proposed=2) == (None, None), "a block is in no row of proposals"
+    assert of_rows([{**BLOCK, "tx_count": 0}], nothing) == of_rows(nothing, nothing, payload=None) == (0, 0)
+    again = [{**each, "chain": "twin"} for each in PAIR]
+    twin = {**BLOCK, "chain": "twin"}
+    assert of_rows([BLOCK, twin], [*PAIR, *again]) == of_rows([BLOCK, twin], [*PAIR, *again[:1]]) == (0, 7)
