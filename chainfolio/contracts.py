@@ -75,12 +75,26 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class Earning:
+    """What a position earned in one epoch of its chain, which is in its amounts already. `raw` is in the smallest unit
+    of a coin with so many decimals, None where that is not known; `height` and `time_s` are those of the block that
+    paid it; `commission` is what whoever validates kept of it, in per cent."""
+
+    epoch: int
+    raw: int | None
+    decimals: int
+    height: int | None = None
+    time_s: int | None = None
+    commission: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
 
     Its `type` is one of the service's; borrowed parts are positive like all others. `replaces`: those of the
     account's loose tokens that this is another view of. `calls`: what was read of it. `unverified`: why its amounts
-    are only claimed: such a position has no value.
+    are only claimed: such a position has no value. `earned`: what it earned of late, the newest epoch first.
     """
 
     account: str
@@ -97,6 +111,7 @@ class Position:
     replaces: tuple[Asset, ...] = ()
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     unverified: str = ""
+    earned: tuple[Earning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Holding, Issue, Position, Token
+from chainfolio.contracts import Earning, Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
@@ -50,6 +50,7 @@ class OpenPosition:
     vouches: bool = False
     calls: tuple[ReadResult, ...] = ()
     unverified: str = ""
+    earned: tuple[Earning, ...] = ()
 
     @property
     def owned(self) -> set[Asset]:
@@ -75,6 +76,7 @@ class OpenPosition:
         return Position(
             self.account, self.protocol, self.type, self.name or " / ".join(symbols), supplied, borrowed, rewards,
             self.health, self.unlock_s, self.vault, self.pool, self.replaces, self.calls, self.unverified,
+            self.earned,
         )  # fmt: skip
 
 

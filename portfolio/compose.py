@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
-from chainfolio.contracts import Issue
+from chainfolio.contracts import Earning, Issue
 from chainfolio.messages import public
 from chainfolio.reads import ReadResult
 from portfolio.document import (
@@ -21,6 +21,7 @@ from portfolio.document import (
     AssetDocument,
     CallDocument,
     ChainDocument,
+    EarningDocument,
     IssueDocument,
     Portfolio,
     PositionDocument,
@@ -242,7 +243,18 @@ def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> Pos
         img_large=large,
         explorer_url=frame.link(facts, position.vault or position.pool),
         sources=_position_sources(position) if options.sources else UNSET,
+        earned=tuple(map(_earning, position.earned)) or UNSET,
     )
+
+
+def _earning(each: Earning) -> EarningDocument:
+    def known(number: int | None) -> str:
+        return UNKNOWN if number is None else str(number)
+
+    amount = UNKNOWN if each.raw is None else amounts.text(amounts.amount(each.raw, each.decimals))
+    return EarningDocument(
+        str(each.epoch), amount, known(each.height), known(each.time_s), known(each.commission)
+    )  # fmt: skip
 
 
 def _assets(parts: Iterable[Valued], facts: ChainFacts, options: Options) -> tuple[AssetDocument, ...]:

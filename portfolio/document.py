@@ -87,8 +87,20 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
     spam: SpamDocument | UnsetType = UNSET
 
 
+class EarningDocument(msgspec.Struct, rename="camel", frozen=True):
+    """What a position earned in one epoch, which is in its assets already: how much of its coin, in which block and
+    when it was paid, and the validator's commission in per cent. `N/A` is what the node does not know (any more)."""
+
+    epoch: str
+    amount: str
+    block_number: str = UNKNOWN
+    time: str = UNKNOWN
+    commission: str = UNKNOWN
+
+
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One position with parts. Borrowed assets have positive values; `value` is net. It links to its vault or pool."""
+    """One position with parts. Borrowed assets have positive values; `value` is net. It links to its vault or pool.
+    `earned`: rewards of stake, the newest epoch first; absent where a position has none."""
 
     name: str
     value: str
@@ -105,6 +117,7 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     reward_assets: tuple[AssetDocument, ...] = ()
     dex_assets: tuple[AssetDocument, ...] = ()
     sources: PositionSources | UnsetType = UNSET
+    earned: tuple[EarningDocument, ...] | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET

@@ -16,7 +16,7 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Day, Holding, Issue, Position, Price, Snapshot, Spam
+from chainfolio.contracts import Day, Earning, Holding, Issue, Position, Price, Snapshot, Spam
 from chainfolio.reads import ReadResult
 
 BEYOND: Final = "its market could pay {most} USD at most: it is worth no more here, though its price says {whole} USD"
@@ -62,6 +62,7 @@ class ValuedPosition:
     pool: str = ""
     block: Block | None = None
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
+    earned: tuple[Earning, ...] = ()
 
     @property
     def value_usd(self) -> Decimal:
@@ -253,6 +254,7 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
     return ValuedPosition(
         position.account, snapshot.chain, position.protocol, position.type, position.name, supplied, borrowed, rewards,
         position.health, position.unlock_s, position.vault, position.pool, snapshot.block, position.calls,
+        position.earned,
     )  # fmt: skip
 
 

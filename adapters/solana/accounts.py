@@ -14,16 +14,17 @@ from typing import Any
 from adapters.solana.facts import Facts
 from adapters.solana.layouts import MEANING, TOKEN_2022, Mint
 from adapters.solana.positions import Opened, Positions
-from adapters.solana.reads import MintRead, Staking, Wallet, WalletRead
+from adapters.solana.reads import MintRead, Reward, RewardRead, Staking, Wallet, WalletRead
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Issue, Token
+from chainfolio.contracts import Earning, Issue, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, Unknown, batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, Describe, OpenPosition
 from chainfolio.protocols import InstalledProtocols, TokenAmount
 
+Earned = Mapping[RewardRead, Reward | Unknown | None]
 SHOWN = 4  # characters of a validator's address
 
 
@@ -35,6 +36,7 @@ class Accounts:
     installed: InstalledProtocols = field(default_factory=InstalledProtocols)
     events: Sequence[str] = ()
     finds_tokens: bool = True
+    reward_epochs: int = 0
     together: Positions = field(default_factory=lambda: Positions(()))
 
     @property
@@ -70,12 +72,15 @@ class Accounts:
         balances = dict.fromkeys(wanted, 0) | {asset: each.raw for asset, each in held.items()}
         special = [asset.reference for asset, each in held.items() if each.program == TOKEN_2022]
         plans: dict[str, Plan[Any, Any, Any]] = {"mints": _mints(special)}
+        plans["earned"] = _earned(wallet, self.reward_epochs)
         if named is not None:
             plans["named"] = named(held)
         found = yield from _all(plans)
         notes = [Issue(self.facts.kind, each.subject, each.reason, each.is_partial, account) for each in wallet.notes]
         notes += _of_mints(account, self.facts.kind, found["mints"] or {})
-        stakes = tuple(self._position(account, each) for each in wallet.stakes)
+        earned = found["earned"]
+        notes += _unpaid(account, self.facts.kind, earned)
+        stakes = tuple(self._position(account, each, self._earnings(each, earned)) for each in wallet.stakes)
         positions = tuple(self._opened(account, each) for each in opened)
         return AccountState(wallet.lamports, balances, (*stakes, *positions), (*notes, *unread), wallet.block)
 
@@ -91,13 +96,24 @@ class Accounts:
     def _amounts(self, several: Sequence[TokenAmount]) -> Amounts:
         return {self.facts.token_asset(each.token): each.raw for each in several}
 
-    def _position(self, account: str, staking: Staking) -> OpenPosition:
+    def _earnings(self, staking: Staking, earned: Earned) -> tuple[Earning, ...]:
+        """What a stake account earned, epoch by epoch; those in which it earned nothing are left out."""
+        decimals = self.facts.info.native.decimals
+        assert decimals is not None, "coins have decimals"
+        return tuple(
+            Earning(read.epoch, paid.lamports, decimals, paid.slot, paid.time_s, paid.commission)
+            if isinstance(paid, Reward) else Earning(read.epoch, None, decimals)
+            for read, paid in earned.items()
+            if read.stake == staking.address and paid is not None
+        )  # fmt: skip
+
+    def _position(self, account: str, staking: Staking, earned: tuple[Earning, ...]) -> OpenPosition:
         """Everything in a stake account is its withdrawer's: what is delegated, what is not, and the rent."""
         to = f" with {staking.voter[:SHOWN]}…{staking.voter[-SHOWN:]}" if staking.voter else ""
         return OpenPosition(
             account, "solana-stake", "STAKED", f"Stake{to} ({staking.state})",
             {self.facts.native_asset: staking.lamports}, {}, {}, unlock_s=staking.unlock_s, pool=staking.address,
-            vouches=True,
+            vouches=True, earned=earned,
         )  # fmt: skip
 
 
@@ -108,6 +124,29 @@ def _all(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, dict[str, A
         if report.status != "ok":
             raise report.error or BadAnswer("solana", report.reason)
     return {name: report.result for name, report in reports.items()}
+
+
+def _earned(wallet: Wallet, epochs: int) -> Plan[Any, Any, Earned]:
+    """What stake accounts earned in the last epochs that are over, the newest first."""
+    reads = [
+        RewardRead(staking.address, epoch)
+        for epoch in range(wallet.epoch - 1, max(-1, wallet.epoch - 1 - epochs), -1)
+        for staking in wallet.stakes
+        if staking.earning and staking.earning[0] <= epoch <= staking.earning[1]
+    ]
+    return dict(zip(reads, (yield reads), strict=True)) if reads else {}
+
+
+def _unpaid(account: str, adapter: str, earned: Earned) -> Iterator[Issue]:
+    """Which rewards are not known. They lie in stake accounts already, so that no worth is in doubt."""
+    unknown: dict[str, set[int]] = {}
+    for read, paid in earned.items():
+        if isinstance(paid, Unknown):
+            unknown.setdefault(paid.reason, set()).add(read.epoch)
+    for reason, epochs in unknown.items():
+        shown = ", ".join(map(str, sorted(epochs)))
+        said = f"what stake accounts earned is not known of epochs {shown}: {reason}"
+        yield Issue(adapter, account, said, makes_partial=False, account=account)
 
 
 def _mints(addresses: Sequence[str]) -> Plan[Any, Any, dict[str, Any]]:

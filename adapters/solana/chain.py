@@ -147,7 +147,7 @@ class SolanaChain:
         """What reads accounts, with the positions of these protocols."""
         from adapters.solana.accounts import Accounts
 
-        return Accounts(self.facts, installed)
+        return Accounts(self.facts, installed, reward_epochs=self.settings.reward_epochs)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """The read behind a loose holding."""

@@ -19,6 +19,7 @@ T = TypeVar("T")
 NO_CIPHER: Final = "A"  # what base64 writes for zeros
 SEALED: Final = ("pendingBalanceLo", "pendingBalanceHi", "availableBalance")
 MAX_S: Final = 2**37
+ALWAYS: Final = 2**64 - 1  # the epoch in which stake began that is there since the first block
 
 
 class _Shell(msgspec.Struct):
@@ -111,7 +112,9 @@ def _staking(address: str, lamports: int, info: Staked, epoch: int, past: Histor
     given = info.stake.delegation
     found = share(int(given.stake), int(given.activationEpoch), int(given.deactivationEpoch), epoch, past)
     delegated = 0 if found.state == "inactive" else int(given.stake)
-    return Staking(address, lamports, delegated, found.active, given.voter, found.state, unlock_s)
+    begun, ended = int(given.activationEpoch), int(given.deactivationEpoch)
+    first = 0 if begun == ALWAYS else begun + 1
+    return Staking(address, lamports, delegated, found.active, given.voter, found.state, unlock_s, (first, ended))
 
 
 @lru_cache(8)

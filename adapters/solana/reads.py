@@ -11,7 +11,7 @@ import msgspec
 from adapters.solana.layouts import Mint
 from chainfolio.blocks import Block
 
-__all__ = ["Held", "Mint", "MintRead", "Note", "Staking", "Wallet", "WalletRead"]
+__all__ = ["Held", "Mint", "MintRead", "Note", "Reward", "RewardRead", "Staking", "Wallet", "WalletRead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,31 @@ class MintRead:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardRead:
+    """What a stake account earned in an epoch that is over. Answered with a `Reward`, None where it earned nothing, or
+    Unknown."""
+
+    stake: str
+    epoch: int
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getInflationReward", self.stake, None, (self.epoch,)
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What was paid to a stake account, at which slot, and when, where that is known. `commission`, in per cent, is
+    what its validator kept."""
+
+    lamports: int
+    slot: int
+    time_s: int | None
+    commission: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """What has to be said beside an amount: about which mint or account, and whether the answer lacks something."""
 
@@ -59,7 +84,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 @dataclass(frozen=True, slots=True)
 class Staking:
     """One stake account: what lies in it altogether, what of it is delegated, what of that is active, to whom, and how
-    far that is."""
+    far that is. `earning` are the first and the last epoch that it may have earned something in, by its delegation."""
 
     address: str
     lamports: int
@@ -68,14 +93,16 @@ class Staking:
     voter: str
     state: str
     unlock_s: int
+    earning: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wallet:
-    """What an account has at `block`: everything in it was read at that one slot."""
+    """What an account has at `block`, in an epoch: everything in it was read at that one slot."""
 
     block: Block
     lamports: int
     tokens: Mapping[str, Held]
     stakes: tuple[Staking, ...]
     notes: tuple[Note, ...]
+    epoch: int = 0

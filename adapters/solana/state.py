@@ -30,7 +30,8 @@ from adapters.solana.layouts import (
 )
 from adapters.solana.node import Node, ask_each
 from adapters.solana.parsing import joined, slot_and_content, stake_accounts, token_accounts
-from adapters.solana.reads import MintRead, Note, Staking, Wallet, WalletRead
+from adapters.solana.reads import MintRead, Note, Reward, RewardRead, Staking, Wallet, WalletRead
+from adapters.solana.rewards import rewards
 from adapters.solana.stakes import HISTORY_SIZE, History, history
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
@@ -144,7 +145,7 @@ def _wallet(
     held = joined(parts)
     if len(held) != sum(map(len, parts)):
         raise BadAnswer(source, "a mint that belongs to two programs")
-    return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes))
+    return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes), epoch)
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
@@ -418,13 +419,20 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
     elif placed:
         said = await contents(node, placed, block)
     issued = await mints(node, addresses, block.height) if addresses else {}
-    return [_result(each, own, issued, said) for each in reads]
+    earned = await rewards(node, [each for each in reads if isinstance(each, RewardRead)])
+    return [_result(each, own, issued, said, earned) for each in reads]
 
 
 def _result(
-    read: Any, own: Mapping[str, Wallet], issued: Mapping[str, Mint | Unknown], said: Mapping[AccountRead, Any]
+    read: Any,
+    own: Mapping[str, Wallet],
+    issued: Mapping[str, Mint | Unknown],
+    said: Mapping[AccountRead, Any],
+    earned: Mapping[RewardRead, Reward | Unknown | None],
 ) -> Any:
     match read:
+        case RewardRead():
+            return earned[read]
         case AccountRead():
             return said[read]
         case WalletRead(account):
