@@ -25,6 +25,7 @@ from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, D
 from chainfolio.protocols import InstalledProtocols, TokenAmount
 
 Earned = Mapping[RewardRead, Reward | Unknown | None]
+UNSEEN = "compressed NFTs lie in no account of their own, and are not seen"
 SHOWN = 4  # characters of a validator's address
 
 
@@ -45,8 +46,8 @@ class Accounts:
         return self.installed.issues
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """Nobody knows which programs keep something for an account."""
-        return iter(())
+        """Compressed collectibles are leaves of trees that nodes cannot list by owner."""
+        yield Issue(self.facts.kind, account, UNSEEN, makes_partial=False, account=account)
 
     def at(self, block: Block) -> Accounts:
         """The same for one snapshot, whose accounts are all read at one slot."""
