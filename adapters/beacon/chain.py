@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from chainfolio.protocols import InstalledProtocols
 
 SLIP44: Final = 60
+BY_KEY: Final = ("deposits", "stake_requests")  # their rows name a validator by its public key
 GWEI_DECIMALS: Final = 9
 
 
@@ -235,7 +236,9 @@ class BeaconChain:
         reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), reader.memo, registry)
         if self.is_final(span.last):
             reader.computed = self._computed.setdefault(indexes is None, reader.computing())
-        tables = self._of_blocks(spec, datasets, list(zip(linked, messages, strict=True)), reader, contracts)
+        keys = await self._chosen.keys(indexes) if indexes and set(datasets) & set(BY_KEY) else frozenset()
+        found = list(zip(linked, messages, strict=True))
+        tables = self._of_blocks(spec, datasets, found, reader, frozenset(contracts) | keys)
         if messages and set(datasets) & set(OF_EPOCHS):
             last = before.height if before is not None else await self._slot_of(messages[0].parent_root)
             tables |= await self._of_epochs(reader, datasets, [last, *(each.slot for each in messages)])
@@ -296,7 +299,7 @@ class BeaconChain:
         datasets: Sequence[str],
         found: Sequence[tuple[Block, BlockMessage]],
         reader: Reader,
-        filters: Sequence[str],
+        filters: Collection[str],
     ) -> dict[str, pa.Table]:
         """The rows that blocks say themselves."""
 

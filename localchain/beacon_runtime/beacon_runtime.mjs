@@ -14,7 +14,8 @@
 //   POST /local/payload {slot, blockNumber, blockHash, feeRecipient}   what a slot's block is to carry
 //   POST /local/exit {validators}                        voluntary exits in the next block
 //   POST /local/slash {validators}                       double-proposal slashings in the next block
-//   POST /local/deposit {validator?, amount}             execution-layer deposit request: top-up, or a new validator
+//   POST /local/deposit {validator?, amount, credentials?}   deposit request of the execution layer: top-up, or a new
+//                                                        validator, with withdrawal credentials of whoever pays
 //   POST /local/withdraw {validator, amount}             EIP-7002 request; amount 0 is a full exit
 //   POST /local/rewind {slot}                            forget what came after a slot: what follows is another branch
 //   POST /local/consolidate {source, target}             EIP-7251 request; source = target switches to 0x02 credentials
@@ -639,12 +640,16 @@ local("exit", ({ validators }) => queue.exits.push(...validators));
 local("slash", ({ validators }) => queue.slashings.push(...validators));
 const validatorAt = (index) => posts.get(head).validators.getReadonly(index);
 let depositIndex = Number(opt.validators);
-local("deposit", ({ validator, amount }) => {
+local("deposit", ({ validator, amount, credentials }) => {
   const fresh = validator === undefined,
     key = fresh ? secret(10_000 + depositIndex) : null;
   const message = {
     pubkey: fresh ? key.toPublicKey().toBytes() : validatorAt(validator).pubkey,
-    withdrawalCredentials: fresh ? executionCredentials(depositIndex) : validatorAt(validator).withdrawalCredentials,
+    withdrawalCredentials: credentials
+      ? bytesOf(credentials)
+      : fresh
+        ? executionCredentials(depositIndex)
+        : validatorAt(validator).withdrawalCredentials,
     amount,
   };
   let signature = new Uint8Array(96);

@@ -1,0 +1,132 @@
+"""Every state of a validator and every kind of credentials, on a real server beside a chain that runs here; and what
+others deposit for a validator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.settings import load
+from chainfolio.tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS
+from cli.main import main
+from indexer.wiring import System
+from localchain.beacon import BeaconRuntime
+from tests.beacon.conftest import ETH, started, stored
+from tests.beacon.test_served import GWEI, served
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+EXITED, SLASHED, COMPOUNDING, TOPPED_UP, LEFT = 9, 11, 20, 3, 21
+NEW, OF_BLS = 64, 65  # validators that are deposited
+BLS = "0x00" + "b1" * 31
+STRANGERS = "0x01" + "00" * 11 + "57" * 20
+NINE = {
+    "pending_initialized": "pending", "pending_queued": "pending",
+    **{each: each for each in ("active_ongoing", "active_exiting", "active_slashed", "exited_unslashed",
+                               "exited_slashed", "withdrawal_possible", "withdrawal_done")},
+}  # fmt: skip
+
+
+@pytest.fixture
+def node() -> Iterator[BeaconRuntime]:
+    running = started(validators=NEW)
+    try:
+        running.advance(16)
+        running.do("exit", validators=[EXITED])
+        running.do("slash", validators=[SLASHED])
+        running.do("deposit", amount=32 * ETH)
+        running.do("deposit", amount=32 * ETH, credentials=BLS)
+        running.do("deposit", validator=TOPPED_UP, amount=2 * ETH)
+        running.do("deposit", validator=TOPPED_UP, amount=ETH, credentials=STRANGERS)
+        running.do("withdraw", validator=LEFT, amount=0)
+        running.do("consolidate", source=COMPOUNDING, target=COMPOUNDING)
+        yield running
+    finally:
+        running.__exit__(None, None, None)
+
+
+def settings_of(node: BeaconRuntime, folder: Path, more: str = "") -> Path:
+    config = folder / "chainfolio.toml"
+    config.write_text(f'[chains.own]\nadapter = "beacon"\nnodes = ["{node.url}"]\n{more}')
+    return config
+
+
+def states(node: BeaconRuntime) -> dict[int, dict[str, Any]]:
+    """The validators that are looked at, as the node tells them now."""
+    asked = ",".join(map(str, (EXITED, SLASHED, NEW, OF_BLS)))
+    rows = node.call(f"/eth/v1/beacon/states/head/validators?id={asked}")["data"]
+    return {int(each["index"]): each for each in rows}
+
+
+async def test_the_nine_states_of_a_node_are_the_eight_of_the_service(node: BeaconRuntime, tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+    async with served(load(settings_of(node, tmp_path))) as client:
+        for _ in range(400):
+            await asyncio.to_thread(node.advance, 1)
+            for index, told in (await asyncio.to_thread(states, node)).items():
+                if told["status"] not in seen:
+                    status, found = await client.get(f"/details/index/{index}")
+                    assert status == 200, found
+                    seen[told["status"]] = found["validator"]["status"]
+                    assert found["validator"]["slashed"] == told["validator"]["slashed"]
+            if len(seen) == len(NINE):
+                break
+    assert seen == NINE
+
+
+async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(node: BeaconRuntime, tmp_path: Path) -> None:
+    await asyncio.to_thread(node.advance, 48)
+    async with served(load(settings_of(node, tmp_path))) as client:
+        for index, prefix in ((OF_BLS, 0), (NEW, 1), (COMPOUNDING, 2)):
+            status, found = await client.get(f"/details/index/{index}")
+            told = node.call(f"/eth/v1/beacon/states/head/validators/{index}")["data"]["validator"]
+            credential = told["withdrawal_credentials"]
+            assert status == 200, found
+            assert int(credential[2:4], 16) == prefix
+            assert found["withdrawalCredentials"] == {
+                "prefix": prefix, "credential": credential, "address": f"0x{credential[-40:]}" if prefix else None,
+            }  # fmt: skip
+
+
+@pytest.mark.parametrize("chosen", ["", "index", "key", "address"])
+def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
+    node: BeaconRuntime, tmp_path: Path, chosen: str
+) -> None:
+    node.advance(80)
+    told = node.call(f"/eth/v1/beacon/states/head/validators?id={TOPPED_UP},{LEFT}")["data"]
+    (own, pubkey), (others, left) = (
+        (each["validator"]["withdrawal_credentials"], each["validator"]["pubkey"]) for each in told
+    )
+    names = {
+        "index": [str(TOPPED_UP), str(LEFT)], "key": [pubkey, left],
+        "address": [f"0x{own[-40:]}", f"0x{others[-40:]}"],
+    }.get(chosen)  # fmt: skip
+    config = settings_of(node, tmp_path, f"validators = {json.dumps(names)}\n" if names else "")
+    assert main(["index", "own", "--config", str(config), "--json"]) == 0
+    system = System(load(config))
+    rows = [each for each in stored(system, DEPOSITS) if each["pubkey"] == pubkey]
+    rows.sort(key=lambda each: each["item"])
+    assert [(each["credentials"], each["gwei"], each["kind"], each["number"]) for each in rows] == [
+        (own, 2 * ETH, "request", NEW + 2), (STRANGERS, ETH, "request", NEW + 3),
+    ]  # fmt: skip
+    credited = [each for each in stored(system, STAKE_CHANGES) if each["validator"] == TOPPED_UP]
+    assert sum(each["gwei"] for each in credited if each["kind"] == "deposit") == 3 * ETH
+    exits = [each["kind"] for each in stored(system, STAKE_REQUESTS) if each["pubkey"] == left]
+    assert exits == ["exit"]
+
+
+async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(node: BeaconRuntime, tmp_path: Path) -> None:
+    await asyncio.to_thread(node.advance, 80)
+    config = settings_of(node, tmp_path, f'validators = ["{TOPPED_UP}"]\n')
+    assert await asyncio.to_thread(main, ["index", "own", "--config", str(config), "--json"]) == 0
+    async with served(load(config)) as client:
+        status, page = await client.get(f"/deposits/index/{TOPPED_UP}")
+        assert (status, page["totalRows"]) == (200, 2)
+        assert [(each["amount"], each["withdrawalAddress"]) for each in page["data"]] == [
+            (str(ETH * GWEI), "0x" + STRANGERS[-40:]), (str(2 * ETH * GWEI), page["data"][1]["withdrawalAddress"]),
+        ]  # fmt: skip
+        assert page["data"][1]["withdrawalAddress"] != "0x" + STRANGERS[-40:]
