@@ -56,8 +56,10 @@ def network(validators: int, head: int) -> Iterator[str]:
             process.kill()
 
 
-def index(folder: Path, url: str, first: int, last: int, validators: Sequence[str]) -> runs.Run:
-    """The command, from its start to its end."""
+def index(
+    folder: Path, url: str, first: int, last: int, validators: Sequence[str], *, watched: bool = False
+) -> runs.Run:  # fmt: skip
+    """The command, from its start to its end. To be watched takes a tenth of a core: not where speed is compared."""
     config = folder / "chainfolio.toml"
     named = f"validators = {json.dumps(list(validators))}\n" if validators else ""
     config.write_text(
@@ -65,7 +67,7 @@ def index(folder: Path, url: str, first: int, last: int, validators: Sequence[st
         f"start_block = {first}\n{named}"
     )
     words = ["index", CHAIN, "--from", str(first), "--to", str(last), "--config", str(config), "--json"]
-    return runs.run([*runs.product(), *words], runs.environment(), limit_s=3600, watched=True).done()
+    return runs.run([*runs.product(), *words], runs.environment(), limit_s=3600, watched=watched).done()
 
 
 def stored(folder: Path) -> pa.Table:
@@ -87,11 +89,11 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
         with urllib.request.urlopen(f"{url}/local/log") as answer:
             asked = answer.read()
         (folder / "asked.json").write_bytes(asked)
-        fetched = {}
+        fetched, cpu_s = dict[str, float](), dict[str, float]()
         for client in ("aiohttp", "ours"):
             command = [sys.executable, "-m", "bench.validators", "--fetch", client, "--log", str(folder / "asked.json")]
             told = runs.run([*command, "--url", url], runs.environment(), limit_s=3600).done()
-            fetched[client] = float(told.output)
+            fetched[client], cpu_s[client] = float(told.output), told.cpu_s
         rows = stored(folder)
     wrong = sum(each != 0 for each in rows.column("unexplained").to_pylist())
     count, best = len(json.loads(asked)), min(fetched.values())
@@ -100,8 +102,9 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
     return [
         Figure(
             "validators", f"{name}: rate / that of fetching the same {count:,} answers, {AT_ONCE} at once, with the "
-            "faster of two clients", f"{ratio:.2f} ({ran.wall_s:.1f} s, CPU {ran.cpu_s:.1f}; {best:.1f} s)",
-            f"≥ {MIN_RATE}", ratio >= MIN_RATE, {"fetched_s": fetched, "peak_mb": ran.peak_mb},
+            "faster of two clients", f"{ratio:.2f} ({ran.wall_s:.1f} s, CPU {ran.cpu_s:.1f}; {best:.1f} s, "
+            f"CPU {cpu_s[min(fetched, key=fetched.__getitem__)]:.1f})",
+            f"≥ {MIN_RATE}", ratio >= MIN_RATE, {"fetched_s": fetched, "fetched_cpu_s": cpu_s},
         ),
         Figure(
             "validators", f"{name}: rows; balances that do not close", f"{len(rows):,}; {wrong}",
@@ -157,13 +160,13 @@ def whole(chosen: argparse.Namespace) -> list[Figure]:
     first = BEGIN * SLOTS
     with network(chosen.network, first + 10 * SLOTS) as url:
         with scratch() as folder:
-            one = index(folder, url, first, first + SLOTS - 1, ())
+            one = index(folder, url, first, first + SLOTS - 1, (), watched=True)
             rows = stored(folder)
             count, wrong = len(rows), sum(each != 0 for each in rows.column("unexplained").to_pylist())
             files = (folder / "data" / "lake" / VALIDATOR_REWARDS.name).rglob("*.parquet")
             size = sum(each.stat().st_size for each in files)
         with scratch() as folder:
-            two = index(folder, url, first, first + 2 * SLOTS - 1, ())
+            two = index(folder, url, first, first + 2 * SLOTS - 1, (), watched=True)
     peak_gib, more_s = max(one.peak_mb, two.peak_mb) / 1024, two.cpu_s - one.cpu_s
     name = f"a network of {chosen.network:,} validators"
     return [
