@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -42,8 +42,20 @@ async def settled_in_turn(reader: Reader, wanted: Sequence[tuple[int, int]]) -> 
     while left:
         count = AT_ONCE if reader.wanted is not None and reader.is_told else 1
         some, left = left[:count], left[count:]
+        if count > 1:
+            await _read_ahead(reader, some[0][0], some[-1][0])
         for found, (_, slot) in zip(await gathered(settled(reader, *each) for each in some), some, strict=True):
             yield found, slot
+
+
+async def _read_ahead(reader: Reader, first: int, last: int) -> None:
+    """Ask at once for all that some epochs rest on, which each of them needs one after the other."""
+    end, asks = last + PAID_AFTER + 1, list[Coroutine[Any, Any, object]]()
+    asks += [reader.states(number) for number in range(max(0, first - 1), end)]
+    asks += [gathered_slots(reader, number) for number in range(first, end)]
+    asks += [reader.attestations(number) for number in range(max(0, first - PAID_AFTER), last + 1)]
+    asks += [reader.duties(number) for number in range(first, last + 1)]
+    await gathered(asks)
 
 
 async def settled(reader: Reader, number: int, height: int) -> Settled:
