@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import asyncio
+import re
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
-from adapters.beacon.chain import BeaconChain
+from adapters.beacon.chain import BeaconChain, build
 from adapters.beacon.reader import Reader
+from adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
-from tests.beacon.conftest import COMPOUNDING, EXITED, LEFT, MERGED, OFFLINE, SLASHED, TOPPED_UP, Lived, chain_at
+from chainfolio.seams import Seams
+from tests.beacon.conftest import (
+    COMPOUNDING,
+    CONFIGS,
+    EXITED,
+    LEFT,
+    MERGED,
+    OFFLINE,
+    SLASHED,
+    TOPPED_UP,
+    Lived,
+    chain_at,
+)
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 VOTES = ("source", "target", "head", "inactivity")
@@ -19,7 +36,6 @@ VOTES = ("source", "target", "head", "inactivity")
 @pytest.fixture(scope="module")
 def tables(lived: Lived) -> dict[str, list[dict[str, Any]]]:
     """All rows up to the last final slot."""
-    import asyncio
 
     async def collect() -> dict[str, list[dict[str, Any]]]:
         chain = chain_at(lived.node.url)
@@ -191,3 +207,42 @@ async def test_pieces_of_any_size_give_the_rows_of_the_whole(
     await chain.close()
     for name, rows in parts.items():
         assert sorted(map(str, rows)) == sorted(map(str, tables[name])), name
+
+
+class Heard(HttpTransport):
+    """The real transport; it counts what is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(connections=8)
+        self.asked = Counter[tuple[str, bytes]]()
+
+    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+        """The node's answer."""
+        self.asked[url, b""] += 1
+        return await super().get(source, url, timeout_s)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """The node's answer."""
+        self.asked[url, body] += 1
+        return await super().post(source, url, body, timeout_s)
+
+
+async def test_pieces_of_some_validators_on_their_way_together_ask_nothing_twice(
+    lived: Lived, tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    own, heard = {3, 5, SLASHED, COMPOUNDING}, Heard()
+    made = BeaconSettings(adapter="beacon", nodes=[lived.node.url], validators=[str(each) for each in own])
+    chain = build("own", made, Seams(), configs=CONFIGS, transport=heard)
+    pieces, parts = list(Span(0, (await chain.heads()).finalized).cut(30)), defaultdict[str, list[Any]](list)
+    for at in range(0, len(pieces), 2):
+        asks = (chain.collect(each, chain.usual, made.chosen) for each in pieces[at : at + 2])
+        for found in await asyncio.gather(*asks):
+            for name, rows in found.tables.items():
+                parts[name] += rows.to_pylist()
+    await chain.close()
+    for name in ("validator_rewards", "withdrawals", "proposals", "validators", "stake_changes"):
+        wanted = [each for each in tables[name] if each["validator"] in own]
+        assert sorted(map(str, parts[name])) == sorted(map(str, wanted)), name
+    # Block 1 names the root of genesis, too.
+    once = re.compile(r"/blocks/(?!1$)|/rewards/|/duties/|/sync_committees|/validators$")
+    assert [each for each, count in heard.asked.items() if count > 1 and once.search(each[0])] == []
