@@ -23,6 +23,7 @@ from solders.rpc.responses import GetTokenAccountsByOwnerJsonParsedResp
 from solders.signature import Signature
 
 from adapters.solana.chain import build
+from adapters.solana.forms import Digits
 from adapters.solana.layouts import TOKEN
 from adapters.solana.node import Header
 from adapters.solana.parsing import slot_and_content, token_accounts
@@ -38,7 +39,9 @@ from transport.exchange import Posted
 
 MAX_REQUESTS, LEAST_PARSED, LEAST_ROWS = 4, 3.0, 0.6
 SLOT, TRANSACTIONS = 380_000_000, 600
-BLOCK = HERE.parents[1] / "shared" / "data" / "solana" / "blocks" / "devnet_147078734_json.rpc.jsonl.gz"
+RECORDED = HERE.parents[1] / "shared" / "data" / "solana"
+BLOCK = RECORDED / "blocks" / "devnet_147078734_json.rpc.jsonl.gz"
+SINGLE = RECORDED / "transactions.rpc.jsonl.gz"  # of wallets that trade: most change balances of tokens
 GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
 DATASETS = ("transactions", "native", "transfers")
 
@@ -158,14 +161,26 @@ def run(options: argparse.Namespace) -> list[Figure]:
             f"≥ {LEAST_PARSED}", sorted(parsed)[len(parsed) // 2] >= LEAST_PARSED,
         ),
     ]  # fmt: skip
-    return figures + (of_block(options.repeat) if BLOCK.exists() else [])
+    return figures + (of_blocks(options.repeat) if RECORDED.exists() else [])
+
+
+class Counted(msgspec.Struct, gc=False):
+    """An amount of a token, as strictly declared as rows check it."""
+
+    amount: Digits
+
+
+class Balance(TokenBalance, gc=False):
+    """What a token account had."""
+
+    uiTokenAmount: Counted  # type: ignore[assignment]
 
 
 class Outcome(Meta, gc=False):
     """What came of a transaction, with the balances of tokens."""
 
-    preTokenBalances: list[TokenBalance] | None = None  # type: ignore[assignment]
-    postTokenBalances: list[TokenBalance] | None = None  # type: ignore[assignment]
+    preTokenBalances: list[Balance] | None = None  # type: ignore[assignment]
+    postTokenBalances: list[Balance] | None = None  # type: ignore[assignment]
 
 
 class Declared(Entry, gc=False):
@@ -180,11 +195,24 @@ class Parsed(Header, kw_only=True):
     transactions: list[Declared]
 
 
-def block_of(count: int) -> tuple[int, bytes]:
-    """A slot and its block: transactions of the recorded one again and again, each with a signature of its own."""
-    with gzip.open(BLOCK, "rt") as file:
-        line = json.loads(file.readline())
-    chance, recorded, several = random.Random(count), line["result"]["transactions"], []
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a recording."""
+    with gzip.open(path, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def traded() -> list[dict[str, Any]]:
+    """The recorded single transactions that changed a balance of a token, in the encoding of blocks."""
+    found = [line["result"] for line in lines(SINGLE) if line["params"][1]["encoding"] == "json"]
+    return [each for each in found if each["meta"]["preTokenBalances"] != each["meta"]["postTokenBalances"]]
+
+
+def block_of(count: int, recorded: list[dict[str, Any]] | None = None) -> tuple[int, bytes]:
+    """A slot and its block: transactions again and again, each with a signature of its own. Those of the recorded block
+    itself, where no others are given."""
+    [line] = lines(BLOCK)
+    chance, several = random.Random(count), []
+    recorded = recorded or line["result"]["transactions"]
     for number in range(count):
         given = recorded[number % len(recorded)]
         signature = str(Signature(chance.randbytes(64)))
@@ -192,9 +220,17 @@ def block_of(count: int) -> tuple[int, bytes]:
     return line["params"][0], msgspec.json.encode({**line["result"], "transactions": several})
 
 
-def of_block(repeat: int) -> list[Figure]:
+def of_blocks(repeat: int) -> list[Figure]:
+    """The rows of a block as it was recorded, in which no token moves, and of one in which every transaction moves
+    some."""
+    return [
+        of_block(f"block of {TRANSACTIONS} recorded transactions", *block_of(TRANSACTIONS), repeat),
+        of_block(f"block of {TRANSACTIONS} recorded trades", *block_of(TRANSACTIONS, traded()), repeat),
+    ]
+
+
+def of_block(about: str, slot: int, content: bytes, repeat: int) -> Figure:
     """The rows of a block, beside parsing the same bytes into declared structs."""
-    slot, content = block_of(TRANSACTIONS)
     parser = msgspec.json.Decoder(Parsed)
 
     def rows() -> object:
@@ -204,12 +240,10 @@ def of_block(repeat: int) -> list[Figure]:
 
     rates = turns(rows, lambda: parser.decode(content), repeat)
     value = sorted(rates)[len(rates) // 2]
-    return [
-        Figure(
-            "solana", f"block of {TRANSACTIONS} recorded transactions to rows: rate / of parsing it into structs",
-            spread(rates), f"≥ {LEAST_ROWS}", value >= LEAST_ROWS,
-        )
-    ]  # fmt: skip
+    return Figure(
+        "solana", f"{about} to rows: rate / of parsing it into structs", spread(rates), f"≥ {LEAST_ROWS}",
+        value >= LEAST_ROWS,
+    )  # fmt: skip
 
 
 def add(parser: argparse.ArgumentParser) -> None:

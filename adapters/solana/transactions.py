@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from adapters.solana.forms import U64, Digits, Key
+from adapters.solana.forms import U64, Key
 from adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.errors import BadAnswer, HistoryUnavailable
-from transport.wire import typed
 
 COMPUTE_BUDGET: Final = "ComputeBudget111111111111111111111111111111"
 BASE_FEE: Final = 5_000  # lamports for each signature; what is above pays for priority
@@ -35,9 +34,10 @@ Index = Annotated[int, msgspec.Meta(ge=0, lt=256)]
 
 
 class Units(msgspec.Struct, gc=False):
-    """An amount of a token; its decimals are the mint's affair."""
+    """An amount of a token, in digits; its decimals are the mint's affair. That they are digits is checked where they
+    are added up: to match a pattern takes as long as all the rest."""
 
-    amount: Digits
+    amount: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
 
 
 class TokenBalance(msgspec.Struct, gc=False):
@@ -49,6 +49,11 @@ class TokenBalance(msgspec.Struct, gc=False):
     owner: Key | None = None
 
 
+BALANCES: Final = msgspec.json.Decoder(list[TokenBalance] | None)
+NOTHING: Final = (b"[]", b"null")
+NO_BALANCES: Final = msgspec.Raw(NOTHING[1])
+
+
 class Loaded(msgspec.Struct, gc=False):
     """Accounts that a transaction named by tables."""
 
@@ -57,15 +62,15 @@ class Loaded(msgspec.Struct, gc=False):
 
 
 class Meta(msgspec.Struct, gc=False):
-    """What came of a transaction. Balances of tokens are `TokenBalance`s, and still bytes: most of them stay, and are
-    never looked at."""
+    """What came of a transaction. Balances of tokens are lists of `TokenBalance`, and still bytes: where nothing moved,
+    both are the same and are never looked at."""
 
     fee: U64
     preBalances: list[U64]
     postBalances: list[U64]
     err: Any = None
-    preTokenBalances: list[msgspec.Raw] | None = None
-    postTokenBalances: list[msgspec.Raw] | None = None
+    preTokenBalances: msgspec.Raw = NO_BALANCES
+    postTokenBalances: msgspec.Raw = NO_BALANCES
     loadedAddresses: Loaded | None = None
 
 
@@ -158,7 +163,7 @@ def change(source: str, entry: Entry, slot: int) -> Change:
         raise BadAnswer(source, f"a transaction of slot {slot} with {len(keys)} accounts and other balances")
     native = {key: new - old for key, old, new in zip(keys, before, after, strict=True) if old != new}
     native[keys[0]] = native.get(keys[0], 0) + meta.fee
-    tokens = _tokens(source, keys, meta) if meta.preTokenBalances or meta.postTokenBalances else {}
+    tokens = _tokens(source, keys, meta)
     program, content = _main(source, keys, calls)
     failed = meta.err is not None
     return Change(signatures[0], keys[0], program, meta.fee, failed, len(signatures), native, tokens, content)
@@ -248,38 +253,62 @@ def written(content: bytes) -> str:
 def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:
     """By mint and owner; a token account whose owner no node said is its own. One without lamports is closed, or not
     open yet, and holds nothing, whatever a node says of it."""
-    before, after = meta.preTokenBalances or [], meta.postTokenBalances or []
-    had, has = meta.preBalances, meta.postBalances
-    if len(before) == len(after) and 0 not in had and 0 not in has:
-        # What is the same before and after changes nothing.
-        changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
-        before, after = [pair[0] for pair in changed], [pair[1] for pair in changed]
     sums: dict[str, dict[str, int]] = {}
-    for sign, balances, lamports in ((-1, before, had), (1, after, has)):
-        for each in map(partial(_balance, source), balances):
-            if each.accountIndex >= len(keys):
+    for is_after, several, lamports in _sides(source, meta):
+        for each in several:
+            at, amount = each.accountIndex, each.uiTokenAmount.amount
+            if at >= len(keys):
                 raise BadAnswer(source, "a balance of an account that the transaction does not name")
-            if not lamports[each.accountIndex]:
+            if not (amount.isdigit() and amount.isascii()):
+                raise BadAnswer(source, "a balance of a token that is no whole number")
+            if not lamports[at]:
                 continue
-            owner = each.owner or keys[each.accountIndex]
-            own = sums.setdefault(each.mint, {})
-            own[owner] = own.get(owner, 0) + sign * int(each.uiTokenAmount.amount)
+            raw = int(amount) if is_after else -int(amount)
+            owner, own = each.owner or keys[at], sums.get(each.mint)
+            if own is None:
+                sums[each.mint] = {owner: raw}
+            elif owner in own:
+                own[owner] += raw
+            else:
+                own[owner] = raw
     return {mint: own for mint, own in sums.items() if any(own.values())}
 
 
-def _balance(source: str, content: msgspec.Raw) -> TokenBalance:
-    return typed(source, content, TokenBalance)
+def _sides(source: str, meta: Meta) -> Sequence[tuple[bool, Sequence[TokenBalance], Sequence[int]]]:
+    """Whether it was after the transaction, what token accounts had, and their lamports, before and after. What is the
+    same on both sides changes nothing and may be left out, but where an account opens or closes."""
+    had, has = meta.preBalances, meta.postBalances
+    stays = 0 not in had and 0 not in has
+    if meta.preTokenBalances == meta.postTokenBalances:
+        content = bytes(meta.preTokenBalances)
+        if content in NOTHING or (stays and content[:1] == b"["):
+            return ()
+    before, after = _balances(source, meta.preTokenBalances), _balances(source, meta.postTokenBalances)
+    if stays and len(before) == len(after):
+        changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+        before, after = [pair[0] for pair in changed], [pair[1] for pair in changed]
+    return (False, before, had), (True, after, has)
+
+
+def _balances(source: str, content: msgspec.Raw) -> Sequence[TokenBalance]:
+    """What token accounts had, on one side of a transaction."""
+    try:
+        return BALANCES.decode(content) or ()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadAnswer(source, f"balances of tokens of the wrong shape: {error}") from None
 
 
 def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
     """The token accounts that a transaction had to do with, each behind its owner."""
     meta = entry.meta
-    if meta is None or not (meta.preTokenBalances or meta.postTokenBalances):
+    if meta is None:
+        return set()
+    balances = [*_balances(source, meta.preTokenBalances), *_balances(source, meta.postTokenBalances)]
+    if not balances:
         return set()
     keys = _read(source, entry.transaction)[1]
     if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
         keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
-    balances = map(partial(_balance, source), (*(meta.preTokenBalances or ()), *(meta.postTokenBalances or ())))
     return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
 
 
@@ -289,10 +318,28 @@ Moved = tuple[str, str, int]  # sender, recipient, raw
 def moved(changes: Mapping[str, int], rest: str = SYSTEM) -> list[Moved]:
     """Who gave how much to whom, so that every account's sum is its change: those of equal amounts first, then in their
     order. What nobody gave or got is of `rest`, which mints and burns."""
-    givers = [(account, -raw) for account, raw in changes.items() if raw < 0]
-    takers = [(account, raw) for account, raw in changes.items() if raw > 0]
-    if len(givers) == 1 == len(takers) and givers[0][1] == takers[0][1]:
-        return [(givers[0][0], *takers[0])]
+    if len(changes) == 2:  # mostly one gave what the other got
+        (one, raw), (other, opposite) = changes.items()
+        if raw and raw + opposite == 0:
+            return [(one, other, -raw) if raw < 0 else (other, one, raw)]
+    givers: list[tuple[str, int]] = []
+    takers: list[tuple[str, int]] = []
+    for account, raw in changes.items():
+        if raw > 0:
+            takers.append((account, raw))
+        elif raw:
+            givers.append((account, -raw))
+    found: list[Moved] = []
+    if givers and takers:
+        if len(givers) + len(takers) > 2 and not {raw for _, raw in givers}.isdisjoint([raw for _, raw in takers]):
+            found = _equal(givers, takers)
+        found += _in_order(givers, takers)
+    found += [(sender, rest, raw) for sender, raw in givers]
+    return found + [(rest, recipient, raw) for recipient, raw in takers]
+
+
+def _equal(givers: list[tuple[str, int]], takers: list[tuple[str, int]]) -> list[Moved]:
+    """Those that gave as much as another one got, who are taken out of both."""
     found: list[Moved] = []
     for giver in list(givers):
         equal = next((taker for taker in takers if taker[1] == giver[1]), None)
@@ -300,11 +347,23 @@ def moved(changes: Mapping[str, int], rest: str = SYSTEM) -> list[Moved]:
             found.append((giver[0], *equal))
             givers.remove(giver)
             takers.remove(equal)
+    return found
+
+
+def _in_order(givers: list[tuple[str, int]], takers: list[tuple[str, int]]) -> list[Moved]:
+    """Who gave what is given to who got some, in their order, until one side has no more; both are left with the
+    rest."""
+    found: list[Moved] = []
+    givers.reverse()
+    takers.reverse()
     while givers and takers:
-        (sender, out), (recipient, into) = givers[0], takers[0]
-        raw = min(out, into)
-        found.append((sender, recipient, raw))
-        givers[:1] = [(sender, out - raw)] if out > raw else []
-        takers[:1] = [(recipient, into - raw)] if into > raw else []
-    found += [(sender, rest, raw) for sender, raw in givers]
-    return found + [(rest, recipient, raw) for recipient, raw in takers]
+        (sender, out), (recipient, into) = givers.pop(), takers.pop()
+        if out > into:
+            givers.append((sender, out - into))
+            out = into
+        elif into > out:
+            takers.append((recipient, into - out))
+        found.append((sender, recipient, out))
+    givers.reverse()
+    takers.reverse()
+    return found

@@ -331,6 +331,8 @@ def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
     {"postTokenBalances": [token_balance(2)]}, {"postTokenBalances": [token_balance(amount=7.0)]},
     {"preTokenBalances": [token_balance()], "postTokenBalances": [token_balance(amount="-1")]},
     {"preTokenBalances": [token_balance()], "postTokenBalances": ["nothing"]},
+    {"preTokenBalances": {}, "postTokenBalances": {}}, {"preTokenBalances": 7, "postTokenBalances": 7},
+    *({"postTokenBalances": [token_balance(amount=each)]} for each in ("", "+1", "1_0", " 1", "\u0663", "9" * 21)),
 ])  # fmt: skip
 async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
