@@ -63,7 +63,7 @@ def index(
     config = folder / "chainfolio.toml"
     named = f"validators = {json.dumps(list(validators))}\n" if validators else ""
     config.write_text(
-        f'data = "{folder / "data"}"\n[chains.{CHAIN}]\nadapter = "beacon"\nnodes = ["{url}"]\n'
+        f'data = "{folder / "data"}"\n[chains.{CHAIN}]\nadapter = "beacon"\nrpc = ["{url}"]\n'
         f"start_block = {first}\n{named}"
     )
     words = ["index", CHAIN, "--from", str(first), "--to", str(last), "--config", str(config), "--json"]
@@ -218,7 +218,7 @@ class Always:
 def year(chosen: argparse.Namespace) -> list[Figure]:
     """How long a year by day takes, among 1,000 validators with 82,125 epochs each."""
     with scratch() as folder:
-        settings = BeaconSettings(adapter="beacon", nodes=["http://127.0.0.1:1"])
+        settings = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1"])
         system = System(Settings(data=str(folder), chains={CHAIN: settings}))
         rows = fill(system.lake, chosen.years_of)
         system.tail.set_anchor(CHAIN, HEAD)

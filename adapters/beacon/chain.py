@@ -97,11 +97,13 @@ def build(
     """One chain, from its settings and its facts. Nothing is asked yet."""
     way = transport or HttpTransport(seams.answers, connections=settings.requests)
     nodes = [
-        BeaconNode(url, way, seams, timeout_s=settings.timeout_s, concurrency=settings.requests)
-        for url in settings.nodes
+        BeaconNode(
+            url, way, seams, timeout_s=settings.timeout_s, concurrency=settings.requests, max_rps=settings.max_rps
+        )
+        for url in settings.rpc
     ]
     facts = facts_of(key, settings, configs)
-    return BeaconChain(key, settings, facts, Nodes(key, nodes, seams, facts.genesis))
+    return BeaconChain(key, settings, facts, Nodes(key, nodes, seams, facts.genesis, hedge=settings.hedge))
 
 
 class BeaconChain:

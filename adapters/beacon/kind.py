@@ -42,7 +42,7 @@ class BeaconKind:
         """The name and the identity of each node."""
         from transport.http_endpoint import identity, name_of
 
-        return [(name_of(url), identity(url)) for url in settings.nodes]
+        return [(name_of(url), identity(url)) for url in settings.rpc]
 
 
 KIND = BeaconKind()

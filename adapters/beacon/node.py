@@ -71,8 +71,10 @@ def batched(values: Sequence[str], size: int) -> list[Sequence[str]]:
 class Nodes(Pool[BeaconNode]):
     """All nodes of one network: that of a genesis, or of the first node that says one."""
 
-    def __init__(self, key: str, nodes: Sequence[BeaconNode], seams: Seams, genesis: str = "") -> None:
-        super().__init__(key, nodes, seams)
+    def __init__(
+        self, key: str, nodes: Sequence[BeaconNode], seams: Seams, genesis: str = "", *, hedge: bool = True
+    ) -> None:
+        super().__init__(key, nodes, seams, hedge=hedge)
         self._genesis = genesis.lower()
         for node in self.endpoints:
             node.handshake = self._same_network
@@ -82,7 +84,7 @@ class Nodes(Pool[BeaconNode]):
         if found != (self._genesis or found):
             raise WrongChain(
                 node.name, f"it serves another network than {self.key}: its genesis is {found}",
-                remedy=f"give chains.{self.key}.nodes nodes of one network",
+                remedy=f"give chains.{self.key}.rpc nodes of one network",
             )  # fmt: skip
         self._genesis = found
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from chainfolio.chain_settings import ChainSettings, doc, is_http
+from chainfolio.chain_settings import doc
 from chainfolio.errors import BadSettings
 from chainfolio.validators import named
+from transport.settings import EndpointSettings
 
 
 def canonical(written: str) -> str:
@@ -20,17 +22,11 @@ def canonical(written: str) -> str:
     return found
 
 
-class BeaconSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
+class BeaconSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     """A beacon chain: its nodes, and of which validators it is indexed. Slots are its heights."""
 
-    ENDPOINTS: ClassVar[str] = "nodes"
-    SECRETS: ClassVar[tuple[str, ...]] = ("nodes",)
-    PATHS: ClassVar[tuple[str, ...]] = ("facts",)
+    RENAMED: ClassVar[Mapping[str, str]] = {**EndpointSettings.RENAMED, "nodes": "rpc"}
 
-    nodes: Annotated[list[str], doc("beacon nodes, each an `http://` or `https://` address or `env:NAME`")] = (
-        msgspec.field(default_factory=list)
-    )
-    facts: Annotated[str, doc("file with the chain's facts; empty: `configs/chains/KEY.toml`")] = ""
     validators: Annotated[
         list[str], doc("index only these: indexes, public keys, or addresses to which validators withdraw; empty: all")
     ] = msgspec.field(default_factory=list)
@@ -42,7 +38,6 @@ class BeaconSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
         bool, doc("whether portfolios of the execution chain show what the wallet's validators have")
     ] = True
     requests: Annotated[int, doc("requests to the nodes on their way at once")] = 16
-    timeout_s: Annotated[int, doc("seconds after which a request to a node is given up")] = 60
 
     @property
     def chosen(self) -> list[str]:
@@ -51,11 +46,9 @@ class BeaconSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
 
     def check(self, section: str) -> None:
         """Whether every value can be meant; BadSettings names the first that cannot."""
-        ChainSettings.check(self, section)
-        if not all(is_http(url) for url in self.nodes):
-            raise BadSettings(f"{section}.nodes", "a node is an http:// or https:// address")
-        if self.requests < 1 or self.timeout_s < 1:
-            raise BadSettings(section, "requests and timeout_s are at least 1")
+        EndpointSettings.check(self, section)
+        if self.requests < 1:
+            raise BadSettings(section, "requests is at least 1")
         if self.contracts:
             raise BadSettings(f"{section}.contracts", "a beacon chain has no contracts", remedy="name validators")
         for each in self.validators:

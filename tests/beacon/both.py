@@ -65,7 +65,7 @@ class Both:
     def settings(self, folder: Path, more: str = "", *, beacon: bool = True) -> Path:
         """A file of settings for both."""
         config = folder / "chainfolio.toml"
-        own = f'[chains.own]\nadapter = "beacon"\nnodes = ["{self.beacon.url}"]\nexecution = "local"\n{more}'
+        own = f'[chains.own]\nadapter = "beacon"\nrpc = ["{self.beacon.url}"]\nexecution = "local"\n{more}'
         config.write_text(
             f'data = "{folder}/data"\n[chains.local]\nrpc = ["{self.execution.url}"]\n{own if beacon else ""}'
         )

@@ -37,7 +37,7 @@ def started(**options: object) -> BeaconRuntime:
 
 def chain_at(*urls: str, key: str = "own", **settings: object) -> BeaconChain:
     """The adapter at some nodes."""
-    made = BeaconSettings(adapter="beacon", nodes=list(urls), **settings)  # type: ignore[arg-type]
+    made = BeaconSettings(adapter="beacon", rpc=list(urls), **settings)  # type: ignore[arg-type]
     return build(key, made, Seams(), configs=CONFIGS)
 
 
@@ -102,7 +102,7 @@ class Indexed:
 def indexed(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> Indexed:
     folder = tmp_path_factory.mktemp("beacon")
     config = folder / "chainfolio.toml"
-    config.write_text(f'[chains.own]\nadapter = "beacon"\nnodes = ["{lived.node.url}"]\n')
+    config.write_text(f'[chains.own]\nadapter = "beacon"\nrpc = ["{lived.node.url}"]\n')
     assert main(["index", "own", "--config", str(config), "--json"]) == 0
     settings = load(config)
     system = System(settings)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from chainfolio.errors import (
 )
 from chainfolio.memory import ByteBudget
 from chainfolio.seams import Seams, SystemClock
+from chainfolio.settings import load
 from localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import CONFIGS, started
 from transport.exchange import Posted
@@ -104,7 +106,7 @@ class Wrong:
 
 def wrong(node: BeaconRuntime, alter: Alter, *more: str, **settings: Any) -> Wrong:
     """A chain whose node says what `alter` makes of it."""
-    made = BeaconSettings(adapter="beacon", nodes=[node.url, *more], **settings)
+    made = BeaconSettings(adapter="beacon", rpc=[node.url, *more], **settings)
     return Wrong(build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=Altered(alter)))
 
 
@@ -288,7 +290,7 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
             found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
         return status, found
 
-    made = BeaconSettings(adapter="beacon", nodes=[node.url])
+    made = BeaconSettings(adapter="beacon", rpc=[node.url])
     chain = build("beacon", made, Seams(clock=Patient()), configs=CONFIGS)  # the facts of mainnet
     with pytest.raises(WrongChain):
         await chain.heads()
@@ -298,7 +300,7 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
     await chain.close()
     second = node.url.replace("127.0.0.1", "localhost")
     both = build(
-        "own", BeaconSettings(adapter="beacon", nodes=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
+        "own", BeaconSettings(adapter="beacon", rpc=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
         transport=Altered(of_another_network, only="localhost"),
     )  # fmt: skip
     with pytest.raises(WrongChain, match="another network than own"):
@@ -314,7 +316,7 @@ async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: B
 
     second = node.url.replace("127.0.0.1", "localhost")
     chain = build(
-        "own", BeaconSettings(adapter="beacon", nodes=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
+        "own", BeaconSettings(adapter="beacon", rpc=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
         transport=Altered(other, only="localhost"),
     )  # fmt: skip
     assert "another final block at slot 40" in await Wrong(chain).refused(Disputed)
@@ -339,7 +341,7 @@ async def test_a_second_node_answers_what_the_first_one_has_no_more_or_does_not_
             return (status, {"message": "no"}) if is_state or "/rewards/" in path else (before, found)
 
         second = node.url.replace("127.0.0.1", "localhost")
-        made = BeaconSettings(adapter="beacon", nodes=[node.url, second])
+        made = BeaconSettings(adapter="beacon", rpc=[node.url, second])
         seams, way = Seams(clock=Patient()), Altered(poor, only="127.0.0.1")
         poor_first = build("own", made, seams, configs=CONFIGS, transport=way)
         whole = wrong(node, same).chain
@@ -361,7 +363,7 @@ async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(
         return (503, {}) if is_down else (status, found)
 
     second = node.url.replace("127.0.0.1", "localhost")
-    made = BeaconSettings(adapter="beacon", nodes=[second, node.url])
+    made = BeaconSettings(adapter="beacon", rpc=[second, node.url])
     way = Altered(of_another_network, only="localhost")
     chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=way)
     assert (await chain.heads()).latest.height == 64
@@ -373,7 +375,7 @@ async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(
 
 
 async def test_a_second_node_answers_where_the_first_one_is_down(node: BeaconRuntime) -> None:
-    made = BeaconSettings(adapter="beacon", nodes=["http://127.0.0.1:1", node.url])
+    made = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1", node.url])
     chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS)
     assert (await chain.heads()).latest.height == 64
     await chain.close()
@@ -395,3 +397,13 @@ def test_what_names_no_validator_is_refused_with_the_settings(written: str) -> N
 
 def test_an_upper_case_key_is_the_same_validator() -> None:
     assert BeaconSettings(adapter="beacon", validators=["0x" + "AB" * 48]).chosen == ["0x" + "ab" * 48]
+
+
+def test_nodes_under_their_earlier_name_are_told_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "chainfolio.toml"
+    file.write_text('[chains.own]\nadapter = "beacon"\nnodes = ["http://127.0.0.1:5052"]\n')
+    with pytest.raises(BadSettings, match="the key `nodes` is called `rpc` now"):
+        load(file)
+    file.write_text(file.read_text().replace("nodes", "rpc").replace("http:", "ftp:"))
+    with pytest.raises(BadSettings, match="an endpoint is an http:// or https:// address"):
+        load(file)

@@ -85,7 +85,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def following(url: str, folder: Path) -> AsyncIterator[tuple[System, Follower]]:
-    settings = BeaconSettings(adapter="beacon", nodes=[url], datasets=["blocks", *(t.name for t in BEACON)])
+    settings = BeaconSettings(adapter="beacon", rpc=[url], datasets=["blocks", *(t.name for t in BEACON)])
     system = System(Settings(data=str(folder), chains={"own": settings}))
     follower = system.follower(system.chain("own"))
     task = asyncio.ensure_future(follower.run())

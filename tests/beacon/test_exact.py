@@ -231,7 +231,7 @@ async def test_pieces_of_some_validators_on_their_way_together_ask_nothing_twice
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:
     own, heard = {3, 5, SLASHED, COMPOUNDING}, Heard()
-    made = BeaconSettings(adapter="beacon", nodes=[lived.node.url], validators=[str(each) for each in own])
+    made = BeaconSettings(adapter="beacon", rpc=[lived.node.url], validators=[str(each) for each in own])
     chain = build("own", made, Seams(), configs=CONFIGS, transport=heard)
     pieces, parts = list(Span(0, (await chain.heads()).finalized).cut(30)), defaultdict[str, list[Any]](list)
     for at in range(0, len(pieces), 2):

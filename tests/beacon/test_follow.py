@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 async def test_after_reorganisations_the_index_is_that_of_the_chain_as_it_is(tmp_path: Path) -> None:
     node = started(slots=64)
     try:
-        settings = BeaconSettings(adapter="beacon", nodes=[node.url], datasets=["blocks", *(t.name for t in BEACON)])
+        settings = BeaconSettings(adapter="beacon", rpc=[node.url], datasets=["blocks", *(t.name for t in BEACON)])
         system = System(Settings(data=str(tmp_path / "one"), chains={"own": settings}))
         follower = system.follower(system.chain("own"))
         for depth, slots in ((0, 3), (2, 5), (7, 9), (1, 1), (12, 20)):

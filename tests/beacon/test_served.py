@@ -147,7 +147,7 @@ async def test_a_range_of_time_has_the_epochs_that_begin_in_it(indexed: Indexed)
 async def test_epochs_that_nobody_indexed_are_refused_and_never_zero(indexed: Indexed, tmp_path: Path) -> None:
     config = tmp_path / "chainfolio.toml"
     config.write_text(
-        f'[chains.own]\nadapter = "beacon"\nnodes = ["{indexed.lived.node.url}"]\nvalidators = ["{TOPPED_UP}"]\n'
+        f'[chains.own]\nadapter = "beacon"\nrpc = ["{indexed.lived.node.url}"]\nvalidators = ["{TOPPED_UP}"]\n'
     )
     words = ["index", "own", "--config", str(config), "--json", "--from", "0", "--to", "100"]
     assert await asyncio.to_thread(main, words) == 0

@@ -51,7 +51,7 @@ def node() -> Iterator[BeaconRuntime]:
 
 def settings_of(node: BeaconRuntime, folder: Path, more: str = "") -> Path:
     config = folder / "chainfolio.toml"
-    config.write_text(f'[chains.own]\nadapter = "beacon"\nnodes = ["{node.url}"]\n{more}')
+    config.write_text(f'[chains.own]\nadapter = "beacon"\nrpc = ["{node.url}"]\n{more}')
     return config
 
 
