@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.positions.rules import Counterparty, Family
+from chainfolio.protocols import ProtocolFamily
 from indexer import families
 from indexer.registry import protocol_of
 from tests.cli.conftest import Run
@@ -25,11 +26,11 @@ def folder(here: Path) -> Path:
     return here / "protocols"
 
 
-def family_in(path: Path) -> Family:
+def family_in(path: Path) -> ProtocolFamily:
     space: dict[str, Any] = {}
     exec(compile(path.read_text(), str(path), "exec"), space)
     family = space["FAMILY"]
-    assert isinstance(family, Family)
+    assert isinstance(family, ProtocolFamily)
     return family
 
 
@@ -105,6 +106,7 @@ def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> Non
         "pyproject.toml", "tests/test_my_stake.py",
     ]  # fmt: skip
     family = family_in(home / "chainfolio_my_stake" / "my_stake.py")
+    assert isinstance(family, Family)
     assert (family.name, family.rules) == ("my_stake", (Counterparty("pool"),))
     entries = tomllib.loads((home / "pyproject.toml").read_text())["project"]["entry-points"]
     assert entries == {families.GROUP: {"my_stake": "chainfolio_my_stake"}}
@@ -121,8 +123,10 @@ def test_a_package_may_start_as_any_family_under_its_own_name(run: Run, here: Pa
     assert run("new-protocol", "mine", "--like", like, "--option", 'word=a "quoted" \\ text').code == 0
     inside = here / "chainfolio-mine" / "chainfolio_mine"
     family, ours = family_in(inside / "mine.py"), families.families()[like]
-    assert isinstance(ours, Family)
-    assert (family.name, family.rules, family.position_type) == ("mine", ours.rules, ours.position_type)
+    assert (type(family), family.name, family.kind) == (type(ours), "mine", ours.kind)
+    assert (family.finding_roles, family.all_roles) == (ours.finding_roles, ours.all_roles)
+    if isinstance(family, Family) and isinstance(ours, Family):
+        assert (family.rules, family.position_type) == (ours.rules, ours.position_type)
     assert protocol_of(inside / "mine.toml", {}).options == {"word": 'a "quoted" \\ text'}
 
 

@@ -327,7 +327,7 @@ def test_the_report_names_the_transaction_behind_each_lot_and_is_exact_in_a_file
     facts: dict[str, AssetFacts] = {"token": AssetFacts("tok", 18, "ethereum", "0xee")}
     shown = document(found, facts, {"token": Decimal(2)}, method="fifo", addresses=["a"])
     rows = frame(shown.gains)
-    assert rows.columns == list(COLUMNS)
+    assert rows.columns == [*COLUMNS, *(f"{name}Decimal" for name in ("amount", "proceeds", "cost", "gain"))]
     assert rows.select("acquiredIn", "amount", "cost", "proceeds", "gain").rows() == [
         ("0xaa", "1", "0.1", "0.000000000000000000006666666667", "-0.099999999999999999993333333333"),
         ("0xbb", "0.5", "0.15", "0.000000000000000000003333333333", "-0.149999999999999999996666666667"),

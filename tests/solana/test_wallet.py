@@ -178,6 +178,7 @@ async def test_stake_is_active_as_far_as_the_history_of_the_cluster_says(
     address = stake(node, owner, 10**10, vote)
     given, epoch = 10**10 - node.rent(200), node.rpc("getEpochInfo")["epoch"]
     node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
+    coins(node, owner, 1)  # this node's clock account is that of its newest transaction
     cluster = struct.pack("<5Q", 1, epoch, 10**15, 10**15, 0)  # as much was to come as was active
     lain = node.rpc("getAccountInfo", STAKE_HISTORY, {"encoding": "base64"})["value"]
     try:
