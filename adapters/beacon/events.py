@@ -4,6 +4,7 @@ asked for afterwards, so that one that is wrong or missing changes no row."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,8 @@ PATH: Final = "/eth/v1/events?topics=head&topics=chain_reorg&topics=finalized_ch
 FIRST_WAIT_S, MAX_WAIT_S, UNSERVED_WAIT_S = 0.5, 60.0, 600.0  # before it connects again
 MIN_PAUSE_S: Final = 0.2  # between two announcements, however many there are
 SILENT_SLOTS: Final = 64  # two epochs without any news: nobody is there any more
+
+log = logging.getLogger("chainfolio.node")
 
 
 @dataclass(slots=True)
@@ -32,6 +35,8 @@ class Announcements:
     async def wait(self, within_s: float) -> bool:
         """Until something is announced, or as long as that; whether it was."""
         if self._task is None or self._task.done():
+            if self._task is not None and not self._task.cancelled():
+                log.error("listening to beacon events failed and is started again", exc_info=self._task.exception())
             self._task = asyncio.ensure_future(self._listen())
         try:
             async with asyncio.timeout(within_s):

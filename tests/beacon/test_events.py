@@ -242,3 +242,17 @@ async def test_a_node_without_events_is_followed_by_asking(
     assert not await chain.announced(0.5)
     assert (await chain.heads()).latest.height == 41
     await chain.close()
+
+
+async def test_a_listener_that_fails_is_said_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        @property
+        def endpoints(self) -> list[None]:
+            raise RuntimeError("an error of ours")
+
+    listener = announcements.Announcements(Broken(), 1.0)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert not await listener.wait(0.01)
+    await listener.close()
+    assert "is started again" in caplog.text
+    assert "an error of ours" in caplog.text
