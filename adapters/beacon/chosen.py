@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,16 +20,22 @@ def address_of(credentials: bytes) -> str | None:
 
 @dataclass(slots=True)
 class Chosen:
-    """The validators of filters. The registry is read once, for addresses, and from then on what is new in it."""
+    """The validators of filters. The registry is read once, for addresses, and from then on what is new in it: pieces
+    that are on their way together wait for one another here, so that none skips or repeats what another reads."""
 
     nodes: Nodes
     _by_key: dict[str, int] = field(default_factory=dict)
     _by_address: dict[str, set[int]] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)
     _read: int = 0  # validators of the registry that were looked through
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage] = ()) -> tuple[int, ...]:
         """The indexes of all that there are by now. `blocks` may say that a validator withdraws elsewhere."""
+        async with self._turn:
+            return await self._indexes(filters, blocks)
+
+    async def _indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage]) -> tuple[int, ...]:
         found = {int(each) for each in filters if not each.startswith("0x")}
         for key in (each for each in filters if len(each) == KEY):
             if key not in self._by_key:
@@ -46,10 +53,12 @@ class Chosen:
 
     async def keys(self, indexes: Sequence[int]) -> frozenset[str]:
         """The public keys of those that there are by now: whoever pays for them names nothing else."""
-        path, new = "/eth/v1/beacon/states/head/validators", [each for each in indexes if each not in self._keys]
-        for part in (new[start : start + PIECE] for start in range(0, len(new), PIECE)):
-            for each in await self.nodes.data(path, list[ValidatorState], {"ids": [str(index) for index in part]}):
-                self._keys[each.index] = each.validator.pubkey.lower()
+        path = "/eth/v1/beacon/states/head/validators"
+        async with self._turn:
+            new = [each for each in indexes if each not in self._keys]
+            for part in (new[start : start + PIECE] for start in range(0, len(new), PIECE)):
+                for each in await self.nodes.data(path, list[ValidatorState], {"ids": [str(index) for index in part]}):
+                    self._keys[each.index] = each.validator.pubkey.lower()
         return frozenset(self._keys[each] for each in indexes if each in self._keys)
 
     async def _find(self, key: str) -> None:

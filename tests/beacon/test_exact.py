@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import Counter, defaultdict
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.beacon.chain import BeaconChain, build
+from adapters.beacon.chosen import Chosen
 from adapters.beacon.reader import Reader
 from adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
@@ -225,6 +227,25 @@ class Heard(HttpTransport):
         """The node's answer."""
         self.asked[url, body] += 1
         return await super().post(source, url, body, timeout_s)
+
+
+async def test_the_registry_is_looked_through_once_by_pieces_that_are_on_their_way_together(lived: Lived) -> None:
+    heard = Heard()
+    made = BeaconSettings(adapter="beacon", rpc=[lived.node.url])
+    chain = build("registry", made, Seams(), configs=CONFIGS, transport=heard)
+    states = lived.node.call("/eth/v1/beacon/states/head/validators")["data"]
+    withdrawing = [each for each in states if not each["validator"]["withdrawal_credentials"].startswith("0x00")]
+    address = f"0x{withdrawing[-1]['validator']['withdrawal_credentials'][26:]}"
+    wanted = [
+        int(each["index"]) for each in withdrawing if each["validator"]["withdrawal_credentials"][26:] == address[2:]
+    ]
+    chosen = Chosen(chain.nodes)
+    assert await asyncio.gather(*(chosen.indexes([address]) for _ in range(3))) == [tuple(sorted(wanted))] * 3
+    firsts = [json.loads(body)["ids"][0] for url, body in heard.asked.elements() if url.endswith("/validators")]
+    assert firsts == ["0", str(len(states)), str(len(states))], (
+        "what was read once is not read again, nothing is skipped"
+    )
+    await chain.close()
 
 
 async def test_pieces_of_some_validators_on_their_way_together_ask_nothing_twice(
