@@ -235,7 +235,7 @@ def rows(epoch: Duties, own: Closing, later: Closing, height: int) -> dict[str, 
     adder = Adder(index)
     is_told = by_index(epoch.attested, index)[:, 4]
     at, is_there = _places(later.index, index)
-    votes = np.where(is_there[:, None], later.paid[at] if len(later.paid) else 0, 0)
+    votes = np.where(is_there[:, None], later.paid[at] if len(later.paid) else np.zeros((1, 5), np.int64), 0)
     proposed = adder.sums((slot.block.proposer_index, 1) for slot in epoch.slots)
     proposals = adder.sums((s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None)
     hits, misses, could = seat_counts(epoch, adder)

@@ -238,7 +238,8 @@ class BeaconChain:
         reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), reader.memo, registry)
         if self.is_final(span.last):
             reader.computed = self._computed.setdefault(indexes is None, reader.computing())
-        keys = await self._chosen.keys(indexes) if indexes and set(datasets) & set(BY_KEY) else frozenset()
+        by_key = set(datasets) & set(BY_KEY)
+        keys = await self._chosen.keys(indexes, messages) if indexes and by_key else frozenset()
         found = list(zip(linked, messages, strict=True))
         tables = self._of_blocks(spec, datasets, found, reader, frozenset(contracts) | keys)
         if messages and set(datasets) & set(OF_EPOCHS):

@@ -18,6 +18,18 @@ def address_of(credentials: bytes) -> str | None:
     return f"0x{credentials[12:].hex()}" if credentials[0] in (1, 2) else None
 
 
+def keys_in(blocks: Iterable[BlockMessage]) -> set[str]:
+    """The public keys for which blocks pay, or ask something."""
+    found = set[str]()
+    for body in (each.body for each in blocks):
+        asked = body.execution_requests
+        found |= {each.data.pubkey.lower() for each in body.deposits}
+        found |= {each.pubkey.lower() for each in asked.deposits}
+        found |= {each.validator_pubkey.lower() for each in asked.withdrawals}
+        found |= {each.source_pubkey.lower() for each in asked.consolidations}
+    return found
+
+
 @dataclass(slots=True)
 class Chosen:
     """The validators of filters. The registry is read once, for addresses, and from then on what is new in it: pieces
@@ -51,15 +63,29 @@ class Chosen:
                 found |= self._by_address.get(address, set())
         return tuple(sorted(found))
 
-    async def keys(self, indexes: Sequence[int]) -> frozenset[str]:
-        """The public keys of those that there are by now: whoever pays for them names nothing else."""
-        path = "/eth/v1/beacon/states/head/validators"
+    async def keys(self, indexes: Sequence[int], blocks: Iterable[BlockMessage]) -> frozenset[str]:
+        """The public keys of those that there are by now: whoever pays for them names nothing else. As long as some are
+        not there yet, also the keys in `blocks` that no validator has: each may become that of one of them."""
         async with self._turn:
-            new = [each for each in indexes if each not in self._keys]
+            new = self._without_key(indexes)
             for part in (new[start : start + PIECE] for start in range(0, len(new), PIECE)):
-                for each in await self.nodes.data(path, list[ValidatorState], {"ids": [str(index) for index in part]}):
-                    self._keys[each.index] = each.validator.pubkey.lower()
-        return frozenset(self._keys[each] for each in indexes if each in self._keys)
+                await self._ask_keys(map(str, part))
+            unborn = frozenset[str]()
+            if (left := self._without_key(indexes)) and (named := sorted(keys_in(blocks))):
+                # One question, and so one state: a key that gets its validator meanwhile is in the answer as both.
+                taken = await self._ask_keys([*map(str, left), *named])
+                unborn = frozenset(named) - taken if self._without_key(left) else unborn
+        return unborn | {self._keys[each] for each in indexes if each in self._keys}
+
+    def _without_key(self, indexes: Sequence[int]) -> list[int]:
+        return [each for each in indexes if each not in self._keys]
+
+    async def _ask_keys(self, ids: Iterable[str]) -> set[str]:
+        """Notes the keys of the validators that some indexes and keys name; those keys."""
+        found = await self.nodes.data("/eth/v1/beacon/states/head/validators", list[ValidatorState], {"ids": list(ids)})
+        told = {each.index: each.validator.pubkey.lower() for each in found}
+        self._keys |= told
+        return set(told.values())
 
     async def _find(self, key: str) -> None:
         path = "/eth/v1/beacon/states/head/validators"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chainfolio.settings import load
-from chainfolio.tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS
+from chainfolio.tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS, VALIDATORS
 from cli.main import main
 from indexer.wiring import System
 from localchain.beacon import BeaconRuntime
@@ -130,3 +130,42 @@ async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(node: B
             (str(ETH * GWEI), "0x" + STRANGERS[-40:]), (str(2 * ETH * GWEI), page["data"][1]["withdrawalAddress"]),
         ]  # fmt: skip
         assert page["data"][1]["withdrawalAddress"] != "0x" + STRANGERS[-40:]
+
+
+@pytest.mark.parametrize("chosen", ["index", "key", "address", "index and address"])
+def test_a_validator_that_was_chosen_before_there_was_one_has_all_its_rows_from_its_first_deposit(
+    node: BeaconRuntime, tmp_path: Path, chosen: str
+) -> None:
+    node.advance(1)
+    first, second = (
+        each for each in node.call("/eth/v1/beacon/states/head/pending_deposits")["data"]
+        if int(each["amount"]) == 32 * ETH
+    )  # fmt: skip
+    names = {"index": str(NEW), "key": first["pubkey"], "address": f"0x{first['withdrawal_credentials'][-40:]}"}
+    config = settings_of(node, tmp_path, f"validators = {json.dumps([names[each] for each in chosen.split(' and ')])}")
+    for slots in (4, 3, 80):  # it waits in the queue for most of the first pieces
+        assert main(["index", "own", "--config", str(config), "--json"]) == 0
+        node.advance(slots)
+    assert main(["index", "own", "--config", str(config), "--json"]) == 0
+    system = System(load(config))
+    assert node.call(f"/eth/v1/beacon/states/head/validators/{NEW}")["data"]["validator"]["pubkey"] == first["pubkey"]
+    (row,) = (each for each in stored(system, DEPOSITS) if each["pubkey"] == first["pubkey"])
+    assert (row["height"], row["gwei"], row["kind"], row["number"]) == (17, 32 * ETH, "request", NEW)
+    (credited,) = (each for each in stored(system, STAKE_CHANGES) if each["validator"] == NEW)
+    assert (credited["kind"], credited["gwei"]) == ("deposit", 32 * ETH)
+    assert {each["validator"] for each in stored(system, VALIDATORS)} == {NEW}
+    # Whose index was still nobody's, the other new key might have got it; the top-ups are those of somebody else.
+    others = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
+    assert others <= ({second["pubkey"]} if "index" in chosen else set())
+
+
+async def test_the_first_deposit_of_a_validator_chosen_by_its_index_is_in_its_answer(
+    node: BeaconRuntime, tmp_path: Path
+) -> None:
+    config = settings_of(node, tmp_path, f'validators = ["{NEW}"]\n')
+    for slots in (8, 80):
+        await asyncio.to_thread(node.advance, slots)
+        assert await asyncio.to_thread(main, ["index", "own", "--config", str(config), "--json"]) == 0
+    async with served(load(config)) as client:
+        status, page = await client.get(f"/deposits/index/{NEW}")
+        assert (status, [each["amount"] for each in page["data"]]) == (200, [str(32 * ETH * GWEI)]), page
