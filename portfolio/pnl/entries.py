@@ -16,7 +16,7 @@ Kind = Literal[
 ]  # fmt: skip
 ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
 DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
-NEVER_DEPOSITED: Final = "more was withdrawn than had been deposited"
+NEVER_DEPOSITED: Final = "it was withdrawn and had never been deposited: its cost is not known"
 _ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_HALF_EVEN)
 
 
@@ -75,7 +75,9 @@ def without_loans(
     """Entries in order, without deposits: what is deposited stays the owner's. `deposited` is filled with how much of
     each asset lies in protocols at the end, by asset and, `per_wallet`, wallet.
 
-    What comes back beyond the deposit is income at spot. What is paid back beyond what was borrowed is interest, a fee.
+    What comes back beyond the deposit is income at spot, and of an asset that was never deposited it has no known cost:
+    it may be what something else became. What was deposited from another wallet, per wallet, moves to the one that it
+    comes back to. What is paid back beyond what was borrowed is interest, a fee.
     """
     owed: dict[tuple[str, str], int] = {}
     for entry in entries:
@@ -85,10 +87,7 @@ def without_loans(
             if kind == "deposit":
                 deposited[key] = deposited.get(key, 0) + entry.quantity
             elif kind == "withdraw":
-                back = min(entry.quantity, deposited.get(key, 0))
-                deposited[key] = deposited.get(key, 0) - back
-                if back < entry.quantity:
-                    yield _rest(entry, back, "income")
+                yield from _withdrawn(entry, deposited, key)
             elif kind == "borrow":
                 owed[key] = owed.get(key, 0) + entry.quantity
                 yield entry
@@ -101,6 +100,24 @@ def without_loans(
                     yield _rest(entry, back, "fee")
         else:
             yield entry
+
+
+def _withdrawn(
+    entry: Entry, deposited: dict[tuple[str, str], int], key: tuple[str, str]
+) -> Iterator[Entry]:  # fmt: skip
+    """What a withdrawal is beyond what only came back; `deposited` is lowered by that."""
+    sources = [key] if key in deposited else sorted(each for each in deposited if each[0] == entry.asset)
+    rest = entry.quantity
+    for source in sources:
+        back = min(rest, deposited[source])
+        deposited[source] -= back
+        rest -= back
+        if back and source != key:
+            yield entry._replace(kind="move", quantity=back, value=None, fee=0, wallet=source[1], to=entry.wallet)
+    if rest and sources:
+        yield _rest(entry, entry.quantity - rest, "income")
+    elif rest:
+        yield entry._replace(kind="received", value=None, reason=NEVER_DEPOSITED)
 
 
 def _rest(entry: Entry, back: int, kind: Kind) -> Entry:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from chainfolio import amounts
 from portfolio.document import UNKNOWN, IssueDocument
+from portfolio.pnl.deposits import Deposits
 from portfolio.pnl.entries import Entry, Kind, money, share
 from portfolio.pnl.report import AssetFacts
 from portfolio.transactions import TransactionAssetDocument, TransactionDocument
@@ -57,10 +58,10 @@ class Side:
 
 def entries_of(records: Sequence[TransactionDocument], own: Collection[str], treatment: Treatment) -> Read:
     """The entries of an account from all records of its `own` wallets, the oldest first. Each record counts once."""
-    found = Read([], {}, [])
+    found, deposits = Read([], {}, []), Deposits()
     once = {(record.chain.key, record.hash, record.user.address): record for record in records}
     for order, record in enumerate(once.values()):
-        _Record(record, order, own, treatment, found).add()
+        _Record(record, order, own, treatment, found, deposits).add()
     return found
 
 
@@ -73,6 +74,7 @@ class _Record:
     own: Collection[str]
     treatment: Treatment
     found: Read
+    deposits: Deposits
 
     def add(self) -> None:
         """Put its entries to those that were found."""
@@ -85,11 +87,14 @@ class _Record:
         came, left = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
         for asset in came.keys() & left.keys():
             _net_off(came, left, asset)
-        gains, losses = list(came.values()), list(left.values())
-        kinds = self._kinds(gains, losses)
-        if {"buy", "sell"} <= {kind for kind, _ in kinds}:
-            _balance(gains, losses)
-        self.found.entries.extend([*moves, *self._with_fee(kinds, fee_value), *fee])
+        kinds = self._kinds(list(came.values()), list(left.values()))
+        got, given = (self._shares(direction) for direction in ("in", "out"))
+        if given:
+            kinds = self._redeemed(kinds, given)
+        _balance(*([side for kind, side in kinds if kind == wanted] for wanted in ("buy", "sell")))
+        entries = [*moves, *self._with_fee(kinds, fee_value), *fee]
+        self.deposits.add(entries, got)
+        self.found.entries.extend(entries)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
         record = self.record
@@ -116,15 +121,11 @@ class _Record:
 
     def _net(self, assets: Iterable[TransactionAssetDocument], direction: str) -> dict[str, Side]:
         """By asset what moved between a wallet and others; without the shares that a protocol minted or burnt."""
-        others = [asset for asset in assets if (asset.sender if direction == "in" else asset.recipient) not in self.own]
-        of_protocol = not self.treatment.deposits_are_disposals and self.record.type in DEPOSITS | WITHDRAWALS
-        receipts = (self.record.type in DEPOSITS and direction == "in") or (
-            self.record.type in WITHDRAWALS and direction == "out"
-        )
+        others = self._with_others(assets, direction)
         sides: dict[str, Side] = {}
         for asset in others:
             key, quantity = self._asset(asset), self._quantity(asset)
-            if not quantity or (of_protocol and receipts and not self._refunds(key, direction)):
+            if not quantity or self._is_share(key, direction):
                 continue
             value = _money(asset.value)
             side = sides.setdefault(key, Side(key, 0, 0))
@@ -132,10 +133,46 @@ class _Record:
             side.value = None if side.value is None or value is None else side.value + value
         return self._without_debt(others, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
 
-    def _refunds(self, asset: str, direction: str) -> bool:
-        """Whether the same asset also went the other way: then the difference counts, and it is no share."""
-        opposite = self.record.assets_out if direction == "in" else self.record.assets_in
-        return any(self._asset(each) == asset for each in opposite)
+    def _with_others(
+        self, assets: Iterable[TransactionAssetDocument], direction: str
+    ) -> list[TransactionAssetDocument]:  # fmt: skip
+        return [asset for asset in assets if (asset.sender if direction == "in" else asset.recipient) not in self.own]
+
+    def _shares(self, direction: str) -> dict[str, int]:
+        """How many shares a deposit brought, or a withdrawal gave back."""
+        shares: dict[str, int] = {}
+        for asset in self._with_others(self._rows(direction), direction):
+            key, quantity = self._asset(asset), self._quantity(asset)
+            if quantity and self._is_share(key, direction):
+                shares[key] = shares.get(key, 0) + quantity
+        return shares
+
+    def _is_share(self, asset: str, direction: str) -> bool:
+        """Whether it stands for a deposit: what came with one, or left with a withdrawal. Where the same asset also
+        went the other way, the difference counts, and it is no share."""
+        if self.treatment.deposits_are_disposals:
+            return False
+        if self.record.type not in (DEPOSITS if direction == "in" else WITHDRAWALS):
+            return False
+        return not any(self._asset(each) == asset for each in self._rows("out" if direction == "in" else "in"))
+
+    def _rows(self, direction: str) -> Sequence[TransactionAssetDocument]:
+        return self.record.assets_in if direction == "in" else self.record.assets_out
+
+    def _redeemed(self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]) -> list[tuple[Kind, Side]]:
+        """A withdrawal with the shares that no deposit brought: they are sold for their part of what came."""
+        sold, part = self.deposits.redeem(shares)
+        found: list[tuple[Kind, Side]] = [("sell", Side(asset, quantity, None)) for asset, quantity in sold.items()]
+        for kind, side in kinds:
+            bought = int(side.quantity * part) if kind == "withdraw" else 0
+            if bought:
+                value = None if side.value is None else share(side.value, bought, side.quantity)
+                found.append(("buy", Side(side.asset, bought, value)))
+                side.value = None if side.value is None or value is None else side.value - value
+                side.quantity -= bought
+            if side.quantity:
+                found.append((kind, side))
+        return found
 
     def _without_debt(self, others: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
         """Beside what was lent, a protocol mints and burns tokens that stand for the debt: these are nothing held."""
@@ -148,11 +185,8 @@ class _Record:
         """What each net movement is, by the type of the transaction."""
         type_ = self.record.type
         came, left = _exchanged(bool(gains), bool(losses))
-        if not self.treatment.deposits_are_disposals:
-            if type_ in DEPOSITS:
-                left = "deposit"
-            if type_ in WITHDRAWALS:
-                came = "withdraw"
+        if not self.treatment.deposits_are_disposals and type_ in DEPOSITS:
+            left = "deposit"
         if type_ == "BORROW":
             came, left = "borrow", "deposit"
         elif type_ == "REPAYVAULT":
@@ -161,7 +195,17 @@ class _Record:
             came = "income"
         elif type_ == "DONATION" and not gains:
             left = "donate"
-        return [*((came, side) for side in gains), *((left, side) for side in losses)]
+        if type_ in WITHDRAWALS and not self.treatment.deposits_are_disposals:
+            back = [(self._of_withdrawal(side, gains), side) for side in gains]
+        else:
+            back = [(came, side) for side in gains]
+        return [*back, *((left, side) for side in losses)]
+
+    def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
+        """What comes beside what had been deposited is a reward; where liquidity leaves, it may have been exchanged."""
+        returns = any(each.asset in self.deposits.assets for each in gains)
+        is_reward = returns and side.asset not in self.deposits.assets and self.record.type != "REMOVELIQUIDITY"
+        return "income" if is_reward else "withdraw"
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
         """Entries; the fee is part of the costs of what was acquired, else taken from what disposals brought."""
@@ -222,7 +266,7 @@ def _net_off(came: dict[str, Side], left: dict[str, Side], asset: str) -> None:
 def _balance(gains: Sequence[Side], losses: Sequence[Side]) -> None:
     """Both sides of a trade are worth the same: this gives the only asset without a value its own."""
     unknown = [side for side in (*gains, *losses) if side.value is None]
-    if len(unknown) != 1:
+    if len(unknown) != 1 or not gains or not losses:
         return
     known_gains, known_losses = (sum(side.value or 0 for side in sides) for sides in (gains, losses))
     rest = known_losses - known_gains if any(unknown[0] is side for side in gains) else known_gains - known_losses

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from portfolio.document import UNKNOWN
-from portfolio.pnl.entries import MONEY_DIGITS, Entry
+from portfolio.pnl.entries import MONEY_DIGITS, NEVER_DEPOSITED, Entry
+from portfolio.pnl.methods import gains_of
 from portfolio.pnl.records import BRIDGED, NO_AMOUNT, NO_FEE_PRICE, OF_OTHERS, Treatment, entries_of
 from portfolio.transactions import Named, Nft, TransactionAssetDocument, TransactionDocument, TransactionUser
 
@@ -88,6 +89,65 @@ def test_deposits_and_their_shares_are_neither_sold_nor_bought() -> None:
         record("WITHDRAW", [asset("a", "6", "66", POOL)], [asset("share", "9", other=NOBODY)], hash="0x2"),
     )
     assert brief(entries) == {("deposit", "a", 5, 50), ("withdraw", "a", 6, 66)}
+
+
+def test_who_redeems_shares_that_he_bought_sells_them_for_what_they_pay_and_earns_no_income() -> None:
+    bought = record("SWAP", [asset("share", "9", "90")], [asset("b", "90", "90")], hash="0x1")
+    redeemed = record("WITHDRAW", [asset("a", "100", "110", POOL)], [asset("share", "9", other=NOBODY)], hash="0x2")
+    assert brief(read(bought, redeemed)) == {
+        ("buy", "share", 9, 90), ("sell", "b", 90, 90), ("sell", "share", 9, 110), ("buy", "a", 100, 110)
+    }  # fmt: skip
+    gains = gains_of(read(bought, redeemed), "fifo").gains
+    assert [(gain.kind, gain.asset, gain.gain) for gain in gains if gain.asset.endswith("share")] == [
+        ("sell", "chain:share", 20 * USD)
+    ]
+
+
+def test_of_shares_some_of_which_were_bought_those_of_deposits_are_given_back_first() -> None:
+    entries = read(
+        record("DEPOSIT", [asset("share", "6", other=NOBODY)], [asset("a", "60", "60", POOL)], hash="0x1"),
+        record("TRANSFERIN", [asset("share", "4", "40")], sender=OTHER, hash="0x2"),
+        record("WITHDRAW", [asset("a", "80", "160", POOL)], [asset("share", "8", other=NOBODY)], hash="0x3"),
+    )
+    assert brief(entries[2:]) == {("sell", "share", 2, 40), ("buy", "a", 20, 40), ("withdraw", "a", 60, 120)}
+
+
+def test_shares_that_grew_are_the_deposit_with_its_interest_and_none_of_them_is_sold() -> None:
+    entries = read(
+        record("DEPOSIT", [asset("share", "100", other=NOBODY)], [asset("a", "100", "100", POOL)], hash="0x1"),
+        record("WITHDRAW", [asset("a", "103", "103", POOL)], [asset("share", "103", other=NOBODY)], hash="0x2"),
+    )
+    assert brief(entries) == {("deposit", "a", 100, 100), ("withdraw", "a", 103, 103)}
+    assert [(gain.kind, gain.gain) for gain in gains_of(entries, "fifo").gains] == [("income", 3 * USD)]
+
+
+def test_what_comes_beside_a_deposit_is_a_reward_and_beside_liquidity_what_that_may_have_become() -> None:
+    stake = record("STAKE", [], [asset("lp", "5", "50", POOL)], hash="0x1")
+    for type_, kind in (("WITHDRAW", "income"), ("UNSTAKE", "income"), ("REMOVELIQUIDITY", "withdraw")):
+        back = record(type_, [asset("lp", "5", "50", POOL), asset("reward", "2", "8", POOL)], hash="0x2")
+        assert brief(read(stake, back)[1:]) == {("withdraw", "lp", 5, 50), (kind, "reward", 2, 8)}
+
+
+@pytest.mark.parametrize("type_", ["WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"])
+def test_what_comes_back_and_was_never_deposited_is_no_income_and_its_cost_is_not_known(type_: str) -> None:
+    entries = read(record(type_, [asset("a", "32", "64000", POOL)]))
+    found = gains_of(entries, "fifo")
+    assert found.gains == []
+    assert [(held.quantity, held.cost, held.reason) for held in found.held] == [(32, None, NEVER_DEPOSITED)]
+
+
+def test_per_wallet_what_one_wallet_deposited_and_another_gets_back_moves_with_its_lots() -> None:
+    entries = read(
+        record("TRANSFERIN", [asset("a", "10", "10")], sender=OTHER, hash="0x1"),
+        record("DEPOSIT", [asset("share", "10", other=NOBODY)], [asset("a", "10", "10", POOL)], hash="0x2"),
+        record("TRANSFEROUT", [], [asset("share", "10", "10", MINE)], hash="0x3"),
+        record("WITHDRAW", [asset("a", "11", "22", POOL)], [asset("share", "10", other=NOBODY)], hash="0x4",
+               user=TransactionUser(address=MINE)),
+    )  # fmt: skip
+    found = gains_of(entries, "fifo", per_wallet=True)
+    assert [(gain.kind, gain.wallet, gain.gain) for gain in found.gains] == [("income", MINE, 2 * USD)]
+    held = {each.wallet: (each.quantity, each.cost) for each in found.held if each.asset == "chain:a"}
+    assert held == {ME: (0, 0), MINE: (11, 12 * USD)}
 
 
 def test_deposits_are_disposals_where_the_owner_says_so() -> None:
