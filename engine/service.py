@@ -37,7 +37,7 @@ from engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from engine.history import OF_THE_INDEX, History
+from engine.history import OF_THE_INDEX, History, addresses_of
 from engine.kept_accounts import NO_FAMILY, KeptAccount, KeptAccounts
 from engine.performance import performance, values_of
 from engine.rates import Rates
@@ -292,21 +292,22 @@ class Engine:
         for account in accounts:
             if not wanted.networks and not any(chain.kind == account.kind for chain in chains):
                 raise Unserved(f"the transactions of {account.kind} accounts", remedy=NO_FAMILY)
-        families = {chain.kind for chain in chains}
-        addresses = [account.address for account in accounts if account.kind in families]
-        if not addresses:
+        addresses = {chain.key: tuple(addresses_of(chain, accounts)) for chain in chains}
+        chains = [chain for chain in chains if addresses[chain.key]]
+        if not chains:
             return TransactionsPage(Transactions(()), None), {}
         subjects = [
-            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, addresses))
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, own), own)
             for chain in chains
+            for own in (addresses[chain.key],)
         ]
         self._functions = self._functions or functions(system)
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
-        found, reached = await statement.page(subjects, addresses)
+        found, reached = await statement.page(subjects)
         unknown = [issue for subject in subjects for issue in subject.issues]
         for chain in chains:
-            unknown += account_index.unexplained(system.tail, chain, addresses)
-            unknown += reconciled.issues(system.tail, chain.key, addresses, natives=True)
+            unknown += account_index.unexplained(system.tail, chain, addresses[chain.key])
+            unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
         is_partial = any(issue.makes_partial for issue in unknown)
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
         issues = issue_documents([*unknown, *statement.issues])

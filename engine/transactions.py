@@ -8,6 +8,7 @@ stand in it or before it: else it is `NotIndexed`.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, Chain, KnownTransaction, having, times_at
 from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
-from chainfolio.errors import NotIndexed
+from chainfolio.errors import HistoryUnavailable, NotIndexed, Unsupported
 from chainfolio.tables import TRANSACTIONS
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import Reached, TransactionFilter
@@ -41,16 +42,18 @@ PIECE: Final = 250  # activities that are made whole at a time, at first
 MAX_PIECE: Final = 4000
 # What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
 MAX_LOOKUPS: Final = 1000
+FAR_FUTURE_US: Final = 2**63
 Record = tuple[Activity, TransactionDocument]
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One chain to read. `datasets` are those that its operator indexes."""
+    """One chain to read, and the accounts of its kind. `datasets` are those that its operator indexes."""
 
     snapshotter: Snapshotter
     shown: ChainFacts
     datasets: tuple[str, ...]
+    accounts: tuple[str, ...]
 
     @property
     def key(self) -> str:
@@ -118,14 +121,12 @@ class Statement:
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
     _lookups: int = 0
 
-    async def page(
-        self, subjects: Sequence[Subject], accounts: Sequence[str]
-    ) -> tuple[list[TransactionDocument], Reached | None]:
+    async def page(self, subjects: Sequence[Subject]) -> tuple[list[TransactionDocument], Reached | None]:
         """One page, and how far it goes, None where it is the last. NotFound above the ceiling, NotIndexed where it
         would need what nobody indexed."""
         self._subjects = {subject.key: subject for subject in subjects}
-        await asyncio.gather(*(self._read(subject, accounts) for subject in subjects))
-        self._check(accounts)
+        await asyncio.gather(*(self._read(subject) for subject in subjects))
+        self._check()
         found = await self._cut(await asyncio.to_thread(self._left))
         if len(found) < self.wanted.limit and self._holes:
             raise self._nearest().error()
@@ -150,9 +151,9 @@ class Statement:
         ]
         return together(clear, newest_first)
 
-    def _check(self, accounts: Sequence[str]) -> None:
-        for account in accounts:
-            count = sum(key.account == account for history in self._histories.values() for key in history.keys)
+    def _check(self) -> None:
+        counts = Counter(key.account for history in self._histories.values() for key in history.keys)
+        for account, count in counts.items():
             check_ceiling(account, count, self.most)
 
     def _is_in_time(self, key: Activity) -> bool:
@@ -161,8 +162,8 @@ class Statement:
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
-    async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
-        source = subject.snapshotter
+    async def _read(self, subject: Subject) -> None:
+        source, accounts = subject.snapshotter, subject.accounts
         latest = (await source.chain.heads()).latest
         head = self.heads[subject.key] = latest.height
         self._judged_at[subject.key] = source.indexed(latest)
@@ -170,24 +171,23 @@ class Statement:
         indexed_ranges, left = await asyncio.to_thread(
             missing, source.tail, subject.key, accounts, subject.wanted, head, lag
         )
-        await self._look_for_holes(subject, left, accounts)
+        await self._look_for_holes(subject, left)
         self._histories[subject.key] = await asyncio.to_thread(
             read, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, self.most
         )
 
-    async def _look_for_holes(self, subject: Subject, left: Spans, accounts: Sequence[str]) -> None:
+    async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
         """Keep the first span in the way of the list, by the times of its ends: others come after it."""
         if not left:
             return
         spans = sorted(left, reverse=self.wanted.newest_first)
-        times = await times_at(subject.snapshotter.chain, {end for span in spans for end in (span.first, span.last)})
-        for span in spans:
-            first_us, last_us = times[span.first], times[span.last]
+        ends = await _ends(subject.snapshotter.chain, spans)
+        for span, (first_us, last_us) in zip(spans, ends, strict=True):
             since_us, until_us = self.wanted.since_us, self.wanted.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
                 tail = subject.snapshotter.tail
                 lacks = {
-                    name: len(Spans([span]) - indexed_for_all(tail, subject.key, name, accounts))
+                    name: len(Spans([span]) - indexed_for_all(tail, subject.key, name, subject.accounts))
                     for name in subject.wanted
                 }
                 self._holes.append(Hole(subject.key, max(lacks, key=lacks.__getitem__), span, first_us, last_us))
@@ -362,6 +362,16 @@ class Statement:
 def _of_protocol(activity: Activity) -> TransactionDetails:
     """What stands in the place of a transaction where there is none: nobody sent it, and nobody paid for it."""
     return TransactionDetails(activity.movements[0].counterparty, activity.account, None, 0, 0, False, b"")
+
+
+async def _ends(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """The times of the first and the last block of spans. Blocks that no node has any more may be of any time: nothing
+    is taken for certain before or behind them."""
+    try:
+        times = await times_at(chain, {end for span in spans for end in (span.first, span.last)})
+    except (HistoryUnavailable, Unsupported):
+        return [(0, FAR_FUTURE_US) for _ in spans]
+    return [(times[span.first], times[span.last]) for span in spans]
 
 
 def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:

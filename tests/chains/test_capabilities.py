@@ -128,13 +128,13 @@ async def test_transactions_that_no_part_of_a_chain_can_say_are_a_typed_error(
         await indexed.follower().step()
         book = TokenBook(indexed.key, indexed.lake, {})
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
-        shown = Subject(snapshotter, ChainFacts(indexed.key, "Moon", 7777), indexed.datasets)
+        shown = Subject(snapshotter, ChainFacts(indexed.key, "Moon", 7777), indexed.datasets, (subject.accounts[0],))
         statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(limit=10, offset=0))
         if error is None:
-            assert (await statement.page([shown], [subject.accounts[0]]))[0]
+            assert (await statement.page([shown]))[0]
             return
         with pytest.raises(error, match=words):
-            await statement.page([shown], [subject.accounts[0]])
+            await statement.page([shown])
 
 
 def test_a_day_takes_every_dataset_that_moves_or_charges_something() -> None:

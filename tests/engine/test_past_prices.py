@@ -63,7 +63,8 @@ async def ask(
     source: Snapshotter, indexed: Index, account: str, limit: int = 250
 ) -> tuple[list[TransactionDocument], Statement]:
     statement = Statement(Registry(()), FUNCTIONS, 100_000, TransactionFilter(limit, 0))
-    found, _ = await statement.page([Subject(source, ChainFacts("local", "Local", 31337), indexed.datasets)], [account])
+    shown = ChainFacts("local", "Local", 31337)
+    found, _ = await statement.page([Subject(source, shown, indexed.datasets, (account,))])
     return found, statement
 
 

@@ -38,7 +38,7 @@ class Told(Statement):
         self._holes.extend(holes)
         return self
 
-    async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
+    async def _read(self, subject: Subject) -> None:
         raise AssertionError("there is nothing to read")
 
     async def _records(self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = bool) -> Any:
@@ -48,10 +48,10 @@ class Told(Statement):
         return [document for _, document in found]
 
     async def shown(self) -> list[Any]:
-        return list((await self.page([], [ME]))[0])
+        return list((await self.page([]))[0])
 
     async def reached(self) -> Reached | None:
-        return (await self.page([], [ME]))[1]
+        return (await self.page([]))[1]
 
 
 def told(limit: int, offset: int = 0, *, most: int = 100, **filters: Any) -> Told:

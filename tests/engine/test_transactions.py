@@ -91,7 +91,7 @@ async def page(
     shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
     snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), stakes=stakes)
     statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted())
-    return await statement.page([Subject(snapshotter, shown, indexed.datasets)], accounts)
+    return await statement.page([Subject(snapshotter, shown, indexed.datasets, tuple(accounts))])
 
 
 async def filled(indexed: Index) -> None:
@@ -322,7 +322,7 @@ async def test_what_an_index_was_not_asked_for_is_said(
         source = Snapshotter(
             indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()
         )
-        issues = Subject(source, ChainFacts("local", "Local", 31337), datasets).issues
+        issues = Subject(source, ChainFacts("local", "Local", 31337), datasets, ()).issues
         assert [issue.subject for issue in issues] == unknown
         assert {issue.adapter for issue in issues} <= {"local"}
 

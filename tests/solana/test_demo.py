@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 
+from api.example_addresses import WALLET as EXAMPLE
+from chainfolio.settings import load
 from cli.main import main
 from localchain.errors import InstallFailed
 from localchain.solana.node import SolanaNode
 
 pytestmark = pytest.mark.node
+CHAINFOLIO = str(Path(sys.executable).with_name("chainfolio"))
 
 
 def demo(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -33,6 +42,57 @@ def test_the_demo_shows_wallets_of_both_chains(tmp_path: Path, capsys: pytest.Ca
     assert (alice["networth"], alice["completeness"]) == ("9391.3", "complete")  # 71 SOL, 10 in stake, 4,750 dollars
     assert bob["spamAssets"] == 1
     assert "alice" in portfolios
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """The folder of a demo that serves both chains, and what it printed."""
+    folder, printed = tmp_path_factory.mktemp("demo") / "demo", ""
+    command = ["demo", "--chains", "ethereum,solana", "--blocks", "40", "--port", "0", "--data", str(folder)]
+    with subprocess.Popen([CHAINFOLIO, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+        try:
+            assert demo.stdout is not None
+            for line in demo.stdout:
+                printed += line
+                if "Ctrl-C" in line:
+                    break
+            if "Solana is left out" in printed:
+                pytest.skip(printed)
+            yield folder, printed
+        finally:
+            demo.terminate()
+
+
+def test_every_command_that_the_demo_prints_works(served: tuple[Path, str], tmp_path: Path) -> None:
+    commands = [line.strip() for line in served[1].splitlines() if line.strip().startswith(("chainfolio ", "curl "))]
+    assert len(commands) == 5
+    for command in commands:
+        words = shlex.split(command.partition("    ")[0])
+        words[0] = CHAINFOLIO if words[0] == "chainfolio" else words[0]
+        ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert ran.returncode == 0, command + ran.stderr
+        assert "error" not in ran.stdout
+
+
+def test_an_account_of_one_kind_is_not_looked_for_on_chains_of_another(
+    served: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(served[0] / "chainfolio.toml")
+    settings = load(Path(config), {})
+    ethereum, solana = settings.examples[EXAMPLE], re.findall(r"^(\w{32,44}): ", served[1], re.MULTILINE)[-1]
+
+    def chains(address: str) -> set[str]:
+        capsys.readouterr()
+        assert main(["transactions", address, "--config", config, "--json"]) == 0
+        records = json.loads(capsys.readouterr().out)["transactions"]
+        return {record["chain"]["key"] for record in records}
+
+    assert chains(ethereum) == {"local"}
+    assert chains(solana) == {"solana"}
+    assert main(["pnl", ethereum, solana, "--config", config, "--json"]) == 0
+    # A wallet that nobody read, on a node that has no old blocks: not "nothing", and no failure of the node.
+    assert main(["transactions", str(Keypair().pubkey()), "--config", config]) == 4
+    assert "chainfolio watch" in capsys.readouterr().err
 
 
 def test_without_the_node_of_solana_the_demo_says_so_and_goes_on(
