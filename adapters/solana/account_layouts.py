@@ -15,6 +15,8 @@ from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, Ba
 KEY_SIZE: Final = 32
 FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("11d8f68ee1c7da38")
 TICKS, TICK_SIZE, TICKS_AT, DYNAMIC_AT = 88, 113, 12, 60  # of an array: how many, of how many bytes, and where
+SOMEBODY: Final = b"\1\0\0\0"  # before an address that is there
+LAMPORTS: Final = "lamports"  # of an account of which nothing else is read
 TOKEN_ACCOUNT_MARK: Final = 2  # the byte behind 165 others in Token-2022: a token account, and no mint
 
 
@@ -39,11 +41,32 @@ class StakePool(NamedTuple):
     epoch: int  # in which the two were counted last
 
 
+class Lamports(NamedTuple):
+    """What an account of any program has in lamports; none where there is no account."""
+
+    raw: int
+
+
 class Marinade(NamedTuple):
-    """`State` of Marinade: what one of its tokens redeems for, in lamports times 2^32."""
+    """`State` of Marinade: what one of its tokens redeems for, in lamports times 2^32; what it keeps beside its pool of
+    liquidity and for tickets, in lamports."""
 
     mint: str
     price: int
+    rent: int
+    pool_mint: str
+    pool_vault: str  # what the pool has of the token
+    pool_supply: int  # so many tokens of the pool were issued
+    ticketed: int
+
+
+class MarinadeTicket(NamedTuple):
+    """`TicketAccountData` of Marinade: lamports for stake that was given back in an epoch."""
+
+    state: str
+    owner: str
+    lamports: int
+    epoch: int
 
 
 class TokenAccount(NamedTuple):
@@ -61,6 +84,7 @@ class MintFacts(NamedTuple):
     supply: int
     decimals: int
     extensions: tuple[int, ...]
+    issuer: str = ""  # who may issue more; nobody where there is none
 
 
 class Whirlpool(NamedTuple):
@@ -193,7 +217,14 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "stake_pool": Layout(
         StakePool, 611, ((0, "u8"), (162, "key"), (258, "u64"), (266, "u64"), (274, "u64")), b"\x01", 1024
     ),
-    "marinade": Layout(Marinade, 592, ((8, "key"), (512, "u64")), bytes.fromhex("d8926b5e684bb6b1"), 1024),
+    "marinade": Layout(
+        Marinade, 592, (
+            (8, "key"), (512, "u64"), (138, "u64"), (385, "key"), (420, "key"), (472, "u64"), (528, "u64"),
+        ), bytes.fromhex("d8926b5e684bb6b1"), 1024,
+    ),
+    "marinade_ticket": Layout(
+        MarinadeTicket, 88, ((8, "key"), (40, "key"), (72, "u64"), (80, "u64")), bytes.fromhex("854d1262d301e703"), 256
+    ),
     "whirlpool": Layout(
         Whirlpool, 653, (
             (8, "key"), (41, "u16"), (49, "u128"), (65, "u128"), (81, "i32"), (101, "key"), (133, "key"), (165, "u128"),
@@ -227,7 +258,8 @@ def read(layout: str, content: bytes, owner: str, program: str, pick: tuple[int,
     or is another kind of account."""
     if layout == "mint":
         found = mint(content, owner)
-        return MintFacts(found.supply, found.decimals, found.extensions)
+        issuer = address(content[4:36]) if content[:4] == SOMEBODY else ""
+        return MintFacts(found.supply, found.decimals, found.extensions, issuer)
     if layout == "token_account":
         return _token_account(content, owner)
     if owner != program:
@@ -267,4 +299,4 @@ def _token_account(content: bytes, owner: str) -> TokenAccount:
     return found
 
 
-KNOWN: Final = frozenset([*LAYOUTS, "whirlpool_tick", "mint", "token_account"])
+KNOWN: Final = frozenset([*LAYOUTS, "whirlpool_tick", "mint", "token_account", LAMPORTS])

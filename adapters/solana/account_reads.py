@@ -1,4 +1,5 @@
-"""Reads of single accounts of programs as values: whose account it is, how its bytes are read, and where it lies."""
+"""Reads of accounts of programs as values: whose account it is, how its bytes are read, and where it lies, or what it
+names."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from adapters.solana.account_layouts import KNOWN, read
+from adapters.solana.account_layouts import KNOWN, LAMPORTS, LAYOUTS, Lamports, read
 from adapters.solana.forms import Plain
 from adapters.solana.layouts import SYSTEM, BadLayout
 from chainfolio.plans import Unknown
@@ -43,12 +44,42 @@ class AccountRead:
 
     def result(self, account: Plain | None, content: bytes) -> Any:
         """What the account says."""
+        if self.layout == LAMPORTS:
+            return Lamports(account.lamports if account else 0)
         if account is None or (account.owner == SYSTEM and not content):  # to any address lamports can be sent
             return Unknown(f"there is no account {self.address}", "absent")
         try:
             return read(self.layout, content, account.owner, self.program, self.pick)
         except BadLayout as error:
             return Unknown(f"the account {self.address} is no {self.layout.replace('_', ' ')}: {error}", "contract")
+
+
+@dataclass(frozen=True, slots=True)
+class ListRead:
+    """The addresses of all accounts of a program that are of one layout, and have an address at some byte. Answered
+    with them in their order, or Unknown where an endpoint does not look for them."""
+
+    program: str
+    layout: str
+    at: int
+    named: str
+
+    def __post_init__(self) -> None:
+        assert self.layout in LAYOUTS, f"no layout is called {self.layout}"
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getProgramAccounts", self.program, self.layout, (self.at, self.named)
+
+    @property
+    def filters(self) -> tuple[int | tuple[int, str], ...]:
+        """A size in bytes, or what lies at a byte, in base58: by the mark of the layout, or else its size."""
+        import base58
+
+        layout = LAYOUTS[self.layout]
+        kind = (0, base58.b58encode(layout.mark).decode()) if layout.mark else layout.least
+        return kind, (self.at, self.named)
 
 
 @lru_cache(65_536)

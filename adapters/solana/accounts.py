@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adapters.solana.facts import Facts
-from adapters.solana.layouts import MEANING, TOKEN_2022, Mint
+from adapters.solana.layouts import MEANING, SYSTEM, TOKEN_2022, Mint
 from adapters.solana.positions import Opened, Positions
 from adapters.solana.reads import MintRead, Reward, RewardRead, Staking, Wallet, WalletRead
 from chainfolio.assets import Asset
@@ -95,7 +95,12 @@ class Accounts:
         )  # fmt: skip
 
     def _amounts(self, several: Sequence[TokenAmount]) -> Amounts:
-        return {self.facts.token_asset(each.token): each.raw for each in several}
+        """By asset: what is there several times is added. The system program stands for lamports."""
+        found: dict[Asset, int] = {}
+        for each in several:
+            asset = self.facts.native_asset if each.token == SYSTEM else self.facts.token_asset(each.token)
+            found[asset] = found.get(asset, 0) + each.raw
+        return found
 
     def _earnings(self, staking: Staking, earned: Earned) -> tuple[Earning, ...]:
         """What a stake account earned, epoch by epoch; those in which it earned nothing are left out."""

@@ -1,52 +1,72 @@
 """Positions in protocols on Solana: what a family says of itself, and how all that accounts have is read at one slot.
 
-A position belongs to whoever holds its token: one of a mint without decimals. Programs keep the position at an address
-that follows from the mint. A decoder is a generator that yields reads of accounts. Decoders are run until nothing more
-is asked; then everything is read once more together with the wallets, and the decoders are run on that.
+A position belongs to whoever holds its token, or to whom an account of the program names. A token is one of a mint
+without decimals, or a share of a pool. A decoder is a generator that yields reads of accounts. Decoders are run until
+nothing more is asked; then all that positions need is read once more together with the wallets, and the decoders are
+run on that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.solana.account_reads import AccountRead
+from adapters.solana.account_reads import AccountRead, ListRead
+from adapters.solana.layouts import TOKEN
 from adapters.solana.reads import Wallet, WalletRead
 from chainfolio.contracts import Issue
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, ProtocolFamily
 
-ROUNDS: Final = 4  # in which decoders ask for more
-MOST: Final = 1_000  # tokens of an account that are looked at: many are sent to people who never asked for them
+ROUNDS: Final = 6  # in which decoders ask for more
+MOST: Final = 1_000  # things of an account that are looked at: many are sent to people who never asked for them
+MOST_SHARES: Final = 2_000  # and so many other tokens
 TRIES: Final = 2  # at a slot, if a wallet got another position meanwhile
 PROGRAM: Final = "program"
+THING, SHARE, ACCOUNT = "thing", "share", "account"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A token that may stand for a position of a program. `time_s` is the time of the slot."""
+    """What may stand for a position of a program: a mint of which the account has `raw` units, or an account that names
+    it. `time_s` is the time of the slot; `contracts` are those of the protocol's file, by their roles."""
 
     account: str
-    mint: str
+    subject: str
     program: str
     time_s: int
+    raw: int = 1
+    slot: int = 0
+    epoch: int = 0
+    contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-DecoderPlan = Plan[AccountRead, Any, Sequence[DecodedPosition]]
+DecoderPlan = Plan[AccountRead | ListRead, Any, Sequence[DecodedPosition]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family(ProtocolFamily):
-    """One kind of protocol on Solana; its forks are other programs with the same accounts."""
+    """One kind of protocol on Solana; its forks are other programs with the same accounts, named in `role`.
+
+    What stands for a position is a `THING` (a token of which there is one), a `SHARE` (any other token of SPL Token),
+    or an `ACCOUNT` of the layout `owned`, which names its owner at a byte."""
 
     position: Callable[[Claim], DecoderPlan]
     kind: str = "solana"
+    role: str = PROGRAM
+    stands: str = THING
+    owned: tuple[str, int] = ("", 0)
 
     @property
     def finding_roles(self) -> tuple[str, ...]:
         """The program whose accounts are looked for."""
-        return (PROGRAM,)
+        return (self.role,)
+
+    def list_of(self, program: str, account: str) -> ListRead:
+        """What finds the accounts that name one."""
+        layout, at = self.owned
+        return ListRead(program, layout, at, account)
 
 
 class Unreadable(Exception):
@@ -62,7 +82,7 @@ def sure(said: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A position that was found: of which protocol, which token stands for it, and what was read."""
+    """A position that was found: of which protocol, what stands for it, and what was read."""
 
     row: InstalledProtocol
     claim: Claim
@@ -76,6 +96,7 @@ class Positions:
 
     rows: Sequence[InstalledProtocol]
     wallets: dict[str, Wallet | None] = field(default_factory=dict)
+    lists: dict[ListRead, Any] = field(default_factory=dict)
     opened: dict[str, list[Opened]] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
     done: bool = False
@@ -84,8 +105,10 @@ class Positions:
         """What an account has, its positions, and those that could not be read."""
         first = not self.wallets
         self.wallets[account] = None
-        [wallet] = yield [WalletRead(account)]
+        lists = list(self._lists(account))
+        wallet, *listed = yield [WalletRead(account), *lists]
         self.wallets[account] = wallet
+        self.lists |= zip(lists, listed, strict=True)
         if first and self.rows:
             yield from self._wait(lambda: all(self.wallets.values()))
             try:
@@ -102,51 +125,102 @@ class Positions:
         while not over():
             yield []
 
+    def _lists(self, account: str) -> Iterator[ListRead]:
+        """What finds accounts of programs that name an account."""
+        for _, family, program in self._programs():
+            if family.stands == ACCOUNT:
+                yield family.list_of(program, account)
+
+    def _programs(self) -> Iterator[tuple[InstalledProtocol, Family, str]]:
+        for row in self.rows:
+            assert isinstance(row.family, Family), "rows of this kind of chain"
+            for program in row.contracts.get(row.family.role, ()):
+                yield row, row.family, program
+
     def _settle(self) -> Plan[Any, Any, None]:
         """Find what there is, and read it at one slot with the wallets."""
-        for account, wallet in self.wallets.items():
-            if wallet and (more := len(_single(wallet)) - MOST) > 0:
-                self._unread(account, account, f"{more} tokens of which there is one were not looked at for positions")
+        self._say_what_is_left_out()
         for _ in range(TRIES):
             claims = list(self._claims())
             known = yield from self._known(claims)
-            if not any(not isinstance(each, Unknown) for each in known.values()):
-                return  # none of their tokens stands for a position
-            accounts, reads = list(self.wallets), list(known)
-            answers = yield [*map(WalletRead, accounts), *reads]
-            self.wallets = dict(zip(accounts, answers[: len(accounts)], strict=True))
-            if self._decode(dict(zip(reads, answers[len(accounts) :], strict=True))):
-                return
-        for account in self.wallets:
-            self._unread(account, account, "its positions change faster than they can be read")
+            tried = {_key(row, claim): _tried(row, claim, known) for row, claim in claims}
+            nothing = {key for key, each in tried.items() if not (each.found or each.fault or each.missing)}
+            if len(nothing) == len(tried):
+                break  # nothing that they have stands for a position
+            reads = list(dict.fromkeys(read for key in tried.keys() - nothing for read in tried[key].reads))
+            accounts, lists = list(self.wallets), list(self.lists)
+            answers = iter((yield [*map(WalletRead, accounts), *lists, *reads]))
+            self.wallets = {account: next(answers) for account in accounts}
+            self.lists = {each: next(answers) for each in lists}
+            if self._decode(dict(zip(reads, answers, strict=True)), nothing):
+                break
+        else:
+            for account in self.wallets:
+                self._unread(account, account, "its positions change faster than they can be read")
+        self._say_what_was_refused()
 
-    def _claims(self) -> Iterator[tuple[InstalledProtocol, Claim]]:
-        """Every token that may stand for a position, with every program whose it may be."""
+    def _say_what_is_left_out(self) -> None:
         for account, wallet in self.wallets.items():
             assert wallet is not None, "every wallet was read"
-            time_s = wallet.block.time_us // 1_000_000
-            for mint in _single(wallet)[:MOST]:
-                for row in self.rows:
-                    for program in row.contracts.get(PROGRAM, ()):
-                        yield row, Claim(account, mint, program, time_s)
+            if (more := len(_things(wallet)) - MOST) > 0:
+                self._unread(account, account, f"{more} tokens of which there is one were not looked at for positions")
+            if (more := len(_shares(wallet)) - MOST_SHARES) > 0 and any(
+                family.stands == SHARE for _, family, _ in self._programs()
+            ):
+                self._unread(account, account, f"{more} tokens were not looked at for shares of pools")
 
-    def _known(
-        self, claims: Sequence[tuple[InstalledProtocol, Claim]]
-    ) -> Plan[AccountRead, Any, dict[AccountRead, Any]]:
+    def _say_what_was_refused(self) -> None:
+        """One issue for each reason why accounts of programs were not looked for."""
+        refused: dict[tuple[str, str], list[str]] = {}
+        for row, family, program in self._programs():
+            for account in self.wallets if family.stands == ACCOUNT else ():
+                said = self.lists[family.list_of(program, account)]
+                if isinstance(said, Unknown):
+                    refused.setdefault((account, said.reason), []).append(row.protocol)
+                elif (more := len(said) - MOST) > 0:
+                    self._unread(account, account, f"{more} positions of {row.protocol} were not looked at")
+        for (account, reason), protocols in refused.items():
+            names = ", ".join(sorted(set(protocols)))
+            self._unread(account, account, f"positions of {names} were not looked for: {reason}")
+
+    def _claims(self) -> Iterator[tuple[InstalledProtocol, Claim]]:
+        """Everything that may stand for a position, with every program whose it may be."""
+        for account, wallet in self.wallets.items():
+            assert wallet is not None, "every wallet was read"
+            time_s, slot = wallet.block.time_us // 1_000_000, wallet.block.height
+            for row, family, program in self._programs():
+                for subject, raw in self._subjects(family, program, account, wallet):
+                    yield row, Claim(account, subject, program, time_s, raw, slot, wallet.epoch, row.contracts)
+
+    def _subjects(self, family: Family, program: str, account: str, wallet: Wallet) -> list[tuple[str, int]]:
+        """What may stand for positions of a program, and how much of it there is."""
+        if family.stands == THING:
+            return [(mint, 1) for mint in _things(wallet)[:MOST]]
+        if family.stands == SHARE:
+            return _shares(wallet)[:MOST_SHARES]
+        said = self.lists[family.list_of(program, account)]
+        return [] if isinstance(said, Unknown) else [(address, 1) for address in said[:MOST]]
+
+    def _known(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Any, Any, dict[Any, Any]]:
         """What decoders have to know, in rounds."""
-        known: dict[AccountRead, Any] = {}
+        known: dict[Any, Any] = {}
+        open_claims = list(claims)
         for _ in range(ROUNDS):
-            missing = dict.fromkeys(read for row, claim in claims for read in _tried(row, claim, known).missing)
+            tried = [(row, claim, _tried(row, claim, known)) for row, claim in open_claims]
+            open_claims = [(row, claim) for row, claim, each in tried if each.missing]
+            missing = list(dict.fromkeys(read for *_, each in tried for read in each.missing))
             if not missing:
                 break
-            known |= zip(missing, (yield list(missing)), strict=True)
+            known |= zip(missing, (yield missing), strict=True)
         return known
 
-    def _decode(self, known: Mapping[AccountRead, Any]) -> bool:
-        """The positions by what is known; whether that was all that had to be known."""
+    def _decode(self, known: Mapping[Any, Any], nothing: Collection[Any]) -> bool:
+        """The positions by what is known, but for what is none; whether that was all that had to be known."""
         opened: dict[str, list[Opened]] = {}
         issues = []
         for row, claim in self._claims():
+            if _key(row, claim) in nothing:
+                continue
             tried = _tried(row, claim, known)
             if tried.missing:
                 return False
@@ -155,40 +229,57 @@ class Positions:
             opened.setdefault(claim.account, []).extend(Opened(row, claim, each) for each in tried.found)
         self.opened = opened
         for claim, row, fault in issues:
-            self._unread(claim.account, claim.mint, f"a position of {row.protocol} could not be read: {fault}")
+            self._unread(claim.account, claim.subject, f"a position of {row.protocol} could not be read: {fault}")
         return True
 
     def _unread(self, account: str, subject: str, reason: str) -> None:
         self.issues.append(Issue("solana", subject, reason, account=account))
 
 
-def _single(wallet: Wallet) -> list[str]:
+def _key(row: InstalledProtocol, claim: Claim) -> tuple[str, str, str, str]:
+    return row.family.name, claim.program, claim.account, claim.subject
+
+
+def _things(wallet: Wallet) -> list[str]:
     """The mints of which a wallet has one that cannot be divided."""
     return [mint for mint, held in wallet.tokens.items() if (held.raw, held.decimals) == (1, 0)]
 
 
+def _shares(wallet: Wallet) -> list[tuple[str, int]]:
+    """The mints of SPL Token of which a wallet has any part, and how much: programs issue shares in that alone."""
+    return [
+        (mint, held.raw)
+        for mint, held in wallet.tokens.items()
+        if held.raw and held.program == TOKEN and (held.raw, held.decimals) != (1, 0)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """How far a decoder came with what is known: what it still needs, what it found, or why it cannot."""
+    """How far a decoder came with what is known: what it asked for, what it still needs, what it found, or why it
+    cannot."""
 
-    missing: Sequence[AccountRead] = ()
+    reads: Sequence[Any]
+    missing: Sequence[Any] = ()
     found: Sequence[DecodedPosition] = ()
     fault: str = ""
 
 
-def _tried(row: InstalledProtocol, claim: Claim, known: Mapping[AccountRead, Any]) -> _Tried:
+def _tried(row: InstalledProtocol, claim: Claim, known: Mapping[Any, Any]) -> _Tried:
     family = row.family
     assert isinstance(family, Family), "rows of this kind of chain"
-    plan = family.position(claim)
+    asked: list[Any] = []
     try:
+        plan = family.position(claim)
         reads = next(plan)
         while True:
+            asked += reads
             if missing := [each for each in reads if each not in known]:
-                return _Tried(missing)
+                return _Tried(asked, missing)
             reads = plan.send([known[each] for each in reads])
     except StopIteration as stop:
-        return _Tried(found=stop.value)
+        return _Tried(asked, found=stop.value)
     except Unreadable as error:
-        return _Tried(fault=str(error))
+        return _Tried(asked, fault=str(error))
     except Exception as error:  # a decoder may be third-party code: whatever it raises is its own issue
-        return _Tried(fault=f"{type(error).__name__}: {error}")
+        return _Tried(asked, fault=f"{type(error).__name__}: {error}")

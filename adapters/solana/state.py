@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.forms import Plain
+from adapters.solana.account_reads import AccountRead, ListRead
+from adapters.solana.forms import Keyed, Plain
 from adapters.solana.layouts import (
     CLOCK,
     METADATA,
@@ -48,6 +48,7 @@ CLOCK_SIZE: Final = 40
 STAKE_SIZE: Final = 200
 WITHDRAWER_AT: Final = 44
 NOTHING: Final = b"[]"  # no account
+Placed = AccountRead | ListRead
 
 
 @dataclass(slots=True)
@@ -91,8 +92,8 @@ class _Together:
 
 
 async def wallets(
-    node: Node, accounts: Sequence[str], beside: Sequence[AccountRead], block: Block, *, with_stakes: bool
-) -> tuple[dict[str, Wallet], dict[AccountRead, Any]]:
+    node: Node, accounts: Sequence[str], beside: Sequence[Placed], block: Block, *, with_stakes: bool
+) -> tuple[dict[str, Wallet], dict[Placed, Any]]:
     """What some accounts have, and what accounts of programs say, all at one slot: that of `block`, or a newer one."""
     return await node.with_any(
         lambda endpoint: _wallets(node, endpoint, accounts, beside, block, with_stakes), kind="state"
@@ -100,11 +101,13 @@ async def wallets(
 
 
 async def _wallets(
-    node: Node, endpoint: Endpoint, accounts: Sequence[str], beside: Sequence[AccountRead], block: Block,
+    node: Node, endpoint: Endpoint, accounts: Sequence[str], beside: Sequence[Placed], block: Block,
     with_stakes: bool,
-) -> tuple[dict[str, Wallet], dict[AccountRead, Any]]:  # fmt: skip
-    pages = [_contents(page) for page in _pages(list(dict.fromkeys(each.address for each in beside)))]
-    read = _Together([*_requests(accounts, with_stakes), *pages])
+) -> tuple[dict[str, Wallet], dict[Placed, Any]]:  # fmt: skip
+    placed = [each for each in beside if isinstance(each, AccountRead)]
+    lists = {each: _list(each) for each in beside if isinstance(each, ListRead)}
+    pages = [_contents(page) for page in _pages(list(dict.fromkeys(each.address for each in placed)))]
+    read = _Together([*_requests(accounts, with_stakes), *lists.values(), *pages])
     slot = await _come_together(node, endpoint, read, block.height)
     lamports: dict[str, Plain | None] = {}
     for page in _pages(accounts):
@@ -115,7 +118,13 @@ async def _wallets(
     own = {
         account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch, past) for account in accounts
     }
-    return own, _said(endpoint.name, beside, ((page.params[0][:-1], read.found[page].content) for page in pages))
+    said: dict[Placed, Any] = {
+        **_said(endpoint.name, placed, ((page.params[0][:-1], read.found[page].content) for page in pages))
+    }
+    for each, request in lists.items():
+        refusal = read.refused.get(request)
+        said[each] = Unknown(refusal.reason) if refusal else read.found[request].content
+    return own, said
 
 
 def _wallet(
@@ -180,7 +189,13 @@ def _tokens(account: str, program: str) -> Request:
 
 
 def _stakes(account: str) -> Request:
-    return Request("getProgramAccounts", (STAKE, _Options("jsonParsed", withdrawer=account)))
+    return Request(
+        "getProgramAccounts", (STAKE, _Options("jsonParsed", filters=(STAKE_SIZE, (WITHDRAWER_AT, account))))
+    )
+
+
+def _list(read: ListRead) -> Request:
+    return Request("getProgramAccounts", (read.program, _Options("base64", size=0, filters=read.filters)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +211,22 @@ class _Options:
 
     encoding: str
     size: int | None = None
-    withdrawer: str = ""
+    filters: tuple[int | tuple[int, str], ...] = ()
 
     def at(self, commitment: str, slot: int) -> dict[str, Any]:
         """As nodes want it: of a slot that is no older than this one."""
         found: dict[str, Any] = {"encoding": self.encoding, "commitment": commitment, "minContextSlot": slot}
         if self.size is not None:
             found["dataSlice"] = {"offset": 0, "length": self.size}
-        if self.withdrawer:
-            mine = {"memcmp": {"offset": WITHDRAWER_AT, "bytes": self.withdrawer}}
-            found |= {"withContext": True, "filters": [{"dataSize": STAKE_SIZE}, mine]}
+        if self.filters:
+            found |= {"withContext": True, "filters": [_filter(each) for each in self.filters]}
         return found
+
+
+def _filter(wanted: int | tuple[int, str]) -> dict[str, Any]:
+    if isinstance(wanted, int):
+        return {"dataSize": wanted}
+    return {"memcmp": {"offset": wanted[0], "bytes": wanted[1]}}
 
 
 async def _come_together(node: Node, endpoint: Endpoint, read: _Together, slot: int) -> int:
@@ -238,6 +258,8 @@ def _take(source: str, read: _Together, asked: Request, answer: Answer) -> None:
             if clock is None:
                 raise BadAnswer(source, "does not know what time it is on the chain")
             read.clocks[slot], content = clock, own
+        elif asked.method == "getProgramAccounts" and asked.params[0] != STAKE:
+            content = _addresses(source, content, asked.params[0])
         seen = read.found.get(asked)
         read.found[asked] = seen.again(slot, content) if seen else _Seen(slot, slot, content)
 
@@ -248,6 +270,17 @@ def _listed(source: str, content: Any, count: int) -> list[Plain | None]:
     if len(found) != count:
         raise BadAnswer(source, f"{len(found)} accounts in answer to {count}")
     return found
+
+
+def _addresses(source: str, content: Any, program: str) -> tuple[str, ...]:
+    """Where the accounts of a list lie, each once and in their order."""
+    found: list[Keyed[Plain]] = typed(source, content, list[Keyed[Plain]])
+    if any(each.account.owner != program for each in found):
+        raise BadAnswer(source, f"an account of another program among those of {program}")
+    addresses = sorted({each.pubkey for each in found})
+    if len(addresses) != len(found):
+        raise BadAnswer(source, f"the same account of {program} twice")
+    return tuple(addresses)
 
 
 def _time(source: str, clock: Plain, slot: int) -> tuple[int, int]:
@@ -285,21 +318,26 @@ async def _block(
 # --- accounts of programs ---------------------------------------------------------------------------------------------
 
 
-async def contents(node: Node, reads: Sequence[AccountRead], block: Block) -> dict[AccountRead, Any]:
+async def contents(node: Node, reads: Sequence[Placed], block: Block) -> dict[Placed, Any]:
     """What some accounts of programs say now, a hundred at one slot. Unknown of a block that is not of now."""
     if node.finalized - block.height > NOW_SLOTS:
         return dict.fromkeys(reads, Unknown(PAST, "absent"))
     return await node.with_any(lambda endpoint: _read_pages(node, endpoint, reads, block), kind="state")
 
 
-async def _read_pages(
-    node: Node, endpoint: Endpoint, reads: Sequence[AccountRead], block: Block
-) -> dict[AccountRead, Any]:
-    pages = list(_pages(list(dict.fromkeys(each.address for each in reads)), PAGE))
-    options = _Options("base64").at(node.commitment, block.height)
-    asked = [Request("getMultipleAccounts", (list(page), options)) for page in pages]
+async def _read_pages(node: Node, endpoint: Endpoint, reads: Sequence[Placed], block: Block) -> dict[Placed, Any]:
+    placed = [each for each in reads if isinstance(each, AccountRead)]
+    pages = list(_pages(list(dict.fromkeys(each.address for each in placed)), PAGE))
+    options = _Options("base64")
+    lists = {_list(each): each for each in reads if isinstance(each, ListRead)}
+    asked = [Request("getMultipleAccounts", (page, options)) for page in pages] + list(lists)
+    sent = [Request(each.method, (each.params[0], each.params[1].at(node.commitment, block.height))) for each in asked]
     found: list[tuple[Sequence[str], Sequence[Plain | None]]] = []
-    for page, answer in zip(pages, await ask_each(endpoint, asked, height=block.height), strict=True):
+    said: dict[Placed, Any] = {}
+    for each, answer in zip(asked, await ask_each(endpoint, sent, height=block.height), strict=True):
+        if each in lists and isinstance(answer, Unsupported | TooMuch):
+            said[lists[each]] = Unknown(answer.reason)
+            continue
         if isinstance(answer, SourceError):
             raise answer
         slot, content = slot_and_content(endpoint.name, answer)
@@ -307,13 +345,16 @@ async def _read_pages(
             raise NodeBehind(endpoint.name, f"answered about slot {slot}, which is older than {block.height}")
         if slot - block.height > NOW_SLOTS:
             return dict.fromkeys(reads, Unknown(PAST, "absent"))
-        found.append((page, _listed(endpoint.name, content, len(page))))
-    return _said(endpoint.name, reads, found)
+        if each in lists:
+            said[lists[each]] = _addresses(endpoint.name, content, each.params[0])
+        else:
+            found.append((each.params[0], _listed(endpoint.name, content, len(each.params[0]))))
+    return {**said, **_said(endpoint.name, placed, found)}
 
 
 def _said(
     source: str, reads: Sequence[AccountRead], pages: Iterable[tuple[Sequence[str], Sequence[Plain | None]]]
-) -> dict[AccountRead, Any]:
+) -> dict[Placed, Any]:
     """What accounts say by their layouts."""
     accounts = {address: each for page, several in pages for address, each in zip(page, several, strict=True)}
     contents = {address: decoded(source, each) if each else b"" for address, each in accounts.items()}
@@ -403,9 +444,9 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
     """The results of some reads, in their order."""
     accounts = [each.account for each in reads if isinstance(each, WalletRead)]
     addresses = [each.mint for each in reads if isinstance(each, MintRead)]
-    placed = [each for each in reads if isinstance(each, AccountRead)]
+    placed = [each for each in reads if isinstance(each, AccountRead | ListRead)]
     own: Mapping[str, Wallet] = {}
-    said: Mapping[AccountRead, Any] = {}
+    said: Mapping[Placed, Any] = {}
     if accounts:
         try:
             own, said = await wallets(node, accounts, placed, block, with_stakes=with_stakes)
@@ -427,13 +468,13 @@ def _result(
     read: Any,
     own: Mapping[str, Wallet],
     issued: Mapping[str, Mint | Unknown],
-    said: Mapping[AccountRead, Any],
+    said: Mapping[Placed, Any],
     earned: Mapping[RewardRead, Reward | Unknown | None],
 ) -> Any:
     match read:
         case RewardRead():
             return earned[read]
-        case AccountRead():
+        case AccountRead() | ListRead():
             return said[read]
         case WalletRead(account):
             return own[account]

@@ -6,9 +6,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
+import base58
 from solders.pubkey import Pubkey
 
-from adapters.solana.account_reads import AccountRead
+from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.forms import Plain
 from adapters.solana.layouts import TOKEN
 
@@ -19,9 +20,10 @@ def token_account(mint: str, owner: str, raw: int, state: int = 1) -> bytes:
     return keys + struct.pack("<Q", raw) + bytes(36) + bytes([state]) + bytes(56)
 
 
-def mint(supply: int, decimals: int) -> bytes:
+def mint(supply: int, decimals: int, issuer: str = "") -> bytes:
     """A mint of SPL Token."""
-    return bytes(36) + struct.pack("<QBB", supply, decimals, 1) + bytes(36)
+    authority = struct.pack("<I", 1) + bytes(Pubkey.from_string(issuer)) if issuer else bytes(36)
+    return authority + struct.pack("<QBB", supply, decimals, 1) + bytes(36)
 
 
 @dataclass(slots=True)
@@ -29,17 +31,36 @@ class Ledger:
     """Accounts by their addresses: whose they are, and their bytes."""
 
     accounts: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    lamports: dict[str, int] = field(default_factory=dict)
 
-    def put(self, address: str, owner: str, content: bytes) -> None:
+    def put(self, address: str, owner: str, content: bytes, lamports: int = 1) -> None:
         """Write an account."""
-        self.accounts[address] = (owner, content)
+        self.accounts[address], self.lamports[address] = (owner, content), lamports
 
     def put_vault(self, address: str, mint: str, owner: str, raw: int) -> None:
         """Write a token account."""
         self.put(address, TOKEN, token_account(mint, owner, raw))
 
     def __call__(self, read: Any) -> Any:
-        """What an account says."""
+        """What an account says, or which accounts a list has."""
+        if isinstance(read, ListRead):
+            return tuple(
+                sorted(
+                    address
+                    for address, (owner, content) in self.accounts.items()
+                    if owner == read.program and all(meant(content, each) for each in read.filters)
+                )
+            )
         assert isinstance(read, AccountRead)
         found = self.accounts.get(read.address)
-        return read.result(None, b"") if found is None else read.result(Plain(("", "base64"), found[0], 1), found[1])
+        if found is None:
+            return read.result(None, b"")
+        return read.result(Plain(("", "base64"), found[0], self.lamports.get(read.address, 1)), found[1])
+
+
+def meant(content: bytes, wanted: int | tuple[int, str]) -> bool:
+    """Whether a list means an account: by its size, or by what lies at a byte."""
+    if isinstance(wanted, int):
+        return len(content) == wanted
+    part = base58.b58decode(wanted[1])
+    return content[wanted[0] :][: len(part)] == part

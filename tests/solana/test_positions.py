@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import random
-from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 
 from adapters.solana import positions
-from adapters.solana.layouts import SYSTEM, TOKEN
+from adapters.solana.layouts import TOKEN
 from adapters.solana.positions import Family
 from adapters.solana.protocols.orca_whirlpool import FAMILY
-from chainfolio.interactions import Interactions
-from chainfolio.plans import Report, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
+from tests.solana import ledger_node
 from tests.solana.fakes import WALLET, FakeNode
 from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode
 from tests.solana.sdk import done
 from tests.solana.test_whirlpools import NOW_S, drawn, key
 from tests.solana.whirlpools import PROGRAM, Position, write
@@ -26,40 +24,9 @@ from tests.solana.whirlpools import PROGRAM, Position, write
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("orca", FAMILY, {"program": (PROGRAM,)}, {}),))
 
 
-class LedgerNode(FakeNode):
-    """A node whose accounts lie in a ledger, and whose wallets hold some tokens of which there is one. Every answer is
-    of another slot."""
-
-    def __init__(self, ledger: Ledger, tokens: Mapping[str, list[str]]) -> None:
-        super().__init__(getMultipleAccounts=self._accounts, getTokenAccountsByOwner=self._tokens)
-        self.ledger, self.tokens, self.moves = ledger, dict(tokens), 1
-
-    def _accounts(self, params: Any) -> Any:
-        return self.at([self._account(address) for address in params[0]])
-
-    def _account(self, address: str) -> Any:
-        if address.startswith("SysvarC1ock"):
-            return self.clock()
-        found = self.ledger.accounts.get(address)
-        if found is None and address in self.tokens:
-            found = (SYSTEM, b"")
-        data = found and [base64.b64encode(found[1]).decode(), "base64"]
-        return found and {"data": data, "owner": found[0], "lamports": 5}
-
-    def _tokens(self, params: Any) -> Any:
-        account, program = params[0], params[1]["programId"]
-        mints = self.tokens[account] if program == TOKEN else []
-        return self.at([
-            {
-                "pubkey": mint,
-                "account": {
-                    "data": {"parsed": {"info": {
-                        "mint": mint, "owner": account, "state": "initialized",
-                        "tokenAmount": {"amount": "1", "decimals": 0},
-                    }, "type": "account"}, "program": "spl-token"}, "owner": TOKEN, "lamports": 5,
-                },
-            } for mint in mints
-        ])  # fmt: skip
+async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols = INSTALLED) -> dict[str, AccountState]:
+    """What the chain of a node reads of some accounts, for one snapshot."""
+    return await ledger_node.read(node, *accounts, installed=installed)
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +41,6 @@ def pool(position: Position) -> Ledger:
     ledger = Ledger()
     write(ledger, position, vaults=2**64 - 1)
     return ledger
-
-
-async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols = INSTALLED) -> dict[str, AccountState]:
-    """What the chain of a node reads of some accounts, for one snapshot."""
-    chain = node.chain()
-    head = (await chain.heads()).latest
-    reader = chain.account_reader(installed).at(head)
-    node.asked.clear()
-    plans = {account: reader.read(account, Interactions(), ()) for account in accounts}
-    reports: dict[str, Report[AccountState]] = await run_batched(
-        plans, lambda reads: chain.answer(reads, head), max_rounds=64
-    )
-    await chain.close()
-    return {account: state for account, report in reports.items() if (state := report.result) is not None}
 
 
 async def test_all_accounts_of_a_snapshot_are_of_one_slot_though_one_alone_has_positions(

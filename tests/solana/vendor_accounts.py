@@ -17,6 +17,8 @@ MARINADE: Final = "MarBmsSgKXdrN1egZf5sqe1TMai9K1rChYNDJgjq7aD"
 MARINADE_STATE: Final = "8szGkuLTAux9XMgZ2vtY39jVSowEcpBfFfD8hXSEqdGC"
 MSOL_MINT: Final = "mSoLzYCxHdYgdzU16g5QSh3i5K3z3KZK7ytfqcJm7So"
 NOBODY: Final = "1" * 32
+RENT: Final = 2_039_280  # of a token account, in lamports
+TICKETED: Final = 10**15
 
 
 def pyth_bytes(time_s: int, **said: Any) -> bytes:
@@ -53,13 +55,13 @@ def stake_pool_bytes(mint: str, lamports: int, supply: int) -> bytes:
     return found
 
 
-def marinade_bytes(price: int) -> bytes:
-    """The state of Marinade, by the interface that its SDK has."""
+def marinade_bytes(price: int, **pool: Any) -> bytes:
+    """The state of Marinade, by the interface that its SDK has. `pool` are fields of its pool of liquidity."""
     items = {"account": NOBODY, "itemSize": Small(1), "count": Small(2), "reserved1": NOBODY, "reserved2": Small(0)}
     fee, cents, small = {"basisPoints": Small(200)}, {"bpCents": Small(30)}, Small(3)
     found: bytes = one(
-        "marinade", msolMint=MSOL_MINT, adminAuthority=NOBODY, operationalSolAccount=NOBODY,
-        treasuryMsolAccount=NOBODY, reserveBumpSeed=small, msolMintAuthorityBumpSeed=small, rentExemptForTokenAcc=1,
+        "marinade", account="state", msolMint=MSOL_MINT, adminAuthority=NOBODY, operationalSolAccount=NOBODY,
+        treasuryMsolAccount=NOBODY, reserveBumpSeed=small, msolMintAuthorityBumpSeed=small, rentExemptForTokenAcc=RENT,
         rewardFee=fee, stakeSystem={
             "stakeList": items, "delayedUnstakeCoolingDown": 1, "stakeDepositBumpSeed": small,
             "stakeWithdrawBumpSeed": small, "slotsForStakeDelta": 1, "lastStakeDeltaEpoch": 1, "minStake": 1,
@@ -71,10 +73,18 @@ def marinade_bytes(price: int) -> bytes:
             "lpMint": NOBODY, "lpMintAuthorityBumpSeed": small, "solLegBumpSeed": small,
             "msolLegAuthorityBumpSeed": small, "msolLeg": NOBODY, "lpLiquidityTarget": 1, "lpMaxFee": fee,
             "lpMinFee": fee, "treasuryCut": fee, "lpSupply": 5, "lentFromSolLeg": 0, "liquiditySolCap": 9,
+            **pool,
         }, availableReserveBalance=11, msolSupply=12, msolPrice=price, circulatingTicketCount=1,
-        circulatingTicketBalance=2, lentFromReserve=3, minDeposit=4, minWithdraw=5, stakingSolCap=6,
+        circulatingTicketBalance=TICKETED, lentFromReserve=3, minDeposit=4, minWithdraw=5, stakingSolCap=6,
         emergencyCoolingDown=7, pauseAuthority=NOBODY, paused=False, delayedUnstakeFee=cents,
         withdrawStakeAccountFee=cents, withdrawStakeAccountEnabled=True, lastStakeMoveEpoch=1, stakeMoved=2,
         maxStakeMovedPerEpoch=fee, delinquentUpgrader={"done": {}}, depositSolFee=cents, depositStakeAccountFee=cents,
     )  # fmt: skip
+    return found
+
+
+def ticket_bytes(owner: str, lamports: int, epoch: int, state: str = MARINADE_STATE) -> bytes:
+    """A ticket of Marinade, by the same."""
+    fields = {"stateAddress": state, "beneficiary": owner, "lamportsAmount": lamports, "createdEpoch": epoch}
+    found: bytes = one("marinade", account="ticketAccountData", **fields)
     return found

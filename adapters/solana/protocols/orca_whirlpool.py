@@ -19,8 +19,8 @@ REWARDS: Final = range(3)
 
 def position(claim: Claim) -> DecoderPlan:
     """What closing the position gives, or all positions of the bundle that the token stands for."""
-    own = AccountRead(claim.program, "whirlpool_position", (b"position", claim.mint))
-    bundle = AccountRead(claim.program, "whirlpool_bundle", (b"position_bundle", claim.mint))
+    own = AccountRead(claim.program, "whirlpool_position", (b"position", claim.subject))
+    bundle = AccountRead(claim.program, "whirlpool_bundle", (b"position_bundle", claim.subject))
     single, several = yield [own, bundle]
     reads = [own]
     if isinstance(single, Unknown):
@@ -31,12 +31,12 @@ def position(claim: Claim) -> DecoderPlan:
             return []
         places = [place for place in range(256) if several.taken >> place & 1]
         reads = [
-            AccountRead(claim.program, "whirlpool_position", (b"bundled_position", claim.mint, str(place).encode()))
+            AccountRead(claim.program, "whirlpool_position", (b"bundled_position", claim.subject, str(place).encode()))
             for place in places
         ]
     stored: list[WhirlpoolPosition] = [sure(each) for each in (yield reads)]
     for each in stored:
-        if each.mint != claim.mint or not -MAX_TICK <= each.lower < each.upper <= MAX_TICK:
+        if each.mint != claim.subject or not -MAX_TICK <= each.lower < each.upper <= MAX_TICK:
             raise Unreadable("it is the position of another token, or lies between no ticks")
     wholes = yield [AccountRead(claim.program, "whirlpool", (each.pool,)) for each in stored]
     pools: list[Whirlpool] = [sure(each) for each in wholes]

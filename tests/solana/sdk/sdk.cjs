@@ -56,9 +56,9 @@ const jobs = {
     const { StakePoolLayout } = from("@solana/spl-stake-pool");
     return written(StakePoolLayout, 611, older(fields));
   },
-  marinade: async (fields) => {
+  marinade: async ({ account, ...fields }) => {
     const { IDL } = from("@marinade.finance/marinade-ts-sdk/dist/src/programs/idl/types/marinade_finance.js");
-    return new Uint8Array(await new BorshAccountsCoder(IDL).encode("state", older(fields)));
+    return new Uint8Array(await new BorshAccountsCoder(IDL).encode(account, older(fields)));
   },
   orca: async ({ encoder, fields }) => {
     const client = await import(path.join(home, "node_modules/@orca-so/whirlpools-client/dist/index.js"));

@@ -1,0 +1,81 @@
+"""A node whose accounts lie in a ledger, and what a chain reads of it for one snapshot."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapters.solana.layouts import SYSTEM, TOKEN
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Report, run_batched
+from chainfolio.positions import AccountState
+from chainfolio.protocols import InstalledProtocols
+from tests.solana.fakes import FakeNode
+from tests.solana.ledger import Ledger, meant
+
+
+class LedgerNode(FakeNode):
+    """A node whose accounts lie in a ledger, and whose wallets hold some tokens: of which there is one, or so many of
+    so many decimals. Every answer is of another slot."""
+
+    def __init__(self, ledger: Ledger, tokens: Mapping[str, Sequence[str] | Mapping[str, tuple[int, int]]]) -> None:
+        super().__init__(
+            getMultipleAccounts=self._accounts, getTokenAccountsByOwner=self._tokens, getProgramAccounts=self._list
+        )
+        self.ledger, self.tokens, self.moves = ledger, dict(tokens), 1
+
+    def _list(self, params: Any) -> Any:
+        program, options = params
+        return self.at([
+            {"pubkey": address, "account": {"data": ["", "base64"], "owner": owner, "lamports": 5}}
+            for address, (owner, content) in self.ledger.accounts.items()
+            if owner == program and all(meant(content, _filter(each)) for each in options["filters"])
+        ])  # fmt: skip
+
+    def _accounts(self, params: Any) -> Any:
+        return self.at([self._account(address) for address in params[0]])
+
+    def _account(self, address: str) -> Any:
+        if address.startswith("SysvarC1ock"):
+            return self.clock()
+        found = self.ledger.accounts.get(address)
+        if found is None and address in self.tokens:
+            found = (SYSTEM, b"")
+        data = found and [base64.b64encode(found[1]).decode(), "base64"]
+        return found and {"data": data, "owner": found[0], "lamports": self.ledger.lamports.get(address, 5)}
+
+    def _tokens(self, params: Any) -> Any:
+        account, program = params[0], params[1]["programId"]
+        mints = self.tokens.get(account, ()) if program == TOKEN else ()
+        amounts = mints if isinstance(mints, Mapping) else dict.fromkeys(mints, (1, 0))
+        return self.at([
+            {
+                "pubkey": mint,
+                "account": {
+                    "data": {"parsed": {"info": {
+                        "mint": mint, "owner": account, "state": "initialized",
+                        "tokenAmount": {"amount": str(raw), "decimals": decimals},
+                    }, "type": "account"}, "program": "spl-token"}, "owner": TOKEN, "lamports": 5,
+                },
+            } for mint, (raw, decimals) in amounts.items()
+        ])  # fmt: skip
+
+
+def _filter(wanted: Mapping[str, Any]) -> int | tuple[int, str]:
+    """A filter as reads have it."""
+    return wanted["dataSize"] if "dataSize" in wanted else (wanted["memcmp"]["offset"], wanted["memcmp"]["bytes"])
+
+
+async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols) -> dict[str, AccountState]:
+    """What the chain of a node reads of some accounts, for one snapshot."""
+    chain = node.chain()
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(installed).at(head)
+    node.asked.clear()
+    plans = {account: reader.read(account, Interactions(), ()) for account in accounts}
+    reports: dict[str, Report[AccountState]] = await run_batched(
+        plans, lambda reads: chain.answer(reads, head), max_rounds=64
+    )
+    await chain.close()
+    return {account: state for account, report in reports.items() if (state := report.result) is not None}

@@ -1,0 +1,132 @@
+"""Positions of which an account of a program names the owner: found by lists, read at one slot with all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana import positions
+from adapters.solana.account_reads import ListRead
+from adapters.solana.layouts import STAKE
+from adapters.solana.protocols import marinade_ticket
+from chainfolio.errors import BadAnswer
+from chainfolio.plans import Unknown
+from chainfolio.protocols import InstalledProtocol, InstalledProtocols
+from tests.solana.fakes import WALLET, FakeNode, Refuse, account
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.vendor_accounts import MARINADE, MARINADE_STATE, marinade_bytes, ticket_bytes
+
+CONTRACTS: Final = {"program": (MARINADE,), "state": (MARINADE_STATE,)}
+ROWS: Final = tuple(InstalledProtocol(name, marinade_ticket.FAMILY, CONTRACTS, {}) for name in ("marinade", "another"))
+INSTALLED: Final = InstalledProtocols(ROWS[:1])
+
+
+def tickets(count: int) -> Ledger:
+    """So many tickets of the wallet, each of one lamport more."""
+    ledger = Ledger()
+    ledger.put(MARINADE_STATE, MARINADE, marinade_bytes(2**32))
+    content = ticket_bytes(WALLET, 1, 1)
+    for raw in range(1, count + 1):
+        ledger.put(str(Keypair().pubkey()), MARINADE, content[:72] + raw.to_bytes(8, "little") + content[80:])
+    return ledger
+
+
+async def test_all_accounts_that_name_the_wallet_are_its_positions() -> None:
+    states = await read(LedgerNode(tickets(3), {WALLET: []}), WALLET, installed=INSTALLED)
+    assert sorted(sum(each.supplied.values()) for each in states[WALLET].positions) == [1, 2, 3]
+    assert not states[WALLET].issues
+
+
+async def test_an_endpoint_that_does_not_look_for_accounts_leaves_positions_unknown_and_says_of_whom() -> None:
+    def refuses(params: Any) -> Any:
+        raise Refuse(-32010, "KLend excluded from account secondary indexes; this RPC method unavailable for key")
+
+    node = LedgerNode(tickets(1), {WALLET: []})
+    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    states = await read(node, WALLET, installed=InstalledProtocols(ROWS))
+    assert states[WALLET].positions == ()
+    [issue] = [each for each in states[WALLET].issues if "positions of" in each.reason]
+    assert issue.makes_partial
+    assert issue.reason.startswith("positions of another, marinade were not looked for: ")
+
+
+Lie = Callable[[FakeNode], Any]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda node: [{"pubkey": WALLET, "account": account(STAKE, 5)}],
+        lambda node: [{"pubkey": WALLET, "account": account(MARINADE, 5)}] * 2,
+        lambda node: [{"pubkey": "short", "account": account(MARINADE, 5)}],
+        lambda node: [{"pubkey": WALLET, "account": {**account(MARINADE, 5), "lamports": 1.5}}],
+        lambda node: [None], lambda node: {}, lambda node: None,
+    ],
+)  # fmt: skip
+async def test_a_list_that_cannot_be_is_refused(lie: Lie) -> None:
+    node = LedgerNode(Ledger(), {WALLET: []})
+    node.answers = {
+        **node.answers, "getProgramAccounts": lambda params: node.at([] if params[0] == STAKE else lie(node)),
+    }  # fmt: skip
+    with pytest.raises(BadAnswer):
+        await read(node, WALLET, installed=INSTALLED)
+
+
+async def test_an_endpoint_that_passes_over_filters_gives_nobody_what_belongs_to_others() -> None:
+    node = LedgerNode(tickets(1), {WALLET: []})
+    other = str(Keypair().pubkey())
+    node.ledger.put(other, MARINADE, ticket_bytes(other, 10**9, 1))
+    real = node.answers["getProgramAccounts"]
+    node.answers = {
+        **node.answers, "getProgramAccounts": lambda params: real([params[0], {**params[1], "filters": []}]),
+    }  # fmt: skip
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert [sum(each.supplied.values()) for each in states[WALLET].positions] == [1]
+    reasons = {each.subject: each.reason for each in states[WALLET].issues}
+    assert f"a ticket of {other}" in reasons[other]
+    assert "another kind" in reasons[MARINADE_STATE] or "bytes" in reasons[MARINADE_STATE]
+
+
+async def test_an_account_that_comes_while_positions_are_read_is_among_them() -> None:
+    node, late = LedgerNode(tickets(1), {WALLET: []}), tickets(1)
+    looks = 0
+
+    def later(params: Any) -> Any:
+        nonlocal looks
+        looks += params[0] == MARINADE
+        if looks == 2:
+            node.ledger.accounts |= late.accounts
+        return node._list(params)
+
+    node.answers = {**node.answers, "getProgramAccounts": later}
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert len(states[WALLET].positions) == 2
+
+
+async def test_of_thousands_of_accounts_some_are_read_and_the_rest_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "MOST", 2)
+    states = await read(LedgerNode(tickets(3), {WALLET: []}), WALLET, installed=INSTALLED)
+    assert len(states[WALLET].positions) == 2
+    [issue] = states[WALLET].issues
+    assert (issue.makes_partial, issue.reason) == (True, "1 positions of marinade were not looked at")
+
+
+async def test_lists_beside_no_wallet_are_read_too() -> None:
+    node = LedgerNode(tickets(2), {})
+    chain = node.chain()
+    head = (await chain.heads()).latest
+    asked = ListRead(MARINADE, "marinade_ticket", 40, WALLET)
+    [found] = await chain.answer([asked], head)
+    assert len(found) == 2
+
+    def refuses(params: Any) -> Any:
+        raise Refuse(-32010, "excluded from account secondary indexes")
+
+    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    [unknown] = await chain.answer([asked], head)
+    assert isinstance(unknown, Unknown)
+    await chain.close()
