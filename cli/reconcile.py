@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chainfolio import amounts
 from chainfolio.assets import asset
 from chainfolio.blocks import Block
-from chainfolio.chains import Capability
 from chainfolio.errors import BadRequest, NotIndexed
 from cli.common import Commands, add_rpc, show_json, show_table, with_system
-from cli.names import accounts_of, chains_of
+from cli.names import accounts_of, chains_with_past
 from cli.progress_bar import clock
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ async def _each_chain(system: System, options: argparse.Namespace, work: Work[T]
     accounts = await accounts_of(system, options.address)
     found: list[T] = []
     lacking: list[NotIndexed] = []
-    for chain in chains_of(system, accounts, options.chain, Capability.PAST_BALANCES):
+    for chain in chains_with_past(system, accounts, options.chain):
         addresses = [each.address for each in accounts if each.kind == chain.kind]
         try:
             found += await work(system, chain, addresses, options) if addresses else []

@@ -19,7 +19,7 @@ from portfolio.reconciliation import Key, courses
 if TYPE_CHECKING:
     import polars as pl
 
-    from chainfolio.chains import Chain
+    from chainfolio.chains import Chain, ChainInfo
     from storage.tail import Tail
 
 HISTORIES: Final = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
@@ -29,10 +29,12 @@ Moves = Mapping[tuple[str, Key], int]  # by dataset, account and asset
 
 def datasets_of(chain: Chain, *, native: bool) -> list[Dataset]:
     """The datasets that tell what moves of the native coin, or of tokens; all of them where no account can be read
-    alone."""
-    kinds = {"logs"} if not native else {"places", "logs"} if chain.info.also_at else {"places"}
+    alone. Where nothing is read from logs, tokens are told by what tells coins."""
+    every = [each for each in chain.datasets.values() if each.history in HISTORIES]
+    of_tokens = {"logs"} & {each.by_account for each in every} or {"places"}
+    kinds = of_tokens if not native else {"places", "logs"} if chain.info.also_at else {"places"}
     kinds |= set() if can_be_read(chain) else {""}
-    return [each for each in chain.datasets.values() if each.history in HISTORIES and each.by_account in kinds]
+    return [each for each in every if each.by_account in kinds]
 
 
 @dataclass(slots=True)
@@ -117,20 +119,11 @@ class Evident:
         """What the rows of a block say that the index does not."""
         import polars as pl
 
-        def rows(name: str) -> pl.LazyFrame:
-            table = tables.get(name)
-            found = pl.from_arrow(TABLES[name].schema().empty_table() if table is None else table)
-            assert isinstance(found, pl.DataFrame)
-            return found.lazy()
-
-        own = pl.col("account").is_in(self.accounts)
-        transfers = by_account(ACCOUNT_TRANSFERS, rows("transfers")).filter(own).collect()
-        paid = by_account(ACCOUNT_TRANSACTIONS, rows("transactions"))
-        fees = paid.filter(own & (pl.col("sender") == pl.col("account"))).collect()
-        blocks = rows("blocks").select("miner", "tx_count").collect()
+        transfers, fees = own_rows(tables, self.accounts, self.chain.info)
+        blocks = _rows(tables, "blocks").select("miner", "tx_count").collect()
         miner, count = blocks.row(0) if blocks.height else (None, None)
         here = pl.col("height") == height
-        theirs = self._moves(told_once(transfers, self.chain.info), fees)
+        theirs = self._moves(transfers, fees)
         ours = self._moves(self.transfers.filter(here), self.fees.filter(here))
         lacking = {place: theirs.get(place, 0) - ours.get(place, 0) for place in theirs.keys() | ours.keys()}
         return _Again(lacking, False, miner, count)
@@ -149,3 +142,24 @@ class Evident:
             for key, course in courses(some, fees if paid else fees.clear(), self.chain.info).items():
                 found[each.name, key] = course.sums[-1]
         return found
+
+
+def own_rows(
+    tables: Mapping[str, Any], accounts: Sequence[str], info: ChainInfo
+) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
+    """What moved of accounts, each movement `told_once`, and what they paid, by rows as a chain gives them."""
+    import polars as pl
+
+    own = pl.col("account").is_in(accounts)
+    transfers = by_account(ACCOUNT_TRANSFERS, _rows(tables, "transfers")).filter(own).collect()
+    paid = by_account(ACCOUNT_TRANSACTIONS, _rows(tables, "transactions"))
+    return told_once(transfers, info), paid.filter(own & (pl.col("sender") == pl.col("account"))).collect()
+
+
+def _rows(tables: Mapping[str, Any], name: str) -> pl.LazyFrame:
+    import polars as pl
+
+    table = tables.get(name)
+    found = pl.from_arrow(TABLES[name].schema().empty_table() if table is None else table)
+    assert isinstance(found, pl.DataFrame)
+    return found.lazy()

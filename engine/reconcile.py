@@ -1,7 +1,8 @@
 """Is the history of an account complete? Its balances on chain, compared with the sum of its movements in the index.
 
 Balances are read at the hashes of a ladder of blocks, for all accounts and assets together; then only where the two
-part, until the first block of each difference is known. That block is read again, to say why.
+part, until the first block of each difference is known. That block is read again, to say why. Where nodes keep no old
+state, what they say of now is compared (`reconcile_present.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from chainfolio.errors import BadRequest, HistoryUnavailable, NotIndexed, OverBu
 from chainfolio.plans import Unknown
 from chainfolio.tables import ACCOUNT_TRANSFERS
 from engine.evidence import Evident, datasets_of
+from engine.reconcile_present import Present
 from engine.reconciled import STATUSES, Difference, Reconciled, Reconciliation, keep
+from engine.replay import replays
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 from indexer.scopes import indexed_for
-from portfolio.causes import OF_DATASETS, cause_of
+from portfolio.causes import MISSING_ROW, OF_DATASETS, cause_of
 from portfolio.ledger import told_once
 from portfolio.reconciliation import (
     ASSET,
@@ -66,13 +69,19 @@ class Reconciler:
     _asked_before: int = 0
     _blocks: dict[int, Block | None] = field(default_factory=dict)
     _gone: set[int] = field(default_factory=set)  # heights without state
+    present: Present | None = field(init=False)  # where nodes keep no old state
+
+    def __post_init__(self) -> None:
+        compares = Present(self.chain, self.tail, self._check_budget, self.told)
+        self.present = compares if replays(self.chain) else None
 
     async def run(
         self, accounts: Sequence[str], first: int | None = None, last: int | None = None
     ) -> list[Reconciliation]:
         """Every account over a range: by default as far as all of them are indexed. The results are kept."""
         span, (end, transfers, fees), steps, known = await self.prepared(accounts, first, last)
-        compared = await self._search(known, steps, is_start=span.first == 0)
+        compared = await self._compared(accounts, span, end, steps, known)
+        known = dict.fromkeys(compared, Course()) | known
         evident = Evident(self.chain, self.tail, accounts, transfers, fees, self._check_budget)
         found = [(key, each.height) for key, one in compared.items() for each in one.changes if each.is_found]
         if found:
@@ -86,6 +95,13 @@ class Reconciler:
             await asyncio.to_thread(keep, self.tail, each)
         return results
 
+    async def _compared(
+        self, accounts: Sequence[str], span: Span, end: Block, steps: Sequence[int], known: Mapping[Key, Course]
+    ) -> dict[Key, Compared]:
+        if self.present is None:
+            return await self._search(known, steps, is_start=span.first == 0)
+        return await self.present.compared(await self.present.balances(accounts, known, end), known, end)
+
     async def prepared(
         self, accounts: Sequence[str], first: int | None, last: int | None
     ) -> tuple[Span, tuple[Block, pl.DataFrame, pl.DataFrame], list[int], dict[Key, Course]]:
@@ -94,8 +110,8 @@ class Reconciler:
         self._asked_before = self.chain.requests
         span = await self._span(accounts, first, last)
         end = await self._end(span.last)
-        opening = max(0, span.first - 1)
-        steps = ladder(opening, span.last, self.checkpoints)
+        opening = -1 if self.present else max(0, span.first - 1)
+        steps = [span.last] if self.present else ladder(opening, span.last, self.checkpoints)
         transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
         known = await asyncio.to_thread(self._courses, accounts, transfers, fees, opening, span)
         await self._end(span.last)  # what was read meanwhile belongs to this block
@@ -114,6 +130,8 @@ class Reconciler:
             raise NotIndexed(self.chain.key, names[0] if names else "transfers", first or 0, head)
         begin = whole[0].first if first is None else first
         end = min(whole[-1].last, head) if last is None else last
+        if self.present is not None:
+            self.present.check_span(begin, end, whole)
         if begin > end:
             raise BadRequest("from", f"{begin} is above block {end}, the last of the range")
         return Span(begin, end)
@@ -261,13 +279,13 @@ class Reconciler:
         if native not in own:
             assets.append(Reconciled(str(native.asset), "unindexed", None, "0", None))
         counts = Counter(each.status for each in assets)
+        differences = tuple(_differences(own, known, evident))
         return Reconciliation(
             account, self.chain.key, span.first, span.last, end.hash, tuple(steps),
             tuple(height for height in steps if height in self._gone),
             {status: counts[status] for status in STATUSES}, tuple(sorted(assets, key=lambda each: each.asset)),
-            tuple(_differences(own, known, evident)),
-            tuple(str(key.asset) for key, one in own.items() if one.has_more),
-            tuple(self._notes(account, span, steps)),
+            differences, tuple(str(key.asset) for key, one in own.items() if one.has_more),
+            (*self._notes(account, span, steps), *_cure(self.chain.key, differences)),
         )  # fmt: skip
 
     def _notes(self, account: str, span: Span, steps: Sequence[int]) -> Iterator[str]:
@@ -279,6 +297,8 @@ class Reconciler:
             )
         if self._gone:
             yield "no endpoint serves the state of all checkpoints: an archive node shows the blocks of differences"
+        if self.present is not None:
+            yield from self.present.notes
         wanted = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
         for name in wanted:
             left = Spans([span]) - indexed_for(self.tail, self.chain.key, name, account)
@@ -320,6 +340,13 @@ def _asset(key: Key, course: Course, one: Compared) -> Reconciled:
     status = "unreadable" if one.balance is None else "differs" if one.changes else "equal"
     opening, balance = (None if raw is None else str(raw) for raw in (one.opening, one.balance))
     return Reconciled(str(key.asset), status, opening, str(course.sums[-1] if course.sums else 0), balance)
+
+
+def _cure(chain: str, differences: Sequence[Difference]) -> Iterator[str]:
+    """What gives an index the rows that the chain has and it lacks."""
+    lost = [each.block for each in differences if each.cause == MISSING_ROW]
+    if lost:
+        yield f"`chainfolio index {chain} --rewind {min(lost)}` reads these rows again, and all behind them"
 
 
 def _differences(own: Mapping[Key, Compared], known: Mapping[Key, Course], evident: Evident) -> Iterator[Difference]:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from portfolio.reconciliation import FAN, MAX_CHANGES, Answer, Course, Key, Point, checkpoints
 
 if TYPE_CHECKING:
+    from chainfolio.blocks import Block, Span
     from chainfolio.chains import Chain
     from chainfolio.seams import Clock
     from engine.reconcile import Reconciler
+    from engine.reconcile_present import Present
 
 SURE, UNSURE = 2.0, 4.0
 OF_A_BLOCK: Final = 4  # requests that read the blocks of a difference again
@@ -27,7 +29,9 @@ async def estimate(
     """Balances, requests, bytes and seconds of `reconciler.run`. `factor`: what it will be lies between each figure
     divided by it, and the figure times it. `differing` are the assets whose ends do not agree with their movements."""
     chain = reconciler.chain
-    span, _, steps, known = await reconciler.prepared(accounts, first, last)
+    span, (end, _, _), steps, known = await reconciler.prepared(accounts, first, last)
+    if reconciler.present is not None:
+        return await _of_now(reconciler, reconciler.present, accounts, span, end, known, clock)
     asked = [(key, height) for key, course in known.items() for height in checkpoints(key, course, steps)]
     before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
     answers = await reconciler.balances([(key, height) for key in known for height in sorted({steps[0], steps[-1]})])
@@ -45,6 +49,27 @@ async def estimate(
         "differing": differing, "requests": requests, "bytes": math.ceil((_bytes(chain) - size) * share),
         "seconds": math.ceil(taken_s * requests / max(1, cost)), "factor": UNSURE if differing else SURE,
         "sampled": {"balances": len(answers), "requests": cost},
+    }  # fmt: skip
+
+
+async def _of_now(
+    reconciler: Reconciler, present: Present, accounts: Sequence[str], span: Span, end: Block,
+    known: Mapping[Key, Course], clock: Clock,
+) -> dict[str, Any]:  # fmt: skip
+    """The same where what accounts have now is compared: that is read, and where it differs, histories would be."""
+    chain = reconciler.chain
+    before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
+    balances = await present.balances(accounts, known, end)
+    cost, taken_s = chain.requests - before, clock.monotonic_s() - start_s
+    differing = present.differing(balances, known)
+    who = {key.account for key in differing}
+    blocks = {height for key, course in known.items() if key.account in who for height in course.heights}
+    requests = cost + OF_A_BLOCK * len(blocks)
+    return {
+        "chain": chain.key, "state": "estimated", "blocks": len(span), "balances": len(balances),
+        "differing": len(differing), "requests": requests, "bytes": (_bytes(chain) - size) * requests // max(1, cost),
+        "seconds": math.ceil(taken_s * requests / max(1, cost)), "factor": UNSURE if differing else SURE,
+        "sampled": {"balances": len(balances), "requests": cost},
     }  # fmt: skip
 
 

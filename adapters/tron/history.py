@@ -102,7 +102,7 @@ async def _listed(chain: TronChain, span: Span, accounts: Sequence[str], dataset
     """The blocks in which something is listed, as many as go at once."""
     first, last = await chain.node.blocks([span.first, span.last])
     heights = await chain.node.with_any(partial(_heights, accounts, first, last), kind="history")
-    wanted = [each for each in heights if each in span]
+    wanted = [each for each in sorted({0, *heights}) if each in span]  # what the first block gives is in no list
     if len(wanted) > PIECE:
         span = Span(span.first, wanted[PIECE - 1])
         wanted, last = wanted[:PIECE], await chain.node.block(span.last)

@@ -196,15 +196,31 @@ class SolanaSubject:
             case "getBlock":
                 return self._block(*params)
             case "getTransaction":
-                return next((each for slot in self.ledger.slots.values() for each in slot.done
-                             if each["transaction"]["signatures"] == [params[0]]), None)  # fmt: skip
-        found = self.node.rpc(method, *({**each, "minContextSlot": 0} if isinstance(each, dict) and "minContextSlot"
+                found = (each for each in self._placed() if each["transaction"]["signatures"][0] == params[0])
+                return next(found, None)
+            case "getSignaturesForAddress":
+                return self._listed(*params)
+        told = self.node.rpc(method, *({**each, "minContextSlot": 0} if isinstance(each, dict) and "minContextSlot"
                                         in each else each for each in params))  # fmt: skip
-        found["context"]["slot"] = head
+        told["context"]["slot"] = head
         if method == "getMultipleAccounts" and CLOCK in params[0]:
             clock = struct.pack("<QqQQq", head, 0, 7, 7, BEGAN_S + head)
-            found["value"][params[0].index(CLOCK)]["data"][0] = base64.b64encode(clock).decode()
-        return found
+            told["value"][params[0].index(CLOCK)]["data"][0] = base64.b64encode(clock).decode()
+        return told
+
+    def _placed(self) -> Iterator[dict[str, Any]]:
+        """Every transaction with the slot that it lies in here, the oldest first."""
+        for slot in self.ledger.slots.values():
+            for each in slot.done:
+                yield {**each, "slot": slot.height, "blockTime": BEGAN_S + slot.height}
+
+    def _listed(self, address: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The final transactions that name an address, the newest first."""
+        last = self.ledger.head - (FINALITY if options["commitment"] == "finalized" else 0)
+        named = [each for each in self._placed() if address in each["transaction"]["message"]["accountKeys"]]
+        found = [(each["transaction"]["signatures"][0], each["slot"]) for each in named if each["slot"] <= last][::-1]
+        begin = next((at + 1 for at, (name, _) in enumerate(found) if name == options.get("before")), 0)
+        return [{"signature": name, "slot": slot} for name, slot in found[begin : begin + options["limit"]]]
 
     def _block(self, height: int, options: Mapping[str, Any]) -> Any:
         slot = self.ledger.slots.get(height)

@@ -6,16 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
 from chainfolio.tables import TRANSFERS
 from engine.reconcile import Reconciler
 from tests.chains.index import AnyIndex, index
 from tests.chains.subject import ChainUnderTest
-
-pytestmark = pytest.mark.needs(Capability.PAST_BALANCES)
 
 
 @asynccontextmanager
@@ -55,4 +50,4 @@ async def test_a_movement_that_the_index_lacks_is_found_in_its_block(traded: Cha
         (found,) = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run([account])
         told = {each.block for each in found.differences if each.asset == token}
         assert told == {lost["height"]}
-        assert {each.cause for each in found.differences if each.block == lost["height"]} == {"missing_row"}
+        assert {each.cause for each in found.differences if each.block == lost["height"]} == {"missing_row"}, found

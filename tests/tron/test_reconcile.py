@@ -1,0 +1,170 @@
+"""`chainfolio reconcile` of a chain whose nodes keep no old state: what rows come to is what the node says now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.tron import history
+from adapters.tron.history import Listed
+from chainfolio.blocks import Span
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
+from cli.main import main
+from localchain.tron.forms import base58check
+from localchain.tron.node import TronNode
+from localchain.tron.wallet import Person, TronWeb
+from storage.lake import Lake
+from tests.tron.chains import facts
+from tests.tron.conftest import RICH
+from tests.tron.test_node import token_made
+
+pytestmark = pytest.mark.node
+Run = Callable[..., tuple[int, Any, str]]
+RIGHT, DIFFERS = 0, 12
+
+
+@dataclass(frozen=True)
+class Lived:
+    """Alice got coins, a token of the chain and one of a contract; of the last one some in the block `paid`."""
+
+    node: TronNode
+    alice: Person
+    wrapped: str
+    number: str
+    paid: int
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The assets of alice."""
+        chain = f"tron:{self.node.chain_id}"
+        return {
+            f"{chain}/slip44:195": "coins", f"{chain}/trc10:{self.number}": "own",
+            f"{chain}/trc20:{base58check(self.wrapped)}": "token",
+        }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lived(web: TronWeb) -> Iterator[Lived]:
+    with TronNode(lag=2, grid=True) as node:
+        alice, bob = (Person(node, web, number) for number in range(2))
+        for each in (alice, bob):
+            node.endow(each.hex, RICH)
+        node.advance()
+        wrapped = bob.deploy("WETH9")
+        node.advance()
+        number = token_made(node, bob)
+        bob.call(wrapped, "deposit()", sun=9_000)
+        node.advance()
+        for raw in (100, 600):  # a token of which no row is left is not asked for
+            bob.call(wrapped, "transfer(address,uint256)", ("address", alice.hex), ("uint256", raw))
+            paid = node.advance().height
+        node.advance(3)
+        bob.send("sendToken", alice.hex, 1_234, number, bob.hex)
+        alice.pay(bob.hex, 55)
+        node.advance(6)
+        alice.pay(bob.hex, 66)  # not final
+        node.advance()
+        yield Lived(node, alice, wrapped, number, paid)
+
+
+@pytest.fixture
+def run(lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command on that chain: how it ends, its document, and what it says beside it."""
+    monkeypatch.chdir(tmp_path)
+    path = facts(lived.node, tmp_path, wrapped=lived.wrapped)
+    (tmp_path / "chainfolio.toml").write_text(
+        f'data = "data"\n[chains.tron]\nadapter = "tron"\nrpc = ["{lived.node.url}"]\nfacts = "{path}"\n'
+        'trongrid = true\nindex = "accounts"\n'
+    )
+
+    def ran(*arguments: str) -> tuple[int, Any, str]:
+        capsys.readouterr()
+        code = main((*arguments, "--json"))
+        said = capsys.readouterr()
+        return code, json.loads(said.out) if said.out.strip() else None, said.err
+
+    return ran
+
+
+def lose(folder: Path, height: int) -> None:
+    """Takes the movements of a block out of an index that says that it has them."""
+    lake = Lake(str(folder / "data" / "lake"))
+    lake.forget("tron", Span(height, height), [TRANSFERS, ACCOUNT_TRANSFERS])
+
+
+def test_rows_of_a_wallet_come_to_what_it_has_now_and_one_that_is_lost_is_named_with_its_cure(
+    lived: Lived, run: Run, tmp_path: Path
+) -> None:
+    alice = lived.alice.address
+    code, said, _ = run("reconcile", alice)
+    assert (code, said["error"]["kind"]) == (4, "NotIndexed")
+    assert run("watch", alice)[0] == RIGHT
+    code, (found,), _ = run("reconcile", alice)
+    assert code == RIGHT
+    account, head = lived.node.state.accounts[lived.alice.hex], lived.node.head.height
+    assert {lived.names[each["asset"]]: int(each["balance"]) for each in found["assets"]} == {
+        "coins": account.balance, "own": 1_234, "token": 700,
+    }  # fmt: skip
+    assert all(each["opening"] == "0" and each["movements"] == each["balance"] for each in found["assets"])
+    assert (found["firstBlock"], found["blockHash"]) == (0, lived.node.blocks[found["lastBlock"]].id)
+    assert any(f"block {head} " in note for note in found["notes"])
+
+    lose(tmp_path, lived.paid)
+    code, (estimated,), _ = run("reconcile", alice, "--estimate")
+    assert (code, estimated["differing"]) == (RIGHT, 1)
+    code, (found,), _ = run("reconcile", alice)
+    assert code == DIFFERS
+    (lost,) = found["differences"]
+    assert (lived.names[lost["asset"]], lost["block"], lost["amount"]) == ("token", lived.paid, "600")
+    assert lost["cause"] == "missing_row"
+    (cure,) = (note for note in found["notes"] if "--rewind" in note)
+    assert run(*cure.split("`")[1].split()[1:])[0] == RIGHT
+    assert run("reconcile", alice)[0] == RIGHT
+
+
+def test_what_the_lists_of_a_node_leave_out_differs_and_no_block_is_made_up(
+    lived: Lived, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TronGrid loses transactions now and then: read again, they are lost again."""
+    alice, whole = lived.alice.address, history.listed
+    lost_ones = {each.txid for each in lived.node.blocks[lived.paid].transactions}
+
+    async def lossy(*arguments: Any) -> Sequence[Listed]:
+        return [each for each in await whole(*arguments) if each.hash not in lost_ones]
+
+    monkeypatch.setattr(history, "listed", lossy)
+    assert run("watch", alice)[0] == RIGHT
+    code, (found,), _ = run("reconcile", alice)
+    assert code == DIFFERS
+    (lost,) = found["differences"]
+    assert (lost["block"], lost["after"], lost["amount"]) == (found["lastBlock"], -1, "600")
+    assert lost["cause"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--from", "3"), 2, "from: nodes of this chain tell balances of now alone"),
+        (("--to", "3"), 2, "to: nodes of this chain tell balances of now alone"),
+        (("--max-requests", "1"), 10, "the budget of 1 requests is used up"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    lived: Lived, run: Run, options: tuple[str, str], code: int, said: str
+) -> None:
+    assert run("watch", lived.alice.address)[0] == RIGHT
+    ended, document, _ = run("reconcile", lived.alice.address, *options)
+    assert ended == code
+    assert said in document["error"]["message"]
+
+
+def test_an_index_that_does_not_reach_back_to_the_first_block_proves_nothing(lived: Lived, run: Run) -> None:
+    assert run("watch", lived.alice.address, "--from", "3")[0] == RIGHT
+    code, document, _ = run("reconcile", lived.alice.address)
+    assert (code, document["error"]["kind"]) == (4, "NotIndexed")
+    assert "blocks 0..2" in document["error"]["message"]
