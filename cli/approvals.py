@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Account
-from chainfolio.errors import BadRequest
 from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_json, show_table, with_system
 from cli.names import account_of
 
@@ -42,9 +41,7 @@ def run(options: argparse.Namespace) -> int:
         from engine.service import Engine
 
         owner = await account_of(system, options.address)
-        key = one_chain(system, options.chain, "approvals are those of one chain")
-        if system.chain(key).kind != owner.kind:
-            raise BadRequest("address", f"{owner} is not an account of {key}")
+        key = one_chain(system, options.chain, [owner], "approvals are those of one chain")
         return owner, key, await Engine(system).allowances(key, owner)
 
     owner, chain, standing = with_system(options, read)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ from chainfolio.printable import harmless
 from chainfolio.settings import Settings, load
 
 if TYPE_CHECKING:
+    from chainfolio.assets import Account
     from indexer.wiring import System
     from portfolio.document import IssueDocument
 
@@ -34,6 +35,8 @@ NO_CHAIN = (
     'name a node with --rpc http://…, or add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, '
     "or try: chainfolio demo"
 )
+
+NO_KIND = "add a chain of its kind to the settings"
 
 
 def settings_file(options: argparse.Namespace) -> Path | None:
@@ -144,15 +147,25 @@ def check_chains(system: System) -> None:
         raise BadRequest("chains", "no chain is configured", remedy=NO_CHAIN)
 
 
-def one_chain(system: System, named: str | None, why: str) -> str:
-    """The key of the chain that is asked: the named one, else the only one there is; BadRequest says `why` one only."""
+def one_chain(system: System, named: str | None, accounts: Collection[Account], why: str) -> str:
+    """The key of the chain that is asked about accounts: the named one, else the only one of their kinds. BadRequest
+    where there are several, which says `why` one only, or where an account is of another kind."""
     check_chains(system)
+    kinds = {account.kind for account in accounts}
     if named is not None:
-        return system.chain(named).key
-    keys = sorted(system.settings.chains)
-    if len(keys) > 1:
-        raise BadRequest("chain", why, remedy=f"--chain one of {', '.join(keys)}")
-    return keys[0]
+        chain = system.chain(named)
+    else:
+        chains = [chain for chain in system.account_chains if chain.kind in kinds or not kinds]
+        if len(chains) > 1:
+            raise BadRequest("chain", why, remedy=f"--chain one of {', '.join(chain.key for chain in chains)}")
+        if not chains:
+            names = ", ".join(map(str, accounts))
+            raise BadRequest("address", f"{names} is an account of no configured chain", remedy=NO_KIND)
+        chain = chains[0]
+    for account in accounts:
+        if account.kind != chain.kind:
+            raise BadRequest("address", f"{account} is not an account of {chain.key}")
+    return chain.key
 
 
 def show_json(value: Any) -> None:

@@ -139,7 +139,7 @@ async def read(
     check_chains(system)
     if block is None and chain is None:
         return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)
-    key = wallets.chosen(system, chain, block)
+    key = wallets.chosen(system, chain, block, accounts)
     if block is None:
         head = (await system.chain(key).heads()).latest
         return await Engine(system).at_pinned(accounts, key, head, shown, past=False)

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     print("no price" if price is None else f"{price['usd']} USD, {_whence(price)}{', kept' if found['kept'] else ''}")
     if found["disagreement"]:
         print(found["disagreement"])
-    for line in _lines(found["said"], "") if options.explain or price is None else ():
+    for line in _lines(found["sources"], "") if options.explain or price is None else ():
         print(line)
     return 0
 
@@ -61,7 +61,7 @@ def _lines(steps: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
         for count, part in enumerate(parts):
             end = count == len(parts) - 1
             yield f"{below}{'└─' if end else '├─'} {part['amount']} × {part['asset']}"
-            yield from _lines(part["said"], below + ("   " if end else "│  "))
+            yield from _lines(part["sources"], below + ("   " if end else "│  "))
 
 
 def _line(step: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from chainfolio.errors import BadRequest
-from cli.common import Commands, add_rpc, check_chains, show_json, show_table, with_system
+from cli.common import Commands, add_rpc, check_chains, one_chain, show_json, show_table, with_system
 from cli.names import account_of
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
     from engine.verification import verify
 
     check_chains(system)
-    keys = sorted(system.settings.chains)
-    if options.chain is None and len(keys) > 1:
-        raise BadRequest("chain", "a block belongs to one chain", remedy=f"--chain one of {', '.join(keys)}")
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
     for url in options.against:
@@ -60,7 +57,8 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
             )
     on_step = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
     owner = await account_of(system, options.address)
-    return await verify(system, options.chain or keys[0], owner, options.block, options.against, on_step)
+    key = one_chain(system, options.chain, [owner], "a block belongs to one chain")
+    return await verify(system, key, owner, options.block, options.against, on_step)
 
 
 def _show(verification: Verification) -> None:

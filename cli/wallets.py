@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -144,7 +144,7 @@ async def show(system: System, options: argparse.Namespace, listing: Listing[T])
     lines = listed(options.file)
     accounts = dict.fromkeys(await accounts_of(system, options.address), "on the command line")
     accounts |= {each: place for each, place in lines.items() if each not in accounts}
-    key = chosen(system, options.chain, options.block)
+    key = chosen(system, options.chain, options.block, list(accounts)[:1])
     engine, chain = Engine(system), system.chain(key)
     for wallet, place in accounts.items():
         if wallet.kind != chain.kind:
@@ -160,11 +160,11 @@ async def show(system: System, options: argparse.Namespace, listing: Listing[T])
         bar(run.share, run.seconds, run.described)
 
 
-def chosen(system: System, chain: str | None, block: int | None) -> str:
-    """The one chain that is asked, which is the only one where none is named."""
+def chosen(system: System, chain: str | None, block: int | None, accounts: Collection[Account]) -> str:
+    """The one chain that is asked about accounts. BadRequest as of `one_chain`."""
     if block is not None and block < 0:
         raise BadRequest("block", "a block height is at least 0")
-    return one_chain(system, chain, "a block belongs to one chain")
+    return one_chain(system, chain, accounts, "a block belongs to one chain")
 
 
 def _write(lines: Iterable[str], bar: Watch) -> None:

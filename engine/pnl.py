@@ -62,6 +62,9 @@ async def found(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest)
     wanted.check()
     system = engine.system
     chains = [system.chain(key) for key in wanted.networks] or system.account_chains
+    for account in accounts:
+        if all(chain.kind != account.kind for chain in chains):
+            raise BadRequest("address", f"{account} is not an account of {' or '.join(each.key for each in chains)}")
     most = system.settings.server.max_transactions * len(accounts) + 1
     asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
     page, _ = await engine.records(accounts, asked)

@@ -145,11 +145,11 @@ def tree(found: Reasons) -> dict[str, Any]:
         "asset": str(found.asset), "chain": found.chain,
         "block": {"height": found.block.height, "hash": found.block.hash, "timeUs": found.block.time_us},
         "price": _priced(found.price), "kept": found.kept is not None, "disagreement": found.disagreement or None,
-        "said": _said(found.asset, found.said, ()),
+        "sources": _sources(found.asset, found.said, ()),
     }  # fmt: skip
 
 
-def _said(of: Asset, said: Sequence[Said], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
+def _sources(of: Asset, said: Sequence[Said], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     for _, source, outcome in (each for each in said if each.asset == of):
         if outcome is None:
@@ -160,7 +160,7 @@ def _said(of: Asset, said: Sequence[Said], above: tuple[Asset, ...]) -> list[dic
         elif isinstance(outcome, Relative):
             parts = [
                 {"asset": str(part), "amount": str(amount),
-                 "said": [] if part in (*above, of) else _said(part, said, (*above, of))}
+                 "sources": [] if part in (*above, of) else _sources(part, said, (*above, of))}
                 for part, amount in outcome.parts
             ]  # fmt: skip
             steps.append({"source": source, "outcome": "relative", "detail": outcome.detail, "parts": parts})

@@ -98,7 +98,7 @@ def test_why_there_is_no_price_is_said_without_being_asked(
     priced(here, node.url, deployment, heartbeat_s=1)
     ran = run("price", "ETH", "--json")
     assert ran.json["price"] is None
-    (refused,) = [each for each in ran.json["said"] if each["outcome"] == "refused"]
+    (refused,) = [each for each in ran.json["sources"] if each["outcome"] == "refused"]
     assert "stale" in refused["reason"]
     assert "no price" in (shown := run("price", "ETH").out)
     assert "chainlink refused: the feed's answer is stale" in shown

@@ -258,6 +258,34 @@ def test_a_block_belongs_to_one_chain(run: Run, here: Path, dead: str) -> None:
     assert (ran.code, ran.error["remedy"]) == (2, "--chain one of base, ethereum")
 
 
+SOLANA = "Gxg1WonE51gka27Gjaj1yxzMVekv8heKwuGFfUrFBrNL"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("portfolio", SOLANA, "--chain", "ethereum", "--block", "5"), ("portfolio", SOLANA, "--chain", "ethereum"),
+        ("portfolio", SOLANA, ALICE, "--block", "5"), ("portfolio", SOLANA, "--block", "5"),
+        ("approvals", SOLANA), ("verify", SOLANA),
+        ("pnl", SOLANA, "--chain", "ethereum"), ("transactions", SOLANA, "--chain", "ethereum"),
+    ],
+)  # fmt: skip
+def test_an_account_of_another_kind_is_refused_before_a_node_is_asked(
+    run: Run, here: Path, dead: str, words: tuple[str, ...]
+) -> None:
+    configure(here, dead)
+    ran = run(*words, "--json")
+    assert (ran.code, ran.error["field"]) == (2, "address")
+
+
+def test_of_chains_of_several_kinds_the_only_one_of_an_account_need_not_be_named(
+    run: Run, here: Path, dead: str
+) -> None:
+    configure(here, dead, more=f'[chains.solana]\nadapter = "solana"\nrpc = ["{dead}"]')
+    for words in (("approvals", ALICE), ("verify", ALICE), ("portfolio", ALICE, "--block", "5")):
+        assert run(*words, "--json").code == 3  # the node is asked, and is dead
+
+
 def test_an_unknown_currency_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:
     configure(here, dead)
     ran = run("nav", ALICE, "--currency", "usd")
