@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ from transport.http import Transport
 # State and blocks are loaded when they are asked for.
 if TYPE_CHECKING:
     from adapters.starknet.accounts import Accounts
+    from adapters.starknet.history import AccountHistory
+    from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
@@ -37,7 +40,9 @@ class StarknetChain(Approvals):
     kind = "starknet"
     datasets = DATASETS
     usual = tuple(DATASETS)
-    capabilities = frozenset([Capability.APPROVALS, Capability.PAST_BALANCES, Capability.TRANSACTIONS])
+    capabilities = frozenset([
+        Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.PAST_BALANCES, Capability.TRANSACTIONS,
+    ])  # fmt: skip
 
     def __init__(self, facts: Facts, node: Node, settings: StarknetSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
@@ -84,6 +89,23 @@ class StarknetChain(Approvals):
         from adapters.starknet.spans import collect
 
         return await collect(self, span, datasets, contracts, before)
+
+    @cached_property
+    def _history(self) -> AccountHistory:
+        from adapters.starknet.history import AccountHistory
+
+        return AccountHistory(self)
+
+    async def collect_accounts(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        before: Block | None = None,
+        budget: Budget | None = None,
+    ) -> Collected:
+        """The rows that concern some accounts, from the blocks in which something of them is found."""
+        return await self._history.collect(span, accounts, datasets, before, budget)
 
     async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order."""

@@ -24,18 +24,18 @@ DATASETS: Final[Mapping[str, Dataset]] = {
     "blocks": Dataset("blocks", BLOCKS),
     "transactions": Dataset(
         "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
-        loss="transactions are not indexed", parties=PARTIES,
+        loss="transactions are not indexed", by_account="places", parties=PARTIES,
     ),
     "native": Dataset(
         "native", TRANSFERS, standards=NATIVE, history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        loss="native coins are not indexed", parties=PARTIES,
+        loss="native coins are not indexed", by_account="places", parties=PARTIES,
     ),
     "transfers": Dataset(
         "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        parties=PARTIES,
+        by_account="places", parties=PARTIES,
     ),
     "approvals": Dataset(
         "approvals", APPROVALS, filtered_by="contract", history=ACCOUNT_APPROVALS.name, in_activity=True,
-        parties=("owner", "spender"),
+        by_account="places", parties=("owner", "spender"),
     ),
 }  # fmt: skip

@@ -21,7 +21,8 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     `network` is the name that its nodes give it: `SN_MAIN`. `finality`: what cannot change any more, which is what
     `l1` has accepted, or so many blocks below the head. The native coin is a token; `also_at` says which, and
     `fee_unit` the unit in which nodes count what is paid of it. `staking` is the contract that knows validators and
-    their pools, where the chain has one."""
+    their pools, where the chain has one. `unnamed` are tokens whose events do not name accounts in their keys: where
+    the history of an account is read alone, its balance of each is followed, as that of the native coin is."""
 
     NAMESPACE: ClassVar[str] = "starknet"
     TOKENS: ClassVar[str] = TOKENS
@@ -31,6 +32,7 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     finality: str | int = ON_L1
     block_time_ms: int = 4_000
     staking: str = ""
+    unnamed: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -42,6 +44,11 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """The contract of the native coin."""
         assert self.native.also_at, "facts without it are refused"
         return self.native.also_at
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The tokens of which balances are followed where the history of an account is read alone."""
+        return tuple(dict.fromkeys((self.coin, *self.unnamed)))
 
     def contract_of(self, asset: Asset) -> str:
         """The contract behind an asset."""
@@ -57,6 +64,8 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
             return "native.also_at is the contract of the native coin: 0x and 64 hex digits"
         if self.staking and STARKNET.canonical(self.staking) != self.staking:
             return "staking is a contract: 0x and 64 hex digits"
+        if any(STARKNET.canonical(each) != each for each in self.unnamed):
+            return "unnamed are contracts of tokens, each 0x and 64 hex digits"
         return ""
 
 

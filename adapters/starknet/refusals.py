@@ -25,6 +25,7 @@ _REFUSED: Final = re.compile(
 _NO_FUNCTION: Final = re.compile(
     r"entry.?point.{0,200}(?:not found|does not exist)|invalid message selector|ENTRYPOINT_NOT_FOUND|"
     r"Requested entry ?point", re.I | re.S)  # fmt: skip
+_NO_CONTRACT: Final = re.compile(r"contract address 0x[0-9a-f]+ is not deployed", re.I)
 _FAILED: Final = re.compile(r"Error at pc=|Cairo traceback|ASSERT_EQ instruction failed|Error in the called contract")
 MAX_READ: Final = 4000  # characters of what a node says beside its message
 
@@ -45,7 +46,7 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     """The typed error behind a refusal of `method` that was about block `height`."""
     words = "".join(char if char.isprintable() else " " for char in error.message[:400])
     said = f"{method}: {shown(words)}"
-    if error.code == NO_CONTRACT:
+    if error.code == NO_CONTRACT or (error.code == INTERNAL and _NO_CONTRACT.search(words)):
         return NoContract(source, said)
     if error.code == NO_FUNCTION or (error.code == CONTRACT_ERROR and _lacks_it(error)):
         return NoFunction(source, said)

@@ -31,16 +31,17 @@ async def collect(
 ) -> Collected:
     """The rows of a span, from blocks that follow each other and what lies before."""
     node, coin = chain.node, chain.facts.coin
-    blocks = await node.with_any(partial(_blocks, span, chain.facts), kind="blocks")
+    heights = range(span.first, span.last + 1)
+    blocks = await node.with_any(partial(blocks_at, heights, chain.facts), kind="blocks")
     _check_links(node.key, blocks, before)
-    known = await _collections(chain, blocks) if {"transfers", "approvals"} & set(datasets) else {}
+    known = await collections_among(chain, blocks) if {"transfers", "approvals"} & set(datasets) else {}
     found = tables(node.key, blocks, datasets, contracts, coin, known)
     chained = [each.block for each in blocks]
     events = len(found["transfers"]) if "transfers" in found else 0
     return Collected(span, found, chained[-1], chained, events, 0, True)
 
 
-async def _collections(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[str, bool]:
+async def collections_among(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[str, bool]:
     """Which of the contracts are collections whose events do not say so. What one is it remains."""
     unsure = {each for read in blocks for each in read.unsure} - chain.collections.keys() - {chain.facts.coin}
     if unsure:
@@ -53,9 +54,9 @@ async def _collections(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[
     return {chain.facts.coin: False, **chain.collections}
 
 
-async def _blocks(span: Span, facts: Facts, endpoint: Endpoint) -> list[Read]:
-    """Every block of a span, by one endpoint."""
-    return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in range(span.first, span.last + 1))))
+async def blocks_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[Read]:
+    """Whole blocks, in order, by one endpoint."""
+    return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in heights)))
 
 
 async def _block(endpoint: Endpoint, height: int, facts: Facts) -> Read:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,12 +35,16 @@ class Call:
 
     def request(self, block: Block) -> Request:
         """The same on the wire, at a block's hash."""
+        return self.at({"block_hash": hex(int(block.hash, 16))})
+
+    def at(self, block: Mapping[str, Any]) -> Request:
+        """The same on the wire, at a block as nodes name it."""
         asked = {
             "contract_address": hex(int(self.contract, 16)),
             "entry_point_selector": hex(selector(self.function)),
             "calldata": [hex(each) for each in self.args],
         }
-        return Request("starknet_call", (asked, {"block_hash": hex(int(block.hash, 16))}))
+        return Request("starknet_call", (asked, block))
 
 
 def lacks(answer: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,10 +93,11 @@ class Deed:
 
 @dataclass(frozen=True)
 class Done:
-    """A transaction of a wallet: its hash, what it did, and what it paid."""
+    """A transaction of a wallet: its hash, how many of its own were before it, what it did, and what it paid."""
 
     hash: int
     sender: int
+    nonce: int
     deeds: tuple[Deed, ...]
     fee: int
 
@@ -107,7 +109,7 @@ class Done:
     def told(self) -> dict[str, Any]:
         """As a block has it."""
         body = {
-            "type": "INVOKE", "version": "0x3", "sender_address": hex(self.sender), "nonce": "0x7",
+            "type": "INVOKE", "version": "0x3", "sender_address": hex(self.sender), "nonce": hex(self.nonce),
             "calldata": ["0x1", hex(self.deeds[-1].token), hex(number_of("transfer")), "0x0"],
         }  # fmt: skip
         receipt = {
@@ -121,13 +123,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Made:
-    """A block, and what contracts have after it."""
+    """A block, and after it: what contracts have, and how many transactions accounts have sent."""
 
     height: int
     hash: int
     parent: int
     done: tuple[Done, ...]
     state: Mapping[Any, int]
+    sent: Mapping[int, int]
 
 
 @dataclass
@@ -139,14 +142,17 @@ class Ledger:
     def add(self, branch: str, *done: tuple[int, Sequence[Deed]], fee: int = 100) -> None:
         """One more block."""
         height, last = len(self.blocks), self.blocks[-1] if self.blocks else None
-        state = dict(last.state) if last else {}
+        state, sent = (dict(last.state), Counter(last.sent)) if last else ({}, Counter[int]())
         written = repr((height, branch, last and last.hash, done)).encode()
         seed = int.from_bytes(hashlib.sha256(written).digest(), "big") % 2**250
-        transactions = tuple(Done(seed ^ (at + 1), who, tuple(deeds), fee) for at, (who, deeds) in enumerate(done))
+        transactions = []
+        for at, (who, deeds) in enumerate(done):
+            transactions.append(Done(seed ^ (at + 1), who, sent[who], tuple(deeds), fee))
+            sent[who] += 1
         for each in transactions:
             for deed in each.events:
                 deed.change(state)
-        self.blocks.append(Made(height, seed, last.hash if last else 0, transactions, state))
+        self.blocks.append(Made(height, seed, last.hash if last else 0, tuple(transactions), state, sent))
 
 
 class StarknetSubject:
@@ -154,7 +160,7 @@ class StarknetSubject:
 
     asks_each_block = False
     lacks = frozenset([
-        Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK, Capability.ACCOUNT_HISTORY,
+        Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK,
     ])  # fmt: skip
     no_rows = frozenset(["logs"])
     datasets = ("blocks", "transactions", "native", "transfers", "approvals")
@@ -230,9 +236,41 @@ class StarknetSubject:
             case "starknet_getBlockWithReceipts":
                 made = self._at(params[0])
                 return {**self._header(made), "transactions": [each.told() for each in made.done]}
+            case "starknet_getTransactionByHash":
+                return self._sent(params[0])[1].told()["transaction"]
+            case "starknet_getTransactionReceipt":
+                made, done = self._sent(params[0])
+                return {**done.told()["receipt"], "block_number": made.height, "block_hash": hex(made.hash)}
+            case "starknet_getNonce":
+                return hex(self._at(params[0]).sent.get(int(params[1], 16), 0))
+            case "starknet_getEvents":
+                return self._listed(params[0])
             case "starknet_call":
                 return [hex(each) for each in self._called(params[0], self._at(params[1]))]
         raise RpcError(method, -32601, "Method not found")
+
+    def _sent(self, hashed: str) -> tuple[Made, Done]:
+        for made in self.ledger.blocks:
+            for done in made.done:
+                if done.hash == int(hashed, 16):
+                    return made, done
+        raise RpcError("a transaction", 29, "Transaction hash not found")
+
+    def _listed(self, asked: Mapping[str, Any]) -> Any:
+        """Events by their keys, a page of them; how it goes on is the number of the next one."""
+        wanted = [{int(each, 16) for each in some} for some in asked["keys"]]
+        span = range(asked["from_block"]["block_number"], asked["to_block"]["block_number"] + 1)
+        found = [
+            {**event, "block_number": made.height, "block_hash": hex(made.hash), "transaction_hash": hex(done.hash)}
+            for made in self.ledger.blocks[span.start : span.stop]
+            for done in made.done
+            for event in (each.event() for each in done.events)
+            if len(event["keys"]) >= len(wanted)
+            and all(not some or int(key, 16) in some for some, key in zip(wanted, event["keys"], strict=False))
+        ]
+        first = int(asked.get("continuation_token", "0"))
+        last = first + asked["chunk_size"]
+        return {"events": found[first:last], **({"continuation_token": str(last)} if last < len(found) else {})}
 
     def _at(self, wanted: Any) -> Made:
         match wanted:
@@ -381,7 +419,8 @@ class StarknetSubject:
             for tx_index, done in enumerate(made.done):
                 at = {**place, "tx_index": tx_index}
                 found["transactions"].append({
-                    **at, "hash": _felt(done.hash), "sender": _felt(done.sender), "status": 1, "nonce": 7, "type": 3,
+                    **at, "hash": _felt(done.hash), "sender": _felt(done.sender), "status": 1, "type": 3,
+                    "nonce": done.nonce,
                     "recipient": _felt(done.deeds[-1].token), "created": None, "raw": bytes(32), "fee": _raw(done.fee),
                     "input": number_of("transfer").to_bytes(32, "big")[-4:], "gas_used": None, "gas_price": None,
                 })  # fmt: skip

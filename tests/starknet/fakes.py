@@ -42,6 +42,8 @@ class FakeNode:
             "starknet_getBlockWithTxHashes": lambda params: self.header(self.height(params[0])),
             "starknet_getBlockWithReceipts": lambda params: self.whole(self.height(params[0])),
             "starknet_call": lambda params: ["0x0", "0x0"],
+            "starknet_getNonce": lambda params: hex(self.sent(params[1], self.height(params[0]))),
+            "starknet_getEvents": lambda params: {"events": self.listed(params[0])},
             **answers,
         }  # fmt: skip
 
@@ -70,6 +72,24 @@ class FakeNode:
     def whole(self, height: int) -> dict[str, Any]:
         """A block with its transactions and receipts."""
         return {**self.header(height), "transactions": self.transactions.get(height, [])}
+
+    def sent(self, account: str, height: int) -> int:
+        """How many transactions an account had sent up to a block."""
+        bodies = [done["transaction"] for at, several in self.transactions.items() if at <= height for done in several]
+        return sum(int(each["sender_address"], 16) == int(account, 16) for each in bodies)
+
+    def listed(self, asked: Any) -> list[Any]:
+        """The events with such keys in some blocks."""
+        span = range(asked["from_block"]["block_number"], asked["to_block"]["block_number"] + 1)
+        return [
+            {**said, "block_number": height, "block_hash": self.hash(height),
+             "transaction_hash": done["receipt"]["transaction_hash"]}
+            for height in sorted(set(self.transactions) & {*span})
+            for done in self.transactions[height]
+            for said in done["receipt"]["events"]
+            if len(said["keys"]) >= len(asked["keys"])
+            and all(not some or key in some for some, key in zip(asked["keys"], said["keys"], strict=False))
+        ]  # fmt: skip
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One request, or several at once."""

@@ -112,16 +112,37 @@ def test_a_wallet_in_every_spelling_now_and_then(node: tuple[StarknetSubject, st
     assert shown(past)[NATIVE] == coins(subject, 10)
 
 
-def test_rows_explain_every_balance_and_an_account_alone_is_refused(
-    node: tuple[StarknetSubject, str], run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])
+def test_rows_explain_every_balance(node: tuple[StarknetSubject, str], run: Run, way: tuple[str, ...]) -> None:
     subject, _ = node
-    run("index", "starknet")
+    run(*way)
     found = json.dumps(run("reconcile", subject.accounts[0], "--chain", "starknet"))
     assert '"equal"' in found
     assert '"missing_row"' not in found
-    assert main(["watch", subject.accounts[0], "--chain", "starknet"]) != 0
-    assert "account_history" in "".join(capsys.readouterr())
+
+
+def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_and_says_what_may_be_missing(
+    node: tuple[StarknetSubject, str], run: Run
+) -> None:
+    subject, _ = node
+    wallet = subject.accounts[0]
+    subject.trade(60, 1)
+    run("index", "starknet")
+    whole = run("transactions", wallet)
+    settings = Path("chainfolio.toml")
+    settings.write_text(settings.read_text().replace('data = "data"', 'data = "other"') + 'index = "accounts"\n')
+    runs = 0
+    while runs < 9 and main(("watch", wallet, "--max-requests", "45", "--json")) != 0:
+        runs += 1
+    assert 0 < runs < 9
+    alone = run("transactions", wallet)
+    assert alone["transactions"] == whole["transactions"]
+    [chain] = run("watch", wallet)
+    [account] = chain["accounts"]
+    assert all(not each["missing"] for each in account["datasets"])
+    assert account["datasets"][0]["ways"] == ["blocks", "search"]
+    assert "name accounts in their data alone" in account["unexplained"][0]["reason"]
+    assert "name accounts in their data alone" in json.dumps(run("portfolio", wallet))
 
 
 async def test_every_route_answers_about_starknet_beside_other_kinds(

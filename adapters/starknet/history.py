@@ -1,0 +1,145 @@
+"""What concerns some accounts alone: rows of the blocks in which something of them is found.
+
+Three things say where to look: events that name them in their keys, their nonces, and their balances of the tokens
+whose events name nobody in the keys. Rows are made of whole blocks, as they are of everybody. Where a node has no old
+state, and where blocks may still go, every block is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from adapters.starknet import changes
+from adapters.starknet.datasets import DATASETS
+from adapters.starknet.named import Places, named
+from adapters.starknet.rows import Read, tables
+from adapters.starknet.spans import blocks_at, collections_among
+from chainfolio.blocks import Block, Span
+from chainfolio.budgets import Budget
+from chainfolio.chains import Collected, Unexplained
+from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
+from transport import metering
+from transport.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from adapters.starknet.chain import StarknetChain
+
+PIECE: Final = 100  # blocks that are read together
+UNITS: Final = 80  # of a block, about
+OTHERS: Final = 4  # requests beside them: for the last block of a piece, for what contracts are
+WAYS: Final = {True: "search", False: "blocks"}
+UNSEEN: Final = (
+    "tokens whose events name accounts in their data alone are seen where the account did something, or where its "
+    "balance of one of {} such tokens changed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The heights of a span at which something of accounts is, the transactions that events were listed of, and how
+    many transactions of its own an account has in a block."""
+
+    span: Span
+    heights: tuple[int, ...]
+    listed: Places
+    own: Mapping[tuple[str, int], int]
+
+
+class AccountHistory:
+    """Reads the histories of accounts of one chain. What was found is kept for the next piece of the same span."""
+
+    def __init__(self, chain: StarknetChain) -> None:
+        self.chain = chain
+        self._ahead: tuple[tuple[str, ...], Found] | None = None
+
+    async def collect(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None, budget: Budget | None
+    ) -> Collected:
+        """As `ReadsAccounts.collect_accounts` has it."""
+        final = self.chain.node.finalized
+        with metering.on(budget):
+            if before is not None or span.first > final:
+                return await self._every(span, accounts, datasets, before)
+            span = Span(span.first, min(span.last, final))
+            try:
+                return await self._searched(span, tuple(sorted(accounts)), datasets)
+            except (HistoryUnavailable, Unsupported):
+                return await self._every(span, accounts, datasets, None)
+
+    async def _every(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
+    ) -> Collected:
+        """Every block is read, as many as go at once."""
+        span = Span(span.first, min(span.last, span.first + _most() - 1))
+        found = await self.chain.collect(span, datasets, (), before)
+        rows = _own(found.tables, accounts)
+        events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[False])
+        return Collected(span, rows, found.last, found.chain, events, is_linked=True, ways=ways)
+
+    async def _searched(self, span: Span, accounts: tuple[str, ...], datasets: Sequence[str]) -> Collected:
+        """The blocks in which something is found, as many as go at once."""
+        node = self.chain.node
+        found = await self._found(span, accounts)
+        span, wanted = found.span, [each for each in found.heights if each >= span.first]
+        if len(wanted) > (most := _most()):
+            wanted = wanted[:most]
+            span = Span(span.first, wanted[-1])
+        blocks = await node.with_any(partial(blocks_at, wanted, self.chain.facts), kind="blocks") if wanted else []
+        _check(node.key, found, blocks, accounts)
+        known = await collections_among(self.chain, blocks)
+        rows = _own(tables(node.key, blocks, datasets, (), self.chain.facts.coin, known), accounts)
+        last = blocks[-1].block if blocks and wanted[-1] == span.last else await node.block(span.last)
+        reason = UNSEEN.format(len(self.chain.facts.searched))
+        told = tuple(Unexplained(each, span.last, self.chain.info.native.asset, 0, reason) for each in accounts)
+        events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[True])
+        return Collected(span, rows, last, [], events, ways=ways, unexplained=told)
+
+    async def _found(self, span: Span, accounts: tuple[str, ...]) -> Found:
+        """Where something is, from the start of a span as far as goes at once."""
+        if self._ahead is not None:
+            known, found = self._ahead
+            if known == accounts and span.first in found.span and found.span.last <= span.last:
+                return Found(Span(span.first, found.span.last), found.heights, found.listed, found.own)
+        found = await self.chain.node.with_any(
+            partial(_search, span, accounts, self.chain.facts.searched), kind="history"
+        )
+        self._ahead = accounts, found
+        return found
+
+
+def _most() -> int:
+    """How many blocks are read together: fewer where a budget ends."""
+    return max(1, int(min(PIECE, metering.affords(1, UNITS) - OTHERS)))
+
+
+async def _search(span: Span, accounts: Sequence[str], tokens: Sequence[str], endpoint: Endpoint) -> Found:
+    """Where something of accounts is, by one endpoint."""
+    span, listed = await named(endpoint, span, accounts)
+    span, own = await changes.transactions(endpoint, span, accounts)
+    first = {0} if span.first == 0 else set[int]()  # nothing is before it
+    seen = {*(height for height in listed if height in span), *(height for _, height in own), *first}
+    moved = await changes.moved(endpoint, span, accounts, tokens, seen)
+    return Found(span, tuple(sorted(seen | moved)), listed, own)
+
+
+def _check(chain: str, found: Found, blocks: Sequence[Read], accounts: Sequence[str]) -> None:
+    """Whether blocks have what was found in them."""
+    for read in blocks:
+        height, counted = read.block.height, Counter(row[4] for row in read.paid if row[8])  # of a version with nonces
+        if lost := found.listed.get(height, set()) - {row[3] for row in read.paid}:
+            raise BadAnswer(chain, f"block {height} does not have {min(lost)}, whose events are listed in it")
+        for account in accounts:
+            if height and counted[account] != found.own.get((account, height), 0):
+                raise BadAnswer(chain, f"block {height} has other transactions of {account} than its nonce says")
+
+
+def _own(rows: Mapping[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
+    """The rows that concern some accounts."""
+    by_table = {each.table.name: each for each in DATASETS.values() if each.parties}
+    return {name: by_table[name].concerning(table, accounts) for name, table in rows.items() if name in by_table}
