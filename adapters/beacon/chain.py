@@ -80,6 +80,14 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     execution: str = ""
 
 
+class _Torn(Exception):
+    """Blocks that do not follow each other, or the one before them; `found` is what is said of it."""
+
+    def __init__(self, found: SourceError) -> None:
+        super().__init__()
+        self.found = found
+
+
 def facts_of(key: str, settings: BeaconSettings, configs: Path) -> Facts:
     """The facts of a chain; those of no network where it has no file."""
     path = Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml"
@@ -122,10 +130,8 @@ class BeaconChain:
         self._spec: Spec | None = None
         self._final = -1
         self._head: Block | None = None
-        self._chosen, self._registry = Chosen(nodes), Registry(nodes)
-        self._memos: dict[tuple[int, ...] | None, Memo] = {}
         self.announcements: Announcements | None = None
-        self._computed: dict[bool, Computed] = {}  # of all validators, or of the network that some are part of
+        self._forget()
 
     @property
     def requests(self) -> int:
@@ -230,12 +236,16 @@ class BeaconChain:
         """The rows of some datasets in a span of slots. `contracts` are the validators that they are wanted of."""
         spec = await self.spec()
         await self._check_reached(span.last)
-        reader = Reader(self.nodes, spec, None, self._memo(None, span))
-        messages = await reader.blocks_of(range(span.first, span.last + 1))
-        linked = await self._linked(spec, span, messages, before)
+        known = self._memos
+        try:
+            blocks, messages, linked = await self._chain_of(spec, span, before)
+        except SourceError:
+            if self._memos is known:
+                raise
+            blocks, messages, linked = await self._chain_of(spec, span, before)  # what was remembered is forgotten
         indexes = await self._chosen.indexes(contracts, messages) if contracts else None
         registry = self._registry if self.is_final(span.last) else None
-        reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), reader.memo, registry)
+        reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), blocks, registry)
         if self.is_final(span.last):
             reader.computed = self._computed.setdefault(indexes is None, reader.computing())
         by_key = set(datasets) & set(BY_KEY)
@@ -248,6 +258,24 @@ class BeaconChain:
         await self._check_agreed(linked[-1] if linked else None)
         events_found = sum(len(table) for name, table in tables.items() if name != "blocks")
         return Collected(span, tables, linked[-1] if linked else None, linked, events_found, 0, True)
+
+    async def _chain_of(
+        self, spec: Spec, span: Span, before: Block | None
+    ) -> tuple[Memo, list[BlockMessage], list[Block]]:
+        blocks = self._memo(None, span)
+        messages = await Reader(self.nodes, spec, None, blocks).blocks_of(range(span.first, span.last + 1))
+        try:
+            return blocks, messages, await self._linked(spec, messages, before)
+        except _Torn as error:
+            if self.is_final(span.last):  # final blocks may have been taken back, which a rewind has mended
+                self._forget()
+            raise error.found from None
+
+    def _forget(self) -> None:
+        """Remember nothing of what was read. Whoever waits for an answer still gets it."""
+        self._chosen, self._registry = Chosen(self.nodes), Registry(self.nodes)
+        self._memos: dict[tuple[int, ...] | None, Memo] = {}
+        self._computed: dict[bool, Computed] = {}  # of all validators, or of the network that some are part of
 
     def _memo(self, indexes: tuple[int, ...] | None, span: Span) -> Memo:
         """What was read before: of final slots alone, for others change."""
@@ -276,15 +304,13 @@ class BeaconChain:
                 return block.parent_root.lower()
         return None
 
-    async def _linked(
-        self, spec: Spec, span: Span, messages: Sequence[BlockMessage], before: Block | None
-    ) -> list[Block]:
+    async def _linked(self, spec: Spec, messages: Sequence[BlockMessage], before: Block | None) -> list[Block]:
         """The blocks with their roots: each block names that of the one before. The root of the last one, and of each
         before a missed slot, is asked for: a node that has lost a block must not pass for one that missed it."""
         if not messages:
             return []
         if before is not None and messages[0].parent_root.lower() != before.hash:
-            raise Reorged(self.key, before.height, before.hash)
+            raise _Torn(Reorged(self.key, before.height, before.hash))
         ends = {messages[-1].slot} | {one.slot for one, other in pairwise(messages) if other.slot > one.slot + 1}
         headers = dict(zip(sorted(ends), await gathered(self.block(slot) for slot in sorted(ends)), strict=True))
         linked = []
@@ -292,7 +318,9 @@ class BeaconChain:
             root = messages[at + 1].parent_root.lower() if at + 1 < len(messages) else headers[each.slot].hash
             known = headers.get(each.slot)
             if known is not None and (known.hash != root or known.parent != each.parent_root.lower()):
-                raise Unavailable(self.key, f"the blocks after slot {each.slot} do not follow it: some are missing")
+                raise _Torn(
+                    Unavailable(self.key, f"the blocks after slot {each.slot} do not follow it: some are missing")
+                )
             linked.append(Block(each.slot, root, each.parent_root.lower(), spec.time_us(each.slot)))
         return linked
 

@@ -14,6 +14,7 @@ import pytest
 from chainfolio import addresses
 from chainfolio.addresses import CHAINS
 from chainfolio.assets import account
+from tests.chains.beacon import beacon
 from tests.chains.evm import evm
 from tests.chains.invented.chainfolio_invented.kind import InventedKind
 from tests.chains.invented_subject import invented
@@ -23,7 +24,7 @@ from tests.chains.subject import ChainUnderTest, Opening
 from tests.chains.tron import tron_chain
 
 SUBJECTS: dict[str, Opening] = {
-    "evm": evm, "invented": invented, "solana": solana, "starknet": starknet, "tron": tron_chain,
+    "beacon": beacon, "evm": evm, "invented": invented, "solana": solana, "starknet": starknet, "tron": tron_chain,
 }  # fmt: skip
 IN_MEMORY = ("invented", "starknet")
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]

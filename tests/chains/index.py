@@ -115,7 +115,13 @@ class IndexOf(Generic[ChainT]):
 
     def read_all(self) -> dict[str, list[Row]]:
         """The rows of every table that is fetched."""
-        return {table: self.rows(table) for table in FETCHED}
+        return {table: self.rows(table) for table in self.tables}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that every kind may fill, and those of its own kind that it indexes."""
+        own = (self.chain.datasets[name].table.name for name in self.datasets)
+        return tuple(dict.fromkeys((*FETCHED, *own)))
 
 
 AnyIndex: TypeAlias = IndexOf[Chain]

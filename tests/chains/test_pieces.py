@@ -77,6 +77,7 @@ async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, t
             assert histories(indexed) == histories(whole)
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_a_contract_that_is_added_is_all_that_is_fetched(traded: ChainUnderTest, tmp_path: Path) -> None:
     first, second, third = traded.plain[:3]
     async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
@@ -127,6 +128,7 @@ async def test_everything_after_a_contract_doubles_nothing(
             assert histories(indexed) == histories(whole)
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_a_contract_after_everything_costs_no_request(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         await indexed.fill(0, 60)

@@ -28,14 +28,16 @@ async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[AnyIn
 async def test_every_row_is_that_of_a_plain_reading(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.follower().step()
     plain = traded.rows(Span(0, traded.height))
-    for table in FETCHED:
+    for table in indexed.tables:
         assert indexed.rows(table) == in_order(plain[table]), table
-    assert len(plain["transfers"]) > 300
+        assert plain[table] or table in traded.no_rows
+    assert len(plain["transfers"]) > 300 or "transfers" in traded.no_rows
     assert {row["standard"] for row in plain["transfers"]} >= traded.standards
     assert {row["standard"] for row in plain["approvals"]} == traded.approval_standards
     assert not any(plain[table] for table in traded.no_rows)
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_balances_from_events_are_what_the_contracts_say(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
     rows = {(row["account"], row["token"]): row for row in indexed.stored("balances").to_pylist()}
@@ -52,6 +54,7 @@ async def test_balances_from_events_are_what_the_contracts_say(traded: ChainUnde
     assert any(token == traded.plain[0] for _, token in rows)
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_balances_from_events_are_of_the_lake_alone(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.follower().step()  # the tail is above what is in the lake, and no part of it
     assert indexed.tail.top(indexed.key) is not None
@@ -88,6 +91,7 @@ async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, 
         assert may == raw_from_bytes(row["raw"]), row
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
     wanted = []
