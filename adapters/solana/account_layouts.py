@@ -14,6 +14,8 @@ from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, Ba
 
 KEY_SIZE: Final = 32
 FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("11d8f68ee1c7da38")
+RAYDIUM_TICKS = bytes.fromhex("c09b55cd31f9812a")
+RAYDIUM_TICK_SIZE, RAYDIUM_TICKS_AT, RAYDIUM_ARRAY_SIZE = 168, 44, 10_240
 TICKS, TICK_SIZE, TICKS_AT, DYNAMIC_AT = 88, 113, 12, 60  # of an array: how many, of how many bytes, and where
 SOMEBODY: Final = b"\1\0\0\0"  # before an address that is there
 LAMPORTS: Final = "lamports"  # of an account of which nothing else is read
@@ -118,7 +120,8 @@ class Whirlpool(NamedTuple):
 
 
 class RaydiumPool(NamedTuple):
-    """`PoolState` of Raydium's concentrated liquidity. The price is its square root times 2^64."""
+    """`PoolState` of Raydium's concentrated liquidity. The price is its square root times 2^64, growths are per unit of
+    liquidity times 2^64, and what is paid out each second is times 2^64, too. Times are in seconds."""
 
     config: str
     mint_a: str
@@ -128,10 +131,35 @@ class RaydiumPool(NamedTuple):
     liquidity: int
     root: int
     tick: int
+    spacing: int
+    growth_a: int
+    growth_b: int
+    open_0: int
+    end_0: int
+    paid_0: int
+    per_second_0: int
+    reward_mint_0: str
+    reward_vault_0: str
+    reward_growth_0: int
+    open_1: int
+    end_1: int
+    paid_1: int
+    per_second_1: int
+    reward_mint_1: str
+    reward_vault_1: str
+    reward_growth_1: int
+    open_2: int
+    end_2: int
+    paid_2: int
+    per_second_2: int
+    reward_mint_2: str
+    reward_vault_2: str
+    reward_growth_2: int
 
 
-class WhirlpoolPosition(NamedTuple):
-    """`Position` of Orca: between which ticks how much liquidity lies, and what was counted when it last changed."""
+class RangePosition(NamedTuple):
+    """`Position` of Orca, `PersonalPositionState` of Raydium: between which ticks how much liquidity lies, and what was
+    counted when it last changed."""
 
     pool: str
     mint: str
@@ -150,8 +178,9 @@ class WhirlpoolPosition(NamedTuple):
     owed_2: int
 
 
-class WhirlpoolTick(NamedTuple):
-    """A tick in a `TickArray` or `DynamicTickArray` of Orca: what was earned beyond it."""
+class PoolTick(NamedTuple):
+    """A tick in a `TickArray` or `DynamicTickArray` of Orca, or a `TickArrayState` of Raydium: what was earned beyond
+    it."""
 
     pool: str
     used: int
@@ -238,14 +267,27 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "raydium_clmm": Layout(
         RaydiumPool, 1544, (
             (9, "key"), (73, "key"), (105, "key"), (137, "key"), (169, "key"), (237, "u128"), (253, "u128"),
-            (269, "i32"),
+            (269, "i32"), (235, "u16"), (277, "u128"), (293, "u128"),
+            *(
+                field for at in (397, 566, 735)
+                for field in (
+                    (at + 1, "u64"), (at + 9, "u64"), (at + 17, "u64"), (at + 25, "u128"), (at + 57, "key"),
+                    (at + 89, "key"), (at + 153, "u128"),
+                )
+            ),
         ), bytes.fromhex("f7ede3f5d7c3de46"),
     ),
     "whirlpool_position": Layout(
-        WhirlpoolPosition, 216, (
+        RangePosition, 216, (
             (8, "key"), (40, "key"), (72, "u128"), (88, "i32"), (92, "i32"), (96, "u128"), (112, "u64"), (120, "u128"),
             (136, "u64"), *(field for at in (144, 168, 192) for field in ((at, "u128"), (at + 16, "u64"))),
         ), bytes.fromhex("aabc8fe47a40f7d0"),
+    ),
+    "raydium_position": Layout(
+        RangePosition, 281, (
+            (41, "key"), (9, "key"), (81, "u128"), (73, "i32"), (77, "i32"), (97, "u128"), (129, "u64"), (113, "u128"),
+            (137, "u64"), *(field for at in (145, 169, 193) for field in ((at, "u128"), (at + 16, "u64"))),
+        ), bytes.fromhex("466f967ee60f1975"),
     ),
     "whirlpool_bundle": Layout(
         PositionBundle, 72, ((8, "key"), (40, "u256")), bytes.fromhex("81a9af41b95f2064"), 136,
@@ -266,10 +308,12 @@ def read(layout: str, content: bytes, owner: str, program: str, pick: tuple[int,
         raise BadLayout(f"it belongs to the program {owner}")
     if layout == "whirlpool_tick":
         return _tick(content, *pick)
+    if layout == "raydium_tick":
+        return _raydium_tick(content, *pick)
     return LAYOUTS[layout].read(content)
 
 
-def _tick(content: bytes, place: int) -> WhirlpoolTick:
+def _tick(content: bytes, place: int) -> PoolTick:
     """One of the 88 ticks of an array, by its place. In a dynamic one, ticks that are not in use take one byte."""
     if content[:8] == FIXED_TICKS and len(content) == TICKS_AT + TICKS * TICK_SIZE + KEY_SIZE:
         pool, at = address(content[-KEY_SIZE:]), TICKS_AT + place * TICK_SIZE
@@ -283,8 +327,17 @@ def _tick(content: bytes, place: int) -> WhirlpoolTick:
     if not found or found[0] > 1 or (found[0] and len(found) < TICK_SIZE):
         raise BadLayout("it breaks off, or has a tick that is none")
     if not found[0]:
-        return WhirlpoolTick(pool, 0, 0, 0, 0, 0, 0)
-    return WhirlpoolTick(pool, 1, *(_value(found, 33 + 16 * number, "u128") for number in range(5)))
+        return PoolTick(pool, 0, 0, 0, 0, 0, 0)
+    return PoolTick(pool, 1, *(_value(found, 33 + 16 * number, "u128") for number in range(5)))
+
+
+def _raydium_tick(content: bytes, place: int) -> PoolTick:
+    """One of the 60 ticks of an array, by its place: it is in use if there is liquidity."""
+    if content[:8] != RAYDIUM_TICKS or len(content) != RAYDIUM_ARRAY_SIZE:
+        raise BadLayout(f"it has {len(content)} bytes, and is no array of ticks")
+    at = RAYDIUM_TICKS_AT + place * RAYDIUM_TICK_SIZE
+    used = int(_value(content, at + 20, "u128") > 0)
+    return PoolTick(address(content[8:40]), used, *(_value(content, at + 36 + 16 * each, "u128") for each in range(5)))
 
 
 def _token_account(content: bytes, owner: str) -> TokenAccount:
@@ -299,4 +352,4 @@ def _token_account(content: bytes, owner: str) -> TokenAccount:
     return found
 
 
-KNOWN: Final = frozenset([*LAYOUTS, "whirlpool_tick", "mint", "token_account", LAMPORTS])
+KNOWN: Final = frozenset([*LAYOUTS, "whirlpool_tick", "raydium_tick", "mint", "token_account", LAMPORTS])

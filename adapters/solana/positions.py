@@ -171,17 +171,18 @@ class Positions:
 
     def _say_what_was_refused(self) -> None:
         """One issue for each reason why accounts of programs were not looked for."""
-        refused: dict[tuple[str, str], list[str]] = {}
+        refused: dict[tuple[str, Unknown], list[str]] = {}
         for row, family, program in self._programs():
             for account in self.wallets if family.stands == ACCOUNT else ():
                 said = self.lists[family.list_of(program, account)]
                 if isinstance(said, Unknown):
-                    refused.setdefault((account, said.reason), []).append(row.protocol)
+                    refused.setdefault((account, said), []).append(row.protocol)
                 elif (more := len(said) - MOST) > 0:
                     self._unread(account, account, f"{more} positions of {row.protocol} were not looked at")
-        for (account, reason), protocols in refused.items():
-            names = ", ".join(sorted(set(protocols)))
-            self._unread(account, account, f"positions of {names} were not looked for: {reason}")
+        for (account, said), protocols in refused.items():
+            reason = f"positions of {', '.join(sorted(set(protocols)))} were not looked for: {said.reason}"
+            # What no node keeps of the past is lacking in every answer about it, which is of balances alone.
+            self.issues.append(Issue("solana", account, reason, said.cause != "absent", account))
 
     def _claims(self) -> Iterator[tuple[InstalledProtocol, Claim]]:
         """Everything that may stand for a position, with every program whose it may be."""

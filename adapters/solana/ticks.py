@@ -1,6 +1,7 @@
 """The arithmetic of concentrated liquidity on Solana, to the unit: roots of prices times 2^64, growths modulo 2^128.
 
 The factors are 1.0001^(2^n / 2), or one over that, times 2^96 or 2^64: the constants of Orca's program are these.
+Raydium's are written down.
 """
 
 from __future__ import annotations
@@ -33,6 +34,21 @@ def orca_root(tick: int) -> int:
     if tick >= 0:
         return _product(tick, factors(1 << 96, up=True), 96) >> 32
     return _product(-tick, factors(Q64, up=False), 64)
+
+
+RAYDIUM_FACTORS: Final = (  # of each bit of a tick, as the program has them: not rounded in any one way
+    0xFFFCB933BD6FB800, 0xFFF97272373D4000, 0xFFF2E50F5F657000, 0xFFE5CACA7E10F000, 0xFFCB9843D60F7000,
+    0xFF973B41FA98E800, 0xFF2EA16466C9B000, 0xFE5DEE046A9A3800, 0xFCBE86C7900BB000, 0xF987A7253AC65800,
+    0xF3392B0822BB6000, 0xE7159475A2CAF000, 0xD097F3BDFD2F2000, 0xA9F746462D9F8000, 0x70D869A156F31C00,
+    0x31BE135F97ED3200, 0x9AA508B5B85A500, 0x5D6AF8DEDC582C, 0x2216E584F5FA,
+)  # fmt: skip
+
+
+def raydium_root(tick: int) -> int:
+    """The square root of the price at a tick, as Raydium's concentrated liquidity has it."""
+    assert abs(tick) <= MAX_TICK, f"there is no tick {tick}"
+    ratio = _product(abs(tick), RAYDIUM_FACTORS, 64)
+    return (WORD - 1) // ratio if tick > 0 else ratio
 
 
 def _product(steps: int, several: tuple[int, ...], shift: int) -> int:

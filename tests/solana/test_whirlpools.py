@@ -12,7 +12,8 @@ from solders.keypair import Keypair
 
 from adapters.solana.account_reads import derived
 from adapters.solana.positions import Claim
-from adapters.solana.protocols.orca_whirlpool import FAMILY, NOT_COVERED
+from adapters.solana.protocols.orca_whirlpool import FAMILY
+from adapters.solana.ranges import NOT_COVERED
 from adapters.solana.ticks import MAX_TICK, inside, orca_root
 from chainfolio.plans import run_known
 from chainfolio.protocols import DecodedPosition

@@ -80,6 +80,17 @@ const jobs = {
     const keys = parts.map((each) => (typeof each === "string" ? new PublicKey(each) : each));
     return raydium[of](...keys).publicKey;
   },
+  raydium_earned: async ({ pool, position, ticks, time }) => {
+    const [whole, own, lower, upper] = older([pool, position, ...ticks]);
+    const known = whole.rewardInfos.map(() => ({ mint: { programId: PublicKey.default } }));
+    const paying = whole.rewardInfos.filter((each) => !each.mint.equals(PublicKey.default));
+    const rewardInfos = await raydium.PoolUtil.updatePoolRewardInfos({
+      apiPoolInfo: { rewardDefaultInfos: known }, chainTime: time, poolLiquidity: whole.liquidity, rewardInfos: paying,
+    });
+    const fees = raydium.PositionUtils.GetPositionFees(whole, own, lower, upper);
+    const rewards = raydium.PositionUtils.GetPositionRewards({ ...whole, rewardInfos }, own, lower, upper);
+    return { fees: [fees.tokenFeeAmountA, fees.tokenFeeAmountB], rewards };
+  },
   raydium_roots: async ({ ticks }) => ticks.map((tick) => raydium.TickUtil.getSqrtPriceAtTick(tick)),
   raydium_amounts: async ({ root, lower, upper, liquidity }) => {
     const wide = (value) => new BN(value.toString());

@@ -1,0 +1,212 @@
+"""Positions in Raydium's concentrated liquidity: bytes by Raydium's layouts, and every amount by its own arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.raydium_clmm import FAMILY
+from adapters.solana.ranges import NOT_COVERED
+from adapters.solana.ticks import MAX_TICK, inside, raydium_root
+from chainfolio.plans import run_known
+from chainfolio.protocols import DecodedPosition
+from tests.solana.ledger import Ledger
+from tests.solana.raydium import CLMM, Pool, Position, Reward, Tick, write
+from tests.solana.sdk import Small, done, one
+
+NOW_S: Final = 1_760_000_000
+WORD: Final = 2**128
+FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
+    """What the decoder finds behind a token."""
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim("somebody", mint, CLMM, NOW_S)), ledger)
+    return found
+
+
+def drawn_reward(chance: random.Random) -> Reward:
+    """A reward that is to come, is paid, is over, or was counted to its end."""
+    open_s = NOW_S + chance.choice((-(10**6), -(10**4), 0, 10**4))
+    end_s = open_s + chance.choice((10**3, 10**5, 10**7))
+    paid_s = min(chance.choice((open_s, end_s, NOW_S - 10)), end_s)
+    return Reward(key(), key(), chance.randrange(2**70), chance.randrange(2**80), open_s, end_s, max(paid_s, open_s))
+
+
+def drawn(chance: random.Random) -> Position:
+    """Any position that a pool can have: below, around or above the price, with growths that wrap around."""
+    spacing = chance.choice((1, 10, 60, 120))
+    low, high = sorted(chance.sample(range(-FAR // spacing, FAR // spacing), 2))
+    lower, upper = low * spacing, high * spacing
+    tick = chance.choice((chance.randint(-FAR, FAR), lower, upper - 1, upper, (lower + upper) // 2))
+    root = chance.randint(raydium_root(tick), raydium_root(tick + 1) - 1)
+    growth = (chance.randrange(2**70), chance.randrange(2**100))
+    rewards = tuple(drawn_reward(chance) for _ in range(chance.randint(0, 3)))
+    pool = Pool(
+        key(), (key(), key()), (key(), key()), spacing, root, tick, chance.randint(1, 2**80), growth, rewards
+    )  # fmt: skip
+
+    def some() -> int:
+        return chance.choice((chance.randrange(2**60), WORD - chance.randrange(2**60)))
+
+    ticks = tuple(Tick((some(), some()), (some(), some(), some())) for _ in range(2))
+
+    def seen(at: Callable[[Tick], int], whole: int) -> int:
+        """What was counted when so much less was earned that it fits."""
+        below, above = ((where, True, at(each)) for where, each in zip((lower, upper), ticks, strict=True))
+        return (inside(tick, below, above, whole) - chance.randrange(2**80)) % WORD
+
+    wholes = [*(each.growth for each in rewards), 0, 0, 0][:3]
+    return Position(
+        pool, key(), chance.randrange(2**40), lower, upper, (ticks[0], ticks[1]),
+        (seen(lambda each: each.beyond[0], growth[0]), seen(lambda each: each.beyond[1], growth[1])),
+        (chance.randrange(2**40), chance.randrange(2**40)),
+        tuple(
+            (seen(lambda each, at=at: each.rewards[at], whole), chance.randrange(2**40))  # type: ignore[misc]
+            for at, whole in enumerate(wholes)
+        ),
+    )  # fmt: skip
+
+
+def test_the_root_of_the_price_at_every_kind_of_tick_is_raydiums() -> None:
+    chance = random.Random(1)
+    ticks = sorted({
+        0, MAX_TICK, -MAX_TICK, *(sign * 2**bit for bit in range(19) for sign in (1, -1) if 2**bit <= MAX_TICK),
+        *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
+    })  # fmt: skip
+    assert one("raydium_roots", ticks=list(map(Small, ticks))) == [raydium_root(tick) for tick in ticks]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_amount_of_a_position_is_what_raydiums_own_arithmetic_gives(seed: int) -> None:
+    position = drawn(random.Random(seed))
+    ledger = Ledger()
+    write(ledger, position, vaults=2**64 - 1)
+    raws, earned = done(position.said(NOW_S))
+    [found] = decoded(ledger, position.mint)
+    mints = position.pool.mints
+    assert [(each.token, each.raw) for each in found.supplied] == [
+        (mints[0], raws["amountA"]), (mints[1], raws["amountB"]),
+    ]  # fmt: skip
+    rewards = [each.mint for each in position.pool.rewards]
+    assert [(each.token, each.raw) for each in found.rewards] == [
+        *zip(mints, earned["fees"], strict=True), *zip(rewards, earned["rewards"], strict=True),
+    ]  # fmt: skip
+    assert (found.position_type, found.pool, found.replaces, found.unverified) == (
+        "LIQUIDITYPOOL", position.pool.address, (position.mint,), "",
+    )  # fmt: skip
+
+
+def test_addresses_are_where_raydiums_sdk_says() -> None:
+    position = drawn(random.Random(3))
+    start = position.start(position.lower)
+    told = done([
+        ("raydium_address", {"of": "getPdaPersonalPositionAddress", "arguments": [CLMM, position.mint]}),
+        ("raydium_address", {"of": "getPdaTickArrayAddress", "arguments": [CLMM, position.pool.address, Small(start)]}),
+    ])  # fmt: skip
+    assert told[0] == position.address
+    assert told[1] in position.jobs
+
+
+def test_a_token_that_stands_for_nothing_is_no_position() -> None:
+    assert decoded(Ledger(), key()) == []
+
+
+Change = Callable[[Ledger, Position], None]
+
+
+def spliced(at: int, content: bytes, of: Callable[[Position], str] = lambda position: position.address) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger, position: Position) -> None:
+        owner, before = ledger.accounts[of(position)]
+        ledger.put(of(position), owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def cut(ledger: Ledger, position: Position) -> None:
+    """The position breaks off."""
+    ledger.put(position.address, CLMM, ledger.accounts[position.address][1][:-1])
+
+
+def longer(ledger: Ledger, position: Position) -> None:
+    """The position goes on."""
+    ledger.put(position.address, CLMM, ledger.accounts[position.address][1] + b"\0")
+
+
+def stolen(ledger: Ledger, position: Position) -> None:
+    """The position belongs to another program."""
+    ledger.put(position.address, key(), ledger.accounts[position.address][1])
+
+
+def without_pool(ledger: Ledger, position: Position) -> None:
+    """The pool is gone."""
+    del ledger.accounts[position.pool.address]
+
+
+def other_arrays(change: Callable[[bytes], bytes]) -> Change:
+    """The arrays of ticks are others."""
+
+    def changed(ledger: Ledger, position: Position) -> None:
+        for address, (owner, content) in list(ledger.accounts.items()):
+            if content[:8].hex() == "c09b55cd31f9812a":
+                ledger.put(address, owner, change(content))
+
+    return changed
+
+
+def strange_vault(ledger: Ledger, position: Position) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(position.pool.vaults[0], key(), position.pool.address, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cut, "it has 280 bytes"), (longer, "it has 282 bytes"), (stolen, "it belongs to the program"),
+        (spliced(0, b"\0"), "another kind"), (without_pool, "there is no account"),
+        (spliced(9, bytes(32)), "of another token"), (spliced(73, b"\xff\xff\xff\x7f"), "between no ticks"),
+        (spliced(235, bytes(2), lambda position: position.pool.address), "no spacing"),
+        (other_arrays(lambda content: content[:-1]), "no array of ticks"),
+        (other_arrays(lambda content: content[:8] + bytes(32) + content[40:]), "those of another pool"),
+        (strange_vault, "another token"),
+    ],
+)  # fmt: skip
+def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
+    position = drawn(random.Random(5))
+    ledger = Ledger()
+    write(ledger, position)
+    change(ledger, position)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, position.mint)
+
+
+def test_a_pool_that_was_drained_pays_nobody_and_its_positions_have_no_value() -> None:
+    position = replace(drawn(random.Random(5)), liquidity=2**60)
+    ledger = Ledger()
+    write(ledger, position, vaults=0)
+    [found] = decoded(ledger, position.mint)
+    assert found.unverified == NOT_COVERED
+    assert all(each.raw == 0 for each in found.rewards[2:])
+
+
+def test_huge_numbers_of_a_liar_end_in_amounts_that_its_pool_does_not_have() -> None:
+    position = drawn(random.Random(5))
+    ledger = Ledger()
+    write(ledger, position)
+    for at, size in ((81, 16), (97, 32), (129, 16), (145, 72)):
+        spliced(at, b"\xff" * size)(ledger, position)
+    [found] = decoded(ledger, position.mint)
+    assert found.unverified == NOT_COVERED
