@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import ssl
 import zlib
-from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -26,6 +25,7 @@ _LARGE = re.compile(
 CONNECT_S = 10.0
 PIECE = 1 << 18
 SMALL = 1 << 20
+LITTLE = 1 << 13
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -101,16 +101,23 @@ class Body:
         if self._unpacker is None and size is not None and size > self._room:
             raise too_large(self._source, self._room)
 
-    def take(self, packed: bytes) -> Iterator[Future[None]]:
-        """Keep what arrived. Each future has to be waited for before the next step: until then there is no room."""
-        for part in self._unpacked(packed):
-            if self._content.tell() + len(part) > self._room:
-                raise too_large(self._source, self._room)
-            if (wait := self._lease.take(len(part))) is not None:
-                yield wait
-            self._write(part)
+    async def take(self, packed: bytes | memoryview) -> None:
+        """Keep what arrived, once there is room for it."""
+        if self._unpacker is None:
+            await self._keep(packed)
+            return
+        while part := await self._unpacked(packed):
+            await self._keep(part)
+            packed = self._unpacker.unconsumed_tail
 
-    def _write(self, part: bytes) -> None:
+    async def _keep(self, part: bytes | memoryview) -> None:
+        if self._content.tell() + len(part) > self._room:
+            raise too_large(self._source, self._room)
+        if (wait := self._lease.take(len(part))) is not None:
+            await asyncio.wrap_future(wait)
+        self._write(part)
+
+    def _write(self, part: bytes | memoryview) -> None:
         """Keep bytes. What is not small gets all its room at once: the system gives memory only as it is written, and
         a body that grows by and by would leave holes of half its size behind."""
         if self._content.tell() + len(part) > self._capacity:
@@ -119,13 +126,12 @@ class Body:
             self._content, self._capacity = larger, self._room
         self._content.write(part)
 
-    def _unpacked(self, packed: bytes) -> Iterator[bytes]:
-        if self._unpacker is None:
-            yield packed
-            return
-        while part := self._unpacker.decompress(packed, PIECE):
-            yield part
-            packed = self._unpacker.unconsumed_tail
+    async def _unpacked(self, packed: bytes | memoryview) -> bytes:
+        """The next part of what is packed: what is not little, beside the event loop."""
+        assert self._unpacker is not None
+        if len(packed) < LITTLE:
+            return self._unpacker.decompress(packed, PIECE)
+        return await asyncio.to_thread(self._unpacker.decompress, packed, PIECE)
 
     def whole(self) -> bytes:
         """All of it, once nothing more comes."""

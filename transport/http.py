@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -35,7 +34,7 @@ class WebTransport(Transport, Protocol):
 
 
 class HttpTransport:
-    """aiohttp, or the standard library where there is no TLS; redirects refused, the body bounded while it is read.
+    """aiohttp, or what is lighter where there is no TLS; redirects refused, the body bounded while it is read.
     `headers` are sent along with everything."""
 
     def __init__(
@@ -95,8 +94,7 @@ class HttpTransport:
                 body = Body(source, room_for(question, self._max_body), lease, answer.headers.get("content-encoding"))
                 body.announced(answer.content_length)
                 async for piece in answer.content.iter_any():
-                    for wait in body.take(piece):
-                        await asyncio.wrap_future(wait)
+                    await body.take(piece)
                 return Posted(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None

@@ -1,28 +1,23 @@
-"""HTTP without TLS, as nodes near by speak it: by the standard library, in threads.
+"""HTTP without TLS, as nodes near by speak it: small answers by the thousand, and large ones, without a thread.
 
-Loading a client that can do everything takes a tenth of a second, and it copies an answer of megabytes several times on
-the one thread that all others wait for. Here a body is read where it lies, in a thread that holds up nobody.
+Loading a client that can do everything takes a tenth of a second, and its work on a small answer takes longer than to
+read that answer. This one speaks what a node speaks: a question at a time on a connection that is kept for the next.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import socket
-import threading
 import zlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse
-from itertools import chain
-from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
 from transport.exchange import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
+from transport.http_head import END, MAX_HEAD, Address, Head, address_of, chunk_size, head_of, request
+from transport.http_line import Line, connected
 
-_AS_IT_IS = "/%:@!$&'()*+,;=~?"
+_SCHEME = len("http://")
+_INTERIM = 8  # answers of 1xx before the one that counts
 
 
 class PlainTransport:
@@ -31,146 +26,117 @@ class PlainTransport:
     def __init__(
         self, budget: ByteBudget, *, connections: int, max_body: int, headers: Mapping[str, str] | None = None
     ) -> None:
-        self.budget, self.headers = budget, headers or {}
+        self.budget, self._headers = budget, headers or {}
         self._max_body = max_body
-        self._threads = ThreadPoolExecutor(connections, "http")
-        self._idle: dict[str, list[HTTPConnection]] = {}
-        self._lock = threading.Lock()
+        self._gate = asyncio.Semaphore(connections)
+        self._addresses: dict[str, Address] = {}
+        self._idle: dict[tuple[str, int], list[Line]] = {}
         self._is_closed = False
 
     async def exchange(self, source: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
         """Post a body, or get what is asked by the address alone; no retry, no redirect."""
         try:
-            exchange = _Exchange(self, source, urlsplit(url), timeout_s)
+            address, asked = self._request(url, body)
         except ValueError as error:  # a port that is none
             raise unreachable(source, error) from None
+        lease, is_answered = self.budget.lease(), False
         try:
-            async with asyncio.timeout(timeout_s):
-                posted = await asyncio.get_running_loop().run_in_executor(self._threads, exchange.run, body)
-                exchange.is_answered = True
+            async with asyncio.timeout(timeout_s), self._gate:
+                posted = await self._exchanged(source, address, asked, room_for(body, self._max_body), lease)
+                is_answered = True
                 return posted
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
-        except (HTTPException, OSError, ValueError, zlib.error) as error:
+        except (OSError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
         finally:
-            exchange.end()
+            if not is_answered:  # nobody else knows of the lease
+                lease.give_back()
 
-    async def close(self) -> None:
-        """Let go of all connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        with self._lock:
-            self._is_closed = True
-            kept, self._idle = self._idle, {}
-        for connection in chain.from_iterable(kept.values()):
-            connection.close()
+    def _request(self, url: str, body: bytes | None) -> tuple[Address, bytes]:
+        at = min((at for at in (url.find(mark, _SCHEME) for mark in "/?#") if at > 0), default=len(url))
+        if (address := self._addresses.get(url[:at])) is None:
+            address = self._addresses[url[:at]] = address_of(url[:at], self._headers)
+        return address, request(address, url[at:], body)
 
-    def take(self, host: str) -> HTTPConnection | None:
-        """A connection that is still open, if there is one."""
-        while True:
-            with self._lock:
-                kept = self._idle.get(host)
-                connection = kept.pop() if kept else None
-            if connection is None or _is_open(connection):
-                return connection
-            connection.close()
-
-    def keep(self, host: str, connection: HTTPConnection) -> None:
-        """Keep a connection for the next exchange, unless there is none: an exchange may outlive its transport."""
-        with self._lock:
-            if not self._is_closed:
-                self._idle.setdefault(host, []).append(connection)
-                return
-        connection.close()
-
-    def body(self, source: str, answer: HTTPResponse, question: bytes | None, lease: Lease) -> bytes:
-        """The whole body, unpacked; TooMuch as soon as it is known to outgrow its bound."""
-        body = Body(source, room_for(question, self._max_body), lease, answer.getheader("content-encoding"))
-        body.announced(answer.length)
-        while piece := answer.read(PIECE):
-            for wait in body.take(piece):
-                wait.result()
-        if answer.length:
-            raise ValueError("the body is shorter than announced")
-        return body.whole()
-
-
-class _Exchange:
-    """One question and its answer, in a thread. `end` may come from another: what is not over by then is broken off."""
-
-    def __init__(self, owner: PlainTransport, source: str, url: SplitResult, timeout_s: float) -> None:
-        self._owner, self._source, self._url, self._timeout_s = owner, source, url, timeout_s
-        self._host = f"{url.hostname}:{url.port or 80}"
-        self._connection: HTTPConnection | None = None
-        self._lease = owner.budget.lease()
-        self._is_over = False
-        self.is_answered = False
-
-    def run(self, body: bytes | None) -> Posted:
-        """Ask and read."""
-        connection = self._connection = self._owner.take(self._host) or self._connected()
+    async def _exchanged(self, source: str, address: Address, asked: bytes, room: int, lease: Lease) -> Posted:
+        line = self._kept(address) or await self._connected(source, address)
         is_kept = False
         try:
-            if self._is_over:
-                raise ConnectionAbortedError
-            connection.sock.settimeout(self._timeout_s)
-            headers = {**_headers(self._url), **self._owner.headers}
-            connection.request("GET" if body is None else "POST", _target(self._url), body, headers)
-            answer = connection.getresponse()
-            content = self._owner.body(self._source, answer, body, self._lease)
-            is_kept = not answer.will_close and answer.isclosed()
-            return Posted(answer.status, retry_after(answer.getheader("retry-after")), content, self._lease)
+            line.send(asked)
+            head = await _head(line)
+            body = Body(source, room, lease, head.encoding)
+            await _read(line, head, body)
+            is_kept = head.is_kept and not self._is_closed
+            return Posted(head.status, retry_after(head.retry_after), body.whole(), lease)
         finally:
-            self._connection = None
-            if is_kept and not self._is_over:
-                self._owner.keep(self._host, connection)
+            if is_kept:
+                self._idle.setdefault((address.host, address.port), []).append(line)
             else:
-                connection.close()
+                line.close()
 
-    def _connected(self) -> HTTPConnection:
-        made = HTTPConnection(self._url.hostname or "", self._url.port or 80, timeout=min(CONNECT_S, self._timeout_s))
+    def _kept(self, address: Address) -> Line | None:
+        """A connection that is still open, if there is one."""
+        lines = self._idle.get((address.host, address.port))
+        while lines:
+            line = lines.pop()
+            if line.is_quiet:
+                return line
+            line.close()
+        return None
+
+    async def _connected(self, source: str, address: Address) -> Line:
         try:
-            made.connect()
+            async with asyncio.timeout(CONNECT_S):
+                return await connected(address.host, address.port)
         except TimeoutError:
             raise
         except OSError as error:
-            raise unreachable(self._source, error) from None
-        return made
+            raise unreachable(source, error) from None
 
-    def end(self) -> None:
-        """Break off what is still going on, and hold nothing of what nobody has got."""
-        self._is_over = True
-        if not self.is_answered:
-            self._lease.give_back()
-        connection = self._connection
-        if connection is not None and connection.sock is not None:
-            with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+    async def close(self) -> None:
+        """Let go of all connections; those in use are let go when their answer is there."""
+        self._is_closed = True
+        for lines in self._idle.values():
+            while lines:
+                lines.pop().close()
+        await asyncio.sleep(0)  # the event loop closes them at its next turn
 
 
-def _is_open(connection: HTTPConnection) -> bool:
-    """Whether the other side has neither closed a connection nor sent what nobody asked for."""
-    with suppress(OSError):
-        connection.sock.setblocking(False)
-        try:
-            connection.sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-    return False
+async def _head(line: Line) -> Head:
+    for _ in range(_INTERIM):
+        head = head_of(await line.until(END, MAX_HEAD))
+        if head.status >= 200:
+            return head
+        if head.status == 101:
+            break
+    raise ValueError("no answer but interim ones")
 
 
-def _target(url: SplitResult) -> str:
-    return quote(url.path or "/", _AS_IT_IS) + (f"?{quote(url.query, _AS_IT_IS)}" if url.query else "")
+async def _read(line: Line, head: Head, body: Body) -> None:
+    """All of a body. TooMuch as soon as it is known to outgrow its bound."""
+    if head.is_chunked:
+        await _read_chunks(line, body)
+    elif head.length is None:
+        while len(piece := await line.last()):
+            await body.take(piece)
+    else:
+        body.announced(head.length)
+        await _read_some(line, head.length, body)
 
 
-def _headers(url: SplitResult) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json",
-        "accept-encoding": "gzip",
-        "user-agent": "chainfolio",
-    }
-    if url.username is not None:
-        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
-        headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-    return headers
+async def _read_chunks(line: Line, body: Body) -> None:
+    while size := chunk_size(await line.until(b"\r\n", MAX_HEAD)):
+        await _read_some(line, size, body)
+        if await line.until(b"\r\n", 0):
+            raise ValueError("a chunk longer than announced")
+    left = MAX_HEAD
+    while trailer := await line.until(b"\r\n", left):
+        left -= len(trailer)
+
+
+async def _read_some(line: Line, count: int, body: Body) -> None:
+    while count:
+        piece = await line.piece(min(count, PIECE))
+        count -= len(piece)
+        await body.take(piece)

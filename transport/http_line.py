@@ -1,0 +1,153 @@
+"""One connection, read piece by piece: what arrives stays in a room of fixed size until somebody takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from typing import Final, cast
+
+ROOM: Final = 1 << 18
+
+
+class Line(asyncio.BufferedProtocol):
+    """What the other side sent and nobody has taken yet. While the room is full, nothing is read."""
+
+    def __init__(self) -> None:
+        self._room = bytearray(ROOM)
+        self._view = memoryview(self._room)
+        self._start = self._end = 0
+        self._least = 1
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_over = self._is_ended = self._is_paused = False
+        self._transport: asyncio.Transport
+
+    # --- what the event loop calls -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to write."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: behind what is there."""
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes more are there."""
+        self._end += nbytes
+        if self._end == ROOM:
+            self._is_paused = True
+            self._transport.pause_reading()
+        if self._end - self._start >= self._least or self._is_paused:
+            self._wake()
+
+    def eof_received(self) -> None:
+        """The other side sends nothing any more: it ended what it said."""
+        self._is_over = self._is_ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing comes any more."""
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- what is read ------------------------------------------------------------------------------------------------
+
+    async def until(self, mark: bytes, most: int) -> bytes:
+        """What comes before a mark, which is taken, too; ValueError where so many bytes have none."""
+        while (at := self._room.find(mark, self._start, self._end)) < 0:
+            if self._end - self._start >= most + len(mark):
+                raise ValueError("a line without an end")
+            await self._more(1)
+        if at - self._start > most:
+            raise ValueError("a line without an end")
+        found = bytes(self._view[self._start : at])
+        self._start = at + len(mark)
+        return found
+
+    async def piece(self, most: int) -> memoryview:
+        """What comes next, so many bytes at most; it is there until the next is asked for."""
+        if self._end - self._start < min(most, ROOM):
+            await self._more(most)
+        return self._taken(most)
+
+    async def last(self) -> memoryview:
+        """As `piece`, of what ends with the connection: nothing once it has."""
+        if self._start == self._end:
+            try:
+                await self._more(1)
+            except ConnectionResetError:
+                if not self._is_ended:
+                    raise
+        return self._taken(ROOM)
+
+    def _taken(self, most: int) -> memoryview:
+        found = self._view[self._start : min(self._end, self._start + most)]
+        self._start += len(found)
+        return found
+
+    async def _more(self, most: int) -> None:
+        """Wait for what fills the room, or so many bytes; ConnectionResetError where they do not come."""
+        if self._start:
+            kept = self._end - self._start
+            self._room[:kept] = self._room[self._start : self._end]
+            self._start, self._end = 0, kept
+        self._least = min(most, ROOM)
+        before = self._end
+        if not self._is_over:
+            if self._is_paused:
+                self._is_paused = False
+                self._transport.resume_reading()
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter, self._least = None, 1
+        if self._end == before:
+            raise ConnectionResetError("the other side hung up")
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    def send(self, content: bytes) -> None:
+        """Send."""
+        self._transport.write(content)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the other side has neither hung up nor sent what nobody asked for, as far as the system knows."""
+        if self._is_over or self._end > self._start:
+            return False
+        waiting = select.poll()
+        waiting.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not waiting.poll(0)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._transport.abort()
+
+
+async def connected(host: str, port: int) -> Line:
+    """A connection to the first address of a host that takes one; OSError of the last where none does."""
+    loop = asyncio.get_running_loop()
+    try:  # a number is no name: nobody has to be asked for it
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    last: OSError | None = None
+    for family, kind, number, _, where in found:
+        made = socket.socket(family, kind, number)
+        try:
+            made.setblocking(False)
+            await loop.sock_connect(made, where)
+            return (await loop.create_connection(Line, sock=made))[1]
+        except OSError as error:
+            made.close()
+            last = error
+        except BaseException:
+            made.close()
+            raise
+    raise last or OSError("a name without an address")
