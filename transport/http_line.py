@@ -147,7 +147,7 @@ async def connected(host: str, port: int) -> Line:
         except OSError as error:
             made.close()
             last = error
-        except BaseException:
+        except BaseException:  # whoever is called off: nothing stays open
             made.close()
             raise
     raise last or OSError("a name without an address")
