@@ -14,8 +14,9 @@ from adapters.solana.facts import Facts
 from adapters.solana.node import Node
 from adapters.solana.settings import SolanaSettings
 from chainfolio.assets import Asset
+from chainfolio.behind_nodes import BehindNodes
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.chains import Capability, Collected, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from chainfolio.reads import ReadResult
 
 
-class SolanaChain:
+class SolanaChain(BehindNodes[Node]):
     """A Solana chain behind its nodes. It keeps no old state and proves nothing."""
 
     kind = "solana"
@@ -44,34 +45,6 @@ class SolanaChain:
     def __init__(self, facts: Facts, node: Node, settings: SolanaSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
-
-    @property
-    def requests(self) -> int:
-        """HTTP requests so far."""
-        return self.node.requests
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self.node.close()
-
-    async def probe(self, first: int) -> None:
-        """Every node serves all datasets; how far back it does shows when it is asked."""
-
-    async def heads(self) -> Heads:
-        """The newest block and the newest final slot; the endpoint is checked on the way."""
-        return await self.node.connect()
-
-    def is_final(self, height: int) -> bool:
-        """Whether what lies at a slot cannot change any more, by what was seen so far."""
-        return height <= self.node.finalized
-
-    async def block(self, height: int) -> Block:
-        """The block at a slot; NoBlock where it was skipped."""
-        return await self.node.block(height)
-
-    async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """The blocks that there are at some slots."""
-        return await self.node.blocks(heights)
 
     async def first_served(self) -> int:
         """The lowest slot of which a node still has the block."""
@@ -173,11 +146,6 @@ class SolanaChain:
         from adapters.solana.doctor import examine
 
         return await examine(self)
-
-    def health(self) -> list[EndpointHealth]:
-        """How well each endpoint does."""
-        best = self.node.best_height
-        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
 
 
 def build(

@@ -15,10 +15,10 @@ from adapters.starknet.facts import Facts
 from adapters.starknet.node import Node
 from adapters.starknet.settings import StarknetSettings
 from chainfolio.assets import Asset
+from chainfolio.behind_nodes import BehindNodes
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.chains import Capability, Collected, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
-from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.seams import Seams
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from chainfolio.reads import ReadResult
 
 
-class StarknetChain(Approvals):
+class StarknetChain(BehindNodes[Node], Approvals):
     """A Starknet chain behind its nodes. `collections` are contracts whose events do not say whether they are such."""
 
     kind = "starknet"
@@ -48,34 +48,6 @@ class StarknetChain(Approvals):
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.collections: dict[str, bool] = {}
-
-    @property
-    def requests(self) -> int:
-        """HTTP requests so far."""
-        return self.node.requests
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self.node.close()
-
-    async def probe(self, first: int) -> None:
-        """Every node serves all datasets; how far back it does shows when it is asked."""
-
-    async def heads(self) -> Heads:
-        """The newest block and the newest final height; the endpoint is checked on the way."""
-        return await self.node.connect()
-
-    def is_final(self, height: int) -> bool:
-        """Whether what lies at a height cannot change any more, by what was seen so far."""
-        return height <= self.node.finalized
-
-    async def block(self, height: int) -> Block:
-        """The block at a height."""
-        return await self.node.block(height)
-
-    async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """The blocks at some heights."""
-        return await self.node.blocks(heights)
 
     async def collect(
         self,
@@ -119,16 +91,6 @@ class StarknetChain(Approvals):
 
         return await answer(self.node, reads, block)
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The same for several blocks; an error in the place of one that cannot be read."""
-        results: list[list[Any] | SourceError] = []
-        for block, reads in asked:
-            try:
-                results.append(await self.answer(reads, block))
-            except SourceError as error:
-                results.append(error)
-        return results
-
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts. There are no protocols of this kind yet."""
         from adapters.starknet.accounts import Accounts
@@ -160,11 +122,6 @@ class StarknetChain(Approvals):
         from adapters.starknet.doctor import examine
 
         return await examine(self)
-
-    def health(self) -> list[EndpointHealth]:
-        """How well each endpoint does."""
-        best = self.node.best_height
-        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
 
 
 def build(

@@ -14,10 +14,10 @@ from adapters.tron.facts import Facts
 from adapters.tron.node import Node, TronNode
 from adapters.tron.settings import TronSettings
 from chainfolio.assets import Asset
+from chainfolio.behind_nodes import BehindNodes
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.chains import Capability, Collected, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
-from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.seams import Seams
@@ -34,7 +34,7 @@ KEY, GRID = "tron-pro-api-key", ".trongrid.io"
 PER_BLOCK = 4  # requests at once for each that is allowed: a block is two, and one more is asked ahead
 
 
-class TronChain(Approvals):
+class TronChain(BehindNodes[Node], Approvals):
     """A Tron chain behind its nodes. It keeps no old state. `exchanges` are those of the chain itself that it has met,
     each with its two tokens."""
 
@@ -47,34 +47,6 @@ class TronChain(Approvals):
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}
-
-    @property
-    def requests(self) -> int:
-        """HTTP requests so far."""
-        return self.node.requests
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self.node.close()
-
-    async def probe(self, first: int) -> None:
-        """Every node serves all datasets; how far back it does shows when it is asked."""
-
-    async def heads(self) -> Heads:
-        """The newest block and the newest final height; the endpoint is checked on the way."""
-        return await self.node.connect()
-
-    def is_final(self, height: int) -> bool:
-        """Whether what lies at a height cannot change any more, by what was seen so far."""
-        return height <= self.node.finalized
-
-    async def block(self, height: int) -> Block:
-        """The block at a height."""
-        return await self.node.block(height)
-
-    async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """The blocks at some heights."""
-        return await self.node.blocks(heights)
 
     async def collect(
         self,
@@ -114,16 +86,6 @@ class TronChain(Approvals):
 
         return await answer(self.node, reads, block, self.facts.multicall)
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The same for several blocks; an error in the place of one that cannot be read."""
-        results: list[list[Any] | SourceError] = []
-        for block, reads in asked:
-            try:
-                results.append(await self.answer(reads, block))
-            except SourceError as error:
-                results.append(error)
-        return results
-
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts. There are no protocols of this kind yet."""
         from adapters.tron.accounts import Accounts
@@ -154,11 +116,6 @@ class TronChain(Approvals):
         from adapters.tron.doctor import examine
 
         return await examine(self)
-
-    def health(self) -> list[EndpointHealth]:
-        """How well each endpoint does."""
-        best = self.node.best_height
-        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
 
 
 def build(

@@ -7,22 +7,16 @@ from typing import Any
 
 import pytest
 
-from adapters.evm import approvals
-from adapters.evm.approvals import (
-    ALLOWANCE,
-    APPROVED,
-    FOR_ALL,
-    MAX_IDS,
-    PERMIT2_ALLOWANCE,
-    SUPPLY,
-    SUPPORTS,
-    Approvals,
-)
+from adapters.evm.approvals import ALLOWANCE, FUNCTIONS, PERMIT2_ALLOWANCE, Approvals
 from adapters.evm.reads import BALANCE_OF, BALANCE_OF_ID, OWNER, Call, Read
 from chainfolio.approvals import AllowanceState, OperatorState, PermissionState
+from chainfolio.contract_approvals import MAX_IDS
 from chainfolio.plans import Reverted, Unknown, run_known
 from engine.answers import Approval, Operator, Permitted, Place
 
+SUPPLY, APPROVED, FOR_ALL, SUPPORTS = (
+    FUNCTIONS[each] for each in ("totalSupply", "getApproved", "isApprovedForAll", "supportsInterface")
+)
 TOKEN, ALICE, SPENDER, INSIDE = ("0x" + pair * 20 for pair in ("70", "aa", "5e", "22"))
 PLACE = Place(1, 0, "0x01")
 APPROVAL = Approval(PLACE, 0, TOKEN, ALICE, SPENDER, 5)
@@ -54,14 +48,14 @@ def operator(one: Operator, answer: Any, ids: Mapping[str, set[int]] | None = No
 def test_who_may_no_longer_move_a_collection_is_left_out_and_who_is_not_known_to_is_not(
     allowed: Any, state: OperatorState | None
 ) -> None:
-    answer = says({FOR_ALL: allowed, BALANCE_OF: 3}, {(SUPPORTS, (approvals.ERC721,)): True})
+    answer = says({FOR_ALL: allowed, BALANCE_OF: 3}, {(SUPPORTS, Approvals.erc721): True})
     assert operator(ALL, answer) == state
 
 
 def test_of_editions_each_id_that_was_met_is_counted_where_some_is_held() -> None:
     answer = says(
         {FOR_ALL: True},
-        {(SUPPORTS, (approvals.ERC1155,)): True} | {(BALANCE_OF_ID, (ALICE, n)): raw for n, raw in ((1, 5), (2, 0))},
+        {(SUPPORTS, Approvals.erc1155): True} | {(BALANCE_OF_ID, (ALICE, n)): raw for n, raw in ((1, 5), (2, 0))},
     )
     assert operator(ALL, answer, {TOKEN: {1, 2}}) == OperatorState("erc1155", 1)
     assert operator(ALL, answer, {TOKEN: {1, 2, 3}}) == OperatorState("erc1155", None)
