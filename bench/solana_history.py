@@ -76,6 +76,8 @@ class Wallet:
                 return GENESIS
             case "getSlot":
                 return self.head
+            case "getEpochSchedule":
+                return {"slotsPerEpoch": 432_000, "firstNormalEpoch": 0, "firstNormalSlot": 0}
             case "getTokenAccountsByOwner" | "getProgramAccounts":
                 return {**at, "value": []}
             case "getBlocks":

@@ -35,17 +35,20 @@ class Dataset:
 
     `filtered_by`: what it can be indexed for alone, the contracts or the events that somebody names. `history`: the
     table by account that its rows go into, too; `account_rows`: how, where that table is not one of all kinds.
-    `by_account`: how it can be read for some accounts alone: from the `logs` that name them, or from the `places` of
-    the chain where they did something; `parties` are the columns in which its rows name accounts, and
-    `written` is how they write one. `is_usual`: whether it is indexed where nobody names any. `restores`: whether its
-    rows can be decoded again without a node. `in_activity`: whether what accounts did is made of it; then `loss` is
-    what an answer lacks that has to do without, and empty where there is no answer without."""
+    `by_account`: how it can be read for some accounts alone: from the `logs` that name them, from the `places` of
+    the chain where they did something, or by the `epochs` of the chain; `parties` are the columns in which its rows
+    name accounts, and `written` is how they write one. `is_usual`: whether it is indexed where nobody names any.
+    `restores`: whether its rows can be decoded again without a node. `in_activity`: whether what accounts did is made
+    of it; then `loss` is what an answer lacks that has to do without, and empty where there is no answer without.
+    `of_positions`: its rows are what positions in the protocol of this key earned, and change the balance of nobody:
+    sums of balances leave them out, they are read by account alone, and where they are not indexed answers say so and
+    go on."""
 
     name: str
     table: Table
     standards: tuple[str, ...] = ()
     filtered_by: Literal["", "contract", "event"] = ""
-    by_account: Literal["", "logs", "places"] = ""
+    by_account: Literal["", "logs", "places", "epochs"] = ""
     parties: tuple[str, ...] = ()
     written: Callable[[str], str] = str
     history: str = ""
@@ -53,6 +56,7 @@ class Dataset:
     is_usual: bool = True
     restores: bool = False
     in_activity: bool = False
+    of_positions: str = ""
     loss: str = ""
 
     def without(self, tables: dict[str, pa.Table], contract: str, span: Span) -> dict[str, pa.Table]:

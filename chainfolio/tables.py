@@ -14,6 +14,7 @@ TIME = Column("time", "time", "time of the block")
 TX_INDEX = Column("tx_index", "int", "position of the transaction in its block")
 TX_HASH = Column("tx_hash", "text", "transaction hash")
 LOG_INDEX = Column("log_index", "int", "position of the log in its block; -1 where there is no log (native)")
+REWARD = "reward"  # the standard of transfers that changed nobody's balance
 ACROSS_LOGS = ("chain", "height", "tx_index", "log_index")
 
 BLOCKS = Table(
@@ -81,7 +82,9 @@ TRANSFERS = Table(
             "standard",
             "text",
             "native, internal, erc20, erc721, erc1155, wrap, unwrap, withdrawal (of a validator: no transaction, so "
-            "tx_hash is the block's and tx_index behind the last) or mint (came with a deposit from another chain)",
+            "tx_hash is the block's and tx_index behind the last), mint (came with a deposit from another chain) or "
+            "reward (what the stake account in `sender` earned and keeps: no balance of the recipient's changed; "
+            "tx_hash is the block's and tx_index -1)",
         ),
         Column("token", "text", "contract of the token; null for the native coin", nullable=True),
         Column("operator", "text", "who moved it, where the event says so (ERC-1155)", nullable=True),

@@ -17,7 +17,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import Reorged
-from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
+from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, REWARD, TRANSACTIONS
 from engine.rows import check_ceiling, rows_at, rows_of
 from indexer.scopes import indexed_for_all
 from portfolio.activity import Activity, Movement, Permission
@@ -166,6 +166,7 @@ def _read(
             (ACCOUNT_TRANSFERS, MOVED), (ACCOUNT_APPROVALS, ALLOWED), (ACCOUNT_TRANSACTIONS, (*PLACE, *DETAILS)),
         )
     )  # fmt: skip
+    moved = moved.filter((pl.col("standard") != REWARD) | (pl.col("direction") == "in"))  # nothing left the stake
     keys = pl.concat([rows.select(PLACE) for rows in (moved, allowed, named)]).unique(WHERE)
     for account, count in keys.group_by("account").len().iter_rows():
         check_ceiling(account, count, most)

@@ -11,7 +11,7 @@ from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, REWARD, TRANSACTIONS
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 from indexer.scopes import indexed_for_all
@@ -29,7 +29,7 @@ HISTORIES: Final = (ACCOUNT_TRANSFERS, ACCOUNT_TRANSACTIONS)  # what moved, and 
 DAY_US: Final = 86_400_000_000
 PLACE: Final = ("account", "height", "tx_index")
 KEY: Final = (*PLACE, "log_index", "item", "direction")
-MOVED: Final = (*KEY, "counterparty", "token", "token_id", "raw")
+MOVED: Final = (*KEY, "standard", "counterparty", "token", "token_id", "raw")
 SHOWN: Final = ("account", "direction", "raw", "token")
 
 
@@ -66,18 +66,31 @@ def daily(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: 
     since = midnight(block)
     if lacking := _lacking(lake, tail, chain, accounts, block, since):
         return {}, lacking
-    found = moved_in(lake, tail, chain, accounts, Span(0, block.height), pl.col("time") >= since)
+    today = pl.col("time") >= since
+    found = moved_in(lake, tail, chain, accounts, Span(0, block.height), today, with_rewards=True)
     # Once more: what has left the chain meanwhile may have been read in part.
     lacking = _lacking(lake, tail, chain, accounts, block, since)
     return ({}, lacking) if lacking else (found, "")
 
 
 def moved_in(
-    lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], span: Span, where: pl.Expr | None = None
+    lake: Lake,
+    tail: Tail,
+    chain: Chain,
+    accounts: Sequence[str],
+    span: Span,
+    where: pl.Expr | None = None,
+    *,
+    with_rewards: bool = False,
 ) -> dict[str, Daily]:
-    """What moved between accounts and others in a span, by account and by the index; no account is absent from it."""
+    """What moved between accounts and others in a span, by account and by the index; no account is absent from it.
+    `with_rewards`: also what their stakes earned and kept, which changed no balance of theirs."""
+    import polars as pl
+
     index, found = (lake, tail, chain.key), {account: Daily() for account in accounts}
     moved = rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=where)
+    if not with_rewards:
+        moved = moved.filter(pl.col("standard") != REWARD)
     add_moved(found, moved, chain.info, rules_of(chain.kind).nobody)
     add_fees(found, sent(*index, accounts, PAID, span, where), chain.info.native.asset)
     return found
@@ -89,8 +102,10 @@ def midnight(block: Block) -> datetime:
 
 
 def needed(datasets: Iterable[Dataset]) -> tuple[str, ...]:
-    """The datasets of a chain without which a day is not whole: all that say what moved and what was paid for it."""
-    return tuple(each.name for each in datasets if each.history in {history.name for history in HISTORIES})
+    """The datasets of a chain without which balances do not follow from one another: all that say what moved and what
+    was paid for it."""
+    histories = {history.name for history in HISTORIES}
+    return tuple(each.name for each in datasets if each.history in histories and not each.of_positions)
 
 
 def _lacking(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block, since: datetime) -> str:
@@ -103,7 +118,9 @@ def _lacking(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], bloc
     if unfilled := [f"`{history.name}`" for history in HISTORIES if history.name not in filled]:
         return f"no dataset of {chain.key} fills {' and '.join(unfilled)}"
     missing, begins = list[str](), dict[str, int]()
-    for dataset in needed(chain.datasets.values()):
+    of_positions = [each.name for each in chain.datasets.values() if each.of_positions]
+    known = [each for each in of_positions if indexed_for_all(tail, chain.key, each, accounts)]
+    for dataset in (*needed(chain.datasets.values()), *known):
         *_, newest = None, *(indexed_for_all(tail, chain.key, dataset, accounts) & [Span(0, block.height)])
         if newest is None or newest.last < block.height:
             missing.append(f"`{dataset}` is not indexed from block {newest.last + 1 if newest else 0} on")

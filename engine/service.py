@@ -304,7 +304,7 @@ class Engine:
         self._functions = self._functions or functions(system)
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
         found, reached = await statement.page(subjects)
-        unknown = [issue for subject in subjects for issue in subject.issues]
+        unknown = [*(issue for subject in subjects for issue in subject.issues), *statement.unearned]
         for chain in chains:
             unknown += account_index.unexplained(system.tail, chain, addresses[chain.key])
             unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)

@@ -37,6 +37,7 @@ from portfolio.transactions import TransactionDocument
 
 if TYPE_CHECKING:
     from indexer.registry import Registry
+    from storage.tail import Tail
 
 PIECE: Final = 250  # activities that are made whole at a time, at first
 MAX_PIECE: Final = 4000
@@ -77,7 +78,8 @@ class Subject:
     @property
     def _of_activity(self) -> list[Dataset]:
         """The datasets of the chain that say what accounts did, those first without which there is no answer."""
-        found = [each for each in self.snapshotter.chain.datasets.values() if each.in_activity]
+        every = self.snapshotter.chain.datasets.values()
+        found = [each for each in every if each.in_activity and not each.of_positions]
         return sorted(found, key=lambda each: bool(each.loss))
 
 
@@ -103,13 +105,14 @@ class Hole:
 @dataclass(slots=True)
 class Statement:
     """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer,
-    `heads` how far the chains were."""
+    `unearned` what positions earned and is not indexed, `heads` how far the chains were."""
 
     registry: Registry
     functions: Functions
     most: int
     wanted: TransactionFilter
     issues: list[Issue] = field(default_factory=list)
+    unearned: list[Issue] = field(default_factory=list)
     heads: dict[str, int] = field(default_factory=dict)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
@@ -172,6 +175,7 @@ class Statement:
             missing, source.tail, subject.key, accounts, subject.wanted, head, lag
         )
         await self._look_for_holes(subject, left)
+        self.unearned += await asyncio.to_thread(_not_earned, source.tail, source.chain, accounts, indexed_ranges)
         self._histories[subject.key] = await asyncio.to_thread(
             read, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, self.most
         )
@@ -324,8 +328,13 @@ class Statement:
         return RenderContext(
             subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
             self._counterparties.get(subject.key, {}), source.chain.info.also_at, self._spam,
-            rules_of(source.chain.kind).nobody, self.registry.facts.get(PROTOCOL),
+            rules_of(source.chain.kind).nobody, self.registry.facts.get(PROTOCOL), self._staking(source.chain),
         )  # fmt: skip
+
+    def _staking(self, chain: Chain) -> ProtocolFacts | None:
+        """The protocol whose positions earn on a chain."""
+        keys = [each.of_positions for each in chain.datasets.values() if each.of_positions]
+        return self.registry.facts.get(keys[0]) if keys else None
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
         """Activities with what their transactions say: those that name the account are at hand, the rest is read."""
@@ -357,6 +366,16 @@ class Statement:
             having(chain, Capability.TRANSACTIONS)
         if self._lookups > MAX_LOOKUPS or Capability.TRANSACTIONS not in chain.capabilities:
             raise NotIndexed(chain.key, "transactions", min(heights), max(heights))
+
+
+def _not_earned(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: Spans) -> list[Issue]:
+    """What positions earned and nobody indexed, of heights of which all else is known."""
+    return [
+        Issue(chain.key, each.name, f"{each.loss} from block {left[0].first} on (dataset `{each.name}`)")
+        for each in chain.datasets.values()
+        if each.of_positions
+        if (left := list(indexed - indexed_for_all(tail, chain.key, each.name, accounts)))
+    ]
 
 
 def _of_protocol(activity: Activity) -> TransactionDetails:

@@ -294,4 +294,9 @@ def check_datasets(chain: Chain, names: Sequence[str]) -> tuple[str, ...]:
             raise BadRequest(
                 "datasets", f"{chain.key} has no dataset `{name}`", remedy=f"there are: {', '.join(chain.datasets)}"
             )
+        if chain.datasets[name].of_positions:
+            raise BadRequest(
+                "datasets", f"`{name}` of {chain.key} can be read of accounts alone",
+                remedy="it is read of every account that is watched",
+            )  # fmt: skip
     return tuple(dict.fromkeys(names))

@@ -14,11 +14,13 @@ from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
+from chainfolio.tables import REWARD
 from portfolio.transactions import TransactionType
 
 TRANSFERS: Final = frozenset({"transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom"})
 WRAPPING: Final = frozenset({"wrap", "unwrap"})  # standards of movements
-WITHDRAWAL: Final = "withdrawal"  # of a validator: the protocol itself pays it, and no transaction
+WITHDRAWAL: Final = "withdrawal"  # of a validator
+OF_PROTOCOL: Final = frozenset({WITHDRAWAL, REWARD})  # the protocol itself pays it, and no transaction
 # Who stakes less than half a validator is sent away by the protocol: so much at once is a stake that comes back.
 STAKE: Final = 16 * 10**18
 
@@ -67,7 +69,7 @@ class Activity:
     @property
     def is_of_protocol(self) -> bool:
         """Whether the protocol itself did it, so that no transaction has its hash, which is that of the block."""
-        return bool(self.movements) and all(move.standard == WITHDRAWAL for move in self.movements)
+        return bool(self.movements) and all(move.standard in OF_PROTOCOL for move in self.movements)
 
     @property
     def counterparties(self) -> set[str]:
@@ -125,7 +127,8 @@ def signs(
         "loss": bool(losses),
         "plain": not details.selector,
         "withdrawn": activity.is_of_protocol,
-        "stake": activity.is_of_protocol and any(move.raw >= STAKE for move in movements),
+        "stake": activity.is_of_protocol
+        and any(move.standard == WITHDRAWAL and move.raw >= STAKE for move in movements),
         "bridged": any(move.standard == "mint" for move in movements),
         "transfer": function in TRANSFERS and all(_is_of(move.asset, details.recipient) for move in movements),
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),

@@ -15,6 +15,7 @@ from functools import reduce
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from chainfolio.tables import REWARD
 from portfolio.ledger import LIMB, LIMBS, summed
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def checkpoints(key: Key, course: Course, steps: Sequence[int]) -> list[int]:
 
 def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[Key, Course]:
     """The course of each asset that accounts met, and of the native coin of all that paid: from rows of
-    `account_transfers`, each movement `told_once`, and from heights and fees of the transactions that accounts sent."""
+    `account_transfers`, each movement `told_once`, and from heights and fees of the transactions that accounts sent.
+    What stakes earned and kept changed no balance."""
     import polars as pl
 
     native = pl.lit(None, pl.String)
@@ -126,7 +128,7 @@ def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dic
     )  # fmt: skip
     # The standard only names assets with a number: wrapping moves the same token as a transfer.
     named = pl.when(pl.col("token_id").is_not_null()).then(pl.col("standard"))
-    moved = transfers.with_columns(named.alias("standard"), side.alias("sign"))
+    moved = transfers.filter(pl.col("standard") != REWARD).with_columns(named.alias("standard"), side.alias("sign"))
     steps = (
         pl.concat([moved.select(paid.columns), paid])
         .group_by("account", *ASSET, "height")

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
+from chainfolio.tables import REWARD
 from portfolio.activity import Activity, Functions, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
@@ -39,7 +40,7 @@ class RenderContext:
     Those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
     `counterparties` are whom each account dealt with; `also_at` is the token as which the chain shows its native coin
     once more; `spam` are accounts with tokens that their portfolios take for spam; `nobody` are the addresses that mint
-    and burn; `validators` is what withdrawals of validators come from."""
+    and burn; `validators` is what withdrawals of validators come from, `stakes` what earns without them."""
 
     chain: ChainFacts
     native: Token
@@ -52,6 +53,7 @@ class RenderContext:
     spam: Collection[tuple[str, Asset]] = frozenset()
     nobody: Collection[str] = frozenset()
     validators: ProtocolFacts | None = None
+    stakes: ProtocolFacts | None = None
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
@@ -87,7 +89,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         assets_in=tuple(asset for direction, asset in shown if direction == "in"),
         assets_out=tuple(asset for direction, asset in shown if direction == "out"),
         user=TransactionUser(address=activity.account),
-        protocol=_protocol(context.validators if activity.is_of_protocol else called or _met(activity, context)),
+        protocol=_protocol(_paid_by(activity, context) or called or _met(activity, context)),
         function_name=function[:1].upper() + function[1:],
         flags=flags(activity, looks, found, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,
@@ -100,6 +102,13 @@ def _once(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movem
         return movements
     native = {(move.direction, move.raw) for move in movements if move.asset.is_native}
     return tuple(move for move in movements if move.asset != also_at or (move.direction, move.raw) not in native)
+
+
+def _paid_by(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
+    """Whose coins it is that the chain itself paid; None where a transaction moved them."""
+    if not activity.is_of_protocol:
+        return None
+    return context.stakes if activity.movements[0].standard == REWARD else context.validators
 
 
 def _met(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
@@ -144,6 +153,7 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
         sender=move.counterparty if came else activity.account,
         recipient=activity.account if came else move.counterparty,
         is_asset_in=came,
+        stays_staked=True if move.standard == REWARD else UNSET,
         nft=Nft(token_id=move.asset.token_id) if move.asset.is_collectible else UNSET,
     )
 

@@ -54,7 +54,8 @@ class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_onl
 
     `totalCostBasis` is the cost in USD: of what came the cost of its lot, of what was disposed of that of the lots that
     it came from; `costBasis` is the same by unit. `closedPnl` is what its disposal gained, "0" where it was none. What
-    is not known is `N/A`, and an issue of the adapter `pnl` says why.
+    is not known is `N/A`, and an issue of the adapter `pnl` says why. `staysStaked`: the stake that earned it, its
+    `from`, keeps it, and the balance of the wallet did not change.
     """
 
     symbol: str
@@ -73,6 +74,7 @@ class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_onl
     total_cost_basis: str = UNKNOWN
     cost_basis: str = UNKNOWN
     closed_pnl: str = UNKNOWN
+    stays_staked: bool | UnsetType = UNSET
     nft: Nft | UnsetType = UNSET
     price_source: str | UnsetType = UNSET
     img_small: str | UnsetType = UNSET

@@ -117,7 +117,7 @@ class Accounts:
         """Everything in a stake account is its withdrawer's: what is delegated, what is not, and the rent."""
         to = f" with {staking.voter[:SHOWN]}…{staking.voter[-SHOWN:]}" if staking.voter else ""
         return OpenPosition(
-            account, "solana-stake", "STAKED", f"Stake{to} ({staking.state})",
+            account, "solana_stake", "STAKED", f"Stake{to} ({staking.state})",
             {self.facts.native_asset: staking.lamports}, {}, {}, unlock_s=staking.unlock_s, pool=staking.address,
             vouches=True, earned=earned,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters.solana import facts as chain_facts
-from adapters.solana.datasets import DATASETS
+from adapters.solana.datasets import DATASETS, REWARDS
 from adapters.solana.endpoint import SolanaEndpoint
 from adapters.solana.facts import Facts
 from adapters.solana.node import Node
@@ -29,6 +29,7 @@ from transport.http import Transport
 if TYPE_CHECKING:
     from adapters.solana.accounts import Accounts
     from adapters.solana.history import AccountHistory
+    from adapters.solana.reward_rows import RewardRows
     from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
@@ -39,7 +40,7 @@ class SolanaChain(BehindNodes[Node]):
 
     kind = "solana"
     datasets = DATASETS
-    usual = tuple(DATASETS)
+    usual = tuple(name for name, each in DATASETS.items() if not each.of_positions)
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
 
     def __init__(self, facts: Facts, node: Node, settings: SolanaSettings) -> None:
@@ -69,6 +70,12 @@ class SolanaChain(BehindNodes[Node]):
 
         return AccountHistory(self)
 
+    @cached_property
+    def _rewards(self) -> RewardRows:
+        from adapters.solana.reward_rows import RewardRows
+
+        return RewardRows(self)
+
     async def collect_accounts(
         self,
         span: Span,
@@ -77,7 +84,11 @@ class SolanaChain(BehindNodes[Node]):
         before: Block | None = None,
         budget: Budget | None = None,
     ) -> Collected:
-        """The rows that concern some accounts, from the transactions that name them or their token accounts."""
+        """The rows that concern some accounts, from the transactions that name them or their token accounts; what
+        their stake accounts earned by epochs."""
+        if REWARDS in datasets:
+            assert len(datasets) == 1, "it is read by epochs, and nothing else is"
+            return await self._rewards.collect(span, accounts, before, budget)
         return await self._history.collect(span, accounts, datasets, before, budget)
 
     async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from chainfolio.datasets import Dataset
-from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, REWARD, TRANSACTIONS, TRANSFERS
 
 STANDARDS: Final = {"native": "native", "transfers": "spl"}
+REWARDS: Final = "rewards"
 PARTIES: Final = ("sender", "recipient")
 
 DATASETS: Final[Mapping[str, Dataset]] = {
@@ -24,5 +25,10 @@ DATASETS: Final[Mapping[str, Dataset]] = {
     "transfers": Dataset(
         "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
         by_account="places", parties=PARTIES,
+    ),
+    REWARDS: Dataset(
+        REWARDS, TRANSFERS, standards=(REWARD,), history=ACCOUNT_TRANSFERS.name, in_activity=True, is_usual=False,
+        loss="what stake accounts earned is not indexed", by_account="epochs", parties=("recipient",),
+        of_positions="solana_stake",
     ),
 }  # fmt: skip

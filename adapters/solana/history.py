@@ -137,7 +137,7 @@ class AccountHistory:
             known = self._known.get(address)
             if known is None or known.top < span.last:
                 down_to = span.first if known is None else known.top + 1
-                new = await _signatures(endpoint, address, down_to)
+                new = await signatures(endpoint, address, down_to)
                 before = [] if known is None else known.listed
                 self._known[address] = _Known(self.chain.node.finalized, [*before, *reversed(new)])
         found = {each.signature: each for address in addresses for each in self._known[address].listed}
@@ -149,7 +149,7 @@ class AccountHistory:
         for owner, address in sorted(late):
             if span.first == 0:
                 continue
-            older = [each for each in await _signatures(endpoint, address, 0) if each.slot < span.first]
+            older = [each for each in await signatures(endpoint, address, 0) if each.slot < span.first]
             if older:
                 reason = f"the token account {address} was not known yet when older slots were read"
                 told.append(Unexplained(owner, older[0].slot, self.chain.info.native.asset, 0, reason))
@@ -174,7 +174,7 @@ def _oldest(span: Span, listed: Sequence[Listed]) -> tuple[Span, Sequence[Listed
     return Span(span.first, last), [each for each in listed if each.slot <= last]
 
 
-async def _signatures(endpoint: Endpoint, address: str, down_to: int) -> list[Listed]:
+async def signatures(endpoint: Endpoint, address: str, down_to: int) -> list[Listed]:
     """The transactions that name an address, down to a slot, the newest first. Only an empty page is the end: endpoints
     cut pages where they like."""
     found: list[Listed] = []

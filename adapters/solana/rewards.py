@@ -24,6 +24,16 @@ from transport.wire import Request, typed
 
 PAGE: Final = 100  # accounts that one request may name
 DROPPED: Final = "the node does not have the block that paid them"
+
+
+class Dropped(Unavailable):
+    """A node does not have the block that paid an epoch: not any more, or not yet."""
+
+
+class NotServed(Unavailable):
+    """A node does not tell what stake accounts earned."""
+
+
 KEPT: Final = 100_000  # rewards that are remembered
 
 
@@ -62,9 +72,14 @@ async def rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, R
 async def _page(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
     """Some accounts of one epoch; Unknown where no endpoint knows."""
     try:
-        found = await node.with_any(partial(_asked, node, reads), kind="rewards")
+        return {**await of_epoch(node, reads)}
     except SourceError as error:
         return dict.fromkeys(reads, Unknown(error.reason))
+
+
+async def of_epoch(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | None]:
+    """What some accounts, at most `PAGE`, earned in one epoch. Dropped or NotServed where no endpoint tells it."""
+    found = await node.with_any(partial(_asked, node, reads), kind="rewards")
     return dict(zip(reads, found, strict=True))
 
 
@@ -77,7 +92,7 @@ async def _asked(node: Node, reads: Sequence[RewardRead], endpoint: Endpoint) ->
     if len(several) != len(reads):
         raise BadAnswer(endpoint.name, f"{len(several)} rewards in answer to {len(reads)}")
     for each in several:
-        if each and (each.epoch != epoch or each.amount > each.postBalance):
+        if each and each.amount and (each.epoch != epoch or each.amount > each.postBalance):
             raise BadAnswer(endpoint.name, f"a reward of epoch {each.epoch} that cannot be, in answer to {epoch}")
     slots = sorted({each.effectiveSlot for each in several if each and each.amount})
     times = dict(zip(slots, await _times(endpoint, slots), strict=True))
@@ -91,9 +106,9 @@ async def _asked(node: Node, reads: Sequence[RewardRead], endpoint: Endpoint) ->
 def _told(source: str, answer: Answer) -> bytes:
     """An answer. A node that lacks the block that paid an epoch is not behind: the epoch is over."""
     if isinstance(answer, NodeBehind | NoBlock | HistoryUnavailable):
-        raise Unavailable(source, DROPPED)
+        raise Dropped(source, DROPPED)
     if isinstance(answer, Unsupported):  # perhaps another one serves it
-        raise Unavailable(source, answer.reason)
+        raise NotServed(source, answer.reason)
     if isinstance(answer, SourceError):
         raise answer
     return answer

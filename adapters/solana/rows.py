@@ -13,7 +13,7 @@ from adapters.solana.layouts import SYSTEM
 from adapters.solana.transactions import Change, moved
 from chainfolio.blocks import Block
 from chainfolio.table import Table
-from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import BLOCKS, REWARD, TRANSACTIONS, TRANSFERS
 
 NO_RAW: Final = bytes(32)
 NATIVE, TOKEN = STANDARDS["native"], STANDARDS["transfers"]
@@ -23,6 +23,7 @@ MOVEMENT: Final = (
 )  # fmt: skip
 PAID: Final = ("height", "time", "tx_index", "hash", "sender", "recipient", "status", "fee", "input")
 Row = tuple[Any, ...]
+Rewarded = tuple[Block, str, str, int]  # by block, stake account, owner and lamports
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +70,23 @@ def tables(
             ]
         found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, rows, {"log_index": -1})
     return found
+
+
+def reward_table(chain: str, rewards: Iterable[Rewarded]) -> pa.Table:
+    """Rows of what stake accounts earned. They stand before the
+    transactions of their block, each at a number of its stake account, whatever others are read with it."""
+    rows: list[Row] = []
+    for block, stake, owner, raw in rewards:
+        place = block.height, block.time_us, -1, block.hash
+        rows.append((*place, REWARD, None, stake, owner, raw.to_bytes(32, "big"), _number(stake)))
+    rows.sort(key=lambda row: (row[0], row[-1]))
+    return _table(TRANSFERS, chain, MOVEMENT, rows, {"log_index": -1})
+
+
+def _number(address: str) -> int:
+    from solders.pubkey import Pubkey
+
+    return int.from_bytes(bytes(Pubkey.from_string(address))[:4], "big") >> 1
 
 
 def blocks_table(chain: str, blocks: Iterable[tuple[Block, int]]) -> pa.Table:

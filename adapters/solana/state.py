@@ -157,6 +157,14 @@ def _wallet(
     return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes), epoch)
 
 
+async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> set[str]:
+    """The stake accounts that an account may withdraw from now. Unsupported or TooMuch where nobody lists them."""
+    request = _stakes(account)
+    request = Request(request.method, (*request.params[:-1], request.params[-1].at(node.commitment, 0)))
+    _, content = slot_and_content(endpoint.name, await endpoint.one(request))
+    return {each.address for each in stake_accounts(endpoint.name, content, account, 0, {})[0]}
+
+
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 

@@ -2,14 +2,14 @@
 
 Surfpool writes a thousandth of the second into blocks and transactions, and the right one into `getBlockTime`; and its
 time can only go on from now. What stands before it here asks for the right time, lets everything be so many seconds
-longer ago, and changes nothing else.
+longer ago, and changes nothing else. What no such node ever does, such as paying rewards, others may answer here.
 """
 
 import base64
 import json
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,15 +22,16 @@ TIME_AT = 32  # bytes before the time in the clock of the chain
 
 
 @contextmanager
-def dated(node: SolanaNode, ago_s: int = 0) -> Iterator[str]:
-    """Where the node answers with its times mended, and so many seconds ago, for as long as it is needed."""
+def dated(node: SolanaNode, ago_s: int = 0, beside: Mapping[str, Callable[[Any], Any]] | None = None) -> Iterator[str]:
+    """Where the node answers with its times mended, and so many seconds ago, for as long as it is needed. `beside`
+    answers some methods in its place, by their parameters."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize = "HTTP/1.1", 2**16
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            body = json.dumps({"jsonrpc": "2.0", **_answer(node, asked, ago_s)}).encode()
+            body = json.dumps({"jsonrpc": "2.0", **_answer(node, asked, ago_s, beside or {})}).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -50,11 +51,13 @@ def dated(node: SolanaNode, ago_s: int = 0) -> Iterator[str]:
         server.server_close()
 
 
-def _answer(node: SolanaNode, asked: Any, ago_s: int) -> dict[str, Any]:
+def _answer(node: SolanaNode, asked: Any, ago_s: int, beside: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     """The rest of an answer to one request; batches are refused, as the node does."""
     if isinstance(asked, list):
         return {"id": None, "error": {"code": -32600, "message": "Only method calls are supported"}}
     try:
+        if asked["method"] in beside:
+            return {"id": asked["id"], "result": beside[asked["method"]](asked.get("params", ()))}
         found = node.rpc(asked["method"], *asked.get("params", ()))
         if found is not None and asked["method"] in ("getBlock", "getTransaction"):
             slot = asked["params"][0] if asked["method"] == "getBlock" else found["slot"]

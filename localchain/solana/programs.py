@@ -160,6 +160,15 @@ def voter(node: SolanaNode) -> Pubkey:
     return vote.pubkey()
 
 
+def unstaked(stake: Pubkey, owner: Pubkey, lamports: int) -> Instruction:
+    """An owner takes coins out of a stake account."""
+    accounts = [
+        AccountMeta(stake, False, True), AccountMeta(owner, False, True), AccountMeta(CLOCK, False, False),
+        AccountMeta(HISTORY, False, False), AccountMeta(owner, True, False),
+    ]  # fmt: skip
+    return Instruction(STAKE, struct.pack("<IQ", 4, lamports), accounts)
+
+
 def stake(node: SolanaNode, owner: Pubkey, lamports: int, vote: Pubkey | None, unlock_s: int = 0) -> Pubkey:
     """A new stake account that somebody may withdraw from; delegated, where there is whom to."""
     new, own = Keypair(), node.payer.pubkey()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from portfolio.pnl.entries import ACQUIRED, DISPOSED, Entry
+from portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, Entry
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Deposits:
         for entry in entries:
             asset = entry.asset
             if entry.kind == "deposit":
-                self.assets.add(asset)
+                self.assets |= {asset} if entry.reason != EARNED else set()
             elif entry.kind in ACQUIRED:
                 self.lots[asset] = self.lots.get(asset, 0) + entry.quantity
             elif entry.kind in DISPOSED:

@@ -17,6 +17,7 @@ Kind = Literal[
 ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
 DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
 NEVER_DEPOSITED: Final = "it was withdrawn and had never been deposited: its cost is not known"
+EARNED: Final = "a stake earned it, and keeps it"
 _ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_HALF_EVEN)
 
 
@@ -77,17 +78,21 @@ def without_loans(
 
     What comes back beyond the deposit is income at spot, and of an asset that was never deposited it has no known cost:
     it may be what something else became. What was deposited from another wallet, per wallet, moves to the one that it
-    comes back to. What is paid back beyond what was borrowed is interest, a fee.
+    comes back to. What a stake earned is a deposit of no more than that. What is paid back beyond what was borrowed is
+    interest, a fee.
     """
     owed: dict[tuple[str, str], int] = {}
+    given: set[str] = set()  # assets that were deposited, and not only earned
     for entry in entries:
         kind = entry.kind
         if kind in ("deposit", "withdraw", "borrow", "repay"):
             key = entry.asset, entry.wallet if per_wallet else ""
             if kind == "deposit":
                 deposited[key] = deposited.get(key, 0) + entry.quantity
+                if entry.reason != EARNED:
+                    given.add(entry.asset)
             elif kind == "withdraw":
-                yield from _withdrawn(entry, deposited, key)
+                yield from _withdrawn(entry, deposited, key, is_given=entry.asset in given)
             elif kind == "borrow":
                 owed[key] = owed.get(key, 0) + entry.quantity
                 yield entry
@@ -103,9 +108,10 @@ def without_loans(
 
 
 def _withdrawn(
-    entry: Entry, deposited: dict[tuple[str, str], int], key: tuple[str, str]
-) -> Iterator[Entry]:  # fmt: skip
-    """What a withdrawal is beyond what only came back; `deposited` is lowered by that."""
+    entry: Entry, deposited: dict[tuple[str, str], int], key: tuple[str, str], *, is_given: bool
+) -> Iterator[Entry]:
+    """What a withdrawal is beyond what only came back; `deposited` is lowered by that. `is_given`: some of the asset
+    was deposited before, beside what a stake earned."""
     sources = [key] if key in deposited else sorted(each for each in deposited if each[0] == entry.asset)
     rest = entry.quantity
     for source in sources:
@@ -114,10 +120,10 @@ def _withdrawn(
         rest -= back
         if back and source != key:
             yield entry._replace(kind="move", quantity=back, value=None, fee=0, wallet=source[1], to=entry.wallet)
-    if rest and sources:
+    if rest and is_given:
         yield _rest(entry, entry.quantity - rest, "income")
     elif rest:
-        yield entry._replace(kind="received", value=None, reason=NEVER_DEPOSITED)
+        yield _rest(entry, entry.quantity - rest, "received")._replace(value=None, reason=NEVER_DEPOSITED)
 
 
 def _rest(entry: Entry, back: int, kind: Kind) -> Entry:

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from portfolio.document import UNKNOWN, IssueDocument
 from portfolio.pnl.deposits import Deposits
-from portfolio.pnl.entries import Entry, Kind, money, share
+from portfolio.pnl.entries import EARNED, Entry, Kind, money, share
 from portfolio.pnl.report import AssetFacts
 from portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
@@ -92,7 +92,7 @@ class _Record:
         if given:
             kinds = self._redeemed(kinds, given)
         _balance(*([side for kind, side in kinds if kind == wanted] for wanted in ("buy", "sell")))
-        entries = [*moves, *self._with_fee(kinds, fee_value), *fee]
+        entries = [*moves, *self._with_fee(kinds, fee_value), *self._staked(), *fee]
         self.deposits.add(entries, got)
         self.found.entries.extend(entries)
 
@@ -118,6 +118,15 @@ class _Record:
             quantity = self._quantity(asset)
             if quantity and asset.recipient in self.own and asset.recipient != self.record.user.address:
                 yield self._entry("move", self._asset(asset), quantity, None)._replace(to=asset.recipient)
+
+    def _staked(self) -> Iterator[Entry]:
+        """What came and lies in a stake at once: as if it had been deposited there."""
+        kind: Kind = "sent" if self.treatment.deposits_are_disposals else "deposit"
+        reason = EARNED if kind == "deposit" else ""
+        for asset in self.record.assets_in:
+            quantity = self._quantity(asset)
+            if quantity and asset.stays_staked is True:
+                yield self._entry(kind, self._asset(asset), quantity, _money(asset.value), reason)
 
     def _net(self, assets: Iterable[TransactionAssetDocument], direction: str) -> dict[str, Side]:
         """By asset what moved between a wallet and others; without the shares that a protocol minted or burnt."""

@@ -173,6 +173,22 @@ def test_what_is_claimed_or_given_away_to_all_is_income(type_: str) -> None:
     assert brief(read(record(type_, [asset("a", "5", "50")]))) == {("income", "a", 5, 50)}
 
 
+def test_what_a_stake_earned_and_keeps_is_income_once_and_no_income_when_it_is_taken_out() -> None:
+    earned = record("COLLECT", [asset("a", "5", "50", POOL, stays_staked=True)], sender=POOL)
+    taken = record("UNSTAKE", [asset("a", "5", "60", POOL)], hash="0x2", timestamp="1600000001")
+    entries = read(earned, taken)
+    assert brief(entries) == {("income", "a", 5, 50), ("deposit", "a", 5, 50), ("withdraw", "a", 5, 60)}
+    gains = gains_of(entries, "fifo")
+    assert [(each.kind, each.quantity, (each.gain or 0) // USD) for each in gains.gains] == [("income", 5, 50)]
+    assert [(each.quantity, (each.cost or 0) // USD, each.deposited) for each in gains.held] == [(5, 50, 0)]
+    whole = record("UNSTAKE", [asset("a", "9", "90", POOL)], hash="0x2", timestamp="1600000001")
+    found = gains_of(read(earned, whole), "fifo")
+    assert [(each.kind, each.quantity) for each in found.gains] == [("income", 5)], "what others staked is no income"
+    assert [(each.quantity, each.cost, each.reason) for each in found.held] == [(9, None, NEVER_DEPOSITED)]
+    sold = read(earned, taken, deposits_are_disposals=True)
+    assert brief(sold) == {("income", "a", 5, 50), ("sent", "a", 5, 50), ("received", "a", 5, 60)}
+
+
 def test_what_others_send_costs_its_value_or_is_unknown_as_the_owner_says() -> None:
     came = record("TRANSFERIN", [asset("a", "5", "50")], sender=OTHER)
     assert brief(read(came)) == {("received", "a", 5, 50)}

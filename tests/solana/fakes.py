@@ -24,6 +24,7 @@ WALLET = "4abvSWugzSRhpAk4rpvdSruFAFoNG1D1JTStmzpGt7xA"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 HOME = "D9fuVSy8oRGmztVJZVFsnHzTvowsfCAkY7VoNV8Ls2Jt"
 Answer = Callable[[Any], Any]
+SCHEDULE = {"slotsPerEpoch": 432_000, "firstNormalEpoch": 0, "firstNormalSlot": 0, "warmup": False}
 
 
 class Refuse(Exception):
@@ -43,6 +44,8 @@ class FakeNode:
             "getGenesisHash": lambda params: GENESIS, "getSlot": lambda params: self.slot,
             "getBlock": lambda params: header(params[0]),
             "getMultipleAccounts": lambda params: self.at([account(SYSTEM, 5), self.clock()]),
+            "getEpochSchedule": lambda params: SCHEDULE, "getFirstAvailableBlock": lambda params: 0,
+            "getSignaturesForAddress": lambda params: [],
             "getTokenAccountsByOwner": lambda params: self.at([]), "getProgramAccounts": lambda params: self.at([]),
             **answers,
         }  # fmt: skip

@@ -101,7 +101,7 @@ async def shown(chain: SolanaChain, folder: Path) -> Any:
 
 def position(document: Any) -> Any:
     """The one stake account of a portfolio."""
-    staked = document["assetByProtocols"]["solana-stake"]["chains"]["solana"]["protocolPositions"]
+    staked = document["assetByProtocols"]["solana_stake"]["chains"]["solana"]["protocolPositions"]
     [found] = staked["STAKED"]["protocolPositions"]
     return found
 

@@ -1,0 +1,326 @@
+"""What stake accounts earned, as rows of whoever may withdraw it: income, and no movement of the wallet's coins."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.chain import SolanaChain
+from adapters.solana.layouts import STAKE
+from adapters.solana.reward_rows import EPOCHS, Schedule
+from chainfolio.blocks import Span
+from chainfolio.chains import Collected
+from chainfolio.errors import BadAnswer, BadRequest, Unavailable
+from chainfolio.settings import load
+from cli.main import main
+from engine.daily import moved_in
+from indexer.wiring import System, check_datasets
+from localchain.solana.dated import dated
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import coins, stake, unstaked, voter
+from tests.solana.conftest import facts_of, started
+from tests.solana.fakes import SCHEDULE, WALLET, FakeNode, Refuse, header
+from tests.solana.recorded import expected, needs_recordings
+from tests.solana.test_rewards import STAKED, Answers, Staked, paid, recorded
+
+SLOTS = 432_000
+EVERYTHING = Span(0, 2**40)
+Run = Callable[..., Any]
+
+
+# --- on a real node --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Earned:
+    """A wallet with 5 coins, whose stake earned twice; then it took the first reward out. Surfpool pays no rewards: it
+    says what it is told here, and the stake account has it."""
+
+    owner: str
+    stake: str
+    slots: dict[int, int]
+    url: str
+    node: SolanaNode
+
+
+REWARDS = {0: 7_000_000, 1: 11}
+
+
+@pytest.fixture(scope="module")
+def earned() -> Iterator[Earned]:
+    """Its node, and what it did."""
+    slots: dict[int, int] = {}
+
+    def told(params: Any) -> Any:
+        epoch = params[1]["epoch"]
+        if epoch not in slots:
+            return [None for _ in params[0]]
+        return [paid(epoch, amount=REWARDS[epoch], effectiveSlot=slots[epoch], postBalance=10**11) for _ in params[0]]
+
+    with started() as node, dated(node, 0, {"getInflationReward": told}) as url:
+        wallet = Keypair()
+        owner = wallet.pubkey()
+        coins(node, owner, 5 * 10**9)
+        address = stake(node, owner, 10**10, voter(node))
+        for epoch, lamports in REWARDS.items():
+            node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
+            coins(node, Keypair().pubkey(), 10**9)  # somebody does something: the first block of the epoch
+            first = (epoch + 1) * SLOTS
+            slots[epoch] = next(slot for slot in node.rpc("getBlocks", first, first + 1000) if slot >= first)
+            found = node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
+            node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + lamports)
+        node.send([unstaked(address, owner, REWARDS[0])], wallet)
+        node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})
+        yield Earned(str(owner), str(address), slots, url, node)
+
+
+@pytest.fixture
+def run(earned: Earned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command that prints one document."""
+    monkeypatch.chdir(tmp_path)
+    facts = facts_of(earned.node.rpc("getGenesisHash"), tmp_path)
+    lines = (
+        f'adapter = "solana"\nrpc = ["{earned.url}"]\nfacts = "{facts}"\nindex = "accounts"\ncommitment = "confirmed"\n'
+    )
+    (tmp_path / "chainfolio.toml").write_text(f"[chains.solana]\n{lines}")
+
+    def ran(*arguments: str) -> Any:
+        capsys.readouterr()
+        code = main((*arguments, "--json"))
+        said = capsys.readouterr()
+        assert code == 0, said.out + said.err
+        return json.loads(said.out)
+
+    return ran
+
+
+@pytest.mark.node
+def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, earned: Earned) -> None:
+    run("watch", earned.owner)
+    found = run("transactions", earned.owner)
+    assert (found["completeness"], found["issues"]) == ("complete", [])
+    rewards = [each for each in found["transactions"] if each["type"] == "COLLECT"]
+    assert [(each["blockNumber"], each["protocol"]["key"], each["fees"]) for each in rewards] == [
+        (earned.slots[epoch], "solana_stake", "0") for epoch in (1, 0)
+    ]  # fmt: skip
+    assert [each["assetsOut"] for each in rewards] == [[], []]
+    assets = [asset for each in rewards for asset in each["assetsIn"]]
+    assert [(each["balance"], each["from"], each["to"], each["staysStaked"]) for each in assets] == [
+        ("0.000000011", earned.stake, earned.owner, True), ("0.007", earned.stake, earned.owner, True),
+    ]  # fmt: skip
+    [taken] = [each for each in found["transactions"] if each["type"] == "UNSTAKE"]
+    assert [each["balance"] for each in taken["assetsIn"]] == ["0.007"]
+    then = run("portfolio", earned.owner, "--chain", "solana", "--block", str(earned.slots[1]))[0]
+    assert wallet_of(then) == "5", "rewards are no coins of the wallet"
+    assert not any("add up" in each["reason"] for each in then["issues"])
+    assert wallet_of(run("portfolio", earned.owner)[0]) == "5.007"
+    system = System(load(Path("chainfolio.toml"), {}))
+    asked = (system.lake, system.tail, system.chain("solana"), [earned.owner], Span(0, 2**40))
+    native = system.chain("solana").info.native.asset
+    assert moved_in(*asked)[earned.owner].came == {native: 5 * 10**9 + REWARDS[0]}
+    assert moved_in(*asked, with_rewards=True)[earned.owner].came == {native: 5 * 10**9 + 2 * REWARDS[0] + REWARDS[1]}
+    system.tail.close()
+
+
+def wallet_of(portfolio: Any) -> str:
+    """The coins of a wallet itself."""
+    [coin] = portfolio["assetByProtocols"]["wallet"]["chains"]["solana"]["protocolPositions"]["WALLET"]["assets"]
+    balance: str = coin["balance"]
+    return balance
+
+
+# --- on nodes that say what a test wants -----------------------------------------------------------------------------
+
+
+async def collected(chain: SolanaChain, span: Span = EVERYTHING) -> list[Collected]:
+    """All pieces of the rewards of the wallet, up to the newest final slot."""
+    pieces, first, last = list[Collected](), span.first, min(span.last, (await chain.heads()).finalized)
+    while first <= last:
+        pieces.append(await chain.collect_accounts(Span(first, last), [WALLET], ["rewards"]))
+        assert pieces[-1].span.first == first
+        first = pieces[-1].span.last + 1
+    return pieces
+
+
+def rows(pieces: Sequence[Collected]) -> list[tuple[Any, ...]]:
+    """Slot, time, stake account, owner and lamports."""
+    return [
+        (
+            row["height"],
+            int(row["time"].timestamp()),
+            row["sender"],
+            row["recipient"],
+            int.from_bytes(row["raw"], "big"),
+        )
+        for each in pieces
+        for row in each.tables["transfers"].to_pylist()
+    ]
+
+
+def known(pieces: Sequence[Collected]) -> list[tuple[int, int]]:
+    """The slots of which rewards are told."""
+    return [(each.span.first, each.span.last) for each in pieces if "rewards" in each.ways]
+
+
+@needs_recordings
+async def test_recorded_rewards_are_rows_at_their_slots_and_dropped_epochs_count_as_unread() -> None:
+    node = recorded()
+    chain = node.chain()
+    pieces = await collected(chain)
+    wanted = expected("staking_rewards.expected.json")
+    assert [(height, Decimal(raw).scaleb(-9)) for height, _, _, _, raw in rows(pieces)] == [
+        (height, Decimal(str(each["sol"])))
+        for height, each in zip((57_456_000, 57_888_004, 58_320_000), wanted, strict=True)
+    ]
+    assert {(sender, recipient) for _, _, sender, recipient, _ in rows(pieces)} == {(STAKED, WALLET)}
+    assert known(pieces) == [(0, SLOTS - 1), (133 * SLOTS, 136 * SLOTS - 1)], "what epoch 132 earned, 133 paid"
+
+
+def test_epochs_are_cut_as_the_cluster_cuts_them() -> None:
+    plain, warming = Schedule(432_000, 0, 0), Schedule(8_192, 8, 8_160)
+    assert [plain.epoch(slot) for slot in (0, 431_999, 432_000)] == [0, 0, 1]
+    assert [warming.first(epoch) for epoch in (0, 1, 2, 7, 8, 9)] == [0, 32, 96, 4_064, 8_160, 16_352]
+    assert all(
+        warming.first(warming.epoch(slot)) <= slot < warming.first(warming.epoch(slot) + 1) for slot in range(9_000)
+    )
+
+
+@pytest.mark.parametrize("given", [
+    {}, None, [], {**SCHEDULE, "slotsPerEpoch": 0}, {**SCHEDULE, "slotsPerEpoch": 1.5},
+    {**SCHEDULE, "firstNormalSlot": -1}, {**SCHEDULE, "firstNormalEpoch": 3}, {**SCHEDULE, "firstNormalSlot": 3},
+    {**SCHEDULE, "firstNormalEpoch": 2, "firstNormalSlot": 31},
+    {**SCHEDULE, "firstNormalEpoch": 2**40, "firstNormalSlot": 32},
+])  # fmt: skip
+async def test_by_a_schedule_that_cannot_be_nothing_is_known(given: Any) -> None:
+    node = Staked(lambda params: [None])
+    node.answers = {**node.answers, "getEpochSchedule": lambda params: given}
+    assert known(await collected(node.chain())) == []
+
+
+def every(epochs: list[int], lamports: int = 7, late: int = 0) -> Answers:
+    """Rewards in every epoch, so many slots after its end; the epochs that were asked for are noted."""
+
+    def rewards(params: Any) -> Any:
+        epochs.append(params[1]["epoch"])
+        slot = (params[1]["epoch"] + 1) * SLOTS + late
+        return [paid(params[1]["epoch"], amount=lamports, effectiveSlot=slot) for _ in params[0]]
+
+    return rewards
+
+
+async def test_pieces_anywhere_have_every_reward_once_and_ask_for_each_epoch_once() -> None:
+    epochs: list[int] = []
+    node = Staked(every(epochs, late=500))
+    whole = rows(await collected(node.chain()))
+    assert [height for height, *_ in whole] == [epoch * SLOTS + 500 for epoch in range(1, 139)]
+    assert sorted(epochs) == [*range(138)]
+    assert len(epochs) > EPOCHS
+    for cut in (300, 400 * SLOTS // 3, 7 * SLOTS, 7 * SLOTS + 499, 7 * SLOTS + 500):
+        chain = node.chain()
+        assert rows([*await collected(chain, Span(0, cut)), *await collected(chain, Span(cut + 1, 2**40))]) == whole
+    chain, before = node.chain(), node.asked.count("getProgramAccounts")
+    for first in range(138 * SLOTS, 138 * SLOTS + 600, 100):
+        await collected(chain, Span(first, first + 99))
+    assert node.asked.count("getProgramAccounts") == before + 1, "a follower does not ask anew with every block"
+
+
+async def test_before_a_stake_account_was_first_named_nothing_is_asked() -> None:
+    epochs: list[int] = []
+    node = Staked(every(epochs))
+    page = [{"signature": "b", "slot": 135 * SLOTS + 9}, {"signature": "a", "slot": 130 * SLOTS + 5}]
+    node.answers = {**node.answers, "getSignaturesForAddress": lambda params: [] if "before" in params[1] else page}
+    pieces = await collected(node.chain())
+    assert (sorted(epochs), len(pieces)) == ([*range(130, 138)], 1)
+    epochs.clear()
+    node.answers = {**node.answers, "getFirstAvailableBlock": lambda params: 120 * SLOTS}
+    await collected(node.chain())
+    assert sorted(epochs) == [*range(138)], "a node that dropped blocks does not know when it began"
+
+
+async def test_rewards_that_are_still_being_paid_are_waited_for() -> None:
+    def refuse(params: Any) -> Any:
+        if params[1]["epoch"] == 137:
+            raise Refuse(-32017, "Epoch rewards period still active at slot 59616010")
+        return [None]
+
+    node = Staked(refuse)
+    node.slot = 138 * SLOTS + 10
+    chain = node.chain()
+    with pytest.raises(Unavailable, match="getInflationReward"):
+        await collected(chain, Span(138 * SLOTS, 2**40))
+
+
+@pytest.mark.parametrize("code", [-32001, -32004, -32007, -32011])
+async def test_a_node_that_is_behind_is_asked_again_and_one_that_dropped_the_block_is_not(code: int) -> None:
+    def refuse(params: Any) -> Any:
+        raise Refuse(code, "not available")
+
+    node = Staked(refuse)
+    node.slot = 138 * SLOTS + 10
+    with pytest.raises(Unavailable):
+        await collected(node.chain(), Span(138 * SLOTS, 2**40))
+    node.slot = 138 * SLOTS + 20_000
+    assert known(await collected(node.chain(), Span(138 * SLOTS, 2**40))) == []
+
+
+@pytest.mark.parametrize("method", ["getInflationReward", "getProgramAccounts"])
+async def test_where_nobody_tells_rewards_the_slots_that_may_have_paid_them_count_as_unread(method: str) -> None:
+    def refuse(params: Any) -> Any:
+        raise Refuse(-32601, "Method not found")
+
+    node = Staked(every([]))
+    node.answers = {**node.answers, method: refuse}
+    assert known(await collected(node.chain(), Span(5 * SLOTS, 2**40))) == []
+    assert known(await collected(node.chain(), Span(0, SLOTS - 1))) == [(0, SLOTS - 1)], "nothing is paid before"
+
+
+@pytest.mark.parametrize("wrong", [
+    {"effectiveSlot": 137 * SLOTS - 1}, {"effectiveSlot": 138 * SLOTS}, {"epoch": 135}, {"amount": 101},
+    {"amount": 7.5}, {"effectiveSlot": 2**63}, {"commission": 101},
+])  # fmt: skip
+async def test_rewards_that_cannot_be_make_no_rows_and_their_slots_count_as_unread(wrong: Any) -> None:
+    def rewards(params: Any) -> Any:
+        epoch = params[1]["epoch"]
+        return [{**paid(epoch), **(wrong if epoch == 136 else {})}]
+
+    node = Staked(rewards)
+    pieces = await collected(node.chain(), Span(136 * SLOTS, 138 * SLOTS + 5))
+    assert known(pieces) == [(136 * SLOTS, 137 * SLOTS - 1), (138 * SLOTS, 138 * SLOTS + 5)]
+    assert [height for height, *_ in rows(pieces)] == [136 * SLOTS, 138 * SLOTS]
+
+
+async def test_a_reward_in_a_slot_without_a_block_is_refused() -> None:
+    def skipped(params: Any) -> Any:
+        if params[0] == 137 * SLOTS:
+            raise Refuse(-32007, "skipped")
+        return header(params[0])
+
+    node = Staked(every([]))
+    node.answers = {**node.answers, "getBlock": skipped}
+    with pytest.raises(BadAnswer, match="which has no block"):
+        await collected(node.chain(), Span(137 * SLOTS, 138 * SLOTS - 1))
+
+
+async def test_a_wallet_without_stake_costs_two_requests_and_is_read_to_the_end() -> None:
+    node = FakeNode()
+    node.slot = 60_000_000
+    chain = node.chain()
+    assert known(await collected(chain)) == [(0, 60_000_000)]
+    assert [each for each in node.asked if each not in ("getGenesisHash", "getSlot", "getBlock")] == [
+        "getEpochSchedule", "getProgramAccounts",
+    ]  # fmt: skip
+
+
+def test_rewards_are_indexed_for_accounts_alone() -> None:
+    chain = FakeNode().chain()
+    assert "rewards" not in chain.usual
+    with pytest.raises(BadRequest, match="of accounts alone"):
+        check_datasets(chain, ["rewards"])
