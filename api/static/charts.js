@@ -2,7 +2,7 @@
 // Charts of what an answer says day by day: lines between days that are known, and nothing between the others.
 
 const SVG = document.getElementById("pen").namespaceURI;
-const WIDE = 640, HIGH = 200, LEFT = 96, RIGHT = 12, TOP = 12, BOTTOM = 24;
+const WIDE = 640, NARROW = 340, HIGH = 200, LEFT = 96, RIGHT = 12, TOP = 12, BOTTOM = 24;
 const MARKS = 4;
 const FLAT = 1e-6;
 const UNKNOWN = "N/A";
@@ -48,14 +48,15 @@ function chart(title, points) {
     return figure;
   }
   const [low, high] = limits(points);
+  const wide = document.documentElement.clientWidth > WIDE ? WIDE : NARROW;  // so that its text stays readable
   const first = points[0].day, days = Math.max(1, points.at(-1).day - first);
-  const across = (day) => LEFT + ((WIDE - LEFT - RIGHT) * (day - first)) / days;
+  const across = (day) => LEFT + ((wide - LEFT - RIGHT) * (day - first)) / days;
   const up = (value) => HIGH - BOTTOM - ((HIGH - TOP - BOTTOM) * (value - low)) / (high - low);
-  const svg = drawn("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": title });
+  const svg = drawn("svg", { viewBox: `0 0 ${wide} ${HIGH}`, role: "img", "aria-label": title });
   for (let at = 0; at <= MARKS; at += 1) {
     const value = low + ((high - low) * at) / MARKS, y = up(value);
     svg.append(
-      drawn("line", { class: "grid", x1: LEFT, x2: WIDE - RIGHT, y1: y, y2: y }),
+      drawn("line", { class: "grid", x1: LEFT, x2: wide - RIGHT, y1: y, y2: y }),
       drawn("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, label(value, high - low)));
   }
   for (const run of known) {
@@ -68,7 +69,7 @@ function chart(title, points) {
   }
   svg.append(
     drawn("text", { x: LEFT, y: HIGH - 6 }, points[0].name),
-    drawn("text", { x: WIDE - RIGHT, y: HIGH - 6, "text-anchor": "end" }, points.at(-1).name));
+    drawn("text", { x: wide - RIGHT, y: HIGH - 6, "text-anchor": "end" }, points.at(-1).name));
   figure.append(svg);
   return figure;
 }

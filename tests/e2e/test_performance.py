@@ -29,6 +29,10 @@ GAPS: Final = """(() => {
   const [worth, growth] = charts(JSON.stringify(said));
   return [[...worth.querySelectorAll("polyline")].map(line => line.getAttribute("points").split(" ").length),
           worth.querySelectorAll(".dot").length, growth.textContent]; })()"""
+# What of an answer stands out of its box.
+OUTSIDE: Final = f"""[...{BOX}.querySelectorAll('.result, .result *')]
+  .filter(each => each.getBoundingClientRect().right > {BOX}.getBoundingClientRect().right + 1)
+  .map(each => each.tagName + " " + each.textContent.slice(0, 40))"""
 
 
 @pytest.fixture(scope="module")
@@ -107,4 +111,8 @@ async def test_the_page_draws_each_day_of_the_answer_and_a_day_that_is_not_known
         picture = tmp_path / "page.png"
         picture.write_bytes(await page.picture())
         assert picture.read_bytes().startswith(b"\x89PNG")
+        await page.do("Emulation.setDeviceMetricsOverride", width=380, height=900, deviceScaleFactor=1, mobile=False)
+        await page.says(f"{BOX}.querySelector('.try button').click()")
+        await page.once(f"{BOX}.querySelector('.chart') && !{BOX}.querySelector('.try button').disabled")
+        assert await page.says(OUTSIDE) == []
         assert page.complaints == []
