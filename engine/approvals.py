@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
-from chainfolio.contracts import Token
+from chainfolio.contracts import Price, Token
 from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import MAX_ROUNDS
@@ -22,6 +21,7 @@ from engine.answers import Approval, ApprovedAsset, Place
 from engine.rows import rows_of
 from engine.snapshot import MOST_RECENT, Snapshotter
 from indexer.scopes import indexed_for_all
+from portfolio.valuation import market_value
 from pricing.quotes import Quotes
 from pricing.source_chain import source_chain
 
@@ -148,15 +148,15 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     raws = dict(zip(wanted, reports["balances"].result or (), strict=False))
     described = book | (reports["tokens"].result or {})
     token_at = {contract: described[asset] for contract, asset in tokens.items()}
-    usd = {price.asset: price.usd for price in quotes.prices}
+    prices = {price.asset: price for price in quotes.prices}
     return {
-        pair: _asset(token_at[pair[1]], raw, usd[token_at[pair[1]].asset])
+        pair: _asset(token_at[pair[1]], raw, prices[token_at[pair[1]].asset])
         for pair, raw in raws.items()
-        if isinstance(raw, int) and token_at[pair[1]].asset in usd and token_at[pair[1]].decimals is not None
+        if isinstance(raw, int) and token_at[pair[1]].asset in prices and token_at[pair[1]].decimals is not None
     }
 
 
-def _asset(token: Token, raw: int, usd: Decimal) -> ApprovedAsset:
+def _asset(token: Token, raw: int, price: Price) -> ApprovedAsset:
     assert token.decimals is not None, "only tokens with decimals are asked for"
     held = amounts.amount(raw, token.decimals)
-    return ApprovedAsset(token.symbol, token.name, token.decimals, held, usd, amounts.value_of(held, usd))
+    return ApprovedAsset(token.symbol, token.name, token.decimals, held, price.usd, market_value(held, price))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS
 from chainfolio.errors import BadRequest
 from engine.answers import TransactionFilter
-from portfolio.document import UNKNOWN, IssueDocument, Portfolio, every_asset
+from portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from portfolio.facts import Options
 from portfolio.pnl.entries import Entry
 from portfolio.pnl.gains import Gains
@@ -79,9 +80,10 @@ async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -
     """The gains of some accounts as a report, what is held priced now. Errors as of `found`."""
     known = await found(engine, accounts, wanted)
     portfolios = await engine.portfolios(accounts, Options(), wait=True, wallet_only=False)
+    priced = list(_priced(portfolios, known.same))
     return document(
-        known.gains, known.facts, _prices(portfolios, known.same), method=wanted.method,
-        addresses=[account.address for account in accounts], issues=known.issues,
+        known.gains, known.facts, {key: Decimal(asset.price) for key, asset in priced}, method=wanted.method,
+        addresses=[account.address for account in accounts], issues=known.issues, most=_most(priced),
     )  # fmt: skip
 
 
@@ -96,13 +98,22 @@ def _treatment(chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
     return Treatment(wanted.deposits_are_disposals, wanted.received_at_spot, same, nobody)
 
 
-def _prices(portfolios: Sequence[Portfolio], same: Mapping[str, str]) -> dict[str, Decimal]:
-    """What the assets of portfolios are worth a unit, by the keys of their contracts."""
-    return {
-        same.get(asset.chain_contract, asset.chain_contract): Decimal(asset.price)
-        for portfolio in portfolios
-        for protocol in portfolio.asset_by_protocols.values()
-        for chain in protocol.chains.values()
-        for asset in every_asset(chain)
-        if asset.price != UNKNOWN
-    }
+def _priced(portfolios: Sequence[Portfolio], same: Mapping[str, str]) -> Iterator[tuple[str, AssetDocument]]:
+    """The assets of portfolios that have a price, by the keys of their contracts."""
+    for portfolio in portfolios:
+        for protocol in portfolio.asset_by_protocols.values():
+            for chain in protocol.chains.values():
+                for asset in every_asset(chain):
+                    if UNKNOWN not in (asset.price, asset.value):
+                        yield same.get(asset.chain_contract, asset.chain_contract), asset
+
+
+def _most(priced: Iterable[tuple[str, AssetDocument]]) -> dict[str, Decimal]:
+    """What the markets of assets could pay, by their keys, where portfolios show that it is less than what their prices
+    say."""
+    most: dict[str, Decimal] = {}
+    for key, asset in priced:
+        paid = Decimal(asset.value)
+        if paid < amounts.value_of(Decimal(asset.balance), Decimal(asset.price)):
+            most[key] = max(paid, most.get(key, paid))
+    return most

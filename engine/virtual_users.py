@@ -22,7 +22,7 @@ from chainfolio.errors import BadRequest
 from portfolio.compose import clean, portfolio
 from portfolio.document import WALLET, Portfolio
 from portfolio.facts import ChainFacts, Options, ProtocolFacts
-from portfolio.valuation import Valuation, Valued
+from portfolio.valuation import Valuation, Valued, market_value
 from pricing.guards import MAX_USD
 
 OFFCHAIN: Final = "offchain"
@@ -155,8 +155,12 @@ def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Sho
 def _valued(user: VirtualUser, token: Token, chain: str, block: Block, amount: Decimal, price: Price | None) -> Valued:
     """The amount is what its owner wrote, to the last digit, also where the token has fewer: it has no raw."""
     protocol, position = PLACES[user.type]
-    value_usd = None if price is None else amounts.value_of(amount, price.usd)
-    return Valued(Holding(NOBODY, token, 0, protocol, position), chain, block, amount, price, value_usd)
+    holding = Holding(NOBODY, token, 0, protocol, position)
+    if price is None:
+        return Valued(holding, chain, block, amount, None, None)
+    value_usd, full_usd = market_value(amount, price), amounts.value_of(amount, price.usd)
+    beyond_usd = full_usd if full_usd > value_usd else None
+    return Valued(holding, chain, block, amount, price, value_usd, beyond_usd=beyond_usd)
 
 
 def _issues(parts: Sequence[Valued], quoted: Mapping[str, Quoted]) -> list[Issue]:

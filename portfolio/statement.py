@@ -28,6 +28,7 @@ from portfolio.transactions import (
     TransactionDocument,
     TransactionUser,
 )
+from portfolio.valuation import market_value
 
 DIGITS: Final = amounts.MAX_DECIMALS + 80  # of the longest amount there can be
 _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
@@ -205,7 +206,7 @@ def priced(document: TransactionDocument, native: Asset, prices: Mapping[Asset, 
 def _value_usd(amount: str, price: Price | None) -> str:
     if price is None or amount == UNKNOWN:
         return UNKNOWN
-    return amounts.text(amounts.value_of(amounts.parse(amount, max_digits=DIGITS), price.usd))
+    return amounts.text(market_value(amounts.parse(amount, max_digits=DIGITS), price))
 
 
 def assets_of(activity: Activity, native: Asset) -> set[Asset]:

@@ -297,6 +297,12 @@ def valued(
     return Valued(holding, chain, block, amount, known, value_usd, pegged=pegged, beyond_usd=beyond_usd)
 
 
+def market_value(amount: Decimal, price: Price) -> Decimal:
+    """What an amount is worth in USD: no more than the market of the price could pay."""
+    value_usd, most = amounts.value_of(amount, price.usd), bound(price)
+    return value_usd if most is None else min(value_usd, most)
+
+
 def usable(price: Price | None) -> Price | None:
     """A price that something can be valued with."""
     return price if price is not None and price.usd.is_finite() and price.usd > 0 else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -106,8 +107,10 @@ def document(
     method: str,
     addresses: Sequence[str],
     issues: Sequence[IssueDocument] = (),
+    most: Mapping[str, Decimal] = MappingProxyType({}),
 ) -> PnlDocument:
-    """The gains with what is held valued at `prices`, in the order of time; holdings by asset and wallet."""
+    """The gains with what is held valued at `prices`, in the order of time; holdings by asset and wallet. An asset in
+    `most` is worth no more than that, which is what its market could pay."""
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     sums: defaultdict[str, list[int | None]] = defaultdict(list)
     unknown: Counter[str] = Counter()
@@ -124,7 +127,7 @@ def document(
     holdings = []
     for held in found.held:
         asset = facts[held.asset]
-        opened = _open(held, asset, prices.get(held.asset))
+        opened = _open(held, asset, prices.get(held.asset), most.get(held.asset))
         reason = held.reason or (NOT_PRICED if opened is None else "")
         if reason:
             unknown[reason] += 1
@@ -140,13 +143,14 @@ def document(
     )  # fmt: skip
 
 
-def _open(held: Held, asset: AssetFacts, price: Decimal | None) -> int | None:
+def _open(held: Held, asset: AssetFacts, price: Decimal | None, most: Decimal | None) -> int | None:
     """What is held would gain, sold at a price; nothing where nothing is held."""
     if not held.quantity:
         return 0
     if held.cost is None or price is None:
         return None
-    return money(amounts.value_of(amounts.amount(held.quantity, asset.decimals), price)) - held.cost
+    value_usd = amounts.value_of(amounts.amount(held.quantity, asset.decimals), price)
+    return money(value_usd if most is None else min(value_usd, most)) - held.cost
 
 
 def _holding(

@@ -12,13 +12,21 @@ import pytest
 
 from chainfolio.contracts import Snapshot
 from chainfolio.seams import Seams
+from engine.answers import TransactionFilter
 from engine.mixed_reads import mixed
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
+from engine.transactions import Statement, Subject
+from indexer.registry import Registry
 from localchain.airdrop import airdrop
 from localchain.deploy import WAD, Deployer
 from localchain.evm import tx
+from portfolio.activity import Functions
+from portfolio.facts import ChainFacts
 from portfolio.nav import nav
+from portfolio.pnl.entries import money
+from portfolio.pnl.records import Treatment, entries_of
+from portfolio.transactions import TransactionDocument
 from portfolio.valuation import value
 from pricing.http_reads import Http
 from pricing.registry import sources
@@ -96,6 +104,35 @@ def test_who_moves_a_pool_moves_nobody_s_net_asset_value(
     assert told.subject == str(market.asset("PEPE"))
     assert "within the block: manipulated?" in told.reason
     assert not told.makes_partial
+
+
+def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than_that_pays(
+    subject: EvmSubject, market: PoolChain, tmp_path: Path
+) -> None:
+    holder = "0x" + "7b" * 20
+    market.token("WHALE")
+    market.pair("WHALE", 10**6 * WAD, "WETH", 100 * WAD)
+    market.do(market.tokens["WHALE"].address, "mint(address,uint256)", holder, 10**12 * WAD)
+    market.node.mine()
+
+    async def go() -> tuple[Snapshot, list[TransactionDocument]]:
+        async with index(subject, tmp_path) as indexed:
+            await indexed.fill_final()
+            await indexed.materialise()
+            await indexed.follower().step()
+            priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
+            book = TokenBook(indexed.chain.key, indexed.lake, {})
+            source = Snapshotter(mixed(indexed.chain, Http(Seams())), indexed.lake, indexed.tail, book, priced)
+            shown = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
+            statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(10, 0))
+            snapshot = await source.take([holder], await indexed.chain.block(subject.height))
+            return snapshot, (await statement.page([shown]))[0]
+
+    snapshot, (record,) = asyncio.run(go())
+    (came,) = record.assets_in
+    assert nav(value([snapshot])).nav == Decimal(came.value) == 200_000  # what is in the pool, and not 2 * 10^14
+    (lot,) = entries_of([record], {holder}, Treatment()).entries
+    assert (lot.kind, lot.value) == ("received", money(Decimal(200_000)))
 
 
 def test_spam_for_which_somebody_opened_a_pool_is_spam_still(

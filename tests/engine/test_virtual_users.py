@@ -76,6 +76,13 @@ def test_balances_lie_in_the_wallet_and_their_worth_is_said_twice() -> None:
     assert list(found.asset_by_protocols) == ["wallet"]
 
 
+def test_what_is_written_down_is_worth_no_more_than_its_market_could_pay() -> None:
+    thin = {**PRICES, ETHER.asset: replace(PRICES[ETHER.asset], depth_usd=Decimal(500))}
+    found = document(user(on_chain("1.5")), {"ethereum": replace(QUOTED["ethereum"], prices=thin)}, SHOWN)
+    assert (found.networth, assets(found)[0].price) == ("500", "2000")
+    assert "could pay 500 USD at most" in found.issues[0].reason
+
+
 def test_nothing_came_to_what_is_written_down_and_its_cash_is_what_is_pegged() -> None:
     quoted = {"ethereum": replace(QUOTED["ethereum"], pegged=frozenset({DOLLAR.asset}))}
     held = on_chain("1.5"), on_chain("100.00", USDC), cash("50")

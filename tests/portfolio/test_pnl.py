@@ -318,6 +318,14 @@ def test_lots_of_one_wallet_are_those_of_the_account_where_it_has_only_one(given
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
+def test_what_is_held_would_gain_no_more_than_its_market_could_pay() -> None:
+    found = gains_of([entry("2020-01-01", "buy", 1000, 10)], "fifo")
+    facts, prices = {"token": AssetFacts("tok", 0)}, {"token": Decimal(2)}
+    for most, gain in (({}, "1990"), ({"token": Decimal(300)}, "290"), ({"token": Decimal(5000)}, "1990")):
+        shown = document(found, facts, prices, method="fifo", addresses=["a"], most=most)
+        assert (shown.open_pnl, shown.holdings[0].open_pnl) == (gain, gain)
+
+
 def test_the_report_names_the_transaction_behind_each_lot_and_is_exact_in_a_file() -> None:
     found = gains_of([
         Entry(at_us("2020-01-01"), "buy", "token", 10**18, money(Decimal("0.1")), transaction="0xaa"),
