@@ -31,13 +31,16 @@ APART: Final = 1 + Fraction(10, 100)
 AGREED: Final = Decimal("0.7")  # at least two pools say so
 ALONE: Final = Decimal("0.5")
 MAX_DECIMALS: Final = 36
-FAMILIES: Final = {"orca_whirlpool": "spacings", "raydium_clmm": "indexes"}  # and what tells their pools of two tokens
+BY_PRODUCT: Final = "raydium_cpmm"
+FAMILIES: Final = {  # and what tells their pools of two tokens
+    "orca_whirlpool": "spacings", "raydium_clmm": "indexes", BY_PRODUCT: "indexes",
+}  # fmt: skip
 MAX_TIER: Final = 2**16 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Venue:
-    """A program with pools of concentrated liquidity. `config` is that of Orca's pools."""
+    """A program with pools of two tokens. `config` is that of Orca's pools."""
 
     family: str
     program: str
@@ -52,7 +55,7 @@ class Venue:
                 yield account(self.program, "whirlpool", *seeds)
             else:
                 config = derived(self.program, b"amm_config", tier.to_bytes(2, "big"))
-                yield account(self.program, "raydium_clmm", b"pool", config, first, second)
+                yield account(self.program, self.family, b"pool", config, first, second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,10 @@ class Pool:
     first: bool
 
     @property
-    def vault(self) -> Read:
-        """The account that the trusted token lies in."""
-        return account("", "token_account", self.said.vault_b if self.first else self.said.vault_a)
+    def vaults(self) -> tuple[Read, Read]:
+        """The accounts that its two tokens lie in: the trusted one first."""
+        found = (account("", "token_account", self.said.vault_b), account("", "token_account", self.said.vault_a))
+        return found if self.first else (found[1], found[0])
 
     @property
     def label(self) -> str:
@@ -76,20 +80,56 @@ class Pool:
         return f"{str(layout).replace('_', ' ')} {address}"
 
     @property
-    def price(self) -> Fraction:
-        """Raw units of the trusted token for one of the token."""
-        price = Fraction(self.said.root**2, 1 << 128)
-        return price if self.first else 1 / price
+    def is_by_product(self) -> bool:
+        """Whether its price is that of what lies in its vaults."""
+        return self.read.shown[2] == BY_PRODUCT
 
-    def depth(self, vault: Any) -> int:
-        """What it could pay: what lies there, and no more than what its liquidity stands for. Nothing, where the vault
-        is that of another pool or token."""
+    @property
+    def asked(self) -> tuple[Read, ...]:
+        """The accounts that its price and depth take."""
+        return self.vaults if self.is_by_product else self.vaults[:1]
+
+    @property
+    def can_price(self) -> bool:
+        """Whether it may have a price."""
+        return self.is_by_product or bool(self.said.root and self.said.liquidity)
+
+    def market(self, known: Mapping[Read, Any]) -> Market | None:
+        """Its price and depth; None where its vaults do not say, or hold nothing."""
+        vaults = [known[each] for each in self.asked]
+        if any(isinstance(each, Unknown) for each in vaults):
+            return None
+        return self._of_reserves(*vaults) if self.is_by_product else self._of_range(*vaults)
+
+    def _of_reserves(self, trusted: Any, own: Any) -> Market | None:
+        if (trusted.mint, own.mint) != self._mints or trusted.owner != own.owner:
+            return None
+        raws = self.said.reserves(*((own.raw, trusted.raw) if self.first else (trusted.raw, own.raw)))
+        reserve, depth = raws if self.first else raws[::-1]
+        return Market(self, Fraction(depth, reserve), depth) if min(raws) > 0 else None
+
+    @property
+    def _mints(self) -> tuple[str, str]:
+        return (self.said.mint_b, self.said.mint_a) if self.first else (self.said.mint_a, self.said.mint_b)
+
+    def _of_range(self, trusted: Any) -> Market | None:
+        """What it could pay is what lies there, and no more than what its liquidity stands for."""
         _, address, _, _ = self.read.shown
-        if (vault.owner, vault.mint) != (address, self.quote.reference):
-            return 0
+        if (trusted.owner, trusted.mint) != (address, self.quote.reference):
+            return None
         root, liquidity = self.said.root, self.said.liquidity
+        price = Fraction(root**2, 1 << 128)
         active = liquidity * root >> 64 if self.first else (liquidity << 64) // root
-        return int(min(active, vault.raw))
+        return Market(self, price if self.first else 1 / price, int(min(active, trusted.raw)))
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What a pool says: raw units of the trusted token for one of the token, and how many of those it could pay."""
+
+    pool: Pool
+    price: Fraction
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +162,7 @@ class SolanaPools:
         known |= zip(asked, (yield asked), strict=True)
         for each in searches:
             each.find(known)
-        if vaults := list(dict.fromkeys(pool.vault for each in searches for pool in each.pools)):
+        if vaults := list(dict.fromkeys(read for each in searches for pool in each.pools for read in pool.asked)):
             known |= zip(vaults, (yield vaults), strict=True)
         outcomes = [each.outcome(known, block) for each in searches]
         refused += [each for each in outcomes if isinstance(each, Refusal)]
@@ -156,8 +196,9 @@ class _Search:
                 self.failed = self.failed or (said.reason if said.cause == "read" else "")
                 continue
             mints = [self.asset.reference, quote.reference]
-            if [said.mint_a, said.mint_b] == (mints if first else mints[::-1]) and said.root and said.liquidity:
-                self.pools.append(Pool(read, said, quote, first))
+            pool = Pool(read, said, quote, first)
+            if [said.mint_a, said.mint_b] == (mints if first else mints[::-1]) and pool.can_price:
+                self.pools.append(pool)
 
     def outcome(self, known: Mapping[Read, Any], block: Block) -> Relative | Refusal | None:
         """Its price, why it has none, or nothing where it has no pool."""
@@ -171,28 +212,29 @@ class _Search:
         deep = list(self._deep(known))
         if not deep:
             return self._refusal(f"none of its {len(self.pools)} pools could pay enough for a price")
-        _, depth, pool = max(deep, key=lambda each: (each[0], each[2].label))
-        rivals = [each for *_, each in deep if each.quote == pool.quote and each is not pool]
+        _, best = max(deep, key=lambda each: (each[0], each[1].pool.label))
+        pool = best.pool
+        rivals = [each for _, each in deep if each.pool.quote == pool.quote and each is not best]
         for rival in rivals:
-            if factor(rival.price, pool.price) > APART:
-                apart = percent(rival.price, pool.price)
-                return self._refusal(f"its pools are {apart} apart, so one is moved: {pool.label}, {rival.label}")
+            if factor(rival.price, best.price) > APART:
+                apart = percent(rival.price, best.price)
+                return self._refusal(f"its pools are {apart} apart, so one is moved: {pool.label}, {rival.pool.label}")
         scale = _scale(known[_mint(pool.quote)])
-        reads = (_mint(self.asset), _mint(pool.quote), pool.read, pool.vault)
+        reads = (_mint(self.asset), _mint(pool.quote), pool.read, *pool.asked)
         return Relative(
-            self.asset, ((pool.quote, pool.price * Fraction(one, scale)),), SOURCE, block.time_us,
+            self.asset, ((pool.quote, best.price * Fraction(one, scale)),), SOURCE, block.time_us,
             AGREED if rivals else ALONE, pool.label, tuple(ReadResult(each, known[each]) for each in reads),
-            (pool.quote, Fraction(depth, scale)),
+            (pool.quote, Fraction(best.depth, scale)),
         )  # fmt: skip
 
-    def _deep(self, known: Mapping[Read, Any]) -> Iterator[tuple[Fraction, int, Pool]]:
-        """The pools that could pay enough: how many times that is what they have to, and how much."""
+    def _deep(self, known: Mapping[Read, Any]) -> Iterator[tuple[Fraction, Market]]:
+        """The pools that could pay enough, and how many times that is what they have to."""
         for pool in self.pools:
-            vault, scale = known[pool.vault], _scale(known[_mint(pool.quote)])
-            if scale and not isinstance(vault, Unknown):
-                depth, least = pool.depth(vault), max(int(self.source.quotes[pool.quote] * scale), 1)
-                if depth >= least:
-                    yield Fraction(depth, least), depth, pool
+            scale, market = _scale(known[_mint(pool.quote)]), pool.market(known)
+            if scale and market:
+                least = max(int(self.source.quotes[pool.quote] * scale), 1)
+                if market.depth >= least:
+                    yield Fraction(market.depth, least), market
 
     def _refusal(self, reason: str) -> Refusal:
         return Refusal(self.asset, SOURCE, reason)

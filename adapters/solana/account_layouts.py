@@ -157,6 +157,32 @@ class RaydiumPool(NamedTuple):
     reward_growth_2: int
 
 
+class RaydiumReserves(NamedTuple):
+    """`PoolState` of Raydium's pools by product (CPMM): of what lies in a vault, some fees belong to others than those
+    who have shares."""
+
+    config: str
+    vault_a: str
+    vault_b: str
+    share: str
+    mint_a: str
+    mint_b: str
+    shares: int
+    protocol_a: int
+    protocol_b: int
+    fund_a: int
+    fund_b: int
+    creator_a: int
+    creator_b: int
+
+    def reserves(self, raw_a: int, raw_b: int) -> tuple[int, int]:
+        """What of the vaults' amounts is traded with; less than nothing where they do not cover the fees."""
+        return (
+            raw_a - self.protocol_a - self.fund_a - self.creator_a,
+            raw_b - self.protocol_b - self.fund_b - self.creator_b,
+        )
+
+
 class RangePosition(NamedTuple):
     """`Position` of Orca, `PersonalPositionState` of Raydium: between which ticks how much liquidity lies, and what was
     counted when it last changed."""
@@ -191,6 +217,48 @@ class PoolTick(NamedTuple):
     beyond_2: int
 
 
+class BinPosition(NamedTuple):
+    """`PositionV2` of Meteora's DLMM: in which bins it has shares. `content` is all of the account."""
+
+    pair: str
+    owner: str
+    lower: int
+    upper: int
+    locked_until: int  # a slot or a time, by the pair
+    fee_owner: str  # who gets the fees, if anybody else
+    content: bytes
+
+
+class BinPair(NamedTuple):
+    """`LbPair` of Meteora's DLMM. Rates of rewards are a second times 2^64; times are in seconds."""
+
+    function: int  # 0: not said, 1: pays rewards, 2: has limit orders
+    active: int  # the bin that is traded in
+    by_time: int  # whether locks are by time, and not by slot
+    mint_a: str
+    mint_b: str
+    vault_a: str
+    vault_b: str
+    reward_mint_0: str
+    reward_vault_0: str
+    end_0: int
+    per_second_0: int
+    paid_0: int
+    reward_mint_1: str
+    reward_vault_1: str
+    end_1: int
+    per_second_1: int
+    paid_1: int
+
+
+class BinArray(NamedTuple):
+    """`BinArray` of Meteora's DLMM: `content` is its 70 bins."""
+
+    number: int
+    pair: str
+    content: bytes
+
+
 class PositionBundle(NamedTuple):
     """`PositionBundle` of Orca: 256 places for positions, and which of them are taken, the lowest bit first."""
 
@@ -222,7 +290,9 @@ class Layout:
 
 
 def _value(content: bytes, at: int, kind: str) -> Any:
-    """A field: a `key`, `raw` bytes of that size, or a number such as `u64` or `i32`."""
+    """A field: a `key`, `raw` bytes of that size, the `rest`, or a number such as `u64` or `i32`."""
+    if kind == "rest":
+        return content[at:]
     if kind in ("key", "raw"):
         found = content[at : at + KEY_SIZE]
         return address(found) if kind == "key" else found
@@ -283,11 +353,34 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
             (136, "u64"), *(field for at in (144, 168, 192) for field in ((at, "u128"), (at + 16, "u64"))),
         ), bytes.fromhex("aabc8fe47a40f7d0"),
     ),
+    "raydium_cpmm": Layout(
+        RaydiumReserves, 637, (
+            (8, "key"), (72, "key"), (104, "key"), (136, "key"), (168, "key"), (200, "key"), (333, "u64"), (341, "u64"),
+            (349, "u64"), (357, "u64"), (365, "u64"), (397, "u64"), (405, "u64"),
+        ), bytes.fromhex("f7ede3f5d7c3de46"),
+    ),
     "raydium_position": Layout(
         RangePosition, 281, (
             (41, "key"), (9, "key"), (81, "u128"), (73, "i32"), (77, "i32"), (97, "u128"), (129, "u64"), (113, "u128"),
             (137, "u64"), *(field for at in (145, 169, 193) for field in ((at, "u128"), (at + 16, "u64"))),
         ), bytes.fromhex("466f967ee60f1975"),
+    ),
+    "dlmm_position": Layout(
+        BinPosition, 8_120, (
+            (8, "key"), (40, "key"), (7_912, "i32"), (7_916, "i32"), (7_992, "u64"), (8_001, "key"), (0, "rest"),
+        ), bytes.fromhex("75b0d4c7f5b485b6"), 200_000,
+    ),
+    "dlmm_pair": Layout(
+        BinPair, 904, (
+            (35, "u8"), (76, "i32"), (86, "u8"), (88, "key"), (120, "key"), (152, "key"), (184, "key"),
+            *(
+                field for at in (264, 408)
+                for field in ((at, "key"), (at + 32, "key"), (at + 104, "u64"), (at + 112, "u128"), (at + 128, "u64"))
+            ),
+        ), bytes.fromhex("210b3162b565b10d"),
+    ),
+    "dlmm_bins": Layout(
+        BinArray, 10_136, ((8, "i64"), (24, "key"), (56, "rest")), bytes.fromhex("5c8e5cdc059446b5")
     ),
     "whirlpool_bundle": Layout(
         PositionBundle, 72, ((8, "key"), (40, "u256")), bytes.fromhex("81a9af41b95f2064"), 136,

@@ -27,7 +27,8 @@ from pricing.solana_pools import MAX_TOKENS, TOO_MANY
 from pricing.source_chain import source_chain
 from tests.solana import ledger as accounts
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Small, done
+from tests.solana.raydium import CPMM, Reserves
+from tests.solana.sdk import Small, done, one
 from tests.solana.vendor_accounts import NOBODY
 from tests.solana.whirlpools import PROGRAM, Pool
 
@@ -147,6 +148,67 @@ def test_pools_that_are_far_apart_give_no_price_whichever_is_deeper() -> None:
         quotes = priced(stored(*pools), token(TOKEN_A))
         assert not quotes.prices
         assert "apart, so one is moved" in quotes.refused[0].reason
+
+
+def by_product(pool: Reserves, raws: tuple[int, int], **said: Any) -> dict[str, tuple[str, bytes]]:
+    """A pool of Raydium by product with its vaults."""
+    content = one("raydium", **pool.job(**said))
+    vaults = {
+        at: (TOKEN, accounts.token_account(mint, pool.authority, raw))
+        for at, mint, raw in zip(pool.vaults, pool.mints, raws, strict=True)
+    }
+    return {pool.address: (CPMM, content), **vaults}
+
+
+def reserves(mints: tuple[str, str]) -> Reserves:
+    """A pool by product of two mints, some of which belongs to others."""
+    return Reserves(mints, VAULTS, 10**12, ((1, 2), (30, 40), (500, 600)), index=1)
+
+
+@pytest.mark.parametrize("mints", [(TOKEN_A, USDC.reference), (WSOL.reference, TOKEN_B)])
+def test_a_token_in_a_pool_by_product_is_worth_what_its_vaults_hold_without_the_fees_of_others(
+    mints: tuple[str, str],
+) -> None:
+    first = mints[1] == USDC.reference
+    ledger = stored()
+    ledger.accounts |= by_product(reserves(mints), (7_000_000_000_531, 9_000_000_000_642))
+    own = mints[0] if first else mints[1]
+    [price] = priced(ledger, token(own)).prices
+    assert price.usd == rounded(Fraction(9, 7) if first else Fraction(7 * 150, 9))
+    assert (price.depth_usd, price.confidence) == (Decimal(9_000_000 if first else 7_000 * 150), Decimal("0.5"))
+    assert price.detail.startswith("raydium cpmm ")
+
+
+def test_a_pool_by_product_and_one_of_a_range_have_to_agree() -> None:
+    pool = orca((TOKEN_A, USDC.reference), 0)
+    for raw, agrees in ((10**13 * 105 // 100, True), (10**13 * 2, False)):
+        ledger = stored(pool)
+        ledger.accounts |= by_product(reserves(pool.mints), (10**13, raw))
+        quotes = priced(ledger, token(TOKEN_A))
+        assert bool(quotes.prices) == agrees
+        assert agrees or "apart, so one is moved" in quotes.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    ("raws", "said"),
+    [((10**13, 642), {}), ((531, 10**13), {}), ((0, 0), {}), ((10**13, 10**13), {"fundFeesMintA": 2**64 - 1})],
+)
+def test_a_pool_by_product_that_owes_all_that_it_has_prices_nothing(
+    raws: tuple[int, int], said: dict[str, int]
+) -> None:
+    ledger = stored()
+    ledger.accounts |= by_product(reserves((TOKEN_A, USDC.reference)), raws, **said)
+    quotes = priced(ledger, token(TOKEN_A))
+    assert [each.reason for each in quotes.refused] == ["none of its 1 pools could pay enough for a price"]
+
+
+def test_vaults_of_another_token_or_of_two_owners_price_nothing() -> None:
+    pool = reserves((TOKEN_A, USDC.reference))
+    for at, mint, owner in ((0, TOKEN_B, pool.authority), (1, TOKEN_A, pool.authority), (1, USDC.reference, key())):
+        ledger = stored()
+        ledger.accounts |= by_product(pool, (10**13, 10**13))
+        ledger.put_vault(pool.vaults[at], mint, owner, 10**13)
+        assert not priced(ledger, token(TOKEN_A)).prices
 
 
 @pytest.mark.parametrize(

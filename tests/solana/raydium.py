@@ -11,6 +11,7 @@ from tests.solana.ledger import Ledger
 from tests.solana.sdk import Job, Small, done
 from tests.solana.vendor_accounts import NOBODY
 
+CPMM: Final = "CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C"
 CLMM: Final = "CAMMCzo5YL8w4VFF8KVHrK22GGUsp5VTaW7grrKgrWqK"
 TICKS: Final = 60
 
@@ -163,6 +164,54 @@ class Position:
                 {"pool": self.pool.facade, "position": self.facade, "ticks": ticks, "time": Small(time_s)},
             ),
         ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reserves:
+    """A pool by product of two mints; fees are those of the protocol, of the fund and of who made it."""
+
+    mints: tuple[str, str]
+    vaults: tuple[str, str]
+    shares: int
+    fees: tuple[tuple[int, int], tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0), (0, 0))
+    index: int = 0
+
+    @property
+    def config(self) -> str:
+        """Where its configuration lies."""
+        return derived(CPMM, (b"amm_config", self.index.to_bytes(2, "big")))
+
+    @property
+    def address(self) -> str:
+        """Where it lies."""
+        return derived(CPMM, (b"pool", self.config, *self.mints))
+
+    @property
+    def share(self) -> str:
+        """The mint of its shares."""
+        return derived(CPMM, (b"pool_lp_mint", self.address))
+
+    @property
+    def authority(self) -> str:
+        """Who issues shares, and has the vaults."""
+        return derived(CPMM, (b"vault_and_lp_mint_auth_seed",))
+
+    def facade(self, **other: int) -> dict[str, Any]:
+        """As Raydium's SDK has it."""
+        (protocol_a, protocol_b), (fund_a, fund_b), (creator_a, creator_b) = self.fees
+        return {
+            "configId": self.config, "poolCreator": NOBODY, "vaultA": self.vaults[0], "vaultB": self.vaults[1],
+            "mintLp": self.share, "mintA": self.mints[0], "mintB": self.mints[1], "mintProgramA": NOBODY,
+            "mintProgramB": NOBODY, "observationId": NOBODY, "bump": Small(255), "status": Small(0),
+            "lpDecimals": Small(9), "mintDecimalA": Small(6), "mintDecimalB": Small(6), "lpAmount": self.shares,
+            "protocolFeesMintA": protocol_a, "protocolFeesMintB": protocol_b, "fundFeesMintA": fund_a,
+            "fundFeesMintB": fund_b, "openTime": 0, "epoch": 0, "feeOn": Small(0), "enableCreatorFee": True,
+            "creatorFeesMintA": creator_a, "creatorFeesMintB": creator_b, **other,
+        }  # fmt: skip
+
+    def job(self, **other: int) -> Mapping[str, Any]:
+        """What makes its bytes."""
+        return layout("CpmmPoolInfoLayout", "f7ede3f5d7c3de46", self.facade(**other))[1]
 
 
 def layout(name: str, mark: str, fields: Mapping[str, Any]) -> Job:

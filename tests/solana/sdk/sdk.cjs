@@ -80,6 +80,22 @@ const jobs = {
     const keys = parts.map((each) => (typeof each === "string" ? new PublicKey(each) : each));
     return raydium[of](...keys).publicKey;
   },
+  raydium_withdrawn: async ({ pool, vaults, raw }) => {
+    // The SDK asks a node for the pool and its vaults: these are what the node would say.
+    const whole = older(pool), layout = raydium.CpmmPoolInfoLayout, at = PublicKey.unique();
+    const vault = (amount) => {
+      const content = Buffer.alloc(165);
+      content.writeBigUInt64LE(amount, 64);
+      return content;
+    };
+    const said = { [whole.vaultA]: vault(vaults[0]), [whole.vaultB]: vault(vaults[1]) };
+    said[at] = Buffer.from(written(layout, layout.span, whole));
+    const account = (key) => ({ data: said[key], owner: PublicKey.default, lamports: 1, executable: false });
+    const connection = { getMultipleAccountsInfo: async (keys) => keys.map(account) };
+    const { cpmm } = new raydium.Raydium({ connection, cluster: "mainnet", api: {} });
+    const { baseReserve, quoteReserve, lpAmount } = await cpmm.getRpcPoolInfo(at.toBase58());
+    return [baseReserve, quoteReserve].map((each) => new BN(raw.toString()).mul(each).div(lpAmount));
+  },
   raydium_earned: async ({ pool, position, ticks, time }) => {
     const [whole, own, lower, upper] = older([pool, position, ...ticks]);
     const known = whole.rewardInfos.map(() => ({ mint: { programId: PublicKey.default } }));

@@ -1,0 +1,184 @@
+"""Shares of Raydium's pools by product: bytes by Raydium's layout, amounts by the arithmetic of its SDK."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.account_reads import derived
+from adapters.solana.layouts import TOKEN
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.raydium_cpmm import FAMILY
+from chainfolio.plans import Unknown, run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.fakes import WALLET, Refuse
+from tests.solana.ledger import Ledger, mint
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.raydium import CPMM, Reserves
+from tests.solana.sdk import Small, done, one
+
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("raydium", FAMILY, {"cpmm": (CPMM,)}, {}),))
+SHARES: Final = 10**15
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def drawn(chance: random.Random) -> Reserves:
+    """Any pool."""
+    fees = tuple((chance.randrange(2**40), chance.randrange(2**40)) for _ in range(3))
+    return Reserves((key(), key()), (key(), key()), SHARES, (fees[0], fees[1], fees[2]))
+
+
+def stored(pool: Reserves, vaults: tuple[int, int] = (2**60, 2**63), **other: Any) -> Ledger:
+    """A pool with its mint and its vaults."""
+    ledger = Ledger()
+    ledger.put(pool.address, CPMM, one("raydium", **pool.job(**other)))
+    ledger.put(pool.share, TOKEN, mint(SHARES, 9, pool.authority))
+    for at, token, raw in zip(pool.vaults, pool.mints, vaults, strict=True):
+        ledger.put_vault(at, token, pool.authority, raw)
+    return ledger
+
+
+def decoded(ledger: Any, share: str, raw: int) -> Sequence[DecodedPosition]:
+    """What the decoder makes of so many shares."""
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim(WALLET, share, CPMM, 0, raw)), ledger)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_share_is_its_part_without_the_fees_of_others_as_raydiums_sdk_has_it(seed: int) -> None:
+    chance = random.Random(seed)
+    pool, raw = drawn(chance), chance.choice((1, SHARES, chance.randrange(SHARES)))
+    vaults = (chance.randrange(2**43, 2**64), chance.randrange(2**43, 2**64))
+    [found] = decoded(stored(pool, vaults), pool.share, raw)
+    told = one("raydium_withdrawn", pool=pool.facade(), vaults=list(vaults), raw=raw)
+    assert [(each.token, each.raw) for each in found.supplied] == list(zip(pool.mints, told, strict=True))
+    assert (found.position_type, found.pool, found.replaces) == ("LIQUIDITYPOOL", pool.address, (pool.share,))
+
+
+def test_addresses_are_where_raydiums_sdk_says() -> None:
+    pool = drawn(random.Random(1))
+    told = done([
+        ("raydium_address", {"of": "getPdaLpMint", "arguments": [CPMM, pool.address]}),
+        ("raydium_address", {"of": "getPdaPoolAuthority", "arguments": [CPMM]}),
+        ("raydium_address", {"of": "getCpmmPdaAmmConfigId", "arguments": [CPMM, Small(0)]}),
+        ("raydium_address", {"of": "getCpmmPdaPoolId", "arguments": [CPMM, pool.config, *pool.mints]}),
+    ])  # fmt: skip
+    assert told == [pool.share, pool.authority, pool.config, pool.address]
+
+
+def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
+    ledger = Ledger()
+    other = key()
+    ledger.put(other, TOKEN, mint(5, 9, key()))
+
+    def nothing_but_mints(asked: Any) -> Any:
+        assert asked.layout == "mint"
+        return ledger(asked)
+
+    assert decoded(nothing_but_mints, other, 5) == []
+    assert decoded(nothing_but_mints, key(), 5) == []
+
+
+Change = Callable[[Ledger, Reserves], None]
+
+
+def without(at: Callable[[Reserves], str]) -> Change:
+    """An account is gone."""
+
+    def change(ledger: Ledger, pool: Reserves) -> None:
+        del ledger.accounts[at(pool)]
+
+    return change
+
+
+def cut(ledger: Ledger, pool: Reserves) -> None:
+    """The pool breaks off."""
+    ledger.put(pool.address, CPMM, ledger.accounts[pool.address][1][:-1])
+
+
+def longer(ledger: Ledger, pool: Reserves) -> None:
+    """The pool goes on."""
+    ledger.put(pool.address, CPMM, ledger.accounts[pool.address][1] + b"\0")
+
+
+def strange_vault(ledger: Ledger, pool: Reserves) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(pool.vaults[0], key(), pool.authority, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (without(lambda pool: pool.address), "was not found"), (cut, "636 bytes"), (longer, "638 bytes"),
+        (without(lambda pool: pool.vaults[1]), "there is no account"), (strange_vault, "another token"),
+    ],
+)  # fmt: skip
+def test_what_a_pool_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
+    pool = drawn(random.Random(5))
+    ledger = stored(pool)
+    change(ledger, pool)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, pool.share, 5)
+
+
+@pytest.mark.parametrize(
+    "lie", [{"vaults": (5, 2**63)}, {"lpAmount": 4}, {"lpAmount": 0}, {"fundFeesMintB": 2**64 - 1}]
+)
+def test_a_pool_that_owes_more_than_it_has_or_issued_less_gives_nothing(lie: Mapping[str, Any]) -> None:
+    pool = drawn(random.Random(5))
+    with pytest.raises(Exception, match="issued less than the account has, or owes more"):
+        decoded(stored(pool, **lie), pool.share, 5)
+
+
+def test_a_pool_that_names_the_mint_of_another_is_not_believed() -> None:
+    pool = drawn(random.Random(5))
+    ledger = stored(pool)
+    ledger.put(key(), CPMM, ledger.accounts[pool.address][1])
+    [found] = decoded(ledger, pool.share, 5)
+    assert found.pool == pool.address
+    moved = Ledger({**ledger.accounts})
+    del moved.accounts[pool.address]
+    with pytest.raises(Exception, match="was not found"):
+        decoded(moved, pool.share, 5)
+
+
+def test_an_endpoint_that_does_not_look_for_pools_leaves_a_share_unknown() -> None:
+    pool = drawn(random.Random(5))
+    ledger = stored(pool)
+    assert derived(CPMM, (b"pool_lp_mint", pool.address)) == pool.share
+    with pytest.raises(Exception, match="no such lists"):
+        decoded(lambda asked: ledger(asked) if hasattr(asked, "pick") else Unknown("no such lists"), pool.share, 5)
+
+
+async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token() -> None:
+    pool = drawn(random.Random(6))
+    node = LedgerNode(stored(pool), {WALLET: {pool.share: (SHARES // 3, 9), key(): (5, 6)}})
+    states = await read(node, WALLET, installed=INSTALLED)
+    [found] = states[WALLET].positions
+    assert [asset.reference for asset in found.replaces] == [pool.share]
+    assert sorted(asset.reference for asset in found.supplied) == sorted(pool.mints)
+    assert not states[WALLET].issues
+
+
+async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so() -> None:
+    pool = drawn(random.Random(6))
+    node = LedgerNode(stored(pool), {WALLET: {pool.share: (5, 9)}})
+
+    def refuses(params: Any) -> Any:
+        if params[0] == CPMM:
+            raise Refuse(-32010, "excluded from account secondary indexes")
+        return node._list(params)
+
+    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert states[WALLET].positions == ()
+    [issue] = states[WALLET].issues
+    assert (issue.subject, issue.makes_partial) == (pool.share, True)
