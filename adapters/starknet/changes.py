@@ -7,16 +7,16 @@ did something itself, so that only what others both gave and took in between sta
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from adapters.starknet.accounts import number_of
 from adapters.starknet.felts import felt
 from adapters.starknet.refusals import NoContract
-from adapters.starknet.state import Call
+from adapters.starknet.state import Call, Pins
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
 from transport.endpoint import Answer, Endpoint
@@ -57,11 +57,11 @@ async def changes(read: Read[S], intervals: Iterable[Interval[S]]) -> dict[tuple
 
 
 async def transactions(
-    endpoint: Endpoint, span: Span, accounts: Sequence[str]
+    endpoint: Endpoint, span: Span, accounts: Sequence[str], pins: Pins
 ) -> tuple[Span, dict[tuple[str, int], int]]:
     """How many transactions of their own accounts have in the blocks of a span, as far as goes at once. What an
     account did before nonces (version 0) is not counted. The first block of a chain is not seen."""
-    read, low, last = partial(nonces, endpoint), max(0, span.first - 1), span.last
+    read, low, last = partial(nonces, endpoint, pins), max(0, span.first - 1), span.last
     while last - low > 1:
         before, after = [await read([(each, height) for each in accounts]) for height in (low, last)]
         if sum(after) - sum(before) <= MOST:
@@ -74,7 +74,7 @@ async def transactions(
 
 
 async def moved(
-    endpoint: Endpoint, span: Span, accounts: Sequence[str], tokens: Sequence[str], seen: Iterable[int]
+    endpoint: Endpoint, span: Span, accounts: Sequence[str], tokens: Sequence[str], seen: Iterable[int], pins: Pins
 ) -> set[int]:
     """The blocks of a span, beside those that are seen already, in which balances of accounts changed."""
     low = max(0, span.first - 1)
@@ -84,23 +84,28 @@ async def moved(
         if (before := end - 1) > behind
     ]
     asked = [Interval((who, token), *gap) for who in accounts for token in tokens for gap in gaps]
-    return {height for _, height in await changes(partial(balances, endpoint), asked)}
+    return {height for _, height in await changes(partial(balances, endpoint, pins), asked)}
 
 
-async def nonces(endpoint: Endpoint, probes: Sequence[tuple[str, int]]) -> list[int]:
+async def nonces(endpoint: Endpoint, pins: Pins, probes: Sequence[tuple[str, int]]) -> list[int]:
     """How many transactions accounts had sent by some heights."""
-    asked = [Request("starknet_getNonce", ({"block_number": height}, hex(int(who, 16)))) for who, height in probes]
+    asked = [Request("starknet_getNonce", (_at(height, pins), hex(int(who, 16)))) for who, height in probes]
     answers = await _answers(endpoint, asked, [height for _, height in probes])
     return [
         0 if isinstance(each, NoContract) else felt(endpoint.name, typed(endpoint.name, each, str)) for each in answers
     ]
 
 
-async def balances(endpoint: Endpoint, probes: Sequence[tuple[tuple[str, str], int]]) -> list[int]:
+async def balances(endpoint: Endpoint, pins: Pins, probes: Sequence[tuple[tuple[str, str], int]]) -> list[int]:
     """What accounts had of tokens at some heights; nothing of those that were not there yet."""
-    asked = [Call(token, "balanceOf", (int(who, 16),)).at({"block_number": height}) for (who, token), height in probes]
+    asked = [Call(token, "balanceOf", (int(who, 16),)).at(_at(height, pins)) for (who, token), height in probes]
     answers = await _answers(endpoint, asked, [height for _, height in probes])
     return [_balance(endpoint.name, each) for each in answers]
+
+
+def _at(height: int, pins: Pins) -> Mapping[str, Any]:
+    """A block as nodes name it: by its hash where it may still go."""
+    return {"block_hash": hex(int(pins[height], 16))} if height in pins else {"block_number": height}
 
 
 def _balance(source: str, answer: bytes | NoContract) -> int:

@@ -100,6 +100,12 @@ class Whole(Header, kw_only=True):
     transactions: list[Done]
 
 
+class Hashes(Header, kw_only=True):
+    """A block with the hashes of its transactions."""
+
+    transactions: list[str]
+
+
 class Bodies(Header, kw_only=True):
     """A block with its transactions, where the receipts have to be asked for one by one."""
 

@@ -2,7 +2,7 @@
 
 Three things say where to look: events that name them in their keys, their nonces, and their balances of the tokens
 whose events name nobody in the keys. Rows are made of whole blocks, as they are of everybody. Where a node has no old
-state, and where blocks may still go, every block is read.
+state, and where only a few blocks are asked for that may still go, every block is read.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.starknet import changes
 from adapters.starknet.datasets import DATASETS
+from adapters.starknet.forms import Header
 from adapters.starknet.named import Places, named
+from adapters.starknet.node import header_at
 from adapters.starknet.rows import Read, tables
-from adapters.starknet.spans import blocks_at, collections_among
+from adapters.starknet.spans import blocks_at, check_links, collections_among
+from adapters.starknet.state import Pins
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Collected, Unexplained
-from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
+from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unsupported
 from transport import metering
 from transport.endpoint import Endpoint
+from transport.wire import typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 PIECE: Final = 100  # blocks that are read together
 UNITS: Final = 80  # of a block, about
 OTHERS: Final = 4  # requests beside them: for the last block of a piece, for what contracts are
+FEW: Final = 12  # blocks that may still go and are all read whole: a search asks as often
+LINKED: Final = 1_000  # blocks that may still go and are searched together
+NO_PINS: Final[Pins] = {}
 WAYS: Final = {True: "search", False: "blocks"}
 UNSEEN: Final = (
     "tokens whose events name accounts in their data alone are seen where the account did something, or where its "
@@ -64,13 +71,14 @@ class AccountHistory:
         """As `ReadsAccounts.collect_accounts` has it."""
         final = self.chain.node.finalized
         with metering.on(budget):
-            if before is not None or span.first > final:
-                return await self._every(span, accounts, datasets, before)
-            span = Span(span.first, min(span.last, final))
             try:
-                return await self._searched(span, tuple(sorted(accounts)), datasets)
+                if before is None and span.first <= final:
+                    return await self._searched(Span(span.first, min(span.last, final)), accounts, datasets)
+                if len(span) > FEW:
+                    return await self._linked(span, accounts, datasets, before)
             except (HistoryUnavailable, Unsupported):
-                return await self._every(span, accounts, datasets, None)
+                pass
+            return await self._every(span, accounts, datasets, before)
 
     async def _every(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
@@ -82,34 +90,55 @@ class AccountHistory:
         events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[False])
         return Collected(span, rows, found.last, found.chain, events, is_linked=True, ways=ways)
 
-    async def _searched(self, span: Span, accounts: tuple[str, ...], datasets: Sequence[str]) -> Collected:
-        """The blocks in which something is found, as many as go at once."""
+    async def _linked(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
+    ) -> Collected:
+        """Blocks that may still go: all are linked, and what is searched is named by their hashes."""
         node = self.chain.node
-        found = await self._found(span, accounts)
+        span = Span(span.first, min(span.last, span.first + LINKED - 1))
+        blocks = await node.blocks(range(span.first, span.last + 1))
+        check_links(node.key, blocks, before)
+        pins = {each.height: each.hash for each in ([before] if before else []) + blocks}
+        try:
+            found = await self._searched(span, accounts, datasets, pins)
+        except NodeBehind:
+            if (await node.block(span.last)).hash != pins[span.last]:
+                raise Reorged(node.key, span.last, pins[span.last]) from None
+            raise
+        found.chain, found.is_linked = [each for each in blocks if each.height in found.span], True
+        return found
+
+    async def _searched(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], pins: Pins = NO_PINS
+    ) -> Collected:
+        """The blocks in which something is found, as many as go at once."""
+        node, facts = self.chain.node, self.chain.facts
+        found = await self._found(span, tuple(sorted(accounts)), pins)
         span, wanted = found.span, [each for each in found.heights if each >= span.first]
         if len(wanted) > (most := _most()):
             wanted = wanted[:most]
             span = Span(span.first, wanted[-1])
-        blocks = await node.with_any(partial(blocks_at, wanted, self.chain.facts), kind="blocks") if wanted else []
-        _check(node.key, found, blocks, accounts)
+        blocks = await node.with_any(partial(blocks_at, wanted, facts), kind="blocks") if wanted else []
+        _check(node.key, found, blocks, accounts, pins)
         known = await collections_among(self.chain, blocks)
-        rows = _own(tables(node.key, blocks, datasets, (), self.chain.facts.coin, known), accounts)
+        rows = _own(tables(node.key, blocks, datasets, (), facts.coin, known), accounts)
         last = blocks[-1].block if blocks and wanted[-1] == span.last else await node.block(span.last)
-        reason = UNSEEN.format(len(self.chain.facts.searched))
-        told = tuple(Unexplained(each, span.last, self.chain.info.native.asset, 0, reason) for each in accounts)
+        if pins.get(span.last, last.hash) != last.hash:
+            raise Reorged(node.key, span.last, pins[span.last])
+        reason, coin = UNSEEN.format(len(facts.searched)), self.chain.info.native.asset
+        told = tuple(Unexplained(each, span.last, coin, 0, reason) for each in accounts)
         events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[True])
         return Collected(span, rows, last, [], events, ways=ways, unexplained=told)
 
-    async def _found(self, span: Span, accounts: tuple[str, ...]) -> Found:
+    async def _found(self, span: Span, accounts: tuple[str, ...], pins: Pins) -> Found:
         """Where something is, from the start of a span as far as goes at once."""
-        if self._ahead is not None:
+        if self._ahead is not None and not pins:
             known, found = self._ahead
             if known == accounts and span.first in found.span and found.span.last <= span.last:
                 return Found(Span(span.first, found.span.last), found.heights, found.listed, found.own)
-        found = await self.chain.node.with_any(
-            partial(_search, span, accounts, self.chain.facts.searched), kind="history"
-        )
-        self._ahead = accounts, found
+        search = partial(_search, span, accounts, self.chain.facts.searched, pins)
+        found = await self.chain.node.with_any(search, kind="history")
+        self._ahead = None if pins else (accounts, found)
         return found
 
 
@@ -118,19 +147,26 @@ def _most() -> int:
     return max(1, int(min(PIECE, metering.affords(1, UNITS) - OTHERS)))
 
 
-async def _search(span: Span, accounts: Sequence[str], tokens: Sequence[str], endpoint: Endpoint) -> Found:
+async def _search(span: Span, accounts: Sequence[str], tokens: Sequence[str], pins: Pins, endpoint: Endpoint) -> Found:
     """Where something of accounts is, by one endpoint."""
-    span, listed = await named(endpoint, span, accounts)
-    span, own = await changes.transactions(endpoint, span, accounts)
+    last = span.last
+    span, listed = await named(endpoint, span, accounts, pins)
+    if pins:  # what has no event has no hash either: the node is still where it was
+        header = typed(endpoint.name, await endpoint.one(header_at(last), height=last), Header)
+        if header.block(endpoint.name, last).hash != pins[last]:
+            raise Reorged(endpoint.name, last, pins[last])
+    span, own = await changes.transactions(endpoint, span, accounts, pins)
     first = {0} if span.first == 0 else set[int]()  # nothing is before it
     seen = {*(height for height in listed if height in span), *(height for _, height in own), *first}
-    moved = await changes.moved(endpoint, span, accounts, tokens, seen)
+    moved = await changes.moved(endpoint, span, accounts, tokens, seen, pins)
     return Found(span, tuple(sorted(seen | moved)), listed, own)
 
 
-def _check(chain: str, found: Found, blocks: Sequence[Read], accounts: Sequence[str]) -> None:
-    """Whether blocks have what was found in them."""
+def _check(chain: str, found: Found, blocks: Sequence[Read], accounts: Sequence[str], pins: Pins) -> None:
+    """Whether blocks are those that were searched, and have what was found in them."""
     for read in blocks:
+        if pins.get(read.block.height, read.block.hash) != read.block.hash:
+            raise Reorged(chain, read.block.height, pins[read.block.height])
         height, counted = read.block.height, Counter(row[4] for row in read.paid if row[8])  # of a version with nonces
         if lost := found.listed.get(height, set()) - {row[3] for row in read.paid}:
             raise BadAnswer(chain, f"block {height} does not have {min(lost)}, whose events are listed in it")

@@ -14,8 +14,9 @@ import msgspec
 from adapters.starknet.events import APPROVAL, BATCH, FOR_ALL, SINGLE, TRANSFER
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Number
+from adapters.starknet.state import Pins
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, TooMuch
+from chainfolio.errors import BadAnswer, Reorged, TooMuch
 from transport.endpoint import Endpoint
 from transport.wire import Request, typed
 
@@ -26,7 +27,8 @@ ACCOUNTS: Final = 64  # of one question
 ENOUGH: Final = 500  # blocks of one question
 LEARNT: Final = "events_page"
 # Where the parties of events stand, and which events have one there.
-QUESTIONS: Final = (
+Question = tuple[int, Sequence[str]]
+QUESTIONS: Final[Sequence[Question]] = (
     (1, (TRANSFER, APPROVAL, FOR_ALL)), (2, (TRANSFER, APPROVAL, FOR_ALL, SINGLE, BATCH)), (3, (SINGLE, BATCH)),
 )  # fmt: skip
 Places = dict[int, set[str]]  # transactions, by the height of their block
@@ -38,6 +40,7 @@ class Listed(msgspec.Struct):
     keys: list[str]
     transaction_hash: str
     block_number: Number | None = None
+    block_hash: str | None = None
 
 
 class Page(msgspec.Struct):
@@ -47,30 +50,31 @@ class Page(msgspec.Struct):
     continuation_token: str | None = None
 
 
-async def named(endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> tuple[Span, Places]:
-    """The blocks in which events name some accounts, from the start of a span as far as goes at once."""
+async def named(endpoint: Endpoint, span: Span, accounts: Sequence[str], pins: Pins) -> tuple[Span, Places]:
+    """The blocks in which events name some accounts, from the start of a span as far as goes at once. Reorged where an
+    event is of another block than `pins` says."""
     found: Places = {}
     for first in range(0, len(accounts), ACCOUNTS):
         for question in QUESTIONS:
-            span = await _asked(endpoint, span, question, accounts[first : first + ACCOUNTS], found)
+            span = await _asked(endpoint, span, question, accounts[first : first + ACCOUNTS], pins, found)
     return span, {height: hashes for height, hashes in found.items() if height in span}
 
 
 async def _asked(
-    endpoint: Endpoint, span: Span, question: tuple[int, Sequence[str]], accounts: Sequence[str], found: Places
+    endpoint: Endpoint, span: Span, question: Question, accounts: Sequence[str], pins: Pins, found: Places
 ) -> Span:
     """The answers to one question, and how far they go. Where they are too much: smaller pages, then fewer accounts,
     then fewer blocks."""
     while True:
         try:
-            return await _pages(endpoint, span, question, accounts, found)
+            return await _pages(endpoint, span, question, accounts, pins, found)
         except TooMuch:
             size, half = endpoint.capabilities.get(LEARNT, PAGE), len(accounts) // 2
             if size > MIN_PAGE:
                 endpoint.learn(LEARNT, size // 4)
             elif half:
-                span = await _asked(endpoint, span, question, accounts[:half], found)
-                return await _asked(endpoint, span, question, accounts[half:], found)
+                span = await _asked(endpoint, span, question, accounts[:half], pins, found)
+                return await _asked(endpoint, span, question, accounts[half:], pins, found)
             elif len(span) > 1:
                 span = Span(span.first, span.first + len(span) // 2 - 1)
             else:
@@ -78,7 +82,7 @@ async def _asked(
 
 
 async def _pages(
-    endpoint: Endpoint, span: Span, question: tuple[int, Sequence[str]], accounts: Sequence[str], found: Places
+    endpoint: Endpoint, span: Span, question: Question, accounts: Sequence[str], pins: Pins, found: Places
 ) -> Span:
     place, names = question
     keys = [[hex(int(each, 16)) for each in some] for some in (names, *[()] * (place - 1), accounts)]
@@ -92,6 +96,8 @@ async def _pages(
         page = typed(endpoint.name, await endpoint.one(Request("starknet_getEvents", (wanted,)), height=last), Page)
         for each in page.events:
             last = _height(endpoint.name, each, span, last)
+            if last in pins and (each.block_hash is None or forms[each.block_hash] != pins[last]):
+                raise Reorged(endpoint.name, last, pins[last])
             said = each.keys  # some nodes list events that have fewer keys than they were asked for, too
             if len(said) > place and forms[said[0]] in names and forms[said[place]] in accounts:
                 own.setdefault(last, set()).add(forms[each.transaction_hash])

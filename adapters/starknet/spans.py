@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from adapters.starknet.accounts import collections
 from adapters.starknet.facts import Facts
-from adapters.starknet.forms import Bodies, Done, Header, Receipt, Whole
-from adapters.starknet.node import result
+from adapters.starknet.forms import Bodies, Done, Hashes, Header, Receipt, Whole
+from adapters.starknet.node import header_at, result
 from adapters.starknet.rows import Read, read, tables
 from adapters.starknet.state import answer
 from chainfolio.blocks import Block, Span
@@ -32,8 +32,9 @@ async def collect(
     """The rows of a span, from blocks that follow each other and what lies before."""
     node, coin = chain.node, chain.facts.coin
     heights = range(span.first, span.last + 1)
-    blocks = await node.with_any(partial(blocks_at, heights, chain.facts), kind="blocks")
-    _check_links(node.key, blocks, before)
+    read = blocks_at if {*datasets} - {"blocks"} else _headers_at
+    blocks = await node.with_any(partial(read, heights, chain.facts), kind="blocks")
+    check_links(node.key, [each.block for each in blocks], before)
     known = await collections_among(chain, blocks) if {"transfers", "approvals"} & set(datasets) else {}
     found = tables(node.key, blocks, datasets, contracts, coin, known)
     chained = [each.block for each in blocks]
@@ -57,6 +58,14 @@ async def collections_among(chain: StarknetChain, blocks: Sequence[Read]) -> Map
 async def blocks_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[Read]:
     """Whole blocks, in order, by one endpoint."""
     return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in heights)))
+
+
+async def _headers_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[Read]:
+    """Blocks without what was done in them."""
+    answers = await endpoint.ask([header_at(height) for height in heights], height=max(heights))
+    found = [typed(endpoint.name, result(each), Hashes) for each in answers]
+    blocks = [each.block(endpoint.name, height) for each, height in zip(found, heights, strict=True)]
+    return [Read(block, [()] * len(each.transactions), [], []) for block, each in zip(blocks, found, strict=True)]
 
 
 async def _block(endpoint: Endpoint, height: int, facts: Facts) -> Read:
@@ -90,10 +99,10 @@ async def _in_parts(endpoint: Endpoint, height: int, facts: Facts) -> Read:
     return read(source, height, Whole(**header, transactions=done), facts)
 
 
-def _check_links(chain: str, blocks: Sequence[Read], before: Block | None) -> None:
+def check_links(chain: str, blocks: Sequence[Block], before: Block | None) -> None:
     """Whether each block follows the one before it."""
     last = before
     for each in blocks:
-        if last is not None and each.block.parent != last.hash:
+        if last is not None and each.parent != last.hash:
             raise Reorged(chain, last.height, last.hash)
-        last = each.block
+        last = each

@@ -17,6 +17,7 @@ from transport.endpoint import Answer, Endpoint
 from transport.wire import Request, typed
 
 NO_FUNCTION = b"no such function"
+Pins = Mapping[int, str]  # the hashes of blocks that may still go, by height
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,10 @@ class FakeNode:
         if block in ("latest", "l1_accepted"):
             return self.head if block == "latest" else self.final
         if "block_hash" in block:
-            return int(block["block_hash"], 16) % 1000
+            height = int(block["block_hash"], 16) % 1000
+            if int(self.hash(height), 16) != int(block["block_hash"], 16):
+                raise Refuse(24, "Block not found")
+            return height
         return int(block["block_number"])
 
     def hash(self, height: int) -> str:

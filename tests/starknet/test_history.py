@@ -103,6 +103,14 @@ async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chai
     assert {each.ways["transactions"] for each in pieces} == {"search"}
 
 
+async def test_blocks_that_may_still_go_are_searched_by_their_hashes(world: World, chain: StarknetChain) -> None:
+    heads, account, begin = await chain.heads(), world.accounts[1], await chain.block(0)
+    span = Span(1, heads.latest.height)
+    found = await having(chain, Capability.ACCOUNT_HISTORY).collect_accounts(span, (account,), NAMES, begin)
+    assert rows([found]) == await whole(chain, span, account)
+    assert (found.ways["native"], found.is_linked, len(found.chain)) == ("search", True, len(span))
+
+
 async def test_what_others_did_with_a_token_that_names_nobody_is_missing_and_that_is_said(
     world: World, tmp_path: Path
 ) -> None:

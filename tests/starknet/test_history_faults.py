@@ -224,6 +224,48 @@ async def test_blocks_that_may_still_go_are_read_whole_and_linked() -> None:
         await reader.collect_accounts(Span(92, 100), (ME,), NAMES, before)
 
 
+async def linked(node: FakeNode, last: int = 100) -> Collected:
+    """What may still go, behind block 5, as far as it is searched at once."""
+    chain = node.chain()
+    await chain.heads()
+    reader, before = having(chain, Capability.ACCOUNT_HISTORY), await chain.block(5)
+    node.asked.clear()
+    return await reader.collect_accounts(Span(6, last), (ME,), NAMES, before)
+
+
+async def test_many_blocks_that_may_still_go_are_searched_by_their_hashes() -> None:
+    node = living(*AT, 93)
+    node.final = 5
+    found = await linked(node)
+    assert (heights(found), found.is_linked, found.ways["native"]) == ([*AT, 93], True, "search")
+    assert [each.height for each in found.chain] == [*range(6, 101)]
+    assert node.asked.count("starknet_getBlockWithReceipts") == len(AT) + 1
+    assert [each.account for each in found.unexplained] == [ME]
+
+
+@pytest.mark.parametrize("method", ["getEvents", "getNonce", "call", "getBlockWithReceipts"])
+async def test_a_reorganisation_in_the_middle_of_a_search_is_one(method: str) -> None:
+    node = living(*AT, 93)
+    node.final = 5
+    answer = node.answers[f"starknet_{method}"]
+
+    def turned(params: Any) -> Any:
+        node.forks = dict.fromkeys(range(30, 101), 1)
+        return answer(params)
+
+    node.answers = {**node.answers, f"starknet_{method}": turned}
+    with pytest.raises(Reorged):
+        await linked(node)
+
+
+async def test_a_search_of_which_a_listed_event_is_of_another_branch_is_a_reorganisation() -> None:
+    node = living(*AT, 93)
+    node.final = 5
+    node = paging(node, lambda events, token: {"events": [{**each, "block_hash": "0xff"} for each in events]})
+    with pytest.raises(Reorged):
+        await linked(node)
+
+
 async def test_a_budget_above_one_piece_gets_on() -> None:
     node = living(*range(1, 60))
     chain = node.chain()

@@ -140,7 +140,7 @@ def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_a
     [chain] = run("watch", wallet)
     [account] = chain["accounts"]
     assert all(not each["missing"] for each in account["datasets"])
-    assert account["datasets"][0]["ways"] == ["blocks", "search"]
+    assert account["datasets"][0]["ways"] == ["search"]
     assert "name accounts in their data alone" in account["unexplained"][0]["reason"]
     assert "name accounts in their data alone" in json.dumps(run("portfolio", wallet))
 
