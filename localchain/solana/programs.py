@@ -24,6 +24,7 @@ HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")
 CONFIG = Pubkey.from_string("StakeConfig11111111111111111111111111111111")
 # Of Token-2022's mints: how many bytes an extension takes, and the instruction that makes it (before the mint's own).
 FEE, STILL, INTEREST, SCALED = 278, 170, 222, 226
+TAKEN, PAUSABLE, SEALED = 202, 203, 235
 POINTED = 234  # a mint that says where it says what it is called
 
 
@@ -48,13 +49,17 @@ def allocated(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports
 
 
 def extension(node: SolanaNode, mint: Pubkey, size: int) -> Instruction:
-    """What makes an extension of a mint: a fee of one per cent, no transfers, five per cent a year, twice as many."""
+    """What makes an extension of a mint: a fee of one per cent, no transfers, five per cent a year, twice as many;
+    somebody may take it, transfers can be paused, balances can be confidential."""
     own = bytes(node.payer.pubkey())
     content = {
         FEE: bytes([26, 0, 0, 0]) + struct.pack("<HQ", 100, 1_000_000),
         STILL: bytes([32]),
         INTEREST: bytes([33, 0]) + own + struct.pack("<h", 500),
         SCALED: bytes([43, 0]) + own + struct.pack("<d", 2.0),
+        TAKEN: bytes([35]) + own,
+        PAUSABLE: bytes([44, 0]) + own,
+        SEALED: bytes([27, 0]) + own + b"\1" + bytes(32),
     }[size]
     return Instruction(TOKEN_2022, content, [AccountMeta(mint, False, True)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Callable
 
 import pytest
 from solders.keypair import Keypair
@@ -23,8 +24,11 @@ from localchain.solana.node import SolanaNode
 from localchain.solana.programs import (
     FEE,
     INTEREST,
+    PAUSABLE,
     SCALED,
+    SEALED,
     STILL,
+    TAKEN,
     TOKEN_2022,
     WRAPPED,
     allocated,
@@ -41,6 +45,7 @@ from localchain.solana.programs import (
     voter,
     wrapped,
 )
+from tests.solana.ledger import token_account
 
 pytestmark = pytest.mark.node
 
@@ -127,7 +132,9 @@ async def test_tokens_that_cannot_be_moved_are_counted_and_said(
     assert "it cannot be transferred" in [each.reason for each in found.notes]
 
 
-@pytest.mark.parametrize(("size", "number"), [(FEE, 1), (STILL, 9), (INTEREST, 10), (SCALED, 25)])
+@pytest.mark.parametrize(("size", "number"), [
+    (FEE, 1), (SEALED, 4), (STILL, 9), (INTEREST, 10), (TAKEN, 12), (SCALED, 25), (PAUSABLE, 26),
+])  # fmt: skip
 async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, size: int, number: int
 ) -> None:
@@ -142,6 +149,43 @@ async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     assert state.balances == {chain.facts.token_asset(str(token)): 1_234}
     assert MEANING[number] in [issue.reason for issue in state.issues if issue.subject == str(token)]
     assert not any(issue.makes_partial for issue in state.issues)
+
+
+def sealed(available: bytes) -> bytes:
+    """What a token account has behind its own bytes where its balance is confidential: `available` is encrypted."""
+    pending, counters = bytes(128), bytes(32)
+    content = b"\1" + bytes(range(32)) + pending + available.ljust(64, b"\0") + bytes(36) + b"\1\1" + counters
+    return b"\2" + struct.pack("<HH", 5, len(content)) + content
+
+
+async def test_a_confidential_balance_is_not_known_and_an_empty_one_is_nothing(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, token = wallet.pubkey(), mint(node, 2, SEALED)
+    place, plain = home(owner, token, TOKEN_2022), token_account(str(token), str(owner), 7)
+    node.put(place, NEW, plain + sealed(b""), 10**7)
+    found = await read(chain, owner)
+    assert (found.tokens, found.notes) == ({str(token): Held(7, 2, NEW)}, ())
+    node.put(place, NEW, plain + sealed(b"\x2a"), 10**7)
+    found = await read(chain, owner)
+    assert found.tokens == {str(token): Held(7, 2, NEW)}
+    [note] = found.notes
+    assert (note.subject, note.is_partial) == (str(token), True)
+    assert "confidential" in note.reason
+
+
+@pytest.mark.parametrize("spoilt", [
+    lambda content: content[:108] + b"\0" + content[109:], lambda content: content[:164],
+    lambda content: content + b"\0", lambda content: bytes(165), lambda content: b"",
+], ids=["not initialised", "shorter", "longer", "blank", "empty"])  # fmt: skip
+async def test_what_is_no_token_account_holds_nothing_and_spoils_nothing(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair, spoilt: Callable[[bytes], bytes]
+) -> None:
+    owner, token, other = wallet.pubkey(), mint(node, 2), mint(node, 3)
+    given(node, owner, other, 9, Pubkey.from_string(TOKEN))
+    node.put(home(owner, token), TOKEN, spoilt(token_account(str(token), str(owner), 7)), 10**7)
+    found = await read(chain, owner)
+    assert found.tokens == {str(other): Held(9, 3, TOKEN)}
 
 
 async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
