@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 
-from adapters.solana.chain import SolanaChain
+from adapters.solana.chain import SolanaChain, build
 from adapters.solana.layouts import STAKE
 from adapters.solana.reward_rows import EPOCHS, Schedule
+from adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Span
 from chainfolio.chains import Collected
 from chainfolio.errors import BadAnswer, BadRequest, Unavailable
+from chainfolio.seams import Seams
 from chainfolio.settings import load
 from cli.main import main
 from engine.daily import moved_in
@@ -26,8 +28,9 @@ from indexer.wiring import System, check_datasets
 from localchain.solana.dated import dated
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, stake, unstaked, voter
+from tests.evm.fakes import FakeClock
 from tests.solana.conftest import facts_of, started
-from tests.solana.fakes import SCHEDULE, WALLET, FakeNode, Refuse, header
+from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, Refuse, header
 from tests.solana.recorded import expected, needs_recordings
 from tests.solana.test_rewards import STAKED, Answers, Staked, paid, recorded
 
@@ -51,7 +54,7 @@ class Earned:
     node: SolanaNode
 
 
-REWARDS = {0: 7_000_000, 1: 11}
+REWARDS = {0: 7_000_000, 1: 11, 2: 300_000_000}
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +73,13 @@ def earned() -> Iterator[Earned]:
         owner = wallet.pubkey()
         coins(node, owner, 5 * 10**9)
         address = stake(node, owner, 10**10, voter(node))
-        for epoch, lamports in REWARDS.items():
+        for epoch in (0, 1):
             node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
             coins(node, Keypair().pubkey(), 10**9)  # somebody does something: the first block of the epoch
             first = (epoch + 1) * SLOTS
             slots[epoch] = next(slot for slot in node.rpc("getBlocks", first, first + 1000) if slot >= first)
             found = node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
-            node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + lamports)
+            node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + REWARDS[epoch])
         node.send([unstaked(address, owner, REWARDS[0])], wallet)
         node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})
         yield Earned(str(owner), str(address), slots, url, node)
@@ -128,6 +131,34 @@ def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, earned: 
     assert moved_in(*asked)[earned.owner].came == {native: 5 * 10**9 + REWARDS[0]}
     assert moved_in(*asked, with_rewards=True)[earned.owner].came == {native: 5 * 10**9 + 2 * REWARDS[0] + REWARDS[1]}
     system.tail.close()
+
+
+@pytest.mark.node
+def test_a_wallet_that_is_read_on_and_on_has_each_reward_once(run: Run, earned: Earned) -> None:
+    idle = str(Keypair().pubkey())
+    run("watch", earned.owner, idle)
+    earned.node.rpc("surfnet_timeTravel", {"absoluteEpoch": 3})
+    coins(earned.node, Keypair().pubkey(), 10**9)
+    earned.slots[2] = next(each for each in earned.node.rpc("getBlocks", 3 * SLOTS, 3 * SLOTS + 1000))
+    earned.node.rpc("surfnet_timeTravel", {"absoluteSlot": earned.node.rpc("getSlot") + 100})
+
+    def rewarded() -> list[tuple[int, str]]:
+        found = run("transactions", earned.owner)
+        return [
+            (each["blockNumber"], asset["balance"])
+            for each in found["transactions"]
+            for asset in each["assetsIn"]
+            if "staysStaked" in asset
+        ]
+
+    run("watch", earned.owner, idle)
+    whole = [(earned.slots[2], "0.3"), (earned.slots[1], "0.000000011"), (earned.slots[0], "0.007")]
+    assert rewarded() == whole
+    earned.node.rpc("surfnet_timeTravel", {"absoluteSlot": earned.node.rpc("getSlot") + 100})
+    run("watch", earned.owner, idle)
+    assert rewarded() == whole
+    nothing = run("transactions", idle)
+    assert (nothing["transactions"], nothing["completeness"]) == ([], "complete")
 
 
 def wallet_of(portfolio: Any) -> str:
@@ -243,6 +274,35 @@ async def test_before_a_stake_account_was_first_named_nothing_is_asked() -> None
     node.answers = {**node.answers, "getFirstAvailableBlock": lambda params: 120 * SLOTS}
     await collected(node.chain())
     assert sorted(epochs) == [*range(138)], "a node that dropped blocks does not know when it began"
+
+
+async def test_a_reward_in_a_block_that_may_still_go_is_a_row_with_that_block_and_is_asked_for_again() -> None:
+    epochs: list[int] = []
+    node, slot, branch = Staked(every(epochs, late=5)), 138 * SLOTS, ""
+    final = {"finalized": slot - 20, "confirmed": slot + 10}
+    node.answers = {
+        **node.answers, "getSlot": lambda params: final[params[0]["commitment"]],
+        "getBlock": lambda params: {**header(params[0]), "blockhash": f"hash{params[0]}{branch}"},
+    }  # fmt: skip
+    settings = SolanaSettings(adapter="solana", rpc=["http://one.test"], commitment="confirmed")
+    chain = build("solana", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=node)
+    span = Span(slot - 10, slot + 10)
+    before = (await chain.heads()).latest
+
+    async def read() -> list[tuple[int, str]]:
+        piece = await chain.collect_accounts(span, [WALLET], ["rewards"], before)
+        assert (piece.span, [each.hash for each in piece.chain]) == (span, [f"hash{slot + 5}{branch}"])
+        return [(row["height"], row["tx_hash"]) for row in piece.tables["transfers"].to_pylist()]
+
+    assert await read() == [(slot + 5, f"hash{slot + 5}")]
+    branch = " of another branch"
+    assert await read() == [(slot + 5, f"hash{slot + 5}{branch}")]
+    final |= {"finalized": slot + 10}
+    await chain.heads()
+    asked = len(epochs)
+    for _ in range(3):
+        await read()
+    assert len(epochs) == asked + 2, "both epochs once more, now that their blocks are final"
 
 
 async def test_rewards_that_are_still_being_paid_are_waited_for() -> None:
