@@ -27,6 +27,8 @@ class Line(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember where to write."""
         self._transport = cast("asyncio.Transport", transport)
+        self._unasked = select.poll()
+        self._unasked.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: behind what is there."""
@@ -121,9 +123,7 @@ class Line(asyncio.BufferedProtocol):
         """Whether the other side has neither hung up nor sent what nobody asked for, as far as the system knows."""
         if self._is_over or self._end > self._start:
             return False
-        waiting = select.poll()
-        waiting.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return not waiting.poll(0)
+        return not self._unasked.poll(0)
 
     def close(self) -> None:
         """Hang up."""

@@ -25,7 +25,7 @@ Key = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{96}$", max_length=98)]
 LongRoot = Annotated[str, Meta(min_length=66, max_length=66)]
 LongKey = Annotated[str, Meta(min_length=98, max_length=98)]
 Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$", max_length=42)]
-Bits = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]*$", max_length=2**16)]
+Bits = Annotated[str, Meta(pattern="^0x([0-9a-fA-F]{2})*$", max_length=2**16)]
 
 
 class Told(Struct, Generic[T], frozen=True):

@@ -59,14 +59,7 @@ class Computed:
         """What a block brought the members of the sync committee that sit at some places, or cost them."""
         epoch = self.everybody.spec.epoch(block.slot)
         self._check(epoch)
-        seat = (await self._stakes(epoch)).seat(self.everybody.spec)
-        aggregate = block.body.sync_aggregate
-        bits = bytes.fromhex(aggregate.sync_committee_bits[2:]) if aggregate is not None else b""
-        found: dict[int, int] = {}
-        for place, validator in places:
-            signed = place // 8 < len(bits) and bits[place // 8] >> (place % 8) & 1
-            found[validator] = found.get(validator, 0) + (seat if signed else -seat)
-        return found
+        return voting.seated(block, places, (await self._stakes(epoch)).seat(self.everybody.spec))
 
     def _check(self, epoch: int) -> None:
         self.is_used = True

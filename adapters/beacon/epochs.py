@@ -11,7 +11,7 @@ import numpy as np
 from adapters.beacon import accounting
 from adapters.beacon.accounting import Balances, Change, Closing, Duties, Slot
 from adapters.beacon.answers import PendingDeposit
-from adapters.beacon.reader import Earned, Reader, gathered
+from adapters.beacon.reader import Reader, gathered
 from adapters.beacon.states import Held, States
 from chainfolio.errors import BadAnswer
 
@@ -105,7 +105,8 @@ async def _closing(reader: Reader, number: int) -> Closing:
     if found.left.any() and spec.is_at_least("electra", number) and number > 0:
         changes = await _from_queues(reader, read)
         found = accounting.closing(spec, replace(read, changes=(*read.changes, *changes)))
-    return found
+    is_short = bool(found.left[found.sync != 0].any())
+    return await _closing(reader, number) if is_short and await reader.doubts(number) else found
 
 
 async def _balances(reader: Reader, number: int) -> Balances:
@@ -134,7 +135,7 @@ async def gathered_slots(reader: Reader, number: int) -> tuple[Slot, ...]:
 async def _slots(reader: Reader, number: int) -> tuple[Slot, ...]:
     slots = range(number * reader.spec.slots, reader.end(number) + 1)
     blocks = await reader.blocks_of(slots)
-    earned: list[Earned] = await gathered(reader.earned(block) for block in blocks)
+    earned = await reader.earned(blocks)
     return tuple(Slot(block, each) for block, each in zip(blocks, earned, strict=True))
 
 

@@ -32,7 +32,7 @@ class Memo:
             while len(kept) > self._limits[kind]:
                 kept.popitem(last=False)
         # Whoever is cancelled leaves the others their answer.
-        return cast("asyncio.Future[T]", asyncio.shield(task))
+        return cast("asyncio.Future[T]", task if task.done() else asyncio.shield(task))
 
     def has(self, kind: str, key: Any) -> bool:
         """Whether it was asked for, and did not fail so far."""

@@ -31,6 +31,7 @@ from adapters.beacon.node import Nodes
 from adapters.beacon.registry import PIECE, Registry, numbered
 from adapters.beacon.spec import Spec
 from adapters.beacon.states import Held, States, columns, joined
+from adapters.beacon.voting import seated, worth_of_seat
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
 from transport.rest import Absent
 
@@ -45,6 +46,7 @@ LIMITS: Final = {
     "closing": 4,
     "committee": 8,
     "duties": 64,
+    "worth": 64,
 }
 # A million validators fill 40 MB with each of these: no more of them than two epochs need that follow each other.
 WHOLE_LIMITS: Final = {**LIMITS, "states": 4, "held": 2, "attestations": 2, "closing": 3}
@@ -98,8 +100,10 @@ class Reader:
 
     async def blocks_of(self, slots: Iterable[int]) -> list[BlockMessage]:
         """The blocks of some slots, without those that were missed; the first error ends it."""
-        found = await asyncio.gather(*map(self._asked, slots))
-        return [block for block in found if block is not None]
+        asked = [self._asked(slot) for slot in slots]
+        if on_their_way := [each for each in asked if not each.done()]:
+            await asyncio.gather(*on_their_way)
+        return [block for each in asked if (block := each.result()) is not None]
 
     def _asked(self, slot: int) -> asyncio.Future[BlockMessage | None]:
         return (self.blocks or self.memo).asked("block", slot, lambda: self._block(slot))
@@ -123,15 +127,18 @@ class Reader:
         """The header at a slot, or of a root. Absent where there is none."""
         return await self.nodes.data(f"/eth/v1/beacon/headers/{which}", Header)
 
-    async def earned(self, block: BlockMessage) -> Earned:
-        """What a block brought to the wanted validators."""
-        proposer, proposal = (block.proposer_index if self.is_wanted(block.proposer_index) else None), 0
-        if proposer is not None:
-            proposal = await self._proposal(block)
-        seats = await self.seats(self.spec.epoch(block.slot)) if block.body.sync_aggregate else None
-        if seats is None or not seats.wanted:
-            return Earned(proposer, proposal)
-        return Earned(proposer, proposal, tuple(sorted((await self._sync(block, seats)).items())))
+    async def earned(self, blocks: Sequence[BlockMessage]) -> list[Earned]:
+        """What blocks of one epoch brought to the wanted validators."""
+        own = [block for block in blocks if self.is_wanted(block.proposer_index)]
+        proposals = dict(zip((block.slot for block in own), await gathered(map(self._proposal, own)), strict=True))
+        has_seats = any(block.body.sync_aggregate is not None for block in blocks)
+        seats, found = await self.seats(self.spec.epoch(blocks[0].slot)) if has_seats else None, list[Earned]()
+        for block in blocks:
+            proposer = block.proposer_index if block.slot in proposals else None
+            is_seated = seats is not None and seats.wanted and block.body.sync_aggregate is not None
+            sync = await self._sync(block, seats) if seats is not None and is_seated else {}
+            found.append(Earned(proposer, proposals.get(block.slot, 0), tuple(sorted(sync.items()))))
+        return found
 
     async def _proposal(self, block: BlockMessage) -> int:
         try:
@@ -144,6 +151,25 @@ class Reader:
         return reward.total
 
     async def _sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
+        """What a block brought the wanted members of the sync committee. A seat is worth the same in all blocks of an
+        epoch: the first that is asked about tells it of all, and the balances at its end bear it out."""
+        epoch = self.spec.epoch(block.slot)
+        worth = await self.memo.get("worth", epoch, lambda: self._worth(block, seats))
+        return await self._told_sync(block, seats) if worth is None else seated(block, seats.places, worth)
+
+    async def _worth(self, block: BlockMessage, seats: Seats) -> int | None:
+        """What a seat is worth, by what a block brought; None where that is not the same for all."""
+        return worth_of_seat(block, seats.places, await self._told_sync(block, seats))
+
+    async def doubts(self, epoch: int) -> bool:
+        """Balances do not bear out what seats are worth: whether each block of an epoch can be asked about instead."""
+        if await self.memo.get("worth", epoch, _nothing) is None:
+            return False
+        self.memo.drop("worth", epoch)
+        self.memo.drop("slots", epoch)
+        return await self.memo.get("worth", epoch, _nothing) is None
+
+    async def _told_sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
         asked = [] if self._set is None else [str(each) for each in sorted(seats.wanted)]
         path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
         try:
@@ -342,6 +368,11 @@ def _rows(found: AttestationRewards) -> Any:
     if rows and rows[0].inclusion_delay is not None:  # before Altair
         table[:, 4] += np.fromiter((each.inclusion_delay or 0 for each in rows), np.int64, count)
     return table
+
+
+async def _nothing() -> int | None:
+    """What is not known."""
+    return None
 
 
 async def gathered(asks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

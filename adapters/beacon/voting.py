@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.answers import Attestation, AttestedBlock
+from adapters.beacon.answers import Attestation, AttestedBlock, BlockMessage
 from adapters.beacon.spec import Spec
 from adapters.beacon.states import States
 from chainfolio.errors import BadAnswer
@@ -151,6 +151,27 @@ def attestation_rewards(spec: Spec, epoch: int, after: States, flags: Any, *, is
         ideal += could
     increment = spec.number("EFFECTIVE_BALANCE_INCREMENT")
     return rows[was_active | is_slashed], dict(zip((sizes * increment).tolist(), ideal.tolist(), strict=True))
+
+
+def seated(block: BlockMessage, places: Sequence[tuple[int, int]], worth: int) -> dict[int, int]:
+    """What a block brought the members of the sync committee that sit at some places, or cost them."""
+    aggregate, found = block.body.sync_aggregate, dict[int, int]()
+    bits = bytes.fromhex(aggregate.sync_committee_bits[2:]) if aggregate is not None else b""
+    for place, validator in places:
+        signed = place // 8 < len(bits) and bits[place // 8] >> (place % 8) & 1
+        found[validator] = found.get(validator, 0) + (worth if signed else -worth)
+    return found
+
+
+def worth_of_seat(block: BlockMessage, places: Sequence[tuple[int, int]], told: Mapping[int, int]) -> int | None:
+    """What a seat was worth in a block that is told to have brought that; None where no one number explains it."""
+    worths = set[int]()
+    for validator, net in seated(block, places, 1).items():
+        if net:
+            worths.add(told[validator] // net)
+    if len(worths) != 1 or (worth := worths.pop()) < 0:
+        return None
+    return worth if seated(block, places, worth) == told else None
 
 
 def slashing_gain(spec: Spec, epoch: int, effective: int) -> int:

@@ -255,6 +255,42 @@ async def test_a_reward_that_no_balance_bears_out_stands_as_unexplained(node: Be
     await chain.close()
 
 
+async def test_where_balances_do_not_bear_out_what_a_seat_is_worth_each_block_is_asked_about(
+    node: BeaconRuntime,
+) -> None:
+    asked, path = set[int](), "/eth/v1/beacon/rewards/sync_committee"
+    first = 8  # of epoch 1, whose other blocks are told right
+
+    def invent(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if "/rewards/sync_committee/" in path:
+            asked.add(slot := int(path.rpartition("/")[2]))
+            if slot == first:
+                found["data"] = [each | {"reward": str(3 * int(each["reward"]))} for each in found["data"]]
+        return status, found
+
+    chain = wrong(node, invent).chain
+    rows = (await chain.collect(Span(0, 40), chain.usual)).tables["validator_rewards"].to_pylist()
+    await chain.close()
+    honest = {str(seat["validator_index"]): 0 for seat in node.call(f"{path}/{first}", [])["data"]}
+    for seat in node.call(f"{path}/{first}", [])["data"]:
+        honest[str(seat["validator_index"])] += int(seat["reward"])
+    wrongly = {str(each["validator"]): -each["unexplained"] // 2 for each in rows if each["unexplained"]}
+    assert wrongly == {index: reward for index, reward in honest.items() if reward}
+    assert {each["epoch"] for each in rows if each["unexplained"]} == {1}
+    assert {slot for slot in asked if 8 <= slot < 16} == set(range(8, 16)) - {MISSED}
+    assert all(sum(slot // 8 == epoch for slot in asked) == 1 for epoch in (0, 2, 3))
+
+
+@pytest.mark.parametrize("bits", ["0xabc", "0xzz", "ab", ["0xab"]])
+async def test_bits_that_are_no_bytes_are_refused(node: BeaconRuntime, bits: Any) -> None:
+    def spoil(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if path.endswith("/beacon/blocks/9"):
+            found["data"]["message"]["body"]["sync_aggregate"]["sync_committee_bits"] = bits
+        return status, found
+
+    assert "of the wrong shape" in await wrong(node, spoil).refused(BadAnswer)
+
+
 async def test_a_fork_that_is_not_known_stops_the_index_and_says_so(node: BeaconRuntime) -> None:
     def later(path: str, status: int, found: Any) -> tuple[int, Any]:
         return status, {**found, "version": "gloas"} if "/blocks/" in path else found

@@ -62,7 +62,7 @@ async def earned_by_slot(chain: BeaconChain, last: int) -> dict[int, dict[int, i
     found: dict[int, dict[int, int]] = {}
     for slot in range(1, last + 1):
         if (block := await reader.block(slot)) is not None:
-            earned, own = await reader.earned(block), defaultdict[int, int](int)
+            (earned,), own = await reader.earned([block]), defaultdict[int, int](int)
             assert earned.proposer is not None
             own[earned.proposer] += earned.proposal
             for validator, reward in earned.sync:

@@ -1,0 +1,50 @@
+"""What a seat in the sync committee is worth, by what one block is told to have brought."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.beacon.answers import BlockMessage, Body, SyncAggregate
+from adapters.beacon.voting import seated, worth_of_seat
+
+ROOT = "0x" + "00" * 32
+PLACES = ((0, 7), (3, 8), (9, 7), (17, 9))
+
+
+def block(bits: str | None) -> BlockMessage:
+    """A block whose sync committee signed like that; None before there was one."""
+    return BlockMessage(1, 1, ROOT, ROOT, Body(sync_aggregate=None if bits is None else SyncAggregate(bits)))
+
+
+@pytest.mark.parametrize(
+    ("bits", "nets"),
+    [
+        ("0xffffff", {7: 2, 8: 1, 9: 1}),
+        ("0x000000", {7: -2, 8: -1, 9: -1}),
+        ("0x010002", {7: 0, 8: -1, 9: 1}),
+        ("0xff", {7: 0, 8: 1, 9: -1}),  # places beyond the bits are not signed
+        ("0x", {7: -2, 8: -1, 9: -1}),
+        (None, {7: -2, 8: -1, 9: -1}),
+    ],
+)
+def test_what_one_block_brought_tells_it_of_all(bits: str | None, nets: dict[int, int]) -> None:
+    told = {validator: 16_411 * net for validator, net in nets.items()}
+    assert worth_of_seat(block(bits), PLACES, told) == 16_411
+    assert seated(block(bits), PLACES, 16_411) == told
+
+
+@pytest.mark.parametrize(
+    ("bits", "told"),
+    [
+        ("0xffffff", {7: 20, 8: 10, 9: 11}),  # not the same for all
+        ("0xffffff", {7: 21, 8: 10, 9: 10}),  # half a gwei a seat
+        ("0xffffff", {7: -20, 8: -10, 9: -10}),  # a penalty for who signed
+        ("0x000000", {7: -20, 8: 0, 9: -10}),  # nothing was left to take
+    ],
+)
+def test_what_no_one_number_explains_is_told_of_no_other_block(bits: str, told: dict[int, int]) -> None:
+    assert worth_of_seat(block(bits), PLACES, told) is None
+
+
+def test_seats_of_which_as_many_signed_as_did_not_tell_nothing() -> None:
+    assert worth_of_seat(block("0x0100"), ((0, 7), (9, 7)), {7: 0}) is None
