@@ -4,7 +4,7 @@ the wallets hold it, or as any configured chain prices it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -53,7 +53,7 @@ class Rates:
             if isinstance(said, FiatRate):
                 return Rate(said.per_usd, said.source)
             raise _unserved(currency, "units of it per USD", f" ({said})", "[ecb] in the file of prices")
-        held = average(valuation, currency)
+        held = average(valuation, {asset for chain in self.chains for asset in self._named(chain, currency)})
         if held is not None:
             return Rate(held, "the price of what is held")
         price = await self._coin(currency)
@@ -61,14 +61,15 @@ class Rates:
             return Rate(price.usd, f"{price.source} price of {price.asset}")
         raise _unserved(currency, "USD per unit", "", "a chain or a source that prices it")
 
+    def _named(self, chain: Chain, symbol: str) -> list[Asset]:
+        """What a coin is to a chain: its native coin, and the `units` of the coin. A symbol proves nothing."""
+        native = [chain.info.native.asset] if chain.info.native.symbol == symbol else []
+        return [*native, *self.units.get(symbol, ())]
+
     async def _coin(self, symbol: str) -> Price | None:
         """The price of a coin from the first chain (by key) that has one, those whose native coin it is before others;
         a chain that does not answer is passed over, unless none does."""
-        wanted = {
-            chain.key: [native.asset for native in (chain.info.native,) if native.symbol == symbol]
-            + list(self.units.get(symbol, ()))
-            for chain in self.chains
-        }
+        wanted = {chain.key: self._named(chain, symbol) for chain in self.chains}
         asked = sorted(
             (chain for chain in self.chains if wanted[chain.key]),
             key=lambda chain: (chain.info.native.symbol != symbol, chain.key),
@@ -92,12 +93,13 @@ def _unserved(currency: str, each: str, why: str, other: str) -> Unserved:
     return Unserved(f"a net asset value in {currency}{why}", remedy=remedy)
 
 
-def average(valuation: Valuation, symbol: str) -> Decimal | None:
-    """The price of a coin over all that is held of it, weighted by amount, to 18 places; None where none is priced."""
+def average(valuation: Valuation, coin: Collection[Asset]) -> Decimal | None:
+    """The price of a coin over all that is held of it, weighted by amount, to 18 places; None where none is priced.
+    `coin` are the assets that it is."""
     held = [
         (Fraction(valued.amount), Fraction(valued.price.usd))
         for valued in valuation.holdings
-        if valued.holding.token.symbol == symbol
+        if valued.holding.token.asset in coin
         and valued.price
         and valued.amount
         and valued.value_usd is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chainfolio.assets import Asset, asset
-from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT, Holding, Price
+from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT, Holding, Price, Token
 from chainfolio.errors import BadSettings, Unavailable, Unserved
 from chainfolio.settings import Settings, check
 from engine.rates import Rate, Rates
@@ -70,6 +70,17 @@ async def test_a_coin_that_is_held_counts_as_it_is_held() -> None:
     second = snapshot(Holding(BOB, native(), 3 * 10**18), prices=(price(native(), "2004"),), accounts=(BOB,))
     held = Valuation(value([first]).holdings + value([second]).holdings)
     assert (await asked("ETH", Chain("a", quoted("1")), held=held)).value == Decimal("2003")
+
+
+async def test_a_token_that_anybody_named_like_a_coin_is_not_that_coin() -> None:
+    """Very much of a worthless SOL on a chain of ether, and a little of another ETH."""
+    fakes = [Token(asset(f"eip155:1/erc20:0x{number:040x}"), name, name, 18) for number, name in enumerate(CRYPTO, 1)]
+    holdings = [Holding(ALICE, native(), 10**18), *(Holding(ALICE, fake, 10**40) for fake in fakes)]
+    cheap = (price(native(), "2000"), *(price(fake, "0.000001") for fake in fakes))
+    held = value([snapshot(*holdings, prices=cheap)])
+    chain = Chain("a", {**quoted("1900"), **quoted("150", SOL)})
+    assert (await asked("SOL", chain, held=held)).value == 150
+    assert await asked("ETH", chain, held=held) == Rate(Decimal(2000), "the price of what is held")
 
 
 async def test_a_coin_that_is_not_held_counts_as_a_chain_prices_it() -> None:
