@@ -4,7 +4,7 @@ const path = require("path");
 const home = process.argv[2];
 const from = (name) => require(path.join(home, "node_modules", name));
 const { BorshAccountsCoder } = from("@coral-xyz/anchor");
-const { PublicKey } = from("@solana/web3.js");
+const { Connection, PublicKey } = from("@solana/web3.js");
 const BN = from("bn.js");
 const core = from("@orca-so/whirlpools-core/dist/nodejs/orca_whirlpools_core_js_bindings.js");
 const raydium = from("@raydium-io/raydium-sdk-v2");
@@ -42,6 +42,7 @@ const written = (layout, size, fields) => {
   layout.encode(fields, bytes);
   return new Uint8Array(bytes);
 };
+const meteora = () => from("@meteora-ag/dlmm").createProgram(new Connection("http://localhost:1"));
 
 const jobs = {
   pyth_price: async (fields) => {
@@ -79,6 +80,30 @@ const jobs = {
   raydium_address: async ({ of, arguments: parts }) => {
     const keys = parts.map((each) => (typeof each === "string" ? new PublicKey(each) : each));
     return raydium[of](...keys).publicKey;
+  },
+  dlmm: async ({ account, fields, more }) => {
+    const coder = meteora().coder, { layout, discriminator } = coder.accounts.accountLayouts.get(account);
+    const bytes = Buffer.alloc(20_000);
+    const size = layout.encode(older(fields), bytes);
+    const rest = (more ?? []).map((each) => coder.types.encode("positionBinData", older(each)));
+    return new Uint8Array(Buffer.concat([Buffer.from(discriminator), bytes.subarray(0, size), ...rest]));
+  },
+  dlmm_address: async ({ pair, index, program }) => {
+    const { deriveBinArray } = from("@meteora-ag/dlmm");
+    return deriveBinArray(new PublicKey(pair), new BN(index), new PublicKey(program))[0];
+  },
+  dlmm_worth: async ({ position, pair, arrays, time }) => {
+    const sdk = from("@meteora-ag/dlmm"), program = meteora();
+    const bytes = (each) => Buffer.from(each), mint = { decimals: 6, tlvData: Buffer.alloc(0) };
+    const own = sdk.wrapPosition(program, PublicKey.unique(), { data: bytes(position) });
+    const whole = sdk.decodeAccount(program, "lbPair", bytes(pair));
+    const bins = arrays.map(([at, content]) => [at, sdk.decodeAccount(program, "binArray", bytes(content))]);
+    const clock = { unixTimestamp: new BN(time), epoch: new BN(700) };
+    const found = await (sdk.default ?? sdk).processPosition(
+      program, whole, clock, own, mint, mint, null, null, new Map(bins),
+    );
+    const { totalXAmount, totalYAmount, feeX, feeY, rewardOne, rewardTwo } = found;
+    return [new BN(totalXAmount), new BN(totalYAmount), feeX, feeY, rewardOne, rewardTwo];
   },
   raydium_withdrawn: async ({ pool, vaults, raw }) => {
     // The SDK asks a node for the pool and its vaults: these are what the node would say.

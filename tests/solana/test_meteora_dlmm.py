@@ -1,0 +1,226 @@
+"""Positions in Meteora's DLMM: bytes by the interface in Meteora's SDK, and every amount by its own arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.meteora_dlmm import FAMILY
+from adapters.solana.ranges import NOT_COVERED
+from chainfolio.plans import run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.fakes import WALLET
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.meteora import DLMM, Bin, Own, Pair, Position, Reward, said, write
+from tests.solana.sdk import Small, one
+
+NOW_S: Final = 1_760_000_000
+SLOT: Final = 380_000_000
+FAR: Final = b"\xff\xff\xff\x7f"  # the highest number of a bin
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("meteora", FAMILY, {"dlmm": (DLMM,)}, {}),))
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def decoded(ledger: Ledger, position: Position) -> Sequence[DecodedPosition]:
+    """What the decoder makes of a position."""
+    claim = Claim(WALLET, position.address, DLMM, NOW_S, 1, SLOT, 700)
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(claim), ledger)
+    return found
+
+
+def drawn(chance: random.Random, width: int = 0) -> Position:
+    """Any position: below, around or above the price, in one bin or in hundreds."""
+    width = width or chance.choice((1, 2, 69, 70, 71, 140, 300))
+    lower = chance.randint(-500, 500)
+    numbers = range(lower, lower + width)
+
+    def two(most: int) -> tuple[int, int]:
+        return chance.randrange(most), chance.randrange(most)
+
+    bins = {
+        number: Bin(two(2**40), chance.choice((0, chance.randrange(2**64, 2**110))), two(2**100), two(2**100))
+        for number in numbers
+    }
+
+    def own(of: Bin) -> Own:
+        share = chance.choice((0, chance.randrange(of.supply + 1)))
+        seen = [
+            tuple(growth - chance.randrange(min(growth, 2**60) + 1) for growth in each)
+            for each in (of.fees, of.rewards)
+        ]
+        return Own(share, (seen[0][0], seen[0][1]), two(2**30), (seen[1][0], seen[1][1]), two(2**30))
+
+    def reward() -> Reward:
+        end_s = NOW_S + chance.randint(-(10**5), 10**5)
+        return chance.choice((Reward(), Reward(key(), key(), end_s, chance.randrange(2**90), NOW_S - 10**6)))
+
+    rewards = (reward(), reward())
+    pair = Pair(
+        key(), (key(), key()), (key(), key()), chance.choice((lower - 5, lower, lower + width // 2, lower + width)),
+        bins, rewards, chance.choice((0, 1, 2)),
+    )  # fmt: skip
+    return Position(pair, key(), WALLET, lower, tuple(own(bins[number]) for number in numbers))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_amount_of_a_position_is_what_meteoras_own_arithmetic_gives(seed: int) -> None:
+    position = drawn(random.Random(seed))
+    ledger = Ledger()
+    write(ledger, position)
+    x, y, fee_x, fee_y, *rewards = said(ledger, position, NOW_S)
+    [found] = decoded(ledger, position)
+    mints = position.pair.mints
+    assert [(each.token, each.raw) for each in found.supplied] == [(mints[0], x), (mints[1], y)]
+    paid = [
+        (each.mint, raw)
+        for each, raw in zip(position.pair.rewards, rewards, strict=True)
+        if each != Reward() and position.pair.function != 2
+    ]
+    assert [(each.token, each.raw) for each in found.rewards] == [(mints[0], fee_x), (mints[1], fee_y), *paid]
+    assert (found.position_type, found.pool, found.replaces, found.unlock_s, found.unverified) == (
+        "LIQUIDITYPOOL", position.pair.address, (), 0, "",
+    )  # fmt: skip
+
+
+def test_arrays_are_where_meteoras_sdk_says() -> None:
+    position = drawn(random.Random(1))
+    for index in (-70, -1, 0, 1, 6_000):
+        told = one("dlmm_address", pair=position.pair.address, index=Small(index), program=DLMM)
+        assert told == position.pair.at(index)
+
+
+def test_bins_that_nobody_ever_made_are_empty_as_meteoras_sdk_has_them() -> None:
+    position = drawn(random.Random(2), 140)
+    ledger = Ledger()
+    write(ledger, position)
+    del ledger.accounts[next(iter(position.pair.arrays))]
+    position = replace(position, pair=position.pair)
+    with pytest.raises(Exception, match="counted more than its bins"):
+        decoded(ledger, position)
+    fresh = replace(position, own=tuple(Own(share=each.share) for each in position.own))
+    write(ledger, fresh)
+    del ledger.accounts[next(iter(position.pair.arrays))]
+    [found] = decoded(ledger, fresh)
+    assert [each.raw for each in found.supplied] == said(ledger, fresh, NOW_S)[:2]
+
+
+def test_fees_that_go_to_somebody_else_are_not_the_owners() -> None:
+    position = replace(drawn(random.Random(3), 5), fee_owner=key())
+    ledger = Ledger()
+    write(ledger, position)
+    [found] = decoded(ledger, position)
+    assert not {each.token for each in found.rewards} & set(position.pair.mints)
+
+
+@pytest.mark.parametrize(
+    ("by_time", "locked_until", "unlock_s"),
+    [(1, NOW_S + 5, NOW_S + 5), (1, NOW_S, 0), (0, SLOT + 1_000, NOW_S + 400), (0, SLOT, 0), (1, 0, 0)],
+)
+def test_a_locked_position_says_until_when(by_time: int, locked_until: int, unlock_s: int) -> None:
+    position = drawn(random.Random(4), 5)
+    position = replace(position, pair=replace(position.pair, by_time=by_time), locked_until=locked_until)
+    ledger = Ledger()
+    write(ledger, position)
+    assert decoded(ledger, position)[0].unlock_s == unlock_s
+
+
+def test_a_position_that_was_closed_meanwhile_is_none() -> None:
+    assert decoded(Ledger(), drawn(random.Random(5), 2)) == []
+
+
+Change = Callable[[Ledger, Position], None]
+
+
+def spliced(at: int, content: bytes, of: Callable[[Position], str] = lambda position: position.address) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger, position: Position) -> None:
+        owner, before = ledger.accounts[of(position)]
+        ledger.put(of(position), owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def cut(ledger: Ledger, position: Position) -> None:
+    """The position breaks off."""
+    ledger.put(position.address, DLMM, ledger.accounts[position.address][1][:-1])
+
+
+def pair_of(position: Position) -> str:
+    """Where the pair lies."""
+    return position.pair.address
+
+
+def array_of(position: Position) -> str:
+    """Where the first array of bins lies."""
+    return next(iter(position.pair.arrays))
+
+
+def without_pair(ledger: Ledger, position: Position) -> None:
+    """The pair is gone."""
+    del ledger.accounts[position.pair.address]
+
+
+def strange_vault(ledger: Ledger, position: Position) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(position.pair.vaults[0], key(), position.pair.address, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cut, "more than it has room for"), (spliced(0, b"\0"), "another kind"),
+        (spliced(40, bytes(32)), "a position of 1111"), (spliced(7_916, FAR), "lies in no bins"),
+        (spliced(7_912, FAR), "lies in no bins"), (without_pair, "there is no account"),
+        (spliced(0, b"\0", pair_of), "another kind"), (spliced(8, b"\x7f", array_of), "those of another pair"),
+        (spliced(24, bytes(32), array_of), "those of another pair"), (spliced(0, b"\0", array_of), "another kind"),
+        (strange_vault, "another token"),
+    ],
+)  # fmt: skip
+def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
+    position = drawn(random.Random(6), 90)
+    ledger = Ledger()
+    write(ledger, position)
+    change(ledger, position)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, position)
+
+
+def test_huge_shares_of_a_liar_end_in_amounts_that_its_pair_does_not_have() -> None:
+    position = drawn(random.Random(7), 5)
+    position = replace(position, pair=replace(position.pair, bins={n: Bin((5, 5), 1) for n in position.pair.bins}))
+    ledger = Ledger()
+    write(ledger, replace(position, own=(Own(share=2**128 - 1),) * 5))
+    [found] = decoded(ledger, position)
+    assert found.unverified == NOT_COVERED
+
+
+def test_a_pair_that_was_drained_pays_nobody_and_its_positions_have_no_value() -> None:
+    position = drawn(random.Random(8), 70)
+    ledger = Ledger()
+    write(ledger, position, vaults=0)
+    [found] = decoded(ledger, position)
+    assert found.unverified == NOT_COVERED
+    assert all(each.raw == 0 for each in found.rewards if each.token not in position.pair.mints)
+
+
+async def test_positions_are_found_by_their_owner_in_a_wallet_without_tokens() -> None:
+    position, other = drawn(random.Random(9), 3), replace(drawn(random.Random(10), 3), owner=key())
+    ledger = Ledger()
+    write(ledger, position)
+    write(ledger, other)
+    states = await read(LedgerNode(ledger, {WALLET: []}), WALLET, installed=INSTALLED)
+    [found] = states[WALLET].positions
+    assert (found.protocol, found.pool) == ("meteora", position.pair.address)
+    assert not states[WALLET].issues
