@@ -135,8 +135,7 @@ class RewardRows:
 
     async def _asked(self, schedule: Schedule, owners: Mapping[str, str], epochs: Sequence[int]) -> dict[int, Told]:
         """What some stake accounts earned, epoch by epoch."""
-        node = self.chain.node
-        slots = await asyncio.gather(*(node.with_any(partial(self._first_slot, stake)) for stake in owners))
+        slots = await asyncio.gather(*map(self._birth, owners))
         born = dict(zip(owners, slots, strict=True))
         idle = sum(schedule.first(each + 1) <= min(slots) for each in epochs)
         epochs = epochs[: idle + EPOCHS]
@@ -160,12 +159,13 @@ class RewardRows:
             return None
         return found
 
-    async def _first_slot(self, stake: str, endpoint: Endpoint) -> int:
-        """When a stake account was first named: before that it earned nothing. 0 where the endpoint cannot know it."""
+    async def _birth(self, stake: str) -> int:
+        """When a stake account was first named: before that it earned nothing. 0 where nobody knows it."""
         if stake not in self._born:
-            served = slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
-            listed = await signatures(endpoint, stake, 0) if served <= 1 else []
-            self._born[stake] = listed[-1].slot if listed else 0
+            try:
+                self._born[stake] = await self.chain.node.with_any(partial(_first_slot, stake), kind="rewards")
+            except BadAnswer:
+                self._born[stake] = 0
         return self._born[stake]
 
     async def _epoch(self, schedule: Schedule, epoch: int, stakes: Sequence[str]) -> list[tuple[str, Reward]] | None:
@@ -204,6 +204,13 @@ class RewardRows:
     def _collected(self, piece: Span, rows: Sequence[Rewarded], *, is_told: bool) -> Collected:
         table = reward_table(self.chain.key, rows)
         return Collected(piece, {TRANSFERS.name: table}, None, [], len(table), ways={REWARDS: WAY} if is_told else {})
+
+
+async def _first_slot(stake: str, endpoint: Endpoint) -> int:
+    """The same by one endpoint, which cannot know it where it has dropped blocks."""
+    served = slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
+    listed = await signatures(endpoint, stake, 0) if served <= 1 else []
+    return listed[-1].slot if listed else 0
 
 
 async def _schedule(endpoint: Endpoint) -> Schedule:

@@ -158,11 +158,12 @@ def _wallet(
 
 
 async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> set[str]:
-    """The stake accounts that an account may withdraw from now. Unsupported or TooMuch where nobody lists them."""
+    """The stake accounts that an account may withdraw from now, without those that were never delegated. Unsupported or
+    TooMuch where nobody lists them."""
     request = _stakes(account)
     request = Request(request.method, (*request.params[:-1], request.params[-1].at(node.commitment, 0)))
     _, content = slot_and_content(endpoint.name, await endpoint.one(request))
-    return {each.address for each in stake_accounts(endpoint.name, content, account, 0, {})[0]}
+    return {each.address for each in stake_accounts(endpoint.name, content, account, 0, {})[0] if each.voter}
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------

@@ -276,6 +276,41 @@ async def test_before_a_stake_account_was_first_named_nothing_is_asked() -> None
     assert sorted(epochs) == [*range(138)], "a node that dropped blocks does not know when it began"
 
 
+def saying(value: Any) -> Answers:
+    """Always the same answer."""
+    return lambda params: value
+
+
+@pytest.mark.parametrize("lie", [
+    {"getFirstAvailableBlock": -1}, {"getFirstAvailableBlock": None}, {"getFirstAvailableBlock": "0"},
+    {"getSignaturesForAddress": [{"signature": "a", "slot": 5}, {"signature": "b", "slot": 6}]},
+    {"getSignaturesForAddress": {}}, {"getSignaturesForAddress": [{"signature": "a", "slot": 1.5}]},
+])  # fmt: skip
+async def test_where_nobody_knows_when_a_stake_account_began_all_epochs_are_asked(lie: dict[str, Any]) -> None:
+    epochs: list[int] = []
+    node = Staked(every(epochs))
+    node.answers = {**node.answers, **{method: saying(said) for method, said in lie.items()}}
+    assert len(rows(await collected(node.chain()))) == 138
+    assert sorted(epochs) == [*range(138)]
+
+    def refuse(params: Any) -> Any:
+        raise Refuse(-32601, "Method not found")
+
+    node.answers = {**node.answers, **dict.fromkeys(lie, refuse)}
+    assert len(rows(await collected(node.chain()))) == 138
+
+
+async def test_a_stake_account_that_was_never_delegated_is_not_asked_about() -> None:
+    epochs: list[int] = []
+    node = Staked(every(epochs))
+    idle = Staked._stake(100)
+    del idle["account"]["data"]["parsed"]["info"]["stake"]
+    idle["account"]["data"]["parsed"]["type"] = "initialized"
+    node.answers = {**node.answers, "getProgramAccounts": lambda params: node.at([idle])}
+    assert known(await collected(node.chain())) == [(0, 60_000_000)]
+    assert epochs == []
+
+
 async def test_a_reward_in_a_block_that_may_still_go_is_a_row_with_that_block_and_is_asked_for_again() -> None:
     epochs: list[int] = []
     node, slot, branch = Staked(every(epochs, late=5)), 138 * SLOTS, ""
