@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from chainfolio.errors import BadAnswer, BadRequest, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import load
 from cli.main import main
-from engine.daily import moved_in
+from engine.daily import daily, moved_in
 from indexer.wiring import System, check_datasets
 from localchain.solana.dated import dated
 from localchain.solana.node import SolanaNode
@@ -125,12 +126,23 @@ def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, earned: 
     assert wallet_of(then) == "5", "rewards are no coins of the wallet"
     assert not any("add up" in each["reason"] for each in then["issues"])
     assert wallet_of(run("portfolio", earned.owner)[0]) == "5.007"
+
+
+@pytest.mark.node
+async def test_a_day_has_what_a_stake_earned_and_a_balance_has_not(run: Run, earned: Earned) -> None:
+    await asyncio.to_thread(run, "watch", earned.owner)
     system = System(load(Path("chainfolio.toml"), {}))
-    asked = (system.lake, system.tail, system.chain("solana"), [earned.owner], Span(0, 2**40))
-    native = system.chain("solana").info.native.asset
-    assert moved_in(*asked)[earned.owner].came == {native: 5 * 10**9 + REWARDS[0]}
-    assert moved_in(*asked, with_rewards=True)[earned.owner].came == {native: 5 * 10**9 + 2 * REWARDS[0] + REWARDS[1]}
-    system.tail.close()
+    chain = system.chain("solana")
+    index, native = (system.lake, system.tail, chain, [earned.owner]), chain.info.native.asset
+    block = await chain.block(earned.slots[1])
+    earlier = Span(0, block.height)
+    assert moved_in(*index, earlier)[earned.owner].came == {native: 5 * 10**9}
+    whole = moved_in(*index, earlier, with_rewards=True)[earned.owner].came
+    assert whole == {native: 5 * 10**9 + REWARDS[0] + REWARDS[1]}
+    found, lacking = daily(*index, block)
+    await system.close()
+    assert lacking == ""
+    assert found[earned.owner].came[native] % 1_000 == REWARDS[1], "what the block itself paid is of its day"
 
 
 @pytest.mark.node
