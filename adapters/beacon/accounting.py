@@ -46,7 +46,8 @@ class Balances:
     of this one; `paid` are the attestations of two epochs ago, which were paid as it began.
 
     `near` is the registry at one of the two. Of whom blocks accuse, it is known at both (`accused`); of whom a leak may
-    have cost more than was told, at the end of the last epoch (`leaked`).
+    have cost more than was told, at the end of the last epoch (`leaked`). `half_way` is what those owe who were slashed
+    half a vector ago; None where it cannot be computed, and then it is what else would be left.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Balances:
     accused: tuple[States, States]
     leaked: States | None = None
     changes: Sequence[Change] = ()
+    half_way: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,9 @@ def closing(spec: Spec, epoch: Balances) -> Closing:
     paid = by_index(epoch.paid, index)
     sync = adder.sums(pair for slot in epoch.slots for pair in slot.earned.sync)
     slashing = adder.sums((each.validator, each.gwei) for each in penalties(spec, epoch))
+    if epoch.half_way:
+        held = epoch.before.of("balance", index) + paid[:, :4].sum(axis=1)
+        slashing -= np.minimum(adder.sums(epoch.half_way.items()), np.maximum(0, held))
     explained = paid[:, :4].sum(axis=1) + sync + slashing
     explained += adder.sums(
         (s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None
@@ -182,16 +187,21 @@ def closing(spec: Spec, epoch: Balances) -> Closing:
     # A balance does not fall below zero: what of a penalty was more than there was, nobody paid.
     unpaid = np.where((epoch.at.balance == 0) & (left > 0) & (sync < 0), np.minimum(left, -sync), 0)
     sync, left = sync + unpaid, left - unpaid
-    # Half-way to the end of its stay, who was slashed pays by how many others were.
-    half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
-    is_half_way = epoch.near.of("withdrawable_epoch", index) == epoch.number - 1 + half
-    due = epoch.near.of("slashed", index).astype(bool) & is_half_way & (left < -VOTES)
-    slashing, left = slashing + np.where(due, left, 0), np.where(due, 0, left)
+    if epoch.half_way is None:
+        slashing, left = _half_way(spec, epoch, index, slashing, left)
     if epoch.leaked is not None:
         more = inactivity(spec, epoch.number - 1, epoch.leaked.of("effective_balance", index, 1), paid, left)
         paid[:, 3] += more
         left = left - more
     return Closing(index, _rounded(paid, left), paid, sync, slashing, tuple(epoch.changes))
+
+
+def _half_way(spec: Spec, epoch: Balances, index: Any, slashing: Any, left: Any) -> tuple[Any, Any]:
+    """What else would be left of who is half-way to the end of its stay after a slashing is what it paid for that."""
+    half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
+    is_half_way = epoch.near.of("withdrawable_epoch", index) == epoch.number - 1 + half
+    due = epoch.near.of("slashed", index).astype(bool) & is_half_way & (left < -VOTES)
+    return slashing + np.where(due, left, 0), np.where(due, 0, left)
 
 
 def suspects(paid: Any, left: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon import accounting
+from adapters.beacon import accounting, correlation
 from adapters.beacon.accounting import Balances, Change, Closing, Duties, Slot
 from adapters.beacon.answers import PendingDeposit
 from adapters.beacon.reader import Reader, gathered
@@ -118,7 +118,9 @@ async def _balances(reader: Reader, number: int) -> Balances:
         _, paid = await reader.attestations(number - PAID_AFTER)
     accused = sorted({each for slot in slots for each in slot.block.accused if reader.is_wanted(each)})
     both = await reader.some(number - 1, accused), await reader.some(number, accused)
-    return Balances(number, older, at, paid, slots, await reader.near(number), both)
+    near = await reader.near(number)
+    half_way = await correlation.half_way(reader, number, near)
+    return Balances(number, older, at, paid, slots, near, both, half_way=half_way)
 
 
 def _kept(values: Any, keep: Any) -> Any:

@@ -16,6 +16,7 @@
 //   POST /local/slash {validators}                       double-proposal slashings in the next block
 //   POST /local/deposit {validator?, amount, credentials?}   deposit request of the execution layer: top-up, or a new
 //                                                        validator, with withdrawal credentials of whoever pays
+//   POST /local/withdrawable {validator, epoch}          the newest state says another epoch, as a long queue of exits does
 //   POST /local/withdraw {validator, amount}             EIP-7002 request; amount 0 is a full exit
 //   POST /local/rewind {slot}                            forget what came after a slot: what follows is another branch
 //   POST /local/consolidate {source, target}             EIP-7251 request; source = target switches to 0x02 credentials
@@ -658,6 +659,16 @@ local("deposit", ({ validator, amount, credentials }) => {
     signature = key.sign(st.computeSigningRoot(ssz.phase0.DepositMessage, message, domain)).toBytes();
   }
   queue.deposits.push({ ...message, signature, index: BigInt(depositIndex++) });
+});
+local("withdrawable", ({ validator, epoch }) => {
+  const post = posts.get(head),
+    found = blocks.get(head);
+  post.validators.get(validator).withdrawableEpoch = epoch;
+  post.commit();
+  found.signed.message.stateRoot = post.hashTreeRoot(); // nothing was built upon the block so far
+  bySlotRoot.delete(hex(found.root));
+  found.root = types.BeaconBlock.hashTreeRoot(found.signed.message);
+  bySlotRoot.set(hex(found.root), head);
 });
 local("withdraw", ({ validator, amount }) =>
   queue.withdrawals.push({

@@ -47,7 +47,8 @@ def balances(node: BeaconRuntime, slot: int) -> dict[int, int]:
 def check_every_balance(node: BeaconRuntime, per_epoch: int, tables: Tables, untold: int = 0) -> int:
     """The balance at the end of each epoch is the one before it with what is stored, of which nothing is unexplained
     but in so many epochs; how many epochs there are."""
-    assert len({each["epoch"] for each in tables["validator_rewards"] if each["unexplained"]}) == untold
+    left = {(each["epoch"], each["validator"]) for each in tables["validator_rewards"] if each["unexplained"]}
+    assert len({epoch for epoch, _ in left}) == untold, sorted(left)
     moved = defaultdict[tuple[int, int], int](int)
     for each in tables["validator_rewards"]:
         validator, epoch = each["validator"], each["epoch"]
