@@ -299,6 +299,10 @@ class Announces(Protocol):
         """Wait until a node announces a block, a reorganisation or finality, at most as long as that; whether one did.
         Nothing rests on it but when the chain is looked at next."""
 
+    @property
+    def listener_failures(self) -> int:
+        """How often listening ended by an error that is no node's, and was started again: a metric."""
+
 
 @runtime_checkable
 class Approves(Protocol):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from chainfolio.chains import Announces
 from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -65,8 +66,13 @@ class Exported:
             )
         }
         hedged = CounterMetricFamily("chainfolio_node_hedged", "reads asked of a second endpoint", labels=["chain"])
+        listeners = CounterMetricFamily(
+            "chainfolio_listener_failures", "times that listening to nodes ended by an error of ours", labels=["chain"]
+        )
         for chain in self._worker.system.chains:
             health = chain.health()
+            if isinstance(chain, Announces):
+                listeners.add_metric([chain.key], chain.listener_failures)
             hedged.add_metric([chain.key], sum(each.hedged for each in health))
             for each in health:
                 for name, value in _known(each).items():
@@ -74,7 +80,7 @@ class Exported:
                 requests.add_metric([chain.key, each.endpoint], each.requests)
                 for kind, count in each.errors.items():
                     errors.add_metric([chain.key, each.endpoint, kind], count)
-        return requests, errors, hedged, *gauges.values()
+        return requests, errors, hedged, listeners, *gauges.values()
 
 
 class Tasks:

@@ -223,6 +223,11 @@ class BeaconChain:
             self.announcements = Announcements(self.nodes, spec.slot_us / SECOND_US)
         return await self.announcements.wait(within_s)
 
+    @property
+    def listener_failures(self) -> int:
+        """How often listening ended by an error that is no node's, and was started again."""
+        return self.announcements.failures if self.announcements is not None else 0
+
     # --- rows --------------------------------------------------------------------------------------------------------
 
     async def collect(

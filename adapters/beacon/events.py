@@ -29,6 +29,7 @@ class Announcements:
     nodes: Nodes
     slot_s: float
     connections: int = 0  # made so far
+    failures: int = 0  # times that it ended by an error of ours, which is no node's
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
 
@@ -36,6 +37,7 @@ class Announcements:
         """Until something is announced, or as long as that; whether it was."""
         if self._task is None or self._task.done():
             if self._task is not None and not self._task.cancelled():
+                self.failures += 1
                 log.error("listening to beacon events failed and is started again", exc_info=self._task.exception())
             self._task = asyncio.ensure_future(self._listen())
         try:

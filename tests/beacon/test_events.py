@@ -8,9 +8,11 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from adapters.beacon import events as announcements
 from adapters.beacon.chain import BeaconChain
@@ -19,7 +21,9 @@ from chainfolio.errors import BadAnswer, Unavailable, Unsupported
 from chainfolio.settings import Settings
 from chainfolio.tables import BEACON, BLOCKS
 from indexer.follow import Follower
+from indexer.metrics import Exported
 from indexer.wiring import System
+from indexer.worker import Worker
 from localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import chain_at, started, stored
 from transport.sse import OPEN, Event, events
@@ -244,15 +248,25 @@ async def test_a_node_without_events_is_followed_by_asking(
     await chain.close()
 
 
-async def test_a_listener_that_fails_is_said_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_is_said_counted_and_started_again(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     class Broken:
         @property
         def endpoints(self) -> list[None]:
             raise RuntimeError("an error of ours")
 
-    listener = announcements.Announcements(Broken(), 1.0)  # type: ignore[arg-type]
-    for _ in range(2):
-        assert not await listener.wait(0.01)
-    await listener.close()
+    told = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1"])
+    system = System(Settings(data=str(tmp_path), chains={"own": told}))
+    chain = cast("BeaconChain", system.chain("own"))
+    name, registry = "chainfolio_listener_failures_total", CollectorRegistry()
+    registry.register(Exported(Worker(system)))
+    assert registry.get_sample_value(name, {"chain": "own"}) == 0
+    chain.announcements = announcements.Announcements(Broken(), 1.0)  # type: ignore[arg-type]
+    for _ in range(3):
+        assert not await chain.announced(0.01)
+    assert registry.get_sample_value(name, {"chain": "own"}) == 2
+    await chain.announcements.close()
     assert "is started again" in caplog.text
     assert "an error of ours" in caplog.text
+    await system.close()
