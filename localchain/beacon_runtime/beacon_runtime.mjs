@@ -16,7 +16,7 @@
 //   POST /local/slash {validators}                       double-proposal slashings in the next block
 //   POST /local/deposit {validator?, amount, credentials?}   deposit request of the execution layer: top-up, or a new
 //                                                        validator, with withdrawal credentials of whoever pays
-//   POST /local/withdrawable {validator, epoch}          the newest state says another epoch, as a long queue of exits does
+//   POST /local/withdrawable {validator, epoch}          another end of its stay, as a long queue of exits brings
 //   POST /local/withdraw {validator, amount}             EIP-7002 request; amount 0 is a full exit
 //   POST /local/rewind {slot}                            forget what came after a slot: what follows is another branch
 //   POST /local/consolidate {source, target}             EIP-7251 request; source = target switches to 0x02 credentials
