@@ -118,7 +118,8 @@ class AccountHistory:
         if len(wanted) > (most := _most()):
             wanted = wanted[:most]
             span = Span(span.first, wanted[-1])
-        blocks = await node.with_any(partial(blocks_at, wanted, facts), kind="blocks") if wanted else []
+        whole = partial(blocks_at, wanted, facts, accounts=accounts)
+        blocks = await node.with_any(whole, kind="blocks") if wanted else []
         _check(node.key, found, blocks, accounts, pins)
         known = await collections_among(self.chain, blocks)
         rows = _own(tables(node.key, blocks, datasets, (), facts.coin, known), accounts)
@@ -170,6 +171,9 @@ def _check(chain: str, found: Found, blocks: Sequence[Read], accounts: Sequence[
         height, counted = read.block.height, Counter(row[4] for row in read.paid if row[8])  # of a version with nonces
         if lost := found.listed.get(height, set()) - {row[3] for row in read.paid}:
             raise BadAnswer(chain, f"block {height} does not have {min(lost)}, whose events are listed in it")
+        if unlisted := read.named - found.listed.get(height, set()):
+            said = f"does not list the events of {min(unlisted)} in block {height}: others may be missing, too"
+            raise BadAnswer(chain, said, remedy="read histories of accounts from another node")
         for account in accounts:
             if height and counted[account] != found.own.get((account, height), 0):
                 raise BadAnswer(chain, f"block {height} has other transactions of {account} than its nonce says")

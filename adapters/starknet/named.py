@@ -6,14 +6,14 @@ first or second key behind the name of an event, or by the third, where an opera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from adapters.starknet.events import APPROVAL, BATCH, FOR_ALL, SINGLE, TRANSFER
 from adapters.starknet.felts import Padded
-from adapters.starknet.forms import Number
+from adapters.starknet.forms import Event, Number
 from adapters.starknet.state import Pins
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Reorged, TooMuch
@@ -111,6 +111,15 @@ async def _pages(
         seen.add(token)
         wanted["continuation_token"] = token
     raise BadAnswer(endpoint.name, "lists events without an end")
+
+
+def naming(forms: Padded, events: Sequence[Event], accounts: Collection[str]) -> bool:
+    """Whether some of these events name some accounts where a node is asked for them."""
+    return any(
+        len(each.keys) > place and forms[each.keys[0]] in names and forms[each.keys[place]] in accounts
+        for each in events
+        for place, names in QUESTIONS
+    )  # fmt: skip
 
 
 def _height(source: str, each: Listed, span: Span, last: int) -> int:

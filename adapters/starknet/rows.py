@@ -38,12 +38,13 @@ Placed = tuple[int, str, Moved]  # the position of the event in its transaction,
 @dataclass(frozen=True, slots=True)
 class Read:
     """A block with the rows of what was done in it: of transactions, of movements as MOVEMENT names them, of approvals
-    as APPROVAL does."""
+    as APPROVAL does. `named` are the transactions whose events name, in their keys, accounts that were looked for."""
 
     block: Block
     paid: list[Row]
     movements: list[Row]
     approvals: list[Row]
+    named: frozenset[str] = frozenset()
 
     @property
     def unsure(self) -> set[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.starknet.accounts import collections
 from adapters.starknet.facts import Facts
+from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Bodies, Done, Hashes, Header, Receipt, Whole
+from adapters.starknet.named import naming
 from adapters.starknet.node import header_at, result
 from adapters.starknet.rows import Read, read, tables
 from adapters.starknet.state import answer
@@ -23,6 +26,7 @@ from transport.wire import Request, typed
 if TYPE_CHECKING:
     from adapters.starknet.chain import StarknetChain
 
+Reader = Callable[[str, int, Whole], Read]
 WITH_RECEIPTS = "receipts"  # whether an endpoint gives a block with its receipts
 
 
@@ -55,9 +59,12 @@ async def collections_among(chain: StarknetChain, blocks: Sequence[Read]) -> Map
     return {chain.facts.coin: False, **chain.collections}
 
 
-async def blocks_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[Read]:
-    """Whole blocks, in order, by one endpoint."""
-    return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in heights)))
+async def blocks_at(
+    heights: Sequence[int], facts: Facts, endpoint: Endpoint, accounts: Collection[str] = ()
+) -> list[Read]:
+    """Whole blocks, in order, by one endpoint; with the transactions whose events name some accounts in their keys."""
+    reader = partial(_read, facts, frozenset(accounts))
+    return list(await asyncio.gather(*(_block(endpoint, height, reader) for height in heights)))
 
 
 async def _headers_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[Read]:
@@ -68,21 +75,30 @@ async def _headers_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) 
     return [Read(block, [()] * len(each.transactions), [], []) for block, each in zip(blocks, found, strict=True)]
 
 
-async def _block(endpoint: Endpoint, height: int, facts: Facts) -> Read:
+async def _block(endpoint: Endpoint, height: int, reader: Reader) -> Read:
     if endpoint.capabilities.get(WITH_RECEIPTS, 1):
         try:
             request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))
-            return await endpoint.big(request, partial(_parsed, height, facts), height=height)
+            return await endpoint.big(request, partial(_parsed, height, reader), height=height)
         except Unsupported:
             endpoint.learn(WITH_RECEIPTS, 0)
-    return await _in_parts(endpoint, height, facts)
+    return await _in_parts(endpoint, height, reader)
 
 
-def _parsed(height: int, facts: Facts, source: str, content: bytes | memoryview) -> Read:
-    return read(source, height, typed(source, content, Whole), facts)
+def _read(facts: Facts, accounts: frozenset[str], source: str, height: int, whole: Whole) -> Read:
+    found = read(source, height, whole, facts)
+    if not accounts:
+        return found
+    forms, done = Padded(source), [each.receipt for each in whole.transactions]
+    named = frozenset(forms[each.transaction_hash] for each in done if naming(forms, each.events, accounts))
+    return replace(found, named=named)
 
 
-async def _in_parts(endpoint: Endpoint, height: int, facts: Facts) -> Read:
+def _parsed(height: int, reader: Reader, source: str, content: bytes | memoryview) -> Read:
+    return reader(source, height, typed(source, content, Whole))
+
+
+async def _in_parts(endpoint: Endpoint, height: int, reader: Reader) -> Read:
     """A block and its receipts, one by one: nodes older than version 0.7 know no other way."""
     source = endpoint.name
     block = typed(
@@ -96,7 +112,7 @@ async def _in_parts(endpoint: Endpoint, height: int, facts: Facts) -> Read:
     receipts = [typed(source, result(each), Receipt) for each in await endpoint.ask(asked, height=height)]
     done = [Done(body, receipt) for body, receipt in zip(block.transactions, receipts, strict=True)]
     header = {name: getattr(block, name) for name in Header.__struct_fields__}
-    return read(source, height, Whole(**header, transactions=done), facts)
+    return reader(source, height, Whole(**header, transactions=done))
 
 
 def check_links(chain: str, blocks: Sequence[Block], before: Block | None) -> None:

@@ -111,6 +111,14 @@ async def test_events_that_name_nobody_who_was_asked_for_are_left_out() -> None:
     assert heights(found) == [7]
 
 
+async def test_a_node_that_leaves_out_events_is_found_out_by_the_blocks_that_are_read() -> None:
+    def some(events: list[Any], token: Any) -> Any:
+        return {"events": [each for each in events if each["block_number"] != 31]}
+
+    with pytest.raises(BadAnswer, match="block 31: others may be missing"):
+        await read(paging(living(*AT), some))
+
+
 async def test_pages_and_questions_that_are_too_large_are_cut() -> None:
     node, refused = living(*AT), []
 
