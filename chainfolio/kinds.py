@@ -18,6 +18,7 @@ from chainfolio.chain_settings import ChainSettings
 from chainfolio.errors import BadSettings, ChainfolioError, Unserved
 
 if TYPE_CHECKING:
+    from chainfolio.abi import AbiFamilies
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
     from chainfolio.reads import Read
@@ -44,7 +45,7 @@ class ChainKind(Protocol):
     """A kind of chain. `settings` is the type of its `[chains.KEY]`, which checks itself.
 
     It may have the rules of its addresses as `addresses` (`chainfolio.addresses`), and be one that `SelectsFunctions`,
-    `CallsContracts` or `HasDecoderKit`.
+    `CallsContracts`, `HasDecoderKit`, `OffersFamilies` or `UsesFamilies`.
     """
 
     @property
@@ -107,6 +108,42 @@ def decoder_kit(name: str) -> DecoderKit:
         remedy = "its package can offer `decoder_kit`, as chainfolio.recordings.DecoderKit says"
         raise Unserved(f"what scaffolds, records or replays decoders of the kind `{name}`", remedy=remedy)
     return kind.decoder_kit
+
+
+@runtime_checkable
+class OffersFamilies(Protocol):
+    """A kind of chain whose families of protocols other kinds can use, whose contracts understand the same calls."""
+
+    @property
+    def abi_families(self) -> AbiFamilies:
+        """The families, as `chainfolio.abi` has it."""
+
+
+@runtime_checkable
+class UsesFamilies(Protocol):
+    """A kind of chain whose contracts are read by the families of another kind."""
+
+    @property
+    def families_of(self) -> str:
+        """The name of the other kind."""
+
+
+def readable_by(kind: str) -> frozenset[str]:
+    """The kinds whose families of protocols read chains of a kind: its own, and the one that it names."""
+    try:
+        found = kind_of(kind)
+    except BadSettings:
+        return frozenset([kind])
+    return frozenset([kind, found.families_of] if isinstance(found, UsesFamilies) else [kind])
+
+
+def families_of(kind: str) -> AbiFamilies:
+    """The families that a kind of chain uses of another one; Unserved where it does not, or that one offers none."""
+    found = kind_of(kind)
+    offers = kind_of(found.families_of) if isinstance(found, UsesFamilies) else found
+    if not isinstance(offers, OffersFamilies):
+        raise Unserved(f"families of protocols for chains of the kind `{kind}`")
+    return offers.abi_families
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ import msgspec
 
 from chainfolio.addresses import AddressRules, every, rules_of, shown
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.kinds import readable_by
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, UnreadProtocol
 from portfolio.activity import Rule
 from portfolio.document import WALLET
@@ -163,6 +164,7 @@ class Registry:
     def rows(self, chain: str, kind: str, families: Mapping[str, ProtocolFamily]) -> tuple[InstalledProtocol, ...]:
         """The protocols of a chain whose families are installed. One without contracts is one of every chain of the
         `kind` that its family is for."""
+        theirs = readable_by(kind)
         return tuple(
             InstalledProtocol(
                 protocol.key,
@@ -172,9 +174,10 @@ class Registry:
                 protocol.is_fork,
             )
             for protocol in self.protocols
-            if chain in protocol.contracts or not protocol.contracts
             for name in protocol.families
-            if name in families and families[name].kind == kind
+            if name in families
+            and (families[name].kind in theirs if chain in protocol.contracts else families[name].kind == kind)
+            and (chain in protocol.contracts or not protocol.contracts)
         )
 
     def unread(self, families: Collection[str]) -> tuple[Unread, ...]:
@@ -252,7 +255,7 @@ def check(protocol: Protocol, families: Mapping[str, ProtocolFamily], kinds: Map
     own = [families[name] for name in protocol.families]
     for chain, roles in protocol.contracts.items():
         for family in own:
-            if roles and kinds.get(chain, family.kind) != family.kind:
+            if roles and family.kind not in readable_by(kinds.get(chain, family.kind)):
                 problem = f"contracts.{chain}: {family.name} reads chains of the kind {family.kind}"
                 raise BadSettings(_file(protocol.key), f"{problem}, and {chain} is of the kind {kinds[chain]}")
     read = {role for family in own for role in family.all_roles}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from adapters.evm.kit.kit import EvmKit
     from adapters.evm.reads import Call
+    from chainfolio.abi import AbiFamilies
     from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
 
@@ -58,6 +59,13 @@ class EvmKind:
         from adapters.evm.kit.kit import KIT
 
         return KIT
+
+    @property
+    def abi_families(self) -> AbiFamilies:
+        """Its decoders, for kinds of chain whose contracts understand the same calls."""
+        from adapters.evm.families import FAMILIES
+
+        return FAMILIES
 
     def chain_id(self, key: str, settings: EvmSettings, *, configs: Path) -> int:
         """The chain id in the chain's file of facts."""

@@ -6,19 +6,22 @@ The chain lists its own tokens (TRC-10) with the account; those of contracts are
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from adapters.tron.facts import TRC10, Facts
+from adapters.tron.families import Families
 from adapters.tron.forms import Wallet
+from adapters.tron.one_block import OneBlock
 from adapters.tron.reads import AssetRead, Call, Told, WalletRead, text, uint
 from adapters.tron.stakes import notes, positions
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
+from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Unknown, all_of
-from chainfolio.positions import AccountState, Describe
+from chainfolio.plans import Plan, Report, Unknown, all_of, batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
 
 MAX_DECIMALS: Final = 255
 NO_AMOUNT: Final = Unknown("the contract answers what is no amount", "contract")
@@ -26,20 +29,32 @@ NO_AMOUNT: Final = Unknown("the contract answers what is no amount", "contract")
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Reads accounts, at whatever block the chain is by then."""
+    """Reads accounts, at whatever block the chain is by then. `families`: the protocols that are read, if there are
+    any."""
 
     facts: Facts
+    families: Families | None = None
     events: Sequence[str] = ()
     issues: Sequence[Issue] = ()
     finds_tokens: bool = False
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """Nobody knows which contracts keep something for an account."""
-        return iter(())
+        """What an account had to do with contracts that nobody reads."""
+        return iter(self.families.unknown(account, interactions) if self.families else ())
 
-    def at(self, block: Block) -> Accounts:
-        """The same: nothing is remembered of a block."""
-        return self
+    def at(self, block: Block) -> AtBlock:
+        """The same for the accounts of one snapshot."""
+        return AtBlock(self.facts, self.families, block, OneBlock(self.facts.key))
+
+
+@dataclass(frozen=True, slots=True)
+class AtBlock:
+    """Reads the accounts of one snapshot, all at one block: this one or a newer one."""
+
+    facts: Facts
+    families: Families | None
+    block: Block
+    together: OneBlock
 
     def read(
         self,
@@ -50,10 +65,28 @@ class Accounts:
         expected: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
-        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
-        found = yield from all_of({"state": state, **({"expected": expected} if expected else {})})
+        state: AccountState = yield from self.together.read(
+            lambda first: self._read(account, interactions, wanted, *((named, expected) if first else (None, None)))
+        )
+        return state
+
+    def _read(
+        self, account: str, interactions: Interactions, wanted: Sequence[Asset], named: Describe | None,
+        expected: Plan[Any, Any, None] | None,
+    ) -> Plan[Any, Any, AccountState]:  # fmt: skip
+        """What the chain keeps of an account, with what protocols do."""
+        plans: dict[str, Plan[Any, Any, Any]] = {"state": self._state(account, wanted, named)}
+        if expected is not None:
+            plans["expected"] = expected
+        if self.families is not None:
+            plans["families"] = self.families.read(account, interactions, wanted, named, self.block)
+        found = yield from _ours(plans)
         read: AccountState = found["state"]
-        return read
+        if self.families is None:
+            return read
+        theirs: AccountState = found["families"]
+        positions = (*read.positions, *theirs.positions)
+        return replace(read, positions=positions, issues=(*read.issues, *theirs.issues))
 
     def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
         tokens = [asset for asset in wanted if not asset.is_native]
@@ -64,6 +97,15 @@ class Accounts:
             yield from named([asset for asset, raw in held.items() if raw != 0])
         stakes = positions(self.facts, account, told)
         return AccountState(told.wallet.balance, held, stakes, tuple(notes(self.facts, account, told)), told.block)
+
+
+def _ours(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, dict[str, Any]]:
+    """The results of plans that may hold a whole account: what decoders raise inside them is an issue by then."""
+    reports: Mapping[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+    for report in reports.values():
+        if report.status != "ok":
+            raise report.error or BadAnswer("tron", report.reason)
+    return {name: report.result for name, report in reports.items()}
 
 
 def _read(account: str, assets: Sequence[Asset]) -> Plan[Any, Any, tuple[Told, list[Any]]]:

@@ -13,6 +13,7 @@ from adapters.tron.datasets import DATASETS
 from adapters.tron.facts import Facts
 from adapters.tron.node import Node, TronNode
 from adapters.tron.settings import TronSettings
+from chainfolio import kinds
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import BehindNodes
 from chainfolio.blocks import Block, Span
@@ -87,10 +88,14 @@ class TronChain(BehindNodes[Node], Approvals):
         return await answer(self.node, reads, block, self.facts.multicall)
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
-        """What reads accounts. There are no protocols of this kind yet."""
+        """What reads accounts, with protocols by the decoders of the kind whose calls its contracts understand."""
         from adapters.tron.accounts import Accounts
+        from adapters.tron.families import Families
 
-        return Accounts(self.facts)
+        if not installed.rows:
+            return Accounts(self.facts)
+        families = Families.of(kinds.families_of(self.kind), self.facts, installed, listed)
+        return Accounts(self.facts, families, (), installed.issues)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """The read behind a loose holding."""

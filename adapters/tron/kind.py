@@ -24,6 +24,7 @@ class TronKind:
     name: str = "tron"
     settings: type[TronSettings] = TronSettings
     addresses: AddressRules = TRON
+    families_of: str = "evm"
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from adapters.tron.addresses import raw
+from adapters.tron.addresses import raw, shown
 from adapters.tron.forms import Wallet
 from adapters.tron.functions import selector
+from chainfolio.abi import AbiCall, AbiFamilies
 from chainfolio.blocks import Block
 
 WORD = 32
+ADDRESS = 42  # characters of an address of another kind of chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Call:
     contract: str
     function: str
     args: tuple[str | int, ...] = ()
+    alone: ClassVar[bool] = False
 
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
@@ -64,6 +67,60 @@ class Call:
     def data(self) -> bytes:
         """The call data."""
         return selector(self.function) + b"".join(_word(each) for each in self.args)
+
+    def value(self, returned: Any) -> Any:
+        """What it gave, as it is."""
+        return returned
+
+
+@dataclass(frozen=True, slots=True)
+class AbiRead:
+    """A read of a contract by a decoder of another kind of chain. Answered with what the decoder takes it for."""
+
+    families: AbiFamilies
+    read: Any
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it, with our addresses."""
+        method, _, function, args = self.read.shown
+        return method, self.contract, function, tuple(_inward(each) for each in args)
+
+    @property
+    def asked(self) -> AbiCall:
+        """The call."""
+        asked = self.families.asked(self.read)
+        assert isinstance(asked, AbiCall), "other reads are not put like this"
+        return asked
+
+    @property
+    def contract(self) -> str:
+        """Whom it asks."""
+        return shown(bytes.fromhex(self.asked.contract[2:]))
+
+    @property
+    def function(self) -> str:
+        """What it asks, for counting."""
+        return str(self.read.shown[2])
+
+    @property
+    def data(self) -> bytes:
+        """The call data."""
+        return self.asked.data
+
+    @property
+    def alone(self) -> bool:
+        """Whether it may not travel with others."""
+        return self.asked.alone
+
+    def value(self, returned: Any) -> Any:
+        """What it gave."""
+        return self.families.given(self.read, returned) if isinstance(returned, bytes) else returned
+
+
+def _inward(value: Any) -> Any:
+    is_address = isinstance(value, str) and len(value) == ADDRESS and value.startswith("0x")
+    return shown(bytes.fromhex(value[2:])) if is_address else value
 
 
 def _word(value: str | int) -> bytes:

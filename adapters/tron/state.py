@@ -16,7 +16,7 @@ import msgspec
 from adapters.tron.addresses import in_hex, raw
 from adapters.tron.forms import HALF, Number, Wallet
 from adapters.tron.node import HEADER, Node, TronNode, is_empty
-from adapters.tron.reads import AssetRead, Call, Told, WalletRead
+from adapters.tron.reads import AbiRead, AssetRead, Call, Told, WalletRead
 from adapters.tron.refusals import meaning
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
@@ -30,6 +30,9 @@ AGGREGATE: Final = bytes.fromhex("82ad56cb")  # aggregate3((address,bool,bytes)[
 NO_CONTRACT = Unknown("there is no such contract", "absent")
 REFUSALS = ("revert", "REVERT", "OUT_OF_ENERGY", "Not enough energy", "ILLEGAL_OPERATION", "BAD_JUMP", "out of time")
 ABSENT = ("not exist", "No contract", "not a valid smart contract")
+
+
+Asked = Call | AbiRead
 
 
 class Reward(msgspec.Struct):
@@ -70,7 +73,7 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, multicall: str)
 
 async def _answer(reads: Sequence[Any], block: Block, multicall: str, endpoint: TronNode) -> list[Any]:
     wallets = [each for each in reads if isinstance(each, WalletRead)]
-    calls = [each for each in reads if isinstance(each, Call)]
+    calls = [each for each in reads if isinstance(each, Call | AbiRead)]
     assets = [each for each in reads if isinstance(each, AssetRead)]
     found: dict[Any, Any] = dict(
         zip(assets, await asyncio.gather(*(_asset(endpoint, each.number) for each in assets)), strict=True)
@@ -81,7 +84,7 @@ async def _answer(reads: Sequence[Any], block: Block, multicall: str, endpoint: 
 
 
 async def _at_one_block(
-    endpoint: TronNode, wallets: Sequence[WalletRead], calls: Sequence[Call], block: Block, multicall: str
+    endpoint: TronNode, wallets: Sequence[WalletRead], calls: Sequence[Asked], block: Block, multicall: str
 ) -> dict[Any, Any]:
     """Accounts and calls, read again while the chain goes on in between."""
     for _ in range(TRIES if wallets else 1):
@@ -129,18 +132,21 @@ def _text(written: str) -> str:
         return written
 
 
-async def _called(endpoint: TronNode, calls: Sequence[Call], multicall: str) -> tuple[list[Any], Block]:
+async def _called(endpoint: TronNode, calls: Sequence[Asked], multicall: str) -> tuple[list[Any], Block]:
     """What contracts answer, in few requests, and the newest block behind that."""
     source = endpoint.name
     if not calls:
         return [], await endpoint.header(HEADER)
-    if not multicall or len(calls) == 1:
-        answers, newest = await _posted(endpoint, [(each.contract, each.data) for each in calls])
-        return [_result(source, each) for each in answers], newest
-    pieces = [calls[at : at + TOGETHER] for at in range(0, len(calls), TOGETHER)]
-    answers, newest = await _posted(endpoint, [(multicall, _aggregated(piece)) for piece in pieces])
-    parts = [_parts(source, given, len(piece)) for piece, given in zip(pieces, answers, strict=True)]
-    return [each for part in parts for each in part], newest
+    several = [each for each in calls if not each.alone] if multicall and len(calls) > 1 else []
+    single = [each for each in calls if not several or each.alone]
+    pieces = [several[at : at + TOGETHER] for at in range(0, len(several), TOGETHER)]
+    asked = [*((multicall, _aggregated(piece)) for piece in pieces), *((each.contract, each.data) for each in single)]
+    answers, newest = await _posted(endpoint, asked)
+    given: dict[Any, Any] = {}
+    for piece, answer in zip(pieces, answers, strict=False):
+        given |= zip(piece, _parts(source, answer, len(piece)), strict=True)
+    given |= zip(single, (_result(source, each) for each in answers[len(pieces) :]), strict=True)
+    return [each.value(given[each]) for each in calls], newest
 
 
 async def _posted(endpoint: TronNode, asked: Sequence[tuple[str, bytes]]) -> tuple[list[bytes | RpcError], Block]:
@@ -194,7 +200,7 @@ def _bytes(source: str, written: str) -> bytes:
         raise BadAnswer(source, f"a call that returns {written[:60]!r}, which is no hexadecimal") from None
 
 
-def _aggregated(calls: Sequence[Call]) -> bytes:
+def _aggregated(calls: Sequence[Asked]) -> bytes:
     from eth_abi.abi import encode as abi_encode
 
     listed = [(f"0x{raw(each.contract).hex()}", True, each.data) for each in calls]

@@ -1,7 +1,7 @@
 """The chain itself: transactions are checked, put into blocks, kept, and taken back where the chain forks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from threading import RLock
 from typing import Any
@@ -358,6 +358,11 @@ class Chain:
         done = self.machine.done(call, each.handed, height)
         if done.result == "SUCCESS":
             self._flow(state, call, done)
+            for made in done.made:
+                state.contracts[made] = {
+                    "contract_address": made, "origin_address": call.owner, "consume_user_resource_percent": 100,
+                }  # fmt: skip
+                state.accounts[made] = replace(state.accounts[made], kind="Contract")
         elif call.code:
             del state.contracts[call.contract], state.accounts[call.contract]
         contract = None if call.code else state.contracts[call.contract]

@@ -40,6 +40,7 @@ class Done:
     output: str  # hex
     logs: list[dict[str, Any]] = field(default_factory=list)
     internal: list[tuple[str, str, int, bool]] = field(default_factory=list)  # from, to, sun, whether it failed
+    made: list[str] = field(default_factory=list)  # contracts that contracts brought into being
 
 
 class Machine:
@@ -98,7 +99,8 @@ class Machine:
             spent = int(receipt["gasUsed"], 16) >= call.energy + call.intrinsic
             result = "OUT_OF_ENERGY" if spent else "REVERT"
         inside = [part for frame in trace.get("calls", ()) for part in _flows(frame, failed)]
-        return Done(result, energy, output, [_bare(log) for log in logs], inside)
+        made = [] if failed else [part for frame in trace.get("calls", ()) for part in _made(frame)]
+        return Done(result, energy, output, [_bare(log) for log in logs], inside, made)
 
     def _install(self, call: Call, code: str, height: int) -> None:
         self.node.rpc("anvil_setCode", evm(call.contract), "0x" + code)
@@ -129,6 +131,14 @@ class Machine:
 def _bare(log: dict[str, Any]) -> dict[str, Any]:
     """Without what java-tron leaves out."""
     return {name: value for name, value in log.items() if value}
+
+
+def _made(frame: dict[str, Any]) -> list[str]:
+    """The contracts that a call within a call brought into being, those that were undone left out."""
+    if "error" in frame:
+        return []
+    own = [tron(frame["to"])] if frame["type"] in ("CREATE", "CREATE2") else []
+    return own + [part for inner in frame.get("calls", ()) for part in _made(inner)]
 
 
 def _flows(frame: dict[str, Any], failed: bool) -> list[tuple[str, str, int, bool]]:

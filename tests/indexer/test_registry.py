@@ -10,7 +10,8 @@ import pytest
 from adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Settings
-from indexer.registry import NAMESPACE, forks_of, load
+from indexer.families import installed
+from indexer.registry import NAMESPACE, forks_of, joined, load
 from indexer.wiring import System
 
 ONE, TWO = "0x" + "01" * 20, "0x" + "02" * 20
@@ -99,6 +100,31 @@ def test_an_address_is_one_of_the_kind_of_its_chain(tmp_path: Path, kind: str, a
     with pytest.raises(BadSettings) as caught:
         load([folder], known)
     assert words in str(caught.value)
+
+
+TRON = "TGjYzgCyPobsNS9n6WcbdLVR9dH7mWqFx7"
+
+
+@pytest.mark.parametrize(
+    ("family", "role", "fits"), [("compound_v2", "comptroller", True), ("orca_whirlpool", "", False)]
+)
+def test_families_of_another_kind_read_chains_whose_kind_says_so(
+    tmp_path: Path, family: str, role: str, fits: bool
+) -> None:
+    """Contracts of Tron understand the calls of the EVM's decoders, and those of Solana's mean nothing there."""
+    text = f'key = "just"\nname = "Just"\nfamilies = ["{family}"]\n[contracts.tron]\n{role or "program"} = ["{TRON}"]\n'
+    (tmp_path / "just.toml").write_text(text)
+    kinds = {"tron": "tron", "solana": "solana", "ethereum": "evm"}
+    known = load([tmp_path], kinds)
+    if not fits:
+        with pytest.raises(BadSettings, match="reads chains of the kind solana, and tron is of the kind tron"):
+            joined(known, installed(), kinds, ())
+        return
+    joined(known, installed(), kinds, ())
+    families = {each.name: each for package in installed() for each in package.families}
+    (row,) = known.rows("tron", "tron", families)
+    assert (row.protocol, dict(row.contracts)) == ("just", {"comptroller": (TRON,)})
+    assert not known.rows("tron", "evm", {}) and not known.rows("ethereum", "evm", families)
 
 
 @pytest.mark.parametrize("key", ["wallet", "Aave3", "aave-3", "3aave", "a" * 33])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.evm.facts import Facts
+from chainfolio.abi import NamesAssets
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Issue
 from chainfolio.positions import AccountState, OpenPosition
@@ -55,17 +55,17 @@ class FoundPosition:
         parts = (*self.found.borrowed, *self.found.rewards)
         return not any(self.behind.parts.values()) and not any(part.raw for part in parts)
 
-    def by_asset(self, facts: Facts) -> OpenPosition:
+    def by_asset(self, names: NamesAssets) -> OpenPosition:
         """The same by asset, as everything but a decoder knows it."""
         found, behind = self.found, self.behind
         return OpenPosition(
-            self.account, self.protocol, found.position_type, found.name, _summed(behind.parts.items(), facts),
-            _summed(((part.token, part.raw) for part in found.borrowed), facts),
-            _summed(((part.token, part.raw) for part in found.rewards), facts),
+            self.account, self.protocol, found.position_type, found.name, _summed(behind.parts.items(), names),
+            _summed(((part.token, part.raw) for part in found.borrowed), names),
+            _summed(((part.token, part.raw) for part in found.rewards), names),
             found.health, found.unlock_s, found.vault, found.pool,
-            tuple(asset_of(share, facts) for share in found.replaces),
-            frozenset(asset_of(each, facts) for each in found.replaces or {part.token for part in found.supplied}),
-            frozenset(asset_of(share, facts) for share in behind.unlisted), self.vouches,
+            tuple(asset_of(share, names) for share in found.replaces),
+            frozenset(asset_of(each, names) for each in found.replaces or {part.token for part in found.supplied}),
+            frozenset(asset_of(share, names) for share in behind.unlisted), self.vouches,
             tuple(dict.fromkeys(behind.calls)), found.unverified,
         )  # fmt: skip
 
@@ -79,21 +79,21 @@ class Found:
     positions: tuple[FoundPosition, ...]
     issues: tuple[Issue, ...]
 
-    def by_asset(self, wanted: Sequence[Asset], facts: Facts) -> AccountState:
+    def by_asset(self, wanted: Sequence[Asset], names: NamesAssets) -> AccountState:
         """The same by asset, with the balances of the tokens that were wanted."""
         balances = {asset: self.balances[asset.reference] for asset in wanted}
-        opened = tuple(each.by_asset(facts) for each in self.positions)
+        opened = tuple(each.by_asset(names) for each in self.positions)
         return AccountState(self.native, balances, opened, self.issues)
 
 
-def asset_of(contract: str, facts: Facts) -> Asset:
+def asset_of(contract: str, names: NamesAssets) -> Asset:
     """What decoders name by a contract; the zero address is the native coin."""
-    return facts.native_asset if contract == ZERO_ADDRESS else facts.token_asset(contract)
+    return names.native_asset if contract == ZERO_ADDRESS else names.token_asset(contract)
 
 
-def _summed(parts: Iterable[tuple[str, int]], facts: Facts) -> dict[Asset, int]:
+def _summed(parts: Iterable[tuple[str, int]], names: NamesAssets) -> dict[Asset, int]:
     raws: dict[Asset, int] = {}
     for contract, raw in parts:
-        asset = asset_of(contract, facts)
+        asset = asset_of(contract, names)
         raws[asset] = raws.get(asset, 0) + raw
     return raws

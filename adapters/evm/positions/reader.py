@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.evm.facts import Facts
 from adapters.evm.positions.found import Found, FoundPosition, Underlying, asset_of
 from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols, RuleMatch
@@ -19,6 +18,7 @@ from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, ou
 from adapters.evm.positions.shares import Shares
 from adapters.evm.positions.validation import problem_of_parts
 from adapters.evm.reads import NativeBalance, Read, Reads, balance_of
+from chainfolio.abi import NamesAssets
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
@@ -197,7 +197,7 @@ class AtBlock:
     """Reads accounts at one block; what tokens answered there serves all of them."""
 
     shares: Shares
-    facts: Facts
+    names: NamesAssets
     time_s: int
 
     def read(
@@ -209,12 +209,12 @@ class AtBlock:
         expected: Plan[Read, Any, None] | None = None,
     ) -> Plan[Read, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
-        by_contract = None if named is None else lambda held: named(asset_of(each, self.facts) for each in held)
+        by_contract = None if named is None else lambda held: named(asset_of(each, self.names) for each in held)
         one = OneAccount(
             self.shares, account, ContractInteractions.of(interactions), self.time_s, by_contract, expected
         )
         found = yield from one.read_all([asset.reference for asset in wanted])
-        return found.by_asset(wanted, self.facts)
+        return found.by_asset(wanted, self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Accounts:
     """What an EVM chain reads of accounts, as `chainfolio.positions.AccountReader` has it."""
 
     protocols: Protocols
-    facts: Facts
+    names: NamesAssets
     finds_tokens: bool = False  # contracts know their holders, and holders not their contracts
 
     @property
@@ -241,7 +241,7 @@ class Accounts:
 
     def at(self, block: Block) -> AtBlock:
         """The same at one block."""
-        return AtBlock(Shares(self.protocols), self.facts, block.time_us // SECOND_US)
+        return AtBlock(Shares(self.protocols), self.names, block.time_us // SECOND_US)
 
 
 def _joined(results: Iterable[Several]) -> Several:
