@@ -138,7 +138,7 @@ def _coins(read: Any, answer: Any) -> Any:
 
 
 def _issue(each: Issue) -> Issue:
-    return replace(each, subject=told(each.subject), reason=told(each.reason), account=told(each.account or "") or None)
+    return replace(each, subject=told(each.subject), reason=told(each.reason), account=told(each.account))
 
 
 def _token(asset: Asset) -> Asset:
