@@ -22,7 +22,8 @@ NO_PARENT = "the parent of the block is not known"
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """The chain, in all but how it answers reads."""
+    """The chain, in all but how it answers reads, and in what it is an instance of: from Python 3.12 on, `isinstance`
+    sees no members that are passed on."""
 
     chain: Chain
     http: Http

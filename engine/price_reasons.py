@@ -23,7 +23,6 @@ from pricing.source_chain import Said, source_chain
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from engine.snapshot import Snapshotter
     from indexer.wiring import System
 
 
@@ -51,7 +50,7 @@ async def reasons(system: System, written: str, at: int | str | None, *, ask: bo
     asked even where a price is kept."""
     chain, wanted = named(system, written)
     taking = snapshotter_of(system, chain)
-    block = await _block(system, taking, at)
+    block = await _block(system, chain, at)
     store, rules = taking.store, rules_of(taking.sources)
     kept = (await asyncio.to_thread(store.at, block)).get(wanted) if store is not None else None
     if kept is not None and not ask:
@@ -105,9 +104,9 @@ def _configured(system: System) -> str:
     return f"configured are {', '.join(sorted(chain.info.native.asset.chain for chain in system.chains)) or 'none'}"
 
 
-async def _block(system: System, taking: Snapshotter, at: int | str | None) -> Block:
+async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
     """The block that is meant; BadRequest for one before the chain began or after now."""
-    chain, now_us = taking.chain, system.seams.clock.now_us()
+    now_us = system.seams.clock.now_us()
     head = (await chain.heads()).latest
     if at is None:
         return head

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,9 @@ def test_an_account_of_one_kind_is_not_looked_for_on_chains_of_another(
     assert chains(ethereum) == {"local"}
     assert chains(solana) == {"solana"}
     assert main(["pnl", ethereum, solana, "--config", config, "--json"]) == 0
+    # A moment of the past, of a chain whose nodes have no old blocks: from Python 3.12 on, block 0 was asked for.
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
+    assert main(["price", "solana:sol", "--at", yesterday, "--config", config]) == 0
     # A wallet that nobody read, on a node that has no old blocks: not "nothing", and no failure of the node.
     assert main(["transactions", str(Keypair().pubkey()), "--config", config]) == 4
     assert "chainfolio watch" in capsys.readouterr().err
