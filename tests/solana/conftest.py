@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapters.solana.chain import SolanaChain, build
 from adapters.solana.settings import SolanaSettings
 from chainfolio.seams import Seams
+from cli.main import main
 from localchain.errors import InstallFailed, NodeJsMissing
 from localchain.solana.node import SolanaNode
 
@@ -51,3 +54,33 @@ async def chain(node: SolanaNode, tmp_path: Path) -> AsyncIterator[SolanaChain]:
     chain = build("solana", settings, Seams(), configs=ROOT / "configs")
     yield chain
     await chain.close()
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """By the genesis and the address of a node: what runs a command that prints one document, in a folder whose
+    settings name that node."""
+
+    def ran(*arguments: str) -> Any:
+        capsys.readouterr()
+        code = main((*arguments, "--json"))
+        said = capsys.readouterr()
+        assert code == 0, said.out + said.err
+        return json.loads(said.out)
+
+    def running_at(genesis: str, url: str) -> Run:
+        monkeypatch.chdir(tmp_path)
+        lines = [
+            'adapter = "solana"',
+            f"rpc = [{json.dumps(url)}]",
+            f'facts = "{facts_of(genesis, tmp_path)}"',
+            'index = "accounts"',
+            'commitment = "confirmed"',
+        ]
+        (tmp_path / "chainfolio.toml").write_text("[chains.solana]\n" + "\n".join(lines) + "\n")
+        return ran
+
+    return running_at

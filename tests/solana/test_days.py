@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -19,13 +17,12 @@ from solders.pubkey import Pubkey
 
 from api.serve import listening
 from chainfolio.settings import load
-from cli.main import main
 from cli.serve import indexing
 from cli.state_store import open_state
 from localchain.solana.dated import dated
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home, issued, mint, opened, sent
-from tests.solana.conftest import facts_of, started
+from tests.solana.conftest import Run, started
 from tests.solana.test_interfaces import NATIVE, held
 
 pytestmark = pytest.mark.node
@@ -62,27 +59,10 @@ def lived() -> Iterator[Lived]:
         yield Lived(str(owner), str(token), first, url, node)
 
 
-Run = Callable[..., Any]
-
-
 @pytest.fixture
-def run(lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(lived: Lived, running: Callable[..., Run]) -> Run:
     """Runs a command that prints one document."""
-    monkeypatch.chdir(tmp_path)
-    facts = facts_of(lived.node.rpc("getGenesisHash"), tmp_path)
-    lines = (
-        f'adapter = "solana"\nrpc = ["{lived.url}"]\nfacts = "{facts}"\nindex = "accounts"\ncommitment = "confirmed"\n'
-    )
-    (tmp_path / "chainfolio.toml").write_text(f"[chains.solana]\n{lines}")
-
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out)
-
-    return ran
+    return running(lived.node.rpc("getGenesisHash"), lived.url)
 
 
 def test_past_days_are_what_there_is_now_without_what_moved_since(run: Run, lived: Lived) -> None:

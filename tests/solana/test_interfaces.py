@@ -15,42 +15,22 @@ from solders.pubkey import Pubkey
 
 from api.serve import listening
 from chainfolio.settings import load
-from cli.main import main
 from cli.serve import indexing
 from cli.state_store import open_state
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home, issued, mint, opened, sent
-from tests.solana.conftest import facts_of
+from tests.solana.conftest import Run
 
 pytestmark = pytest.mark.node
-Run = Callable[..., Any]
 NATIVE = "0x0000000000000000000000000000000000000000"
 SYSTEM = "1" * 32
 GRANTS = ("portfolio", "at-block", "enterprise")
 
 
 @pytest.fixture
-def run(node: SolanaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command that prints one document, in a folder whose settings name the node."""
-    monkeypatch.chdir(tmp_path)
-    facts = facts_of(node.rpc("getGenesisHash"), tmp_path)
-    lines = [
-        'adapter = "solana"',
-        f"rpc = [{json.dumps(node.url)}]",
-        f'facts = "{facts}"',
-        'index = "accounts"',
-        'commitment = "confirmed"',
-    ]
-    (tmp_path / "chainfolio.toml").write_text("[chains.solana]\n" + "\n".join(lines) + "\n")
-
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out)
-
-    return ran
+def run(node: SolanaNode, running: Callable[..., Run]) -> Run:
+    """Runs a command that prints one document."""
+    return running(node.rpc("getGenesisHash"), node.url)
 
 
 def later(node: SolanaNode, slots: int = 100) -> int:

@@ -17,7 +17,8 @@ from chainfolio.contracts import Token
 from chainfolio.plans import run_batched
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import TOKEN_2022, called, coins, home, issued, mint, opened
-from tests.solana.test_interfaces import Run, later, run
+from tests.solana.conftest import Run
+from tests.solana.test_interfaces import later, run
 
 __all__ = ["run"]  # a fixture
 pytestmark = pytest.mark.node

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,21 +22,19 @@ from chainfolio.chains import Collected
 from chainfolio.errors import BadAnswer, BadRequest, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import load
-from cli.main import main
 from engine.daily import daily, moved_in
 from indexer.wiring import System, check_datasets
 from localchain.solana.dated import dated
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, stake, unstaked, voter
 from tests.evm.fakes import FakeClock
-from tests.solana.conftest import facts_of, started
+from tests.solana.conftest import Run, started
 from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, Refuse, header
 from tests.solana.recorded import expected, needs_recordings
 from tests.solana.test_rewards import STAKED, Answers, Staked, paid, recorded
 
 SLOTS = 432_000
 EVERYTHING = Span(0, 2**40)
-Run = Callable[..., Any]
 
 
 # --- on a real node --------------------------------------------------------------------------------------------------
@@ -87,23 +84,9 @@ def earned() -> Iterator[Earned]:
 
 
 @pytest.fixture
-def run(earned: Earned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(earned: Earned, running: Callable[..., Run]) -> Run:
     """Runs a command that prints one document."""
-    monkeypatch.chdir(tmp_path)
-    facts = facts_of(earned.node.rpc("getGenesisHash"), tmp_path)
-    lines = (
-        f'adapter = "solana"\nrpc = ["{earned.url}"]\nfacts = "{facts}"\nindex = "accounts"\ncommitment = "confirmed"\n'
-    )
-    (tmp_path / "chainfolio.toml").write_text(f"[chains.solana]\n{lines}")
-
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out)
-
-    return ran
+    return running(earned.node.rpc("getGenesisHash"), earned.url)
 
 
 @pytest.mark.node
