@@ -19,11 +19,12 @@ class Memo:
 
     async def get(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer to a key, asked now where nobody did before."""
-        asked = self.asked(kind, key, ask)
-        return asked.result() if asked.done() else await asked
+        task = self.asked(kind, key, ask)
+        # Whoever is cancelled leaves the others their answer.
+        return task.result() if task.done() else await asyncio.shield(task)
 
-    def asked(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Future[T]:
-        """The same as it is on its way: whoever waits for several needs no task for each."""
+    def asked(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+        """The same as it is on its way: whoever waits for it must not cancel it, for others may wait, too."""
         kept = self._kept[kind]
         task = kept.get(key)
         if task is None:
@@ -31,8 +32,7 @@ class Memo:
             task.add_done_callback(lambda done: self._forget(kind, key, done))
             while len(kept) > self._limits[kind]:
                 kept.popitem(last=False)
-        # Whoever is cancelled leaves the others their answer.
-        return cast("asyncio.Future[T]", task if task.done() else asyncio.shield(task))
+        return cast("asyncio.Task[T]", task)
 
     def has(self, kind: str, key: Any) -> bool:
         """Whether it was asked for, and did not fail so far."""

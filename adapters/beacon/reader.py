@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
 from adapters.beacon.answers import (
     FORKS,
-    AttestationRewards,
     BlockMessage,
     BlockReward,
     Header,
@@ -23,9 +22,11 @@ from adapters.beacon.answers import (
     SignedBlock,
     SyncCommittee,
     SyncReward,
+    TotalReward,
     ValidatorState,
 )
 from adapters.beacon.computed import Computed
+from adapters.beacon.ideal import ToldRewards, ideal_of
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import Nodes
 from adapters.beacon.registry import PIECE, Registry, numbered
@@ -36,6 +37,8 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
 from transport.rest import Absent
 
 T = TypeVar("T")
+P = ParamSpec("P")
+LITTLE: Final = 2_000  # rows
 NOT_TOLD: Final = (HistoryUnavailable, Unsupported)  # 404, 405 or 501: then it is computed, as far as the rest is there
 LIMITS: Final = {
     "block": 4096,
@@ -96,16 +99,20 @@ class Reader:
 
     async def block(self, slot: int) -> BlockMessage | None:
         """The block of a slot; None where its proposal was missed, as far as one node knows."""
-        return await self._asked(slot)
+        return await (self.blocks or self.memo).get("block", slot, lambda: self._block(slot))
 
     async def blocks_of(self, slots: Iterable[int]) -> list[BlockMessage]:
         """The blocks of some slots, without those that were missed; the first error ends it."""
         asked = [self._asked(slot) for slot in slots]
         if on_their_way := [each for each in asked if not each.done()]:
-            await asyncio.gather(*on_their_way)
+            # One callback each, where to gather what is shielded takes three; and it cancels none of them.
+            await asyncio.wait(on_their_way, return_when=asyncio.FIRST_EXCEPTION)
+            for each in asked:
+                if each.done() and (error := each.exception()) is not None:
+                    raise error
         return [block for each in asked if (block := each.result()) is not None]
 
-    def _asked(self, slot: int) -> asyncio.Future[BlockMessage | None]:
+    def _asked(self, slot: int) -> asyncio.Task[BlockMessage | None]:
         return (self.blocks or self.memo).asked("block", slot, lambda: self._block(slot))
 
     async def _block(self, slot: int) -> BlockMessage | None:
@@ -284,7 +291,7 @@ class Reader:
         for start in range(0, len(indexes), PIECE):
             asked = {"ids": [str(each) for each in indexes[start : start + PIECE]]}
             found = await self.of(slot, path, list[KeyedRow], asked)
-            parts.append(await asyncio.to_thread(columns, self.nodes.key, found))
+            parts.append(await _beside(len(found), columns, self.nodes.key, found))
         part = joined(parts)
         if not set(part.index.tolist()) <= set(indexes):
             raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
@@ -316,13 +323,9 @@ class Reader:
             is_whole = self.wanted is None and start + PIECE <= len(states)
             asked = numbered(start, PIECE) if is_whole else [str(each) for each in indexes.tolist()]
             path = f"/eth/v1/beacon/rewards/attestations/{epoch}"
-            found = await self.of(self.end(epoch + 1), path, AttestationRewards, asked)
-            ideal |= {
-                each.effective_balance: each.source + each.target + each.head
-                for each in found.ideal_rewards
-                if known is None or each.effective_balance in known
-            }
-            rows.append(await asyncio.to_thread(_rows, found))
+            found = await self.of(self.end(epoch + 1), path, ToldRewards, asked)
+            ideal |= ideal_of(self.nodes.key, found.ideal_rewards, known)
+            rows.append(await _beside(len(found.total_rewards), _rows, found.total_rewards))
         every = np.concatenate(rows)
         every = every[np.argsort(every[:, 0], kind="stable")]
         if (every[1:, 0] == every[:-1, 0]).any() or not states.places(every[:, 0])[1].all():
@@ -359,8 +362,13 @@ class Reader:
             raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None
 
 
-def _rows(found: AttestationRewards) -> Any:
-    rows, count = found.total_rewards, len(found.total_rewards)
+async def _beside(count: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What some work on so many rows makes of them: beside the event loop, unless it is too little to go there."""
+    return await asyncio.to_thread(work, *args, **kwargs) if count > LITTLE else work(*args, **kwargs)
+
+
+def _rows(rows: Sequence[TotalReward]) -> Any:
+    count = len(rows)
     names = ("validator_index", "source", "target", "head", "inactivity")
     table = np.empty((count, 5), np.int64)
     for at, name in enumerate(names):
