@@ -292,6 +292,14 @@ class ForgetsBlocks(Protocol):
 
 
 @runtime_checkable
+class KeepsCoins(Protocol):
+    """A chain whose nodes answer about now alone, some of which keep what accounts had of the native coin."""
+
+    async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
+        """What accounts had at a block, by its hash; those of which no node tells are left out."""
+
+
+@runtime_checkable
 class Announces(Protocol):
     """A chain whose nodes tell of themselves that something is new."""
 

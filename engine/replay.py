@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, having
+from chainfolio.chains import Capability, KeepsCoins, having
 from chainfolio.contracts import Issue
 from chainfolio.errors import HistoryUnavailable
 from chainfolio.plans import Unknown
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ADAPTER: Final = "replay"
 NO_ROWS: Final = "its nodes keep no past balances, and movements are not indexed for blocks"
 REMEDY: Final = "chainfolio watch ADDRESS reads them"
+TOLD: Final = "a node tells this balance of the block itself; those of tokens are replayed"
 NO_POSITIONS: Final = "what lay in positions at a past block is not known: their accounts keep no history here"
 
 
@@ -72,12 +73,32 @@ class Replay:
         before = await asyncio.to_thread(self._moved, accounts, Span(0, block.height)) if whole else {}
         first = next((span.first for span in indexed if block.height in span), block.height + 1)
         told = {row[0] for row in await asyncio.to_thread(self._unexplained, accounts, block.height)}
+        known = {each: self._state(each, state, since[each], before.get(each)) for each, state in states.items()}
+        coins = await self._coins({account: state for account, (state, _) in known.items()}, block)
         found = {}
         for account, state in states.items():
-            replayed, issues = self._state(account, state, since[account], before.get(account))
+            replayed, issues = known[account]
+            if account in coins:
+                replayed, issues = self._with_coins(account, replayed, coins[account], issues)
             issues += self._limits(account, state, None if whole else first, is_unexplained=account in told)
             found[account] = replace(replayed, issues=(*state.issues, *issues), block=block)
         return found
+
+    async def _coins(self, states: Mapping[str, AccountState], block: Block) -> Mapping[str, int]:
+        """What nodes tell of the coins of those who had some, or of whom nobody knows."""
+        wanted = [account for account, state in states.items() if state.native != 0]
+        return await self.chain.coins_at(wanted, block) if wanted and isinstance(self.chain, KeepsCoins) else {}
+
+    def _with_coins(
+        self, account: str, state: AccountState, raw: int, issues: list[Issue]
+    ) -> tuple[AccountState, list[Issue]]:
+        """The coins as a node tells them of the block itself, which counts; and where rows come to something else."""
+        native = self.chain.info.native.asset
+        if state.native == raw:
+            return state, [*issues, Issue(ADAPTER, native.reference, TOLD, makes_partial=False, account=account)]
+        reason = f"a node tells {raw} of this block, which counts; movements come to {_shown(state.native)}"
+        others = [each for each in issues if each.subject != native.reference]
+        return replace(state, native=raw), [*others, Issue(ADAPTER, native.reference, reason, account=account)]
 
     def _left(self, accounts: Sequence[str], span: Span) -> tuple[Spans, Span | None]:
         """The heights that are indexed in all that it takes, and those of a span that have to be read now."""
@@ -169,3 +190,7 @@ class Replay:
             reason = "movements since this block are not explained by rows: chainfolio status lists them"
             found.append(Issue(ADAPTER, key, reason, account=account))
         return found
+
+
+def _shown(raw: Any) -> str:
+    return raw.reason if isinstance(raw, Unknown) else str(raw)

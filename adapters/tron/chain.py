@@ -19,6 +19,7 @@ from chainfolio.behind_nodes import BehindNodes
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, Collected, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.seams import Seams
@@ -48,6 +49,7 @@ class TronChain(BehindNodes[Node], Approvals):
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}
+        self.keeps_coins = True  # until its nodes tell nothing of somebody who had some
 
     async def collect(
         self,
@@ -86,6 +88,19 @@ class TronChain(BehindNodes[Node], Approvals):
         from adapters.tron.state import answer
 
         return await answer(self.node, reads, block, self.facts.multicall)
+
+    async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
+        """What accounts had of the native coin at a past block, where a node keeps that; else it is not asked again."""
+        from adapters.tron.past import coins_at
+
+        if not self.keeps_coins:
+            return {}
+        try:
+            found = await coins_at(self.node, accounts, block)
+        except Unavailable:
+            return {}
+        self.keeps_coins = bool(found)
+        return found
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts, with protocols by the decoders of the kind whose calls its contracts understand."""

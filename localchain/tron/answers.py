@@ -261,14 +261,22 @@ def _brokerage(view: View, body: Json) -> Json:
 
 
 def _balance_at(view: View, body: Json) -> Json:
-    if not view.node.balances:
-        return {"Error": "class org.tron.core.exception.JsonRpc : the historical balance lookup is not open"}
+    """Where the balance last changed up to a block, and to what. A node that keeps no such history does not refuse: it
+    answers as of an account that never had anything."""
     wanted, address = body["block_identifier"], inner(body["account_identifier"]["address"], view.visible)
     height = int(wanted["number"])
     if not 0 <= height <= view.height or view.node.blocks[height].id != wanted["hash"]:
         return {"Error": "class java.lang.IllegalArgumentException : number and hash do not match"}
-    account = view.node.states[height].accounts.get(address)
-    return kept(balance=account.balance if account else 0) | {"block_identifier": wanted}
+    course = [_sun(view.node, at, address) for at in range(height + 1)] if view.node.balances else [0]
+    if not any(course):
+        return {"block_identifier": {"hash": wanted["hash"], "number": height}}
+    since = next(at for at in range(height, -1, -1) if at == 0 or course[at - 1] != course[at])
+    return kept(balance=course[height]) | {"block_identifier": {"hash": view.node.blocks[since].id, "number": since}}
+
+
+def _sun(node: Chain, height: int, address: str) -> int:
+    account = node.states[height].accounts.get(address)
+    return account.balance if account else 0
 
 
 def _withdrawable(view: View, body: Json) -> Json:
