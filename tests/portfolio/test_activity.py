@@ -91,6 +91,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("LEND", did(left(USDC, SHARE.reference), came(SHARE, ZERO_ADDRESS)), "aave3", "supply"),
     ("LEND", did(left(USDC, SHARE.reference), came(SHARE, SHARE.reference)), "compound", "mint"),
     ("BORROW", did(came(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "aave3", "borrow"),
+    ("BORROW", did(came(USDC, POOL)), "justlend", "borrow"),
     ("WITHDRAW", did(left(SHARE, ZERO_ADDRESS), came(USDC, SHARE.reference)), "aave2", "withdraw"),
     ("WITHDRAW", did(left(SHARE, POOL)), "aave3", "withdrawETH"),
     ("WITHDRAW", did(left(SHARE, SHARE.reference), came(USDC, SHARE.reference)), "compound", "redeem"),
