@@ -1,0 +1,161 @@
+"""A chain whose generated blocks are served by a node here: blocks to rows beside fetching and parsing the same,
+and the requests of a wallet of many tokens. For `bench.starknet` and `bench.tron`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.server
+import json
+import multiprocessing
+import tempfile
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from bench.figures import Figure, spread
+from chainfolio.blocks import Span
+from cli.main import main as chainfolio
+
+LEAST: Final = 0.6
+MAX_REQUESTS: Final = 6
+SPAN: Final = 50
+
+
+class Node(Protocol):
+    """A node in memory."""
+
+    def answer(self, path: str, body: Any) -> Any:
+        """What it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A chain under test. `node` is made of numbers of blocks, of transactions in each, and of tokens; `build` makes
+    the chain from a URL and a folder with `facts`; `fetched` gets and parses the answers of a span; `first` is its
+    first block; `wallet` holds every token."""
+
+    key: str
+    node: Callable[[int, int, int], Node]
+    build: Callable[[str, Path], Any]
+    fetched: Callable[[Any, Span], Awaitable[None]]
+    datasets: Sequence[str]
+    wallet: str
+    facts: str = ""
+    first: int = 0
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """The node over HTTP; `GET` says how many requests there were."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    node: Node
+    requests = 0
+
+    def do_GET(self) -> None:
+        """The number of requests."""
+        self._send(str(Handler.requests).encode())
+
+    def do_POST(self) -> None:
+        """One request."""
+        Handler.requests += 1
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self._send(msgspec.json.encode(self.node.answer(self.path, body)))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+    def _send(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def serve(make: Callable[[], Node], ready: Any) -> None:
+    """The node, in a process of its own."""
+    Handler.node = make()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    ready.send(server.server_port)
+    server.serve_forever()
+
+
+async def timed(served: Served, url: str, folder: Path, blocks: int, *, as_rows: bool) -> float:
+    """Seconds for all blocks, span by span."""
+    chain = served.build(url, folder)
+    await chain.heads()
+    start_s = time.perf_counter()
+    for span in Span(served.first, served.first + blocks - 1).cut(SPAN):
+        if as_rows:
+            found = await chain.collect(span, served.datasets)
+            assert len(found.chain) == len(span)
+        else:
+            await served.fetched(chain, span)
+    spent_s = time.perf_counter() - start_s
+    await chain.close()
+    return spent_s
+
+
+def requests_of_a_wallet(served: Served, url: str, folder: Path) -> int:
+    """What `chainfolio portfolio` asks for a wallet whose tokens are indexed, by the node's own count."""
+    settings, key = folder / "chainfolio.toml", served.key
+    lines = [
+        f'data = "{folder}/data"', f"[chains.{key}]", f'adapter = "{key}"', f'rpc = ["{url}"]', "registry_lists = 0",
+        f"start_block = {served.first}", *([f'facts = "{folder}/facts.toml"'] if served.facts else []),
+    ]  # fmt: skip
+    settings.write_text("\n".join(lines))
+    assert chainfolio(["--config", str(settings), "index", key]) == 0
+    before = _count(url)
+    assert chainfolio(["--config", str(settings), "portfolio", served.wallet, "--json"]) == 0
+    return _count(url) - before
+
+
+def _count(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=60) as reply:
+        return int(reply.read())
+
+
+def run(served: Served, options: argparse.Namespace) -> list[Figure]:
+    """Everything."""
+    ours, theirs = multiprocessing.Pipe()
+    make = partial(served.node, options.blocks, options.transactions, options.tokens)
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=(make, theirs), daemon=True)
+    server.start()
+    url = f"http://127.0.0.1:{ours.recv()}"
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            folder, ratios = Path(place), []
+            (folder / "facts.toml").write_text(served.facts)
+            ways = partial(timed, served, url, folder)
+            asyncio.run(ways(min(SPAN, options.blocks), as_rows=True))  # what is loaded at the first use
+            for _ in range(options.repeat):
+                plain_s = asyncio.run(ways(options.blocks, as_rows=False))
+                ratios.append(plain_s / asyncio.run(ways(options.blocks, as_rows=True)))
+            asked = requests_of_a_wallet(served, url, folder)
+    finally:
+        server.kill()
+        server.join()
+    name = f"{options.blocks:,} blocks of {options.transactions} transactions to rows: rate / of fetching and parsing"
+    return [
+        Figure(served.key, name, spread(ratios), f"≥ {LEAST}", sorted(ratios)[len(ratios) // 2] >= LEAST),
+        Figure(
+            served.key, f"portfolio of a wallet of {options.tokens} tokens: requests", str(asked),
+            f"≤ {MAX_REQUESTS}", asked <= MAX_REQUESTS,
+        ),
+    ]  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--blocks", type=int, default=1000)
+    parser.add_argument("--transactions", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--repeat", type=int, default=3)
