@@ -23,6 +23,8 @@ ROUNDS: Final = 6  # in which decoders ask for more
 MOST: Final = 1_000  # things of an account that are looked at: many are sent to people who never asked for them
 MOST_SHARES: Final = 2_000  # and so many other tokens
 TRIES: Final = 2  # at a slot, if a wallet got another position meanwhile
+MOST_LISTS: Final = 100  # pools that are looked for: shares of them can be sent to anybody, and a list is dear
+UNLISTED: Final = Unknown(f"the pools of more than {MOST_LISTS} shares would have to be looked for")
 PROGRAM: Final = "program"
 THING, SHARE, ACCOUNT = "thing", "share", "account"
 
@@ -147,12 +149,17 @@ class Positions:
             nothing = {key for key, each in tried.items() if not (each.found or each.fault or each.missing)}
             if len(nothing) == len(tried):
                 break  # nothing that they have stands for a position
-            reads = list(dict.fromkeys(read for key in tried.keys() - nothing for read in tried[key].reads))
+            left = {read: said for read, said in known.items() if said is UNLISTED}
+            reads = list(
+                dict.fromkeys(
+                    read for key, each in tried.items() if key not in nothing for read in each.reads if read not in left
+                )
+            )
             accounts, lists = list(self.wallets), list(self.lists)
             answers = iter((yield [*map(WalletRead, accounts), *lists, *reads]))
             self.wallets = {account: next(answers) for account in accounts}
             self.lists = {each: next(answers) for each in lists}
-            if self._decode(dict(zip(reads, answers, strict=True)), nothing):
+            if self._decode(left | dict(zip(reads, answers, strict=True)), nothing):
                 break
         else:
             for account in self.wallets:
@@ -206,13 +213,18 @@ class Positions:
         """What decoders have to know, in rounds."""
         known: dict[Any, Any] = {}
         open_claims = list(claims)
+        lists_left = MOST_LISTS
         for _ in range(ROUNDS):
             tried = [(row, claim, _tried(row, claim, known)) for row, claim in open_claims]
             open_claims = [(row, claim) for row, claim, each in tried if each.missing]
             missing = list(dict.fromkeys(read for *_, each in tried for read in each.missing))
             if not missing:
                 break
-            known |= zip(missing, (yield missing), strict=True)
+            lists = [each for each in missing if isinstance(each, ListRead)]
+            known |= dict.fromkeys(lists[lists_left:], UNLISTED)
+            lists_left -= len(lists[:lists_left])
+            if asked := [each for each in missing if each not in known]:
+                known |= zip(asked, (yield asked), strict=True)
         return known
 
     def _decode(self, known: Mapping[Any, Any], nothing: Collection[Any]) -> bool:

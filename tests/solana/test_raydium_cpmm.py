@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from solders.keypair import Keypair
 
+from adapters.solana import positions
 from adapters.solana.account_reads import derived
 from adapters.solana.layouts import TOKEN
 from adapters.solana.positions import Claim
@@ -166,6 +167,23 @@ async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token() -> N
     assert [asset.reference for asset in found.replaces] == [pool.share]
     assert sorted(asset.reference for asset in found.supplied) == sorted(pool.mints)
     assert not states[WALLET].issues
+
+
+async def test_of_the_pools_of_many_shares_that_were_sent_some_are_looked_for_and_the_rest_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(positions, "MOST_LISTS", 2)
+    pools = [drawn(random.Random(seed)) for seed in range(4)]
+    ledger = Ledger()
+    for pool in pools:
+        ledger.accounts |= stored(pool).accounts
+    node = LedgerNode(ledger, {WALLET: {pool.share: (SHARES // 3, 9) for pool in pools}})
+    node.moves = 0
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert len(states[WALLET].positions) == 2
+    assert [each.makes_partial for each in states[WALLET].issues] == [True, True]
+    assert all("would have to be looked for" in each.reason for each in states[WALLET].issues)
+    assert node.asked.count("getProgramAccounts") == 2 * (1 + 2)  # of stake and of two pools, and once more
 
 
 async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so() -> None:
