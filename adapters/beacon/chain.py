@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 SLIP44: Final = 60
 BY_KEY: Final = ("deposits", "stake_requests")  # their rows name a validator by its public key
 GWEI_DECIMALS: Final = 9
+CHANGED: Final = "the chain changed while it was read"
 
 
 class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -317,7 +318,10 @@ class BeaconChain:
         if before is not None and messages[0].parent_root.lower() != before.hash:
             raise _Torn(Reorged(self.key, before.height, before.hash))
         ends = {messages[-1].slot} | {one.slot for one, other in pairwise(messages) if other.slot > one.slot + 1}
-        headers = dict(zip(sorted(ends), await gathered(self.block(slot) for slot in sorted(ends)), strict=True))
+        try:
+            headers = dict(zip(sorted(ends), await gathered(self.block(slot) for slot in sorted(ends)), strict=True))
+        except NoBlock as error:  # its block was read just now
+            raise _Torn(Unavailable(self.key, f"{CHANGED}: slot {error.height} has no block any more")) from None
         linked = []
         for at, each in enumerate(messages):
             root = messages[at + 1].parent_root.lower() if at + 1 < len(messages) else headers[each.slot].hash
@@ -380,8 +384,8 @@ class BeaconChain:
         by now: then the chain changed while it was read."""
         if last is None:
             return
-        if not self.is_final(last.height) and (await self.block(last.height)).hash != last.hash:
-            raise Unavailable(self.key, "the chain changed while it was read")
+        if not self.is_final(last.height) and not await self._is_still(last):
+            raise Unavailable(self.key, CHANGED)
         for other in self.nodes.endpoints[1:]:
             try:
                 root = (await other.data(f"/eth/v1/beacon/headers/{last.height}", Header)).root.lower()
@@ -389,6 +393,13 @@ class BeaconChain:
                 continue
             if root != last.hash and self.is_final(last.height):
                 raise Disputed(self.key, f"{other.name} has another final block at slot {last.height} than the others")
+
+    async def _is_still(self, block: Block) -> bool:
+        """Whether a block lies where it lay."""
+        try:
+            return (await self.block(block.height)).hash == block.hash
+        except NoBlock:
+            return False
 
     # --- validators --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,22 @@ async def test_a_node_that_lost_a_block_does_not_pass_for_one_that_missed_it(nod
         return (404, {"code": 404, "message": "gone"}) if path.endswith("/blocks/20") else (status, found)
 
     assert "some are missing" in await wrong(node, lose).refused(Unavailable)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_block_that_leaves_the_chain_while_it_is_read_is_read_again_later(
+    node: BeaconRuntime, after: int
+) -> None:
+    """As by a reorganisation after which its slot has no block: between its body and its header, and after both."""
+    asked = Counter[str]()
+
+    def leave(path: str, status: int, found: Any) -> tuple[int, Any]:
+        asked[path] += 1
+        has_left = path.endswith("/headers/60") and asked[path] > after
+        return (404, {"code": 404, "message": "missed"}) if has_left else (status, found)
+
+    said = await wrong(node, leave).refused(Unavailable, last=60)
+    assert "the chain changed while it was read" in said
 
 
 async def test_an_optimistic_answer_is_not_believed_yet(node: BeaconRuntime) -> None:
