@@ -116,6 +116,12 @@ def environments(manifest: Path, where: Path, fill: Callable[[Path, Run], None])
     return folder
 
 
+def environment(manifest: Path, where: Path) -> Path | None:
+    """The folder that `environments` filled; None where it did not, or for another manifest."""
+    folder = where / "environments"
+    return folder if _complete(folder, _hash([manifest])) else None
+
+
 def _filled(folder: Path, fill: Callable[[Path, Run], None], run: Run) -> None:
     folder.mkdir()
     fill(folder, run)
