@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.beacon.settings import BeaconSettings
-from bench import runs
+from bench import beacon_states, runs
 from bench.beacon_node import SLOTS
 from bench.figures import Figure, main, options, spread
 from bench.places import ROOT, scratch
@@ -35,7 +35,7 @@ from engine.validators import Range, Window
 from indexer.wiring import System
 from storage.lake import Lake
 
-PARTS = ("rate", "network", "year")
+PARTS = ("rate", "network", "year", "states")
 CHAIN, AT_ONCE = "own", 16
 SOME, AMONG = 100, 20_011  # validators that are indexed, and all that there are: a prime, so that all propose in turn
 BEGIN = 5  # the first epoch that is read
@@ -276,6 +276,7 @@ async def asked(system: System, validators: int, repeat: int) -> tuple[list[floa
 def run(chosen: argparse.Namespace) -> list[Figure]:
     """Measure."""
     parts: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {"rate": rate, "network": whole, "year": year}
+    parts["states"] = lambda told: beacon_states.run(told.network, told.repeat)
     return [figure for part in chosen.parts for figure in parts[part](chosen)]
 
 
