@@ -13,10 +13,10 @@ from solders.pubkey import Pubkey
 from adapters.solana.account_reads import derived
 from adapters.solana.chain import SolanaChain
 from adapters.solana.layouts import SYSTEM, TOKEN
-from adapters.solana.positions import Claim
+from adapters.solana.positions import Claim, Unreadable
 from adapters.solana.protocols import marinade_pool, marinade_ticket
 from chainfolio.interactions import Interactions
-from chainfolio.plans import run_batched, run_known
+from chainfolio.plans import Unknown, run_batched, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home
@@ -171,3 +171,8 @@ async def test_a_real_node_finds_tickets_by_their_owner_and_shares_by_their_mint
     parts = [sorted((asset.reference, raw) for asset, raw in each.supplied.items()) for each in found.positions]
     assert sorted(parts) == [[("501", 11)], [("501", 22)], [("501", 777), (MSOL_MINT, 50)]]
     assert not [each for each in found.issues if each.makes_partial]
+
+
+def test_a_mint_that_could_not_be_read_is_said_and_not_taken_for_another_token() -> None:
+    with pytest.raises(Unreadable, match="busy"):
+        run_known(marinade_pool.FAMILY.position(CLAIM), lambda asked: Unknown("busy"))

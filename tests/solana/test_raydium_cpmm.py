@@ -12,7 +12,7 @@ from solders.keypair import Keypair
 from adapters.solana import positions
 from adapters.solana.account_reads import derived
 from adapters.solana.layouts import TOKEN
-from adapters.solana.positions import Claim
+from adapters.solana.positions import Claim, Unreadable
 from adapters.solana.protocols.raydium_cpmm import FAMILY
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
@@ -200,3 +200,8 @@ async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so() ->
     assert states[WALLET].positions == ()
     [issue] = states[WALLET].issues
     assert (issue.subject, issue.makes_partial) == (pool.share, True)
+
+
+def test_a_mint_that_could_not_be_read_is_said_and_not_taken_for_another_token() -> None:
+    with pytest.raises(Unreadable, match="busy"):
+        decoded(lambda asked: Unknown("busy"), key(), 5)

@@ -17,10 +17,12 @@ STATE: Final = "state"  # the role of the account that says everything of the in
 def position(claim: Claim) -> DecoderPlan:
     """What removing a share of the pool gives: its part of the SOL and of the mSOL, rounded down."""
     [mint] = yield [AccountRead("", "mint", (claim.subject,))]
-    if isinstance(mint, Unknown):
+    if isinstance(mint, Unknown) and mint.cause != "read":
         return []
     ours = [
-        each for each in claim.contracts.get(STATE, ()) if mint.issuer == derived(claim.program, (each, b"liq_mint"))
+        each
+        for each in claim.contracts.get(STATE, ())
+        if sure(mint).issuer == derived(claim.program, (each, b"liq_mint"))
     ]
     if not ours:
         return []
