@@ -26,7 +26,7 @@ class Line(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember where to write."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport, self._loop = cast("asyncio.Transport", transport), asyncio.get_running_loop()
         self._unasked = select.poll()
         self._unasked.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
@@ -120,14 +120,16 @@ class Line(asyncio.BufferedProtocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the other side has neither hung up nor sent what nobody asked for, as far as the system knows."""
-        if self._is_over or self._end > self._start:
+        """Whether the other side has neither hung up nor sent what nobody asked for, as far as the system knows. Of an
+        event loop that has ended no line is."""
+        if self._is_over or self._end > self._start or self._loop is not asyncio.get_running_loop():
             return False
         return not self._unasked.poll(0)
 
     def close(self) -> None:
         """Hang up."""
-        self._transport.abort()
+        if not self._loop.is_closed():
+            self._transport.abort()
 
 
 async def connected(host: str, port: int) -> Line:

@@ -4,9 +4,12 @@ is ever taken for that to another question."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 import uvloop
@@ -339,3 +342,42 @@ def test_it_works_on_the_loop_of_the_server_too() -> None:
         return body
 
     assert uvloop.run(run()) == b" " * 2 * ROOM
+
+
+class Empty(BaseHTTPRequestHandler):
+    """Answers everything with an empty list, and keeps the connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """The answer."""
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+# The event loop ended before its connection did, of which it complains.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_connection_of_an_event_loop_that_has_ended_is_not_used_again() -> None:
+    transport, server = HttpTransport(), ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+
+    async def run(is_last: bool) -> bytes:
+        body = (await transport.get("node", f"http://127.0.0.1:{server.server_port}", 5)).body
+        if is_last:
+            await transport.close()
+        return body
+
+    try:
+        assert [asyncio.run(run(is_last)) for is_last in (False, True)] == [b"[]", b"[]"]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        gc.collect()
