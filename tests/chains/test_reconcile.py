@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from chainfolio.blocks import Span
 from chainfolio.tables import TRANSFERS
 from engine.reconcile import Reconciler
@@ -22,6 +24,7 @@ async def whole(traded: ChainUnderTest, folder: Path) -> AsyncIterator[AnyIndex]
         yield indexed
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_balances_of_coins_and_plain_tokens_are_the_sums_of_their_movements(
     traded: ChainUnderTest, tmp_path: Path
 ) -> None:
@@ -39,6 +42,7 @@ async def test_balances_of_coins_and_plain_tokens_are_the_sums_of_their_movement
         assert len(met) > len(plain) // 2
 
 
+@pytest.mark.needs_rows("transfers")
 async def test_a_movement_that_the_index_lacks_is_found_in_its_block(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with whole(traded, tmp_path) as indexed:
         rows = [row for row in indexed.stored(TRANSFERS.name).to_pylist() if row["token"] in traded.plain]
