@@ -211,13 +211,16 @@ def suspects(paid: Any, left: Any) -> Any:
 
 def inactivity(spec: Spec, number: int, effective: Any, paid: Any, left: Any) -> Any:
     """What nodes leave out of the penalties for inactivity at the end of an epoch, or weigh by another fork: that of a
-    validator of which a whole score explains what is left, but for the rounding of its votes."""
-    parts = spec.number("INACTIVITY_SCORE_BIAS") * spec.inactivity_quotient(number)
+    validator of which a whole score explains what is left, but for the rounding of its votes. No score grows by more
+    than the bias an epoch: what is larger stays unexplained."""
+    bias = spec.number("INACTIVITY_SCORE_BIAS")
+    parts = bias * spec.inactivity_quotient(number)
     effective = np.maximum(1, effective)
     total = -(paid[:, 3] + left)
     score = (total * parts + effective // 2) // effective
     penalty = effective * score // parts
-    fits = suspects(paid, left) & (score > 0) & (np.abs(total - penalty) <= VOTES)
+    is_score = (score > 0) & (score <= bias * (number + 1))
+    fits = suspects(paid, left) & is_score & (np.abs(total - penalty) <= VOTES)
     return np.where(fits, -penalty - paid[:, 3], 0)
 
 
