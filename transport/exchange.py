@@ -8,8 +8,10 @@ import re
 import socket
 import ssl
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Protocol
 
 from chainfolio.errors import TooMuch, Unavailable
 from chainfolio.memory import Lease
@@ -70,18 +72,55 @@ def cause(error: Exception) -> str:
 class Posted:
     """What came back: status, `Retry-After` in seconds where one was given, the decoded body.
 
-    The body is counted in the budget of the process until `give_back`.
+    The body is counted in the budget of the process until `give_back`. Of one that a sink took there are only the
+    bytes that it `took`.
     """
 
     status: int
     retry_after_s: float | None
     body: bytes
     lease: Lease | None = None
+    took: int | None = None
 
     def give_back(self, _: object = None) -> None:
         """The body is decoded, or nobody wants it."""
         if self.lease is not None:
             self.lease.give_back()
+
+
+class Sink(Protocol):
+    """Takes the body of an answer while it arrives, where nobody could hold all of it. What it raises ends the
+    exchange."""
+
+    form: str  # of which the body is to be
+    reads: frozenset[bytes]  # headers of the answer that it has to know, in lower case
+
+    def begin(self, told: Mapping[bytes, str], size: int | None) -> None:
+        """An answer begins: those headers, as far as they are there, and its bytes, where they are known."""
+
+    def take(self, piece: bytes | memoryview) -> None:
+        """Its next bytes, which are there until this returns."""
+
+
+def asked_by(sink: Sink) -> dict[str, str]:
+    """The headers that ask for what a sink takes: as it is, for it has no room to unpack."""
+    return {"accept": sink.form, "accept-encoding": "identity"}
+
+
+class HandedOn:
+    """A body of which a sink takes each piece."""
+
+    def __init__(self, sink: Sink, told: Mapping[bytes, str], size: int | None, encoding: str | None) -> None:
+        if (encoding or "identity").lower() != "identity":
+            raise ValueError("an encoding that was not asked for")
+        self.took = 0
+        self._sink = sink
+        sink.begin(told, size)
+
+    async def take(self, piece: bytes | memoryview) -> None:
+        """Hand on what arrived."""
+        self.took += len(piece)
+        self._sink.take(piece)
 
 
 class Body:

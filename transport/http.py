@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
-from transport.exchange import CONNECT_S, MAX_BODY, PIECE, Body, Posted, retry_after, room_for, unreachable
+from transport.exchange import (
+    CONNECT_S,
+    MAX_BODY,
+    PIECE,
+    Body,
+    HandedOn,
+    Posted,
+    Sink,
+    asked_by,
+    retry_after,
+    room_for,
+    unreachable,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,6 +43,9 @@ class WebTransport(Transport, Protocol):
 
     async def get(self, source: str, url: str, timeout_s: float) -> Posted:
         """As `post`, without a body."""
+
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+        """As `get`, with all that is there handed to a sink as it arrives. Of any status but 200 the body is kept."""
 
 
 class HttpTransport:
@@ -59,7 +74,13 @@ class HttpTransport:
         """As `post`, of what is asked by its address alone."""
         return await self._exchange(source, url, None, timeout_s)
 
-    async def _exchange(self, source: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+        """As `get`, of what a sink takes as it arrives."""
+        return await self._exchange(source, url, None, timeout_s, sink)
+
+    async def _exchange(
+        self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
+    ) -> Posted:
         if url.lower().startswith("http://"):
             if self._plain is None:
                 from transport.plain_http import PlainTransport
@@ -67,15 +88,17 @@ class HttpTransport:
                 self._plain = PlainTransport(
                     self.budget, connections=self._connections, max_body=self._max_body, headers=self._headers
                 )
-            return await self._plain.exchange(source, url, body, timeout_s)
+            return await self._plain.exchange(source, url, body, timeout_s, sink)
         lease = self.budget.lease()
         try:
-            return await self._read(source, url, body, timeout_s, lease)
+            return await self._read(source, url, body, timeout_s, lease, sink)
         except BaseException:  # whatever ends it: nobody else knows of the lease
             lease.give_back()
             raise
 
-    async def _read(self, source: str, url: str, question: bytes | None, timeout_s: float, lease: Lease) -> Posted:
+    async def _read(
+        self, source: str, url: str, question: bytes | None, timeout_s: float, lease: Lease, sink: Sink | None
+    ) -> Posted:
         import aiohttp  # here, for it takes a fifth of a second
 
         if self._session is None:
@@ -84,15 +107,22 @@ class HttpTransport:
                 read_bufsize=PIECE, auto_decompress=False, trust_env=False,
             )  # fmt: skip
         usual = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
-        headers = {**usual, **self._headers}
+        headers = {**usual, **self._headers, **(asked_by(sink) if sink is not None else {})}
         method = "GET" if question is None else "POST"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:
             async with self._session.request(
                 method, url, data=question, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
-                body = Body(source, room_for(question, self._max_body), lease, answer.headers.get("content-encoding"))
-                body.announced(answer.content_length)
+                encoding, size = answer.headers.get("content-encoding"), answer.content_length
+                if sink is not None and answer.status == 200:
+                    more = {name.lower().encode("latin-1"): value for name, value in answer.headers.items()}
+                    handed = HandedOn(sink, {name: more[name] for name in sink.reads & more.keys()}, size, encoding)
+                    async for piece in answer.content.iter_any():
+                        await handed.take(piece)
+                    return Posted(answer.status, None, b"", lease, handed.took)
+                body = Body(source, room_for(question, self._max_body), lease, encoding)
+                body.announced(size)
                 async for piece in answer.content.iter_any():
                     await body.take(piece)
                 return Posted(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)

@@ -165,7 +165,7 @@ class HttpEndpoint:
             self.sent_bytes += sent_bytes
             start_s = self._seams.clock.monotonic_s()
             posted = await send()
-            self.received_bytes += len(posted.body)
+            self.received_bytes += len(posted.body) if posted.took is None else posted.took
             refusal = self.refused(posted)
             if refusal is not None:
                 posted.give_back()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -41,19 +41,21 @@ class Head:
     is_kept: bool
     encoding: str | None
     retry_after: str | None
+    more: Mapping[bytes, str] = field(default_factory=dict)
 
 
-def head_of(written: bytes) -> Head:
-    """A head without the blank line behind it; ValueError where it is none, or says two things of its body."""
+def head_of(written: bytes, more: frozenset[bytes] = frozenset()) -> Head:
+    """A head without the blank line behind it, with some `more` headers, where they are there; ValueError where it is
+    none, or says two things of its body."""
     first, *lines = written.split(b"\r\n")
     if (found := _STATUS.fullmatch(first)) is None:
         raise ValueError("an answer that is no HTTP")
     fields: dict[bytes, bytes] = {}
     for line in lines:
-        if (field := _FIELD.fullmatch(line)) is None:
+        if (parts := _FIELD.fullmatch(line)) is None:
             raise ValueError("a header that is none")
-        if (name := field[1].lower()) in _READ:
-            value = field[2].rstrip()
+        if (name := parts[1].lower()) in _READ or name in more:
+            value = parts[2].rstrip()
             fields[name] = fields[name] + b"," + value if name in fields else value
     status, length, is_chunked = int(found[2]), _length(fields), _is_chunked(fields)
     if status in (204, 304):
@@ -61,7 +63,9 @@ def head_of(written: bytes) -> Head:
     words = {each.strip() for each in fields.get(b"connection", b"").lower().split(b",")}
     is_kept = b"close" not in words and (found[1] == b"1" or b"keep-alive" in words)
     is_kept = is_kept and (is_chunked or length is not None)
-    return Head(status, length, is_chunked, is_kept, _text(fields, b"content-encoding"), _text(fields, b"retry-after"))
+    encoding, retry_after = _text(fields, b"content-encoding"), _text(fields, b"retry-after")
+    told = {name: fields[name].decode("latin-1") for name in more if name in fields}
+    return Head(status, length, is_chunked, is_kept, encoding, retry_after, told)
 
 
 def _text(fields: Mapping[bytes, bytes], name: bytes) -> str | None:

@@ -12,7 +12,18 @@ from collections.abc import Mapping
 
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
-from transport.exchange import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
+from transport.exchange import (
+    CONNECT_S,
+    PIECE,
+    Body,
+    HandedOn,
+    Posted,
+    Sink,
+    asked_by,
+    retry_after,
+    room_for,
+    unreachable,
+)
 from transport.http_head import END, MAX_HEAD, Address, Head, address_of, chunk_size, head_of, request
 from transport.http_line import Line, connected
 
@@ -33,16 +44,20 @@ class PlainTransport:
         self._idle: dict[tuple[str, int], list[Line]] = {}
         self._is_closed = False
 
-    async def exchange(self, source: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
-        """Post a body, or get what is asked by the address alone; no retry, no redirect."""
+    async def exchange(
+        self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
+    ) -> Posted:
+        """Post a body, or get what is asked by the address alone, for a sink where there is one; no retry, no
+        redirect."""
         try:
-            address, asked = self._request(url, body)
+            address, asked = self._request(url, body, sink)
         except ValueError as error:  # a port that is none
             raise unreachable(source, error) from None
         lease, is_answered = self.budget.lease(), False
         try:
             async with asyncio.timeout(timeout_s), self._gate:
-                posted = await self._exchanged(source, address, asked, room_for(body, self._max_body), lease)
+                room = room_for(body, self._max_body)
+                posted = await self._exchanged(source, address, asked, room, lease, sink)
                 is_answered = True
                 return posted
         except TimeoutError:
@@ -53,19 +68,31 @@ class PlainTransport:
             if not is_answered:  # nobody else knows of the lease
                 lease.give_back()
 
-    def _request(self, url: str, body: bytes | None) -> tuple[Address, bytes]:
+    def _request(self, url: str, body: bytes | None, sink: Sink | None) -> tuple[Address, bytes]:
         at = min((at for at in (url.find(mark, _SCHEME) for mark in "/?#") if at > 0), default=len(url))
-        if (address := self._addresses.get(url[:at])) is None:
+        if sink is not None:
+            address = address_of(url[:at], {**self._headers, **asked_by(sink)})
+        elif (known := self._addresses.get(url[:at])) is None:
             address = self._addresses[url[:at]] = address_of(url[:at], self._headers)
+        else:
+            address = known
         return address, request(address, url[at:], body)
 
-    async def _exchanged(self, source: str, address: Address, asked: bytes, room: int, lease: Lease) -> Posted:
+    async def _exchanged(
+        self, source: str, address: Address, asked: bytes, room: int, lease: Lease, sink: Sink | None
+    ) -> Posted:
         line = self._kept(address) or await self._connected(source, address)
         is_kept = False
         try:
             line.send(asked)
-            head = await _head(line)
+            head = await _head(line, sink.reads if sink is not None else frozenset())
+            if sink is not None and head.status == 200:
+                handed = HandedOn(sink, head.more, head.length, head.encoding)
+                await _read(line, head, handed)
+                is_kept = head.is_kept and not self._is_closed
+                return Posted(head.status, None, b"", lease, handed.took)
             body = Body(source, room, lease, head.encoding)
+            body.announced(head.length)
             await _read(line, head, body)
             is_kept = head.is_kept and not self._is_closed
             return Posted(head.status, retry_after(head.retry_after), body.whole(), lease)
@@ -103,9 +130,9 @@ class PlainTransport:
         await asyncio.sleep(0)  # the event loop closes them at its next turn
 
 
-async def _head(line: Line) -> Head:
+async def _head(line: Line, more: frozenset[bytes]) -> Head:
     for _ in range(_INTERIM):
-        head = head_of(await line.until(END, MAX_HEAD))
+        head = head_of(await line.until(END, MAX_HEAD), more)
         if head.status >= 200:
             return head
         if head.status == 101:
@@ -113,7 +140,7 @@ async def _head(line: Line) -> Head:
     raise ValueError("no answer but interim ones")
 
 
-async def _read(line: Line, head: Head, body: Body) -> None:
+async def _read(line: Line, head: Head, body: Body | HandedOn) -> None:
     """All of a body. TooMuch as soon as it is known to outgrow its bound."""
     if head.is_chunked:
         await _read_chunks(line, body)
@@ -121,11 +148,10 @@ async def _read(line: Line, head: Head, body: Body) -> None:
         while len(piece := await line.last()):
             await body.take(piece)
     else:
-        body.announced(head.length)
         await _read_some(line, head.length, body)
 
 
-async def _read_chunks(line: Line, body: Body) -> None:
+async def _read_chunks(line: Line, body: Body | HandedOn) -> None:
     while size := chunk_size(await line.until(b"\r\n", MAX_HEAD)):
         await _read_some(line, size, body)
         if await line.until(b"\r\n", 0):
@@ -135,7 +161,7 @@ async def _read_chunks(line: Line, body: Body) -> None:
         left -= len(trailer)
 
 
-async def _read_some(line: Line, count: int, body: Body) -> None:
+async def _read_some(line: Line, count: int, body: Body | HandedOn) -> None:
     while count:
         piece = await line.piece(min(count, PIECE))
         count -= len(piece)

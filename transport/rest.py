@@ -10,7 +10,8 @@ import msgspec
 
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unsupported
 from chainfolio.seams import Seams
-from transport.exchange import Posted
+from transport import metering
+from transport.exchange import Posted, Sink
 from transport.http import WebTransport
 from transport.http_endpoint import HttpEndpoint, not_json, refusal_of
 
@@ -69,8 +70,25 @@ class RestEndpoint(HttpEndpoint):
                 return await self._web.get(self.name, self.url + path, self._timeout_s)
             return await self._web.post(self.name, self.url + path, question, self._timeout_s)
 
-        self.calls["/".join(path.split("/", CALL)[:CALL])] += 1
+        self._count(path)
         return await self._retrying(send, lambda content: decode(self.name, content), 1, len(question or b""))
+
+    def _count(self, path: str) -> None:
+        self.calls["/".join(path.split("/", CALL)[:CALL])] += 1
+
+    async def stream(self, path: str, sink: Sink) -> None:
+        """Hand what a path says to a sink while it arrives: once, for nobody takes back what it took. The error of a
+        status is that of `ask`."""
+        await self.greet()
+        self._count(path)
+        metering.charge(1)
+        try:
+            posted = await self._exchanged(
+                lambda: self._web.stream(self.name, self.url + path, sink, self._timeout_s), 0
+            )
+        except SourceError as error:
+            raise self._hushed(error) from None
+        posted.give_back()
 
     def refused(self, posted: Posted) -> SourceError | None:
         """The error that a status is."""
@@ -84,4 +102,4 @@ class RestEndpoint(HttpEndpoint):
             return refusal
         if posted.status != 200:
             return BadAnswer(self.name, f"HTTP status {posted.status}")
-        return not_json(self.name, posted)
+        return not_json(self.name, posted) if posted.took is None else None

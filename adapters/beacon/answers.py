@@ -61,6 +61,10 @@ class Header(Struct, frozen=True):
     canonical: bool = True
 
 
+class StateRoot(Struct, frozen=True):
+    root: Root
+
+
 class Checkpoint(Struct, frozen=True):
     epoch: Epoch
     root: Root

@@ -3,18 +3,25 @@ answer."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlencode
 
 import msgspec
 
-from adapters.beacon.answers import Genesis, Told, decoded
-from chainfolio.errors import SourceError, Unavailable, Unsupported, WrongChain
+from adapters.beacon.answers import Genesis, StateRoot, Told, decoded
+from adapters.beacon.ssz import StateSink, layout_of
+from chainfolio.errors import BadAnswer, SourceError, Unavailable, Unsupported, WrongChain
 from chainfolio.seams import Seams
 from transport.pool import Pool
 from transport.rest import Absent, RestEndpoint
 
+if TYPE_CHECKING:
+    from adapters.beacon.spec import Spec
+    from adapters.beacon.states import States
+
+log = logging.getLogger("chainfolio.beacon")
 T = TypeVar("T")
 IDS_IN_ADDRESS: Final = 64
 GENESIS: Final = "/eth/v1/beacon/genesis"
@@ -22,6 +29,8 @@ GENESIS: Final = "/eth/v1/beacon/genesis"
 
 class BeaconNode(RestEndpoint):
     """The Beacon API at one address."""
+
+    tells_states = True  # in SSZ, as far as it is known
 
     async def told(self, path: str, kind: type[T], body: Any = None) -> Told[T]:
         """What a path says about some state. Unavailable where the node itself does not believe it yet."""
@@ -46,6 +55,27 @@ class BeaconNode(RestEndpoint):
     async def data(self, path: str, kind: type[T], body: Any = None) -> T:
         """The same without how sure the node is."""
         return (await self.told(path, kind, body)).data
+
+    async def whole(self, slot: int, spec: Spec) -> States | None:
+        """The registry in the state after a slot, out of the whole state in SSZ. None where the node does not offer
+        that, or did not bring it to its end: it is not asked for it again. BadAnswer where it is another state."""
+        layout = layout_of(spec, spec.epoch(slot))
+        if layout is None or not self.tells_states:
+            return None
+        sink = StateSink(self.name, layout, slot, spec.genesis.genesis_validators_root)
+        # Whether there is that state, and the node believes it, it says in JSON alone.
+        is_there = await self.tried(f"/eth/v1/beacon/states/{slot}/root", StateRoot)
+        if isinstance(is_there, Absent):
+            return None
+        try:
+            await self.stream(f"/eth/v2/debug/beacon/states/{slot}", sink)
+        except SourceError as error:
+            if sink.has_begun and isinstance(error, BadAnswer):
+                raise
+            self.tells_states = False
+            log.info("%s: registries are read in JSON from now on: %s", self.name, error.reason)
+            return None
+        return sink.states()
 
     async def tried(self, path: str, kind: type[T], body: Any = None) -> Told[T] | Absent | Unsupported:
         """What a path says, or that it has nothing of that name, which is an answer, too."""
@@ -91,6 +121,20 @@ class Nodes(Pool[BeaconNode]):
     async def data(self, path: str, kind: type[T], body: Any = None) -> T:
         """What a path says, of the first node that says something."""
         return (await self.told(path, kind, body)).data
+
+    async def whole(self, slot: int, spec: Spec) -> States | None:
+        """The registry in the state after a slot, of the first node that tells it in SSZ; None where none does.
+        BadAnswer where all tell another one."""
+        lies, nodes = list[BadAnswer](), self.ranked()
+        for node in nodes:
+            found = await self._tried(lambda node: node.whole(slot, spec), node, "state")
+            if isinstance(found, BadAnswer):
+                lies.append(found)
+            elif found is not None and not isinstance(found, SourceError):
+                return found
+        if len(lies) == len(nodes):
+            raise lies[-1]
+        return None
 
     async def told(self, path: str, kind: type[T], body: Any = None) -> Told[T]:
         """The same with how sure it is. Absent or Unsupported where no node that answers has it."""

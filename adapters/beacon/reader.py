@@ -228,7 +228,7 @@ class Reader:
         return await self.memo.get("states", epoch, lambda: self._states(self.end(epoch)))
 
     async def _states(self, slot: int) -> States:
-        return await self._registry().at(slot) if self.wanted is None else await self.part(slot, self.wanted)
+        return await self._registry().at(slot, self.spec) if self.wanted is None else await self.part(slot, self.wanted)
 
     def _registry(self) -> Registry:
         self.registry = self.registry or Registry(self.nodes)
@@ -245,7 +245,7 @@ class Reader:
         try:
             return await self._registry().held(slot)
         except Unsupported:
-            return await self._registry().at(slot)
+            return await self._registry().at(slot, self.spec)
 
     async def near(self, epoch: int) -> States:
         """The wanted validators at the end of an epoch or of the one before: whichever is read anyway."""

@@ -1,12 +1,12 @@
-"""The whole registry of a network: a million validators, read in pieces, one state after the other."""
+"""The whole registry of a network: a million validators, one state after the other, read in one piece or in several."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +16,9 @@ from adapters.beacon.node import Nodes
 from adapters.beacon.states import Held, States, columns, held, joined, shared
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from transport.rest import Absent
+
+if TYPE_CHECKING:
+    from adapters.beacon.spec import Spec
 
 H = TypeVar("H", bound=Held)
 T = TypeVar("T")
@@ -37,10 +40,10 @@ class Registry:
     _last: States | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def at(self, slot: int) -> States:
+    async def at(self, slot: int, spec: Spec) -> States:
         """All validators in the state after a slot."""
         async with self._turn:
-            found = await self._whole(lambda first: self._states(slot, first))
+            found = await self._read(slot, spec)
             self._last = found if self._last is None else await asyncio.to_thread(shared, found, self._last)
             return self._last
 
@@ -49,15 +52,26 @@ class Registry:
         async with self._turn:
             return await self._whole(lambda first: self._held(slot, first))
 
-    async def _whole(self, read: Callable[[int], Coroutine[Any, Any, H]]) -> H:
-        parts: list[H] = []
+    async def _read(self, slot: int, spec: Spec) -> States:
+        """All of them: by SSZ, where nodes offer it and they are more than one piece. Of few the whole state would be
+        more bytes than their part of it."""
+        first = [] if self._last is not None else [await self._states(slot, 0)]
+        known = len(first[0] if self._last is None else self._last)
+        if known >= PIECE and (found := await self.nodes.whole(slot, spec)) is not None:
+            return found
+        return await self._whole(lambda start: self._states(slot, start), first)
+
+    async def _whole(self, read: Callable[[int], Coroutine[Any, Any, H]], begun: Sequence[H] = ()) -> H:
+        parts: list[H] = [self._in_order(each, 0) for each in begun]
         while not parts or len(parts[-1]) == PIECE:
             first = len(parts) * PIECE
-            part = await read(first)
-            if not np.array_equal(part.index, np.arange(first, first + len(part))):
-                raise BadAnswer(self.nodes.key, "validators that nobody asked for, or some are left out")
-            parts.append(part)
+            parts.append(self._in_order(await read(first), first))
         return await asyncio.to_thread(joined, parts)
+
+    def _in_order(self, part: H, first: int) -> H:
+        if not np.array_equal(part.index, np.arange(first, first + len(part))):
+            raise BadAnswer(self.nodes.key, "validators that nobody asked for, or some are left out")
+        return part
 
     async def _held(self, slot: int, first: int) -> Held:
         path = f"/eth/v1/beacon/states/{slot}/validator_balances"

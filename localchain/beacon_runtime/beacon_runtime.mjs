@@ -517,6 +517,12 @@ const beacon = {
     };
   },
 };
+const debug = {
+  getStateV2: ({ stateId }) => {
+    const s = stateOf(stateId);
+    return { data: s.serialize(), meta: meta(s.slot) };
+  },
+};
 const duties = {
   getProposerDuties: ({ epoch }) => {
     const slots = Array.from({ length: SLOTS }, (_, i) => epoch * SLOTS + i).filter((slot) => slot > 0);
@@ -600,8 +606,15 @@ const { registerRoutes } = await import(new URL("./beacon/server/index.js", impo
 registerRoutes(
   server,
   config,
-  { beacon: rest(beacon), config: rest(configApi), node: rest(node), events: rest(events), validator: rest(duties) },
-  ["beacon", "config", "node", "events", "validator"],
+  {
+    beacon: rest(beacon),
+    config: rest(configApi),
+    debug: rest(debug),
+    node: rest(node),
+    events: rest(events),
+    validator: rest(duties),
+  },
+  ["beacon", "config", "debug", "node", "events", "validator"],
 );
 
 // --- local controls -----------------------------------------------------------------------------------------------

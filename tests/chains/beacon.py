@@ -21,7 +21,7 @@ from chainfolio.table import bucket
 from localchain.beacon import GENESIS_S, BeaconRuntime
 from tests.beacon.conftest import CONFIGS, ETH, started
 from tests.chains.subject import FINALITY, Asked, Row
-from transport.exchange import Posted
+from transport.exchange import Posted, Sink
 from transport.http import HttpTransport
 
 KEY, VALIDATORS = "own", 64
@@ -44,6 +44,10 @@ class Recording:
         """The same by the address alone."""
         posted = await self.real.get(source, self._asked(url), timeout_s)
         return self._less_final(posted) if url.endswith("/head/finality_checkpoints") else posted
+
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+        """The same for a sink."""
+        return await self.real.stream(source, self._asked(url), sink, timeout_s)
 
     def _asked(self, url: str) -> str:
         self.subject.asked.count()

@@ -33,7 +33,7 @@ from localchain.tron.node import TronNode
 from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
 from tests.tron.chains import facts
-from transport.exchange import Posted
+from transport.exchange import Posted, Sink
 from transport.http import HttpTransport
 
 KEY = "tron"
@@ -66,6 +66,11 @@ class Recording:
         """The same by the address alone."""
         self.asked.count()
         return await self._real.get(source, url.replace(self.first, self.url), timeout_s)
+
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+        """The same for a sink."""
+        self.asked.count()
+        return await self._real.stream(source, url.replace(self.first, self.url), sink, timeout_s)
 
     async def close(self) -> None:
         """Let go of connections."""

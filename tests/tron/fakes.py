@@ -20,7 +20,7 @@ from adapters.tron.settings import TronSettings
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.tron.recorded import FACTS, ROOT
-from transport.exchange import Posted
+from transport.exchange import Posted, Sink
 
 ALICE, BOB = "TNPeeaaFB7K9cmo4uQpcU32zGK8G1NYqeL", "TFFriedwRtWdFuzerDDtkoQTZ29smDZ1MB"
 USDT = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"
@@ -166,6 +166,10 @@ class FakeNode:
     async def get(self, source: str, url: str, timeout_s: float) -> Posted:
         """One request without a body."""
         return self._answered("/" + url.split("/", 3)[3], None)
+
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+        """Nothing: no such node has anything for a sink."""
+        return Posted(406, None, b"{}")
 
     def _answered(self, path: str, body: Any) -> Posted:
         self.asked.append(path)
