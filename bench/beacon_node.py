@@ -1,6 +1,7 @@
-"""A beacon node of any size for benchmarks: a network whose balances close, computed in columns and served as JSON.
+"""A beacon node of any size for benchmarks: a network whose balances close, computed in columns and served as JSON;
+with `--ssz` whole states in that form, too.
 
-python -m bench.beacon_node --validators 1000000 --head 400
+python -m bench.beacon_node --validators 1000000 --head 400 [--ssz]
 
 It prints its address. `/local/log` is what it was asked since the last time, as [path, body or null].
 """
@@ -17,6 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from adapters.beacon.ssz import FORM
+from bench.beacon_ssz import encoded, registered
+
 SLOTS, SEATS, PERIOD = 32, 512, 256  # of an epoch, of a sync committee, in epochs
 ETH: Final = 10**9
 FAR: Final = 2**64 - 1
@@ -25,9 +29,12 @@ PROPOSAL, SEAT, WITHDRAWN, PER_BLOCK = 42_294_581, 16_411, 1_000, 16
 SOURCE, TARGET, HEAD = 2_500, 4_700, 2_500
 SPEC: Final = {
     "SLOTS_PER_EPOCH": SLOTS, "SECONDS_PER_SLOT": 12, "DEPOSIT_CHAIN_ID": 1, "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": PERIOD,
+    "SYNC_COMMITTEE_SIZE": SEATS, "SLOTS_PER_HISTORICAL_ROOT": 8192, "EPOCHS_PER_HISTORICAL_VECTOR": 65_536,
     "EPOCHS_PER_SLASHINGS_VECTOR": 8192, "MIN_SLASHING_PENALTY_QUOTIENT_ELECTRA": 4096,
     **{f"{name}_FORK_EPOCH": 0 for name in ("ALTAIR", "BELLATRIX", "CAPELLA", "DENEB", "ELECTRA")},
 }  # fmt: skip
+GENESIS_ROOT: Final = "0x" + "4b" * 32
+STATE: Final = re.compile(r"/eth/v2/debug/beacon/states/(\d+)\Z")
 # As long as the attestations and transactions of a block of mainnet are, in part: a reader has to pass over them.
 FILLER: Final = json.dumps(
     {
@@ -102,8 +109,9 @@ def text(value: Any) -> str:
 class Answers:
     """What the paths of a network say."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, ssz: bool = False) -> None:
         self.network = network
+        self._rows = registered(network.count) if ssz else None
         self.balances = lru_cache(maxsize=4)(network.balances)
         self.votes = lru_cache(maxsize=4)(network.votes)
         self.log: list[tuple[str, str | None]] = []
@@ -118,6 +126,7 @@ class Answers:
                 (r"/eth/v1/beacon/states/(\w+)/validators", self._validators),
                 (r"/eth/v1/beacon/states/(\d+)/validator_balances", self._balances),
                 (r"/eth/v1/beacon/states/(\d+)/sync_committees", self._committee),
+                (r"/eth/v1/beacon/states/(\d+)/root", lambda which, _: told(text({"root": root(int(which))}))),
                 (r"/eth/v1/validator/duties/proposer/(\d+)", self._duties),
                 (r"/eth/v1/beacon/states/head/finality_checkpoints()", self._final),
                 (r"/eth/v1/beacon/states/\d+/pending_\w+()", lambda _, body: told("[]")),
@@ -136,13 +145,22 @@ class Answers:
                 return made(found[1], json.loads(body) if body else None)
         return None
 
+    def state(self, path: str) -> list[bytes] | None:
+        """The parts of a state in SSZ; None for any other path, or where it has none."""
+        found = STATE.match(path)
+        if found is None or self._rows is None:
+            return None
+        slot = int(found[1])
+        self.log.append((path, None))
+        return encoded(json.loads(text(SPEC)), GENESIS_ROOT, slot, self._rows, self.balances(slot // SLOTS))
+
     def _log(self, _: str, body: Any) -> bytes:
         found, self.log = json.dumps(self.log).encode(), []
         return found
 
     def _genesis(self, _: str, body: Any) -> bytes:
         return told(text({
-            "genesis_time": 1_606_824_023, "genesis_validators_root": "0x" + "4b" * 32,
+            "genesis_time": 1_606_824_023, "genesis_validators_root": GENESIS_ROOT,
             "genesis_fork_version": "0x00000000",
         }))  # fmt: skip
 
@@ -259,7 +277,15 @@ class Connection(asyncio.Protocol):
         if len(rest) < (size := int(length[1]) if length else 0):
             return
         self._kept = rest[size:]
-        body = self._answers.answer(head.split(b" ", 2)[1].decode(), rest[:size])
+        path = head.split(b" ", 2)[1].decode()
+        if (parts := self._answers.state(path)) is not None:
+            self._transport.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\neth-consensus-version: electra\r\ncontent-length: %d\r\n\r\n"
+                % (FORM.encode(), sum(map(len, parts)))
+            )
+            self._transport.writelines(parts)
+            return
+        body = self._answers.answer(path, rest[:size])
         status = b"404 Not Found" if body is None else b"200 OK"
         content = body if body is not None else b'{"code":404,"message":"nothing"}'
         self._transport.write(
@@ -268,9 +294,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(content)
 
 
-async def serve(network: Network) -> None:
+async def serve(network: Network, *, ssz: bool) -> None:
     """Until it is ended."""
-    answers = Answers(network)
+    answers = Answers(network, ssz=ssz)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(answers), "127.0.0.1", 0)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
@@ -282,8 +308,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.beacon_node", description=__doc__)
     parser.add_argument("--validators", type=int, required=True)
     parser.add_argument("--head", type=int, required=True, help="the newest slot")
+    parser.add_argument("--ssz", action="store_true", help="states in SSZ, too")
     chosen = parser.parse_args()
-    asyncio.run(serve(Network(chosen.validators, chosen.head)))
+    asyncio.run(serve(Network(chosen.validators, chosen.head), ssz=chosen.ssz))
 
 
 if __name__ == "__main__":

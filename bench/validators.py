@@ -45,9 +45,10 @@ EPOCHS_AT_ONCE = 4_000
 
 
 @contextmanager
-def network(validators: int, head: int) -> Iterator[str]:
+def network(validators: int, head: int, *options: str) -> Iterator[str]:
     """A node in a process of its own; its address."""
     command = [sys.executable, "-m", "bench.beacon_node", "--validators", str(validators), "--head", str(head)]
+    command += options
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -156,9 +157,18 @@ async def _by_transport(url: str, left: Iterator[tuple[str, bytes | None]]) -> N
 
 
 def whole(chosen: argparse.Namespace) -> list[Figure]:
-    """Memory, processor time and bytes of all validators of a network: of the first epoch, and of one more."""
+    """All validators of a network, of nodes that tell its states in JSON alone, and in SSZ."""
+    told, rows_told = _whole(chosen, "JSON")
+    figures, rows = _whole(chosen, "SSZ", "--ssz")
+    same = rows.equals(rows_told)
+    name = f"a network of {chosen.network:,} validators: rows of states in SSZ are those of states in JSON"
+    return [*told, *figures, Figure("validators", name, "yes" if same else "no", "yes", same)]
+
+
+def _whole(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[Figure], pa.Table]:
+    """Memory, processor time and bytes: of the first epoch, and of one more; the rows."""
     first = BEGIN * SLOTS
-    with network(chosen.network, first + 10 * SLOTS) as url:
+    with network(chosen.network, first + 10 * SLOTS, *options) as url:
         with scratch() as folder:
             one = index(folder, url, first, first + SLOTS - 1, (), watched=True)
             rows = stored(folder)
@@ -168,8 +178,8 @@ def whole(chosen: argparse.Namespace) -> list[Figure]:
         with scratch() as folder:
             two = index(folder, url, first, first + 2 * SLOTS - 1, (), watched=True)
     peak_gib, more_s = max(one.peak_mb, two.peak_mb) / 1024, two.cpu_s - one.cpu_s
-    name = f"a network of {chosen.network:,} validators"
-    return [
+    name = f"a network of {chosen.network:,} validators, states in {form}"
+    figures = [
         Figure("validators", f"{name}: peak memory of the command, GiB", f"{peak_gib:.2f}", f"≤ {MAX_GIB}",
                peak_gib <= MAX_GIB),
         Figure("validators", f"{name}: processor time of an epoch that follows another, s",
@@ -182,6 +192,7 @@ def whole(chosen: argparse.Namespace) -> list[Figure]:
         Figure("validators", f"{name}: rows; balances that do not close", f"{count:,}; {wrong}",
                f"{chosen.network:,}; 0", (count, wrong) == (chosen.network, 0)),
     ]  # fmt: skip
+    return figures, rows.sort_by([("validator", "ascending"), ("epoch", "ascending")])
 
 
 # --- a year of one validator -----------------------------------------------------------------------------------------

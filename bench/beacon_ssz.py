@@ -1,0 +1,52 @@
+"""A state of any size in SSZ, of zeros but for what says which one it is, and for its registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from adapters.beacon.answers import Genesis
+from adapters.beacon.spec import Spec
+from adapters.beacon.ssz import BALANCE, OF_EACH, OFFSET, RECORDS, VALIDATOR, layout_of
+
+# What mainnet has in lists that are as long as its history and its queues, in bytes.
+OTHERS: Final = {"historical_roots": 758 * 32, "historical_summaries": 700 * 64, "pending_deposits": 130_000 * 192}
+
+
+def encoded(values: Mapping[str, Any], genesis_root: str, slot: int, rows: Any, balances: Any) -> list[bytes]:
+    """The parts of a state after a slot: `rows` of `VALIDATOR`, balances in gwei."""
+    spec = Spec("bench", Genesis(0, genesis_root, "0x00000000"), values)
+    layout = layout_of(spec, spec.epoch(slot))
+    assert layout is not None, "the fork and the preset are known"
+    fixed = bytearray(layout.size)
+    fixed[layout.root : layout.root + 32] = bytes.fromhex(genesis_root[2:])
+    fixed[layout.slot : layout.slot + 8] = slot.to_bytes(8, "little")
+    parts, at = list[bytes](), layout.size
+    for name, place in layout.lists.items():
+        fixed[place : place + OFFSET] = at.to_bytes(OFFSET, "little")
+        if name == "validators":
+            part = rows.tobytes()
+        elif name == "balances":
+            part = balances.astype(BALANCE).tobytes()
+        else:
+            part = bytes(len(rows) * RECORDS[name] if name in OF_EACH else OTHERS.get(name, 0))
+        at += len(part)
+        parts.append(part)
+    return [bytes(fixed), *parts]
+
+
+def registered(count: int) -> Any:
+    """So many validators with 32 ETH, of which each has a key and an address of its own."""
+    rows = np.zeros(count, VALIDATOR)
+    numbers = np.arange(count).astype(">u8")
+    for name, size, first in (("pubkey", 48, 0), ("credentials", 32, 1)):
+        written = np.zeros((count, size), np.uint8)
+        written[:, 0] = first
+        written[:, -8:] = numbers.view(np.uint8).reshape(count, 8)
+        rows[name] = written.view(f"V{size}").ravel()
+    rows["effective_balance"] = 32 * 10**9
+    for name in ("exit_epoch", "withdrawable_epoch"):
+        rows[name] = 2**64 - 1
+    return rows

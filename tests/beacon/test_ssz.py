@@ -1,0 +1,447 @@
+"""States in SSZ: the same rows as of JSON, from nodes that offer it; JSON from those that do not; nodes that lie."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adapters.beacon.chain import BeaconChain, build
+from adapters.beacon.registry import Registry
+from adapters.beacon.settings import BeaconSettings
+from adapters.beacon.ssz import FORM, MAX_STATE, Layout, StateSink, layout_of
+from adapters.beacon.states import States
+from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
+from chainfolio.seams import Seams
+from localchain.beacon import BeaconRuntime
+from tests.beacon.conftest import CONFIGS, started
+from tests.beacon.test_bad_input import Altered, Patient, same
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+STATE = "/eth/v2/debug/beacon/states/"
+SLOT = 20
+
+
+@dataclass
+class Told:
+    """What a node said, to be altered on its way."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    says_length: int | None = None
+
+
+Alter = Callable[[str, Told], None]
+
+
+@dataclass
+class Between:
+    """A real server between the adapter and a node, which alters what that says."""
+
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def states(self) -> int:
+        """How many states it was asked for."""
+        return sum(path.startswith(STATE) for path in self.asked)
+
+
+@contextmanager
+def between(node: BeaconRuntime, alter: Alter) -> Iterator[Between]:
+    """A server that passes on what a node says, altered."""
+    made = Between()
+
+    class Passing(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._pass(None)
+
+        def do_POST(self) -> None:
+            self._pass(self.rfile.read(int(self.headers["content-length"])))
+
+        def _pass(self, body: bytes | None) -> None:
+            made.asked.append(self.path)
+            told = asked(node, self.path, body, self.headers["accept"])
+            alter(self.path, told)
+            self.send_response(told.status)
+            for name, value in told.headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(told.says_length or len(told.body)))
+            self.end_headers()
+            self.wfile.write(told.body)
+            self.close_connection = told.says_length is not None
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Passing)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    made.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield made
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def asked(node: BeaconRuntime, path: str, body: bytes | None, form: str) -> Told:
+    """What the node itself says."""
+    request = urllib.request.Request(node.url + path, body, {"accept": form, "content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            kept = ("content-type", "eth-consensus-version")
+            return Told(answer.status, {each: answer.headers[each] or "" for each in kept}, answer.read())
+    except urllib.error.HTTPError as error:
+        return Told(error.code, {"content-type": "application/json"}, error.read())
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few validators are a large network."""
+    monkeypatch.setattr("adapters.beacon.registry.PIECE", 16)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[BeaconRuntime]:
+    """A short chain with all that Electra has in lists."""
+    running = started()
+    try:
+        running.do("deposit", amount=32 * 10**9)
+        running.advance(24, miss=[13])
+        yield running
+    finally:
+        running.__exit__(None, None, None)
+
+
+def chain_of(*urls: str) -> BeaconChain:
+    """The adapter at some nodes."""
+    made = BeaconSettings(adapter="beacon", rpc=list(urls))
+    return build("own", made, Seams(clock=Patient()), configs=CONFIGS)
+
+
+def in_json(node: BeaconRuntime) -> BeaconChain:
+    """The adapter at a node that has no SSZ."""
+    made = BeaconSettings(adapter="beacon", rpc=[node.url])
+    return build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=Altered(same))
+
+
+def equal(one: States, other: States) -> bool:
+    """Whether all columns are the same, byte for byte."""
+    pairs = [(getattr(one, each.name), getattr(other, each.name)) for each in fields(States)]
+    return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+async def read(chain: BeaconChain, slot: int = SLOT) -> States:
+    """The registry after a slot, by a reader that knows of none."""
+    return await Registry(chain.nodes).at(slot, await chain.spec())
+
+
+def unaltered(path: str, told: Told) -> None:
+    """As it is."""
+
+
+@pytest.mark.parametrize("fork", ["capella", "deneb", "electra", "fulu"])
+@pytest.mark.parametrize(("preset", "slots"), [("minimal", 64), ("mainnet", 160)])
+async def test_rows_of_states_in_ssz_are_those_of_states_in_json(preset: str, slots: int, fork: str) -> None:
+    running = started(preset=preset, fork=fork, validators=64 if preset == "minimal" else 128)
+    try:
+        running.advance(40, miss=[13, 14])
+        running.do("exit", validators=[9])
+        running.do("slash", validators=[11])
+        running.advance(slots - 40)
+        with between(running, unaltered) as heard:
+            chains = chain_of(heard.url), in_json(running)
+            one, two = [await chain.collect(Span(0, slots), chain.usual) for chain in chains]
+            assert one.tables == two.tables
+            assert len(one.tables["validator_rewards"]) > 0
+            assert heard.states > 1
+            for slot in (0, 1, slots - 1):
+                assert equal(await read(chains[0], slot), await read(chains[1], slot))
+            for chain in chains:
+                await chain.close()
+    finally:
+        running.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("size", [1, 7, 121, 5_000, 1 << 20])
+async def test_a_state_may_arrive_in_pieces_of_any_size(node: BeaconRuntime, size: int) -> None:
+    chain = chain_of(node.url)
+    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, FORM)
+    layout = layout_of(spec, spec.epoch(SLOT))
+    assert layout is not None
+    sink = StateSink("node", layout, SLOT, spec.genesis.genesis_validators_root)
+    sink.begin({each.encode(): value for each, value in told.headers.items()}, None)
+    for at in range(0, len(told.body), size):
+        sink.take(told.body[at : at + size])
+    plain = in_json(node)
+    assert equal(sink.states(), await read(plain))
+    await chain.close()
+    await plain.close()
+
+
+# --- nodes that do not offer it --------------------------------------------------------------------------------------
+
+
+def refused(status: int) -> Alter:
+    def alter(path: str, told: Told) -> None:
+        told.status, told.headers, told.body = status, {"content-type": "application/json"}, b'{"message":"no"}'
+
+    return alter
+
+
+def as_json(path: str, told: Told) -> None:
+    told.headers, told.body = {"content-type": "application/json", "eth-consensus-version": "electra"}, b'{"data":{}}'
+
+
+def as_page(path: str, told: Told) -> None:
+    told.headers, told.body = {"content-type": "text/html"}, b"<html>welcome</html>"
+
+
+def later_fork(path: str, told: Told) -> None:
+    told.headers["eth-consensus-version"] = "gloas"
+
+
+def no_fork(path: str, told: Told) -> None:
+    del told.headers["eth-consensus-version"]
+
+
+def packed(path: str, told: Told) -> None:
+    told.headers["content-encoding"] = "gzip"
+
+
+def hung_up(path: str, told: Told) -> None:
+    told.says_length, told.body = len(told.body), told.body[:15_000]
+
+
+OTHERWISE = {str(status): refused(status) for status in (400, 401, 403, 404, 405, 406, 415, 429, 500, 501, 503)} | {
+    "JSON": as_json, "a page": as_page, "a later fork": later_fork, "no fork": no_fork, "packed": packed,
+    "hung up": hung_up,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", OTHERWISE)
+async def test_a_node_that_does_not_bring_a_state_in_ssz_is_asked_for_it_once_and_read_in_json(
+    node: BeaconRuntime, how: str
+) -> None:
+    def alter(path: str, told: Told) -> None:
+        if path.startswith(STATE):
+            OTHERWISE[how](path, told)
+
+    with between(node, alter) as heard:
+        chain, plain = chain_of(heard.url), in_json(node)
+        for slot in (SLOT, SLOT + 1):
+            assert equal(await read(chain, slot), await read(plain, slot))
+        assert heard.states == 1
+        await chain.close()
+        await plain.close()
+
+
+async def test_of_a_small_network_or_of_unknown_lengths_no_state_is_asked_for(
+    node: BeaconRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(path: str, told: Told) -> None:
+        if path.endswith("/spec"):
+            found = json.loads(told.body)
+            del found["data"]["SYNC_COMMITTEE_SIZE"]
+            told.body = json.dumps(found).encode()
+
+    with between(node, forget) as heard:
+        chain = chain_of(heard.url)
+        assert len(await read(chain)) >= 64
+        assert heard.states == 0
+        await chain.close()
+    monkeypatch.setattr("adapters.beacon.registry.PIECE", 1_000)
+    with between(node, unaltered) as heard:
+        chain = chain_of(heard.url)
+        assert len(await read(chain)) >= 64
+        assert heard.states == 0
+        await chain.close()
+
+
+async def test_a_state_that_is_gone_or_not_believed_is_not_asked_for_in_ssz(node: BeaconRuntime) -> None:
+    def gone(path: str, told: Told) -> None:
+        if re.search(r"/states/20/", path):
+            told.status, told.body = 404, b'{"message":"State not found"}'
+
+    def optimistic(path: str, told: Told) -> None:
+        if re.search(r"/states/20/", path):
+            told.body = json.dumps({**json.loads(told.body), "execution_optimistic": True}).encode()
+
+    for alter, kind in ((gone, HistoryUnavailable), (optimistic, Unavailable)):
+        with between(node, alter) as heard:
+            chain = chain_of(heard.url)
+            registry, spec = Registry(chain.nodes), await chain.spec()
+            await registry.at(SLOT - 1, spec)
+            with pytest.raises(kind):
+                await registry.at(SLOT, spec)
+            assert heard.states == 1
+            await chain.close()
+
+
+# --- nodes that lie --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Written:
+    """A state, its offsets by the names of its lists, and where these are written."""
+
+    body: bytearray
+    layout: Layout
+
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Where each list begins."""
+        return {name: self.read(place) for name, place in self.layout.lists.items()}
+
+    def read(self, place: int) -> int:
+        """An offset."""
+        return int.from_bytes(self.body[place : place + 4], "little")
+
+    def point(self, name: str, to: int) -> None:
+        """Let the list begin elsewhere."""
+        place = self.layout.lists[name]
+        self.body[place : place + 4] = to.to_bytes(4, "little")
+
+
+def cut(name: str, more: int) -> Callable[[Written], None]:
+    def alter(state: Written) -> None:
+        del state.body[state.offsets[name] + more :]
+
+    return alter
+
+
+def moved(name: str, by: int) -> Callable[[Written], None]:
+    return lambda state: state.point(name, state.offsets[name] + by)
+
+
+def pointed(name: str, to: int) -> Callable[[Written], None]:
+    return lambda state: state.point(name, to)
+
+
+def put(place: Callable[[Written], int], content: bytes) -> Callable[[Written], None]:
+    def alter(state: Written) -> None:
+        state.body[place(state) : place(state) + len(content)] = content
+
+    return alter
+
+
+def swapped(state: Written) -> None:
+    one, two = state.offsets["validators"], state.offsets["balances"]
+    state.point("validators", two)
+    state.point("balances", one)
+
+
+def nothing(state: Written) -> None:
+    state.body.clear()
+
+
+LIES: dict[str, tuple[Callable[[Written], None], str]] = {
+    "nothing at all": (nothing, "breaks off"),
+    "cut in the fixed part": (cut("historical_roots", -100), "breaks off"),
+    "cut after the fixed part": (cut("historical_roots", 0), "breaks off"),
+    "cut before the validators": (cut("validators", -1), "breaks off"),
+    "cut between validators": (cut("validators", 121), "breaks off"),
+    "cut within a validator": (cut("validators", 121 * 3 + 60), "breaks off"),
+    "cut before the balances": (cut("balances", 0), "breaks off"),
+    "cut within a balance": (cut("balances", 12), "breaks off"),
+    "cut in the participation": (cut("current_epoch_participation", 5), "breaks off"),
+    "cut in the scores": (cut("inactivity_scores", 5), "breaks off"),
+    "cut in the header of the payload": (cut("latest_execution_payload_header", 5), "breaks off"),
+    "cut in the last list": (lambda state: state.body.extend(bytes(15)), "a part of a record"),
+    "a first list that begins elsewhere": (moved("historical_roots", 4), "out of order"),
+    "offsets of zero": (pointed("balances", 0), "out of order"),
+    "offsets that are swapped": (swapped, "out of order"),
+    "an offset beyond the state": (pointed("pending_consolidations", 900_000), "breaks off|a part of a record"),
+    "an offset beyond all states": (pointed("pending_consolidations", 2**32 - 1), "out of order"),
+    "a part of a validator": (moved("balances", -1), "a part of a record"),
+    "validators that are balances": (moved("balances", -121 * 8), "another number"),
+    "fewer participants": (moved("inactivity_scores", -8), "another number"),
+    "another slot": (put(lambda state: state.layout.slot, (SLOT + 1).to_bytes(8, "little")), "of slot 21"),
+    "another network": (put(lambda state: state.layout.root, b"x" * 32), "of another network"),
+    "a flag of two": (put(lambda state: state.offsets["validators"] + 88, b"\x02"), "that is none"),
+    "too large a balance": (put(lambda state: state.offsets["balances"], b"\xff" * 8), "that is none"),
+    "too large a stake": (put(lambda state: state.offsets["validators"] + 80, b"\xff" * 8), "that is none"),
+}  # fmt: skip
+
+
+async def lied(node: BeaconRuntime, alter: Alter, says: str) -> None:
+    """What is read of such a node is a BadAnswer, and the next node's answer is read."""
+
+    def altered(path: str, told: Told) -> None:
+        if path.startswith(STATE):
+            alter(path, told)
+
+    with between(node, altered) as heard:
+        chain, both, plain = chain_of(heard.url), chain_of(heard.url, node.url), in_json(node)
+        with pytest.raises(BadAnswer, match=says):
+            await read(chain)
+        both.nodes.endpoints[1].health.latency_s = 60.0  # the liar is asked first
+        assert equal(await read(both), await read(plain))
+        for each in (chain, both, plain):
+            await each.close()
+
+
+@pytest.mark.parametrize("how", LIES)
+async def test_what_is_no_such_state_is_refused(node: BeaconRuntime, how: str) -> None:
+    chain = chain_of(node.url)
+    spec = await chain.spec()
+    await chain.close()
+    layout = layout_of(spec, spec.epoch(SLOT))
+    assert layout is not None
+
+    def alter(path: str, told: Told) -> None:
+        state = Written(bytearray(told.body), layout)
+        LIES[how][0](state)
+        told.body = bytes(state.body)
+
+    await lied(node, alter, LIES[how][1])
+
+
+async def test_a_state_of_another_fork_slot_or_size_than_it_says_is_refused(node: BeaconRuntime) -> None:
+    def other_fork(path: str, told: Told) -> None:
+        told.headers["eth-consensus-version"] = "deneb"
+
+    def other_slot(path: str, told: Told) -> None:
+        told.body = asked(node, f"{STATE}{SLOT - 1}", None, FORM).body
+
+    def huge(path: str, told: Told) -> None:
+        told.says_length = MAX_STATE + 1
+
+    lies = {"of the fork `deneb`": other_fork, "of slot 19": other_slot, "of more than 1024 MiB": huge}
+    for says, alter in lies.items():
+        await lied(node, alter, says)
+
+
+def taken(sink: StateSink, body: bytes) -> States:
+    """What a sink makes of a body."""
+    sink.take(body)
+    return sink.states()
+
+
+async def test_noise_is_never_a_state(node: BeaconRuntime) -> None:
+    chain, chance = chain_of(node.url), np.random.default_rng(7)
+    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, FORM)
+    await chain.close()
+    layout = layout_of(spec, spec.epoch(SLOT))
+    assert layout is not None
+    for _ in range(300):
+        body = bytearray(told.body[: chance.integers(0, len(told.body))])
+        for place in chance.integers(0, max(1, len(body)), 4):
+            body[place : place + 1] = chance.bytes(1)
+        with pytest.raises(BadAnswer):
+            taken(StateSink("node", layout, SLOT, spec.genesis.genesis_validators_root), bytes(body))
