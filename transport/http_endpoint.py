@@ -170,7 +170,8 @@ class HttpEndpoint:
             if refusal is not None:
                 posted.give_back()
                 raise refusal
-            self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
+            if posted.took is None:  # how long so many bytes take says nothing of how soon it answers
+                self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
         return posted
 
     async def _pace(self) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -14,14 +14,16 @@ from threading import Thread
 import pytest
 import uvloop
 
-from chainfolio.errors import TooMuch, Unavailable
+from chainfolio.errors import BadAnswer, TooMuch, Unavailable
 from transport import plain_http
+from transport.exchange import Posted
 from transport.http import HttpTransport
 from transport.http_head import MAX_HEAD, address_of, head_of
 from transport.http_line import ROOM
 
 Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Speak], Awaitable[str]]
+Streamed = Callable[[str, "Kept"], Awaitable[Posted]]
 
 
 @pytest.fixture
@@ -381,3 +383,97 @@ def test_a_connection_of_an_event_loop_that_has_ended_is_not_used_again() -> Non
         server.server_close()
         thread.join()
         gc.collect()
+
+
+class Kept:
+    """A sink that keeps what it takes, and refuses a form, or what is too long."""
+
+    form: str = "application/octet-stream"
+    reads: frozenset[bytes] = frozenset((b"x-kind", b"x-none"))
+
+    def __init__(self, most: int = 1 << 30) -> None:
+        self.told: Mapping[bytes, str] | None = None
+        self.size: int | None = -1
+        self.taken, self._most = b"", most
+
+    def begin(self, told: Mapping[bytes, str], size: int | None) -> None:
+        """Remember it."""
+        if told.get(b"x-kind") == "bad":
+            raise BadAnswer("node", "of no use")
+        self.told, self.size = told, size
+
+    def take(self, piece: bytes | memoryview) -> None:
+        """Keep it."""
+        self.taken += piece
+        if len(self.taken) > self._most:
+            raise BadAnswer("node", "too long")
+
+
+@pytest.fixture(params=["plain", "aiohttp"])
+async def streamed(request: pytest.FixtureRequest, transport: HttpTransport) -> Streamed:
+    """What hands an answer to a sink: either client."""
+
+    async def by_aiohttp(url: str, sink: Kept) -> Posted:
+        return await transport._read("node", url, None, 5, transport.budget.lease(), sink)
+
+    async def plain(url: str, sink: Kept) -> Posted:
+        return await transport.stream("node", url, sink, 5)
+
+    return plain if request.param == "plain" else by_aiohttp
+
+
+LONG = bytes(range(256)) * 8 * (ROOM >> 8)  # more than any answer that is kept
+HANDED = {
+    "with a length": (b"content-length: %d\r\n\r\n%b" % (len(LONG), LONG), len(LONG)),
+    "in chunks": (b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(LONG), LONG), None),
+    "to the end of the connection": (b"connection: close\r\n\r\n" + LONG, None),
+}
+
+
+@pytest.mark.parametrize("how", HANDED)
+async def test_a_sink_takes_more_than_could_be_held(
+    serve: Serve, transport: HttpTransport, streamed: Streamed, how: str
+) -> None:
+    heard = list[bytes]()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK + b"X-Kind: states\r\nx-other: 1\r\n" + HANDED[how][0])
+        await writer.drain()
+
+    sink = Kept()
+    posted = await streamed(await serve(speak), sink)
+    assert (sink.taken, sink.size, sink.told) == (LONG, HANDED[how][1], {b"x-kind": "states"})
+    assert (posted.status, posted.body, posted.took) == (200, b"", len(LONG))
+    asked = heard[0].lower()
+    assert b"accept: application/octet-stream\r\n" in asked
+    assert b"accept-encoding: identity" in asked
+    assert (asked.count(b"accept:"), asked.count(b"accept-encoding:"), transport.budget.held) == (1, 1, 0)
+
+
+async def test_of_any_other_status_a_sink_takes_nothing(serve: Serve, streamed: Streamed) -> None:
+    sink = Kept()
+    url = await serve(saying(b"HTTP/1.1 406 Not Acceptable\r\ncontent-length: 2\r\n\r\n{}"))
+    posted = await streamed(url, sink)
+    assert (posted.status, posted.body, posted.took) == (406, b"{}", None)
+    assert (sink.told, sink.taken) == (None, b"")
+
+
+BROKEN = {
+    "too short": b"content-length: 9\r\n\r\n1234",
+    "too few chunks": b"transfer-encoding: chunked\r\n\r\n4\r\n1234\r\n",
+    "packed": b"content-encoding: gzip\r\ncontent-length: 4\r\n\r\n1234",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+async def test_what_a_sink_is_handed_in_part_is_a_broken_connection(serve: Serve, streamed: Streamed, how: str) -> None:
+    with pytest.raises(Unavailable):
+        await streamed(await serve(saying(OK + BROKEN[how])), Kept())
+
+
+async def test_a_sink_that_wants_no_more_ends_the_exchange(serve: Serve, streamed: Streamed) -> None:
+    for head, most, says in ((b"x-kind: bad\r\n", 1, "of no use"), (b"x-kind: good\r\n", 10, "too long")):
+        url = await serve(saying(OK + head + b"content-length: %d\r\n\r\n%b" % (len(LONG), LONG)))
+        with pytest.raises(BadAnswer, match=says):
+            await streamed(url, Kept(most))
