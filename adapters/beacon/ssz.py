@@ -51,8 +51,8 @@ class Layout:
 def layout_of(spec: Spec, epoch: int) -> Layout | None:
     """The layout of states of an epoch; None of a fork that is not read in this form, or where the node does not say
     the lengths of its preset."""
-    fork = spec.fork(epoch)
     try:
+        fork = spec.fork(epoch)
         parts = _parts(spec, fork) if fork in FORKS else {}
     except BadAnswer:
         return None
