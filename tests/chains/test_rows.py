@@ -28,9 +28,10 @@ async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[AnyIn
 async def test_every_row_is_that_of_a_plain_reading(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.follower().step()
     plain = traded.rows(Span(0, traded.height))
+    filled = {indexed.chain.datasets[name].table.name for name in indexed.datasets}
     for table in indexed.tables:
         assert indexed.rows(table) == in_order(plain[table]), table
-        assert plain[table] or table in traded.no_rows
+        assert plain[table] or table not in filled, table
     assert len(plain["transfers"]) > 300 or "transfers" in traded.no_rows
     assert {row["standard"] for row in plain["transfers"]} >= traded.standards
     assert {row["standard"] for row in plain["approvals"]} == traded.approval_standards
