@@ -89,14 +89,13 @@ def _transfer(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> Moved 
 
 def _pair(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> tuple[str, str, str, int] | None:
     """The standard, two parties, and an amount or the number of a collectible."""
-    said = (*keys, *data)
-    match len(keys), len(data):
-        case (0, 4) | (2, 2) | (4, 0):
-            raw = u256(felt(forms.source, said[2]), felt(forms.source, said[3]))
-            standard = UNSURE if not keys else "erc20" if data else "erc721"
-            return None if raw is None else (standard, forms[said[0]], forms[said[1]], raw)
-        case (0, 3) | (2, 1):
-            return "erc20", forms[said[0]], forms[said[1]], felt(forms.source, said[2])
+    said, in_keys = [*keys, *data], len(keys)
+    if len(said) == 4 and in_keys in (0, 2, 4):
+        raw = u256(felt(forms.source, said[2]), felt(forms.source, said[3]))
+        standard = UNSURE if not in_keys else "erc20" if data else "erc721"
+        return None if raw is None else (standard, forms[said[0]], forms[said[1]], raw)
+    if len(said) == 3 and in_keys in (0, 2):
+        return "erc20", forms[said[0]], forms[said[1]], felt(forms.source, said[2])
     return None
 
 

@@ -16,10 +16,13 @@ MAX_WORDS: Final = 64  # of a text that is read
 _is_felt: Final = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII).fullmatch
 SURE: Final = 64  # characters of a felt that is below the prime whatever its digits are
 _SELECTOR_BITS: Final = 2**250 - 1
+_SMALL: Final = {hex(each): each for each in range(1024)}  # counts, versions, upper halves: most felts that are read
 
 
 def felt(source: str, written: str) -> int:
     """A felt as a node writes it: hexadecimal, below the prime. BadAnswer for anything else."""
+    if (small := _SMALL.get(written)) is not None:
+        return small
     if not _is_felt(written):
         raise BadAnswer(source, f"{written[:80]!r} is no felt")
     value = int(written, 16)
@@ -42,7 +45,7 @@ class Padded(dict[str, str]):
 
     def __missing__(self, written: str) -> str:
         if len(written) <= SURE and _is_felt(written):
-            form = f"0x{written[2:].lower():0>64}"
+            form = "0x" + written[2:].lower().zfill(64)
         else:
             form = padded(felt(self.source, written))
         self[written] = form
