@@ -16,7 +16,7 @@ from chainfolio.errors import Unavailable
 from chainfolio.plans import Plan
 
 TRIES: Final = 6
-OURS: Final = (AbiRead, Call, WalletRead)  # what has to be of one block: no names, and nothing that vendors say
+OURS: Final = (AbiRead, Call, WalletRead)  # what may have to be of one block: nothing that vendors say
 Reading = Callable[[bool], Plan[Any, Any, Any]]  # given whether it is the first time
 
 
@@ -32,8 +32,7 @@ class OneBlock:
 
     def read(self, reading: Reading) -> Plan[Any, Any, Any]:
         """What a reading comes to."""
-        asked: dict[Any, None] = {}
-        result, rounds = yield from self._first(reading, asked)
+        result, rounds, asked = yield from self._first(reading)
         while self.reading or rounds < self.begin:
             yield []
             rounds += 1
@@ -53,23 +52,41 @@ class OneBlock:
                 return result
         raise Unavailable(self.chain, "what accounts have changes faster than it can be read")
 
-    def _first(self, reading: Reading, asked: dict[Any, None]) -> Plan[Any, Any, tuple[Any, int]]:
-        """The first reading, and in how many rounds."""
+    def _first(self, reading: Reading) -> Plan[Any, Any, tuple[Any, int, dict[Any, None]]]:
+        """The first reading, in how many rounds, and what it rests on: what only names something is no part of that."""
         self.reading += 1
-        plan, given, rounds = reading(True), None, 0
+        plan, given, rounds, answers = reading(True), None, 0, dict[Any, Any]()
         try:
             while True:
                 try:
                     reads = next(plan) if given is None else plan.send(given)
                 except StopIteration as stop:
-                    return stop.value, rounds
-                asked |= dict.fromkeys(each for each in reads if isinstance(each, OURS))
+                    asked, is_long = _rests_on(reading(False), answers)
+                    self.is_long |= is_long
+                    return stop.value, rounds, asked
                 given = yield reads
+                pairs = zip(reads, given, strict=True)
+                answers |= {read: answer for read, answer in pairs if isinstance(read, OURS)}
                 rounds += 1
         finally:
             self.reading -= 1
-            self.is_long |= rounds > 1
             self.begin = rounds + 1
+
+
+def _rests_on(plan: Plan[Any, Any, Any], answers: dict[Any, Any]) -> tuple[dict[Any, None], bool]:
+    """What a plan asks, given these answers, and whether that takes more rounds than one."""
+    asked, rounds, given = dict[Any, None](), 0, None
+    while True:
+        try:
+            reads = next(plan) if given is None else plan.send(given)
+        except StopIteration:
+            return asked, rounds > 1
+        asked |= dict.fromkeys(reads)
+        rounds += bool(reads)
+        if not answers.keys() >= set(reads):
+            plan.close()
+            return asked, True
+        given = [answers[each] for each in reads]
 
 
 def _again(plan: Plan[Any, Any, Any], answers: dict[Any, Any]) -> tuple[Any, list[Any]]:
