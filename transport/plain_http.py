@@ -154,8 +154,7 @@ async def _read(line: Line, head: Head, body: Body | HandedOn) -> None:
 async def _read_chunks(line: Line, body: Body | HandedOn) -> None:
     while size := chunk_size(await line.until(b"\r\n", MAX_HEAD)):
         await _read_some(line, size, body)
-        if await line.until(b"\r\n", 0):
-            raise ValueError("a chunk longer than announced")
+        await line.until(b"\r\n", 0)  # ValueError where the chunk is longer than announced
     left = MAX_HEAD
     while trailer := await line.until(b"\r\n", left):
         left -= len(trailer)

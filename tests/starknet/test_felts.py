@@ -59,3 +59,8 @@ def test_a_byte_array_comes_back(written: str) -> None:
 @pytest.mark.parametrize("said", [[], [2, 1], [0, 0, 31], [0, 2**40, 3], [1, 2**250, 0, 0], [5] * 200, [2**251]])
 def test_what_is_no_text_is_empty(said: list[int]) -> None:
     assert text(said) == ""
+
+
+def test_every_small_felt_is_its_number_in_either_case() -> None:
+    for each in range(5_000):
+        assert felt("node", hex(each)) == felt("node", f"0x{each:X}") == felt("node", f"0x{each:064x}") == each
