@@ -26,6 +26,7 @@ from indexer.wiring import System
 from indexer.worker import Worker
 from localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import chain_at, started, stored
+from tests.speaking import speaking
 from transport.sse import OPEN, Event, events
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
@@ -44,22 +45,19 @@ def node() -> Iterator[BeaconRuntime]:
 class Line:
     """A way to a node that can be cut: every connection on it breaks off at once."""
 
-    def __init__(self, url: str) -> None:
-        self._there = urlsplit(url)
+    def __init__(self, there: str) -> None:
+        self._there = urlsplit(there)
         self._open: set[asyncio.StreamWriter] = set()
         self.url = ""
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-
-    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry what is said on one connection, both ways."""
         there, out = await asyncio.open_connection(self._there.hostname, self._there.port)
         self._open |= {writer, out}
-        with suppress(OSError, asyncio.CancelledError):
-            await asyncio.gather(self._carry(reader, out), self._carry(there, writer))
+        try:
+            await asyncio.gather(_carry(reader, out), _carry(there, writer))
+        finally:
+            out.transport.abort()
 
     def cut(self) -> None:
         """Hang up."""
@@ -68,16 +66,18 @@ class Line:
         self._open.clear()
 
 
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
 @asynccontextmanager
 async def line_to(url: str) -> AsyncIterator[Line]:
     line = Line(url)
-    server = await asyncio.start_server(line._joined, "127.0.0.1", 0)
-    line.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with speaking(line.carry) as line.url:
         yield line
-    finally:
-        server.close()
-        line.cut()
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -155,31 +155,16 @@ async def saying(*pieces: bytes, head: bytes = b"200 OK", kind: bytes = b"text/e
     """A server that says this to whoever comes, and then nothing more."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        here = asyncio.current_task()
-        assert here is not None
-        tasks.add(here)
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 %s\r\ncontent-type: %s\r\nconnection: close\r\n\r\n" % (head, kind))
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-            if pieces and pieces[-1] == b"":
-                await asyncio.sleep(PATIENCE_S)
-            writer.close()
-            await writer.wait_closed()
-        writer.transport.abort()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %s\r\ncontent-type: %s\r\nconnection: close\r\n\r\n" % (head, kind))
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if pieces and pieces[-1] == b"":
+            await asyncio.sleep(PATIENCE_S)
 
-    tasks = set[asyncio.Task[None]]()
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)
+    async with speaking(answer) as url:
+        yield url
 
 
 async def heard(url: str, idle_s: float = 5.0) -> list[Event]:

@@ -7,7 +7,7 @@ import asyncio
 import gc
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -15,13 +15,13 @@ import pytest
 import uvloop
 
 from chainfolio.errors import BadAnswer, TooMuch, Unavailable
+from tests.speaking import Speak, speaking
 from transport import plain_http
 from transport.exchange import Posted
 from transport.http import HttpTransport
 from transport.http_head import MAX_HEAD, address_of, head_of
 from transport.http_line import ROOM
 
-Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Speak], Awaitable[str]]
 Streamed = Callable[[str, "Kept"], Awaitable[Posted]]
 
@@ -29,25 +29,13 @@ Streamed = Callable[[str, "Kept"], Awaitable[Posted]]
 @pytest.fixture
 async def serve(transport: HttpTransport) -> AsyncIterator[Serve]:
     """Start a server that speaks as it likes, and give its address."""
-    servers, lines = list[asyncio.Server](), set[asyncio.Task[None] | None]()
+    async with AsyncExitStack() as servers:
 
-    async def start(speak: Speak) -> str:
-        async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            lines.add(asyncio.current_task())
-            with suppress(OSError, asyncio.IncompleteReadError):
-                await speak(reader, writer)
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
+        async def start(speak: Speak) -> str:
+            return await servers.enter_async_context(speaking(speak, ends_s=5)) + "/a"
 
-        servers.append(await asyncio.start_server(once, "127.0.0.1", 0))
-        return f"http://127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}/a"
-
-    yield start
-    for server in servers:
-        server.close()
-    await transport.close()
-    await asyncio.wait_for(asyncio.gather(*(line for line in lines if line)), 5)
+        yield start
+        await transport.close()
 
 
 @pytest.fixture
@@ -330,17 +318,12 @@ def test_whether_a_connection_is_kept_depends_on_all_that_a_head_says() -> None:
 
 def test_it_works_on_the_loop_of_the_server_too() -> None:
     async def run() -> bytes:
-        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await saying(*[OK + b"content-length: %d\r\n\r\n" % (2 * ROOM) + b" " * 2 * ROOM] * 2)(reader, writer)
-            writer.close()
-
-        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        speak = saying(*[OK + b"content-length: %d\r\n\r\n" % (2 * ROOM) + b" " * 2 * ROOM] * 2)
         transport = HttpTransport()
-        async with server:
-            url = f"http://localhost:{server.sockets[0].getsockname()[1]}"
+        async with speaking(speak) as url:
             for _ in range(3):
-                body = (await transport.get("node", url, 5)).body
-        await transport.close()
+                body = (await transport.get("node", url.replace("127.0.0.1", "localhost"), 5)).body
+            await transport.close()
         return body
 
     assert uvloop.run(run()) == b" " * 2 * ROOM

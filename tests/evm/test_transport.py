@@ -20,6 +20,7 @@ from chainfolio.errors import BadAnswer, TooMuch, Unavailable
 from chainfolio.memory import ByteBudget
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
+from tests.speaking import speaking
 from transport.exchange import unreachable
 from transport.http import HttpTransport
 from transport.wire import Request, decode, encode
@@ -159,26 +160,20 @@ async def test_a_body_shorter_than_announced_is_a_broken_connection(transport: H
     async def short(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
         writer.write(b'HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"jsonrpc"')
-        await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(short, "127.0.0.1", 0)
-    async with server:
+    async with speaking(short) as url:
         with pytest.raises(Unavailable, match="connection broke"):
-            await transport.post("node", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", b"{}", 5)
+            await transport.post("node", url, b"{}", 5)
 
 
 async def test_what_is_no_http_at_all_is_a_broken_connection(transport: HttpTransport) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
         writer.write(b"220 mail.test ESMTP\r\n")
-        await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(other, "127.0.0.1", 0)
-    async with server:
+    async with speaking(other) as url:
         with pytest.raises(Unavailable):
-            await transport.post("node", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", b"{}", 5)
+            await transport.post("node", url, b"{}", 5)
 
 
 async def test_a_connection_is_used_again_until_the_other_side_closes_it(transport: HttpTransport) -> None:
@@ -186,39 +181,30 @@ async def test_a_connection_is_used_again_until_the_other_side_closes_it(transpo
 
     async def two_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         opened.append(writer)
-        with suppress(asyncio.IncompleteReadError):
-            for _ in range(2):
-                await reader.readuntil(b"{}")
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
-        writer.close()
-
-    server = await asyncio.start_server(two_answers, "127.0.0.1", 0)
-    async with server:
-        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         for _ in range(2):
-            assert (await transport.post("node", address, b"{}", 5)).body == b"[]"
+            await reader.readuntil(b"{}")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
+
+    async with speaking(two_answers, ends_s=5) as url:
+        for _ in range(2):
+            assert (await transport.post("node", url, b"{}", 5)).body == b"[]"
         await opened[0].wait_closed()
-        assert (await transport.post("node", address, b"{}", 5)).body == b"[]"
+        assert (await transport.post("node", url, b"{}", 5)).body == b"[]"
         assert len(opened) == 2
         await transport.close()
-        await opened[1].wait_closed()
 
 
 async def test_who_is_called_off_hangs_up(transport: HttpTransport) -> None:
     asked, hung_up = asyncio.Event(), asyncio.Event()
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
         asked.set()
         assert await reader.read() == b""
-        writer.close()
-        await writer.wait_closed()
         hung_up.set()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    async with server:
-        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        plan = asyncio.create_task(transport.post("node", address, b"{}", 60))
+    async with speaking(silent) as url:
+        plan = asyncio.create_task(transport.post("node", url, b"{}", 60))
         await asked.wait()
         plan.cancel()
         with pytest.raises(asyncio.CancelledError):
