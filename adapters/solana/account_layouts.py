@@ -1,18 +1,17 @@
 """What accounts of protocols on Solana hold, byte by byte: prices, pools, positions. No I/O.
 
-A layout is a line of `LAYOUTS`: the mark that the bytes begin with, how many there are, and where each field lies. Most
-marks are Anchor's: the first eight bytes of SHA-256 of `account:` and the name.
+A layout is a line of `LAYOUTS`, as `account_fields.py` reads it. Most marks are Anchor's: the first eight bytes of
+SHA-256 of `account:` and the name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from adapters.solana.account_fields import KEY_SIZE, Layout, address, value
 from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, BadLayout, mint
 
-KEY_SIZE: Final = 32
 FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("11d8f68ee1c7da38")
 RAYDIUM_TICKS = bytes.fromhex("c09b55cd31f9812a")
 RAYDIUM_TICK_SIZE, RAYDIUM_TICKS_AT, RAYDIUM_ARRAY_SIZE = 168, 44, 10_240
@@ -266,47 +265,6 @@ class PositionBundle(NamedTuple):
     taken: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the bytes of one kind of account are read: `places` are the fields of `fields`, in their order."""
-
-    fields: Callable[..., Any]
-    least: int
-    places: tuple[tuple[int, str], ...]
-    mark: bytes = b""
-    most: int = 0  # bytes; 0: exactly as many as the least
-    check: Callable[[Any], str] = field(default=lambda found: "")
-
-    def read(self, content: bytes) -> Any:
-        """The fields of an account; BadLayout where it is another kind of account."""
-        if not self.least <= len(content) <= (self.most or self.least):
-            raise BadLayout(f"it has {len(content)} bytes")
-        if not content.startswith(self.mark):
-            raise BadLayout("it is another kind of account")
-        found = self.fields(*(_value(content, at, kind) for at, kind in self.places))
-        if fault := self.check(found):
-            raise BadLayout(fault)
-        return found
-
-
-def _value(content: bytes, at: int, kind: str) -> Any:
-    """A field: a `key`, `raw` bytes of that size, the `rest`, or a number such as `u64` or `i32`."""
-    if kind == "rest":
-        return content[at:]
-    if kind in ("key", "raw"):
-        found = content[at : at + KEY_SIZE]
-        return address(found) if kind == "key" else found
-    size = int(kind[1:]) // 8
-    return int.from_bytes(content[at : at + size], "little", signed=kind[0] == "i")
-
-
-def address(content: bytes) -> str:
-    """An address from its 32 bytes."""
-    from solders.pubkey import Pubkey
-
-    return str(Pubkey.from_bytes(content))
-
-
 LAYOUTS: Final[Mapping[str, Layout]] = {
     "pyth_price": Layout(
         PriceUpdate, 133, ((40, "u8"), (41, "raw"), (73, "i64"), (81, "u64"), (89, "i32"), (93, "i64")),
@@ -421,7 +379,7 @@ def _tick(content: bytes, place: int) -> PoolTick:
         raise BadLayout("it breaks off, or has a tick that is none")
     if not found[0]:
         return PoolTick(pool, 0, 0, 0, 0, 0, 0)
-    return PoolTick(pool, 1, *(_value(found, 33 + 16 * number, "u128") for number in range(5)))
+    return PoolTick(pool, 1, *(value(found, 33 + 16 * number, "u128") for number in range(5)))
 
 
 def _raydium_tick(content: bytes, place: int) -> PoolTick:
@@ -429,8 +387,8 @@ def _raydium_tick(content: bytes, place: int) -> PoolTick:
     if content[:8] != RAYDIUM_TICKS or len(content) != RAYDIUM_ARRAY_SIZE:
         raise BadLayout(f"it has {len(content)} bytes, and is no array of ticks")
     at = RAYDIUM_TICKS_AT + place * RAYDIUM_TICK_SIZE
-    used = int(_value(content, at + 20, "u128") > 0)
-    return PoolTick(address(content[8:40]), used, *(_value(content, at + 36 + 16 * each, "u128") for each in range(5)))
+    used = int(value(content, at + 20, "u128") > 0)
+    return PoolTick(address(content[8:40]), used, *(value(content, at + 36 + 16 * each, "u128") for each in range(5)))
 
 
 def _token_account(content: bytes, owner: str) -> TokenAccount:
@@ -439,7 +397,7 @@ def _token_account(content: bytes, owner: str) -> TokenAccount:
     extended = owner == TOKEN_2022 and len(content) > ACCOUNT_SIZE and content[ACCOUNT_SIZE] == TOKEN_ACCOUNT_MARK
     if len(content) != ACCOUNT_SIZE and not extended:
         raise BadLayout(f"it has {len(content)} bytes, and is no token account")
-    found = TokenAccount(*(_value(content, *each) for each in ((0, "key"), (32, "key"), (64, "u64"), (108, "u8"))))
+    found = TokenAccount(*(value(content, *each) for each in ((0, "key"), (32, "key"), (64, "u64"), (108, "u8"))))
     if not found.state:
         raise BadLayout("it is not initialised")
     return found
