@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
@@ -14,7 +14,9 @@ U128: Final = 2**128
 SHORT: Final = 31  # bytes of a text that one felt holds
 MAX_WORDS: Final = 64  # of a text that is read
 _is_felt: Final = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII).fullmatch
-SURE: Final = 64  # characters of a felt that is below the prime whatever its digits are
+# Felts in lower case that are below the prime whatever their last 62 digits are, each before a comma.
+_are_plain: Final = re.compile(r"(?:0x0?[0-7]?[0-9a-f]{1,62},)*", re.ASCII).fullmatch
+HALF: Final = 34  # characters of a felt that may be half of an amount
 _SELECTOR_BITS: Final = 2**250 - 1
 _SMALL: Final = {hex(each): each for each in range(1024)}  # counts, versions, upper halves: most felts that are read
 
@@ -36,20 +38,37 @@ def padded(value: int) -> str:
     return f"0x{value:064x}"
 
 
-class Padded(dict[str, str]):
-    """The one form of felts as nodes write them, each worked out once."""
+class Numbers(dict[str, int]):
+    """The numbers of felts as nodes write them, each worked out once."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
         self.source = source
 
+    def __missing__(self, written: str) -> int:
+        self[written] = number = felt(self.source, written)
+        return number
+
+
+class Padded(dict[str, str]):
+    """The one form of felts as nodes write them, and their `numbers`, each worked out once."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source, self.numbers = source, Numbers(source)
+
     def __missing__(self, written: str) -> str:
-        if len(written) <= SURE and _is_felt(written):
-            form = "0x" + written[2:].lower().zfill(64)
-        else:
-            form = padded(felt(self.source, written))
-        self[written] = form
+        self[written] = form = padded(felt(self.source, written))
         return form
+
+    def learn(self, words: Iterable[str]) -> None:
+        """Works out many at once, for a fifth of the time. Where one of them is no felt nothing is learnt: whoever asks
+        for it hears of it."""
+        new = dict.fromkeys(words)  # in their order: what is made together is read together
+        together = ",".join(new) + ","
+        if _are_plain(together) and together.count(",") == len(new):
+            self.update({each: "0x" + each[2:].rjust(64, "0") for each in new})
+            self.numbers.update({each: int(each, 16) for each in new if len(each) <= HALF})
 
 
 def u256(low: int, high: int) -> int | None:

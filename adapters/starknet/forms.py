@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from adapters.starknet.felts import Padded, felt
+from adapters.starknet.felts import Numbers, Padded
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 
@@ -66,12 +66,12 @@ class Receipt(msgspec.Struct):
         """Whether it did nothing but pay."""
         return self.execution_status == "REVERTED"
 
-    def fee(self, source: str, unit: str) -> int:
+    def fee(self, numbers: Numbers, unit: str) -> int:
         """How much was paid in that unit: none where it was paid in the other."""
         paid = self.actual_fee if isinstance(self.actual_fee, Fee) else Fee(self.actual_fee)
         if paid.unit not in UNITS:
-            raise BadAnswer(source, f"a fee in {paid.unit[:40]}")
-        return felt(source, paid.amount) if paid.unit == unit else 0
+            raise BadAnswer(numbers.source, f"a fee in {paid.unit[:40]}")
+        return numbers[paid.amount] if paid.unit == unit else 0
 
 
 class Body(msgspec.Struct):

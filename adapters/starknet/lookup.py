@@ -54,5 +54,5 @@ def _details(source: str, unit: str, known: KnownTransaction, body: Answer, rece
     if (done.block_number, hashed) != (known.height, known.tx_hash):
         raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
     sender, recipient, created, called = parties(forms, typed(source, body, Body), done)
-    fee = done.fee(source, unit)
+    fee = done.fee(forms.numbers, unit)
     return TransactionDetails(sender, recipient, created, 0, fee, done.failed, called)

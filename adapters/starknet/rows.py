@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
 
 from adapters.starknet.datasets import NATIVE, TOKENS
-from adapters.starknet.events import MOVES, UNSURE, Allowed, Moved, allowed, moved, name_of
+from adapters.starknet.events import ALLOWS, MOVES, UNSURE, allowed, may_be_of_a_token, moved
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
-from adapters.starknet.forms import Done, Whole
+from adapters.starknet.forms import Done, Event, Whole
 from adapters.starknet.transactions import nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
@@ -31,8 +32,9 @@ APPROVAL: Final = (
     "approved",
 )  # fmt: skip
 NO_RAW: Final = bytes(32)
+CALL: Final = 4  # felts of what an account was asked to do that say whom it calls first
 Row = tuple[Any, ...]
-Placed = tuple[int, str, Moved]  # the position of the event in its transaction, the token, what was moved
+Said = tuple[int, Event]  # an event that may be of a token, and its place in the block
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,62 +57,68 @@ class Read:
 def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
     """The rows of a block."""
     block, forms = whole.block(source, height), Padded(source)
-    sequencer, time = forms[whole.sequencer_address], block.time
-    paid: list[Row] = []
-    movements: list[Row] = []
-    approvals: list[Row] = []
-    log_index = 0
-    for tx_index, done in enumerate(whole.transactions):
-        row, payment = _paid(forms, done, sequencer, facts.fee_unit)
-        paid.append((height, time, tx_index, *row))
-        found, allowances = _said(forms, done)
-        for at, token, each in _without(found, facts.coin, payment):
-            movements.append((height, time, tx_index, log_index + at, row[0], token, *each))
-        for at, token, given in allowances:
-            approvals.append((height, time, tx_index, log_index + at, row[0], token, *given))
-        log_index += len(done.receipt.events)
-    return Read(block, paid, movements, approvals)
+    spoken = _spoken(forms, whole.transactions)
+    found, sequencer, time = Read(block, [], [], []), forms[whole.sequencer_address], block.time
+    for tx_index, (done, said) in enumerate(zip(whole.transactions, spoken, strict=True)):
+        row = _paid(forms, (height, time, tx_index), done, facts.fee_unit)
+        found.paid.append(row)
+        before = len(found.movements)
+        _say(found, forms, row, said)
+        if fee := done.receipt.fee(forms.numbers, facts.fee_unit):
+            _forget(found.movements, before, (facts.coin, row[4], sequencer, fee))
+    return found
 
 
-def _paid(forms: Padded, done: Done, sequencer: str, unit: str) -> tuple[Row, tuple[str, str, int] | None]:
-    """The row of a transaction behind its place, and the movement that its fee is. A fee in another
-    coin than the native one is a movement like any other."""
-    body, receipt, source = done.transaction, done.receipt, forms.source
+def _spoken(forms: Padded, done: Sequence[Done]) -> list[list[Said]]:
+    """The events that may be of tokens, by transactions. The felts that rows are made of are learnt."""
+    spoken, words, log_index = [], list[str](), 0
+    for each in done:
+        events, body = each.receipt.events, each.transaction
+        said = [(at, it) for at, it in enumerate(events, log_index) if may_be_of_a_token(it)]
+        words += (each.receipt.transaction_hash, body.sender_address or "0x0", *body.calldata[:CALL])
+        for _, event in said:
+            words.append(event.from_address)
+            words += event.keys
+            words += event.data
+        spoken.append(said)
+        log_index += len(events)
+    forms.learn(words)
+    return spoken
+
+
+def _paid(forms: Padded, place: tuple[int, datetime, int], done: Done, unit: str) -> Row:
+    """The row of a transaction."""
+    body, receipt, numbers = done.transaction, done.receipt, forms.numbers
     hashed = forms[receipt.transaction_hash]
     if body.transaction_hash is not None and forms[body.transaction_hash] != hashed:
-        raise BadAnswer(source, f"a transaction with the receipt of another one, {hashed}")
+        raise BadAnswer(forms.source, f"a transaction with the receipt of another one, {hashed}")
     sender, recipient, created, called = parties(forms, body, receipt)
-    fee = receipt.fee(source, unit)
-    row = (
-        hashed, sender, recipient, created, nonce(source, body), version(source, body), int(not receipt.failed),
-        fee.to_bytes(32, "big"), called,
+    return (
+        *place, hashed, sender, recipient, created, nonce(numbers, body), version(numbers, body),
+        int(not receipt.failed), receipt.fee(numbers, unit).to_bytes(32, "big"), called,
     )  # fmt: skip
-    return row, (sender, sequencer, fee) if fee else None
 
 
-def _said(forms: Padded, done: Done) -> tuple[list[Placed], list[tuple[int, str, Allowed]]]:
-    """What the events of a transaction moved, and what they allowed."""
-    found: list[Placed] = []
-    approvals: list[tuple[int, str, Allowed]] = []
-    for at, event in enumerate(done.receipt.events):
-        name = name_of(forms, event)
+def _say(found: Read, forms: Padded, row: Row, said: Sequence[Said]) -> None:
+    """Adds what the events of a transaction moved, and what they allowed."""
+    height, time, tx_index, tx_hash = row[:4]
+    for at, event in said:
+        name, token = forms[event.keys[0]], forms[event.from_address]
         if name in MOVES:
-            token = forms[event.from_address]
-            found += [(at, token, each) for each in moved(forms, name, event)]
-        elif name and (given := allowed(forms, name, event)):
-            approvals.append((at, forms[event.from_address], given))
-    return found, approvals
+            for each in moved(forms, name, event):
+                found.movements.append((height, time, tx_index, at, tx_hash, token, *each))
+        elif name in ALLOWS and (given := allowed(forms, name, event)) is not None:
+            found.approvals.append((height, time, tx_index, at, tx_hash, token, *given))
 
 
-def _without(found: list[Placed], coin: str, payment: tuple[str, str, int] | None) -> list[Placed]:
-    """Movements without the fee. What a transaction paid of the native coin is said by its fee: the event that says it
-    once more, the last of its kind, has no row."""
-    for place in range(len(found) - 1, -1, -1) if payment else ():
-        _, token, each = found[place]
-        if token == coin and each[1:4] == payment:
-            del found[place]
+def _forget(movements: list[Row], before: int, payment: tuple[str, str, str, int]) -> None:
+    """Leaves out the fee. What a transaction paid of the native coin is said by its fee, in another coin it is a
+    movement like any other: the event that says it once more, the last of its kind, has no row."""
+    coin, *paid = payment
+    for at in range(len(movements) - 1, before - 1, -1):
+        if movements[at][5] == coin and [*movements[at][7:10]] == paid:
+            del movements[at]
             break
-    return found
 
 
 def tables(
@@ -143,22 +151,24 @@ def tables(
 
 def _settled(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
     """A movement whose standard is sure: of the native coin, of a token, of a collectible by its number."""
-    *place, token, standard, sender, recipient, raw, token_id, operator, item = row
+    token, standard, raw, number = row[5], row[6], row[9], row[10]
     if token == coin:
         token, standard = None, NATIVE[0]
     elif standard == UNSURE:
-        standard = "erc721" if collections[token] else "erc20"
-        raw, token_id = (1, raw) if collections[token] else (raw, None)
-    return *place, token, standard, sender, recipient, _bytes(raw), _bytes(token_id), operator, item
+        standard = "erc20"
+        if collections[token]:
+            standard, raw, number = "erc721", 1, raw
+    return *row[:5], token, standard, *row[7:9], _bytes(raw), _bytes(number), *row[11:]
 
 
 def _sure(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
     """An approval whose standard is sure: of an amount, or of a collectible by its number."""
-    *place, token, standard, owner, spender, raw, token_id, approved = row
+    token, standard, raw, number = row[5], row[6], row[9], row[10]
     if standard == UNSURE:
-        is_one = token != coin and collections[token]
-        standard, raw, token_id = ("erc721", None, raw) if is_one else ("erc20", raw, None)
-    return *place, token, standard, owner, spender, _bytes(raw), _bytes(token_id), approved
+        standard = "erc20"
+        if token != coin and collections[token]:
+            standard, raw, number = "erc721", None, raw
+    return *row[:6], standard, *row[7:9], _bytes(raw), _bytes(number), *row[11:]
 
 
 def _bytes(number: int | None) -> bytes | None:

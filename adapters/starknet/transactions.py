@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from adapters.starknet.felts import Padded, felt, padded
+from adapters.starknet.felts import Numbers, Padded, padded
 from adapters.starknet.forms import Body, Receipt
-from adapters.starknet.functions import shortened
+from adapters.starknet.functions import SELECTOR_SIZE
 from chainfolio.errors import BadAnswer
 
 NOBODY: Final = padded(0)
@@ -47,49 +47,49 @@ def parties(forms: Padded, body: Body, receipt: Receipt) -> Parties:
     raise BadAnswer(forms.source, f"a transaction of an unknown type, {body.type[:40]!r}")
 
 
-def version(source: str, body: Body) -> int:
+def version(numbers: Numbers, body: Body) -> int:
     """The version of a transaction."""
-    found = felt(source, body.version)
+    found = numbers[body.version]
     if found >= TRIED:
-        raise BadAnswer(source, "a transaction that was only tried")
+        raise BadAnswer(numbers.source, "a transaction that was only tried")
     if found > 255:
-        raise BadAnswer(source, f"a transaction of version {found}")
+        raise BadAnswer(numbers.source, f"a transaction of version {found}")
     return found
 
 
-def nonce(source: str, body: Body) -> int | None:
+def nonce(numbers: Numbers, body: Body) -> int | None:
     """The nonce; None where the type has none."""
-    found = None if body.nonce is None else felt(source, body.nonce)
+    found = None if body.nonce is None else numbers[body.nonce]
     return None if found is None or found >= MAX_NONCE else found
 
 
 def _called(forms: Padded, body: Body) -> tuple[str | None, bytes | None]:
     """Whom the last call of an account's transaction goes to, and which function it calls: what comes before it is
     mostly an approval."""
-    place = _last_call(forms.source, body.calldata) if body.sender_address and body.calldata else 0
+    place = _last_call(forms.numbers, body.calldata) if body.sender_address and body.calldata else 0
     if place:
         return forms[body.calldata[place]], _function(forms, body.calldata[place + 1])
     return None, _function(forms, body.entry_point_selector)
 
 
 def _function(forms: Padded, selector: str | None) -> bytes | None:
-    return None if selector is None else shortened(felt(forms.source, selector))
+    return None if selector is None else bytes.fromhex(forms[selector][-2 * SELECTOR_SIZE :])
 
 
-def _last_call(source: str, said: Sequence[str]) -> int:
+def _last_call(numbers: Numbers, said: Sequence[str]) -> int:
     """Where the last call says to whom it goes; 0 where there is none. An account of today lists each call with its
     arguments; an older one lists all calls, each with the place and the number of its arguments, and then all
     arguments."""
-    count = felt(source, said[0])
+    count = numbers[said[0]]
     if not 0 < count <= MAX_CALLS:
         return 0
     last, at = 0, 1
     for _ in range(count):
         if at + 2 >= len(said):
             break
-        last, at = at, at + 3 + felt(source, said[at + 2])
+        last, at = at, at + 3 + numbers[said[at + 2]]
     else:
         if at == len(said):
             return last
     rest = 1 + 4 * count
-    return rest - 4 if len(said) > rest and felt(source, said[rest]) == len(said) - 1 - rest else 0
+    return rest - 4 if len(said) > rest and numbers[said[rest]] == len(said) - 1 - rest else 0

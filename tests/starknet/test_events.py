@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.starknet.events import ALLOWS, FOR_ALL, MOVES, Allowed, allowed, moved, name_of
+from adapters.starknet.events import ALLOWS, FOR_ALL, MOVES, Allowed, allowed, may_be_of_a_token, moved
 from adapters.starknet.felts import Padded, selector
 from adapters.starknet.forms import Event
 from chainfolio.addresses import STARKNET_PRIME
@@ -26,12 +26,13 @@ def event(name: str, keys: list[str], data: list[str]) -> Event:
 @given(st.sampled_from(NAMES), st.lists(WORDS, max_size=8), st.lists(WORDS, max_size=12))
 def test_events_of_any_shape_are_rows_or_nothing(name: str, keys: list[str], data: list[str]) -> None:
     forms, said = Padded("node"), event(name, keys, data)
-    found = name_of(forms, said)
+    found = forms[said.keys[0]]
+    assert may_be_of_a_token(said)
     assert found in MOVES | ALLOWS
     if found in MOVES:
-        for each in moved(forms, found, said):
-            assert 0 <= each.raw < 2**256
-            assert each.token_id is None or 0 <= each.token_id < 2**256
+        for _, _, _, raw, token_id, _, _ in moved(forms, found, said):
+            assert 0 <= raw < 2**256
+            assert token_id is None or 0 <= token_id < 2**256
         return
     given_ = allowed(forms, found, said)
     if given_ is not None:
@@ -45,7 +46,7 @@ def test_a_word_that_is_no_felt_is_refused(bad: str) -> None:
     for name in ("Approval", "ApprovalForAll"):
         said = event(name, ["0xa", bad], ["0x1"])
         with pytest.raises(BadAnswer, match="no felt"):
-            allowed(forms, name_of(forms, said), said)
+            allowed(forms, forms[said.keys[0]], said)
 
 
 @pytest.mark.parametrize("said", ["0x2", hex(2**200)])
@@ -59,6 +60,17 @@ def test_approvals_of_every_layout_and_width() -> None:
     one, other = (f"0x{each:064x}" for each in (0xA, 0xB))
     for keys, data in (([], ["0xa", "0xb", "0x5"]), (["0xa", "0xb"], ["0x5"]), (["0xa", "0xb"], ["0x5", "0x0"])):
         said = event("Approval", keys, data)
-        assert allowed(forms, name_of(forms, said), said) == Allowed("erc20", one, other, 5)
+        assert allowed(forms, forms[said.keys[0]], said) == Allowed("erc20", one, other, 5)
     said = event("Approval", ["0xa", "0xb", "0x5", "0x1"], [])
-    assert allowed(forms, name_of(forms, said), said) == Allowed("erc721", one, other, None, 2**128 + 5)
+    assert allowed(forms, forms[said.keys[0]], said) == Allowed("erc721", one, other, None, 2**128 + 5)
+
+
+@given(st.sampled_from(NAMES), st.lists(WORDS, max_size=5), st.lists(WORDS, max_size=5))
+def test_what_is_learnt_before_changes_no_row(name: str, keys: list[str], data: list[str]) -> None:
+    said, learnt = event(name, keys, data), Padded("node")
+    learnt.learn([*said.keys, *said.data])
+    found = learnt[said.keys[0]]
+    if found in MOVES:
+        assert list(moved(learnt, found, said)) == list(moved(Padded("node"), found, said))
+    else:
+        assert allowed(learnt, found, said) == allowed(Padded("node"), found, said)

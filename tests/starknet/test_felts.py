@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,13 +23,29 @@ def test_every_spelling_of_a_felt_has_one_form(value: int) -> None:
     assert felt("node", padded(value)) == value
 
 
+@given(st.lists(felts), st.lists(felts), st.lists(felts))
+def test_felts_that_are_learnt_together_are_what_each_is_alone(
+    plain: list[int], wide: list[int], upper: list[int]
+) -> None:
+    words = [*map(hex, plain), *map(padded, wide), *(f"0x{each:X}" for each in upper)]
+    forms = Padded("node")
+    forms.learn(words)
+    assert [forms[each] for each in words] == [padded(each) for each in (*plain, *wide, *upper)]
+    assert [forms.numbers[each] for each in words] == [*plain, *wide, *upper]
+
+
 @pytest.mark.parametrize(
     "written",
-    ["", "0x", "12", "0X1", "0x_1", " 0x1", "0x1 ", "-0x1", "0xg", "0x" + "1" * 65, "\uff10x1", hex(STARKNET_PRIME)],
-)
+    ["", "0x", "12", "0X1", "0x_1", " 0x1", "0x1 ", "-0x1", "0xg", "0x" + "1" * 65, "\uff10x1", hex(STARKNET_PRIME),
+     "0x1,0x2", "0x1,", ",", "0x9" + "0" * 62, "0x09" + "0" * 62, "0x1" + "0" * 63, "0x1\n"],
+)  # fmt: skip
 def test_what_is_no_felt_is_refused(written: str) -> None:
-    with pytest.raises(BadAnswer, match="no felt"):
-        felt("node", written)
+    forms = Padded("node")
+    forms.learn(["0x5", written])
+    assert forms["0x5"] == padded(5)
+    for read in (forms.__getitem__, forms.numbers.__getitem__, partial(felt, "node")):
+        with pytest.raises(BadAnswer, match="no felt"):
+            read(written)
 
 
 def test_halves_of_a_number_are_below_two_to_the_128th() -> None:
