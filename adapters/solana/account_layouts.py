@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from adapters.solana.account_fields import KEY_SIZE, Layout, address, value
 from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, BadLayout, mint
+from adapters.solana.pool_layouts import POOLS
 
 FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("11d8f68ee1c7da38")
 RAYDIUM_TICKS = bytes.fromhex("c09b55cd31f9812a")
@@ -266,6 +267,7 @@ class PositionBundle(NamedTuple):
 
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
+    **POOLS,
     "pyth_price": Layout(
         PriceUpdate, 133, ((40, "u8"), (41, "raw"), (73, "i64"), (81, "u64"), (89, "i32"), (93, "i64")),
         bytes.fromhex("22f123639d7ef4cd"), 134,

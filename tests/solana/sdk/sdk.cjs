@@ -105,21 +105,24 @@ const jobs = {
     const { totalXAmount, totalYAmount, feeX, feeY, rewardOne, rewardTwo } = found;
     return [new BN(totalXAmount), new BN(totalYAmount), feeX, feeY, rewardOne, rewardTwo];
   },
-  raydium_withdrawn: async ({ pool, vaults, raw }) => {
+  raydium_withdrawn: async ({ pool, vaults, raw, first }) => {
     // The SDK asks a node for the pool and its vaults: these are what the node would say.
-    const whole = older(pool), layout = raydium.CpmmPoolInfoLayout, at = PublicKey.unique();
+    const layout = first ? raydium.liquidityStateV4Layout : raydium.CpmmPoolInfoLayout;
+    const whole = older(pool), at = PublicKey.unique();
     const vault = (amount) => {
       const content = Buffer.alloc(165);
       content.writeBigUInt64LE(amount, 64);
       return content;
     };
-    const said = { [whole.vaultA]: vault(vaults[0]), [whole.vaultB]: vault(vaults[1]) };
+    const keys = first ? [whole.baseVault, whole.quoteVault] : [whole.vaultA, whole.vaultB];
+    const said = { [keys[0]]: vault(vaults[0]), [keys[1]]: vault(vaults[1]) };
     said[at] = Buffer.from(written(layout, layout.span, whole));
     const account = (key) => ({ data: said[key], owner: PublicKey.default, lamports: 1, executable: false });
     const connection = { getMultipleAccountsInfo: async (keys) => keys.map(account) };
-    const { cpmm } = new raydium.Raydium({ connection, cluster: "mainnet", api: {} });
-    const { baseReserve, quoteReserve, lpAmount } = await cpmm.getRpcPoolInfo(at.toBase58());
-    return [baseReserve, quoteReserve].map((each) => new BN(raw.toString()).mul(each).div(lpAmount));
+    const { cpmm, liquidity } = new raydium.Raydium({ connection, cluster: "mainnet", api: {} });
+    const found = first ? await liquidity.getRpcPoolInfo(at.toBase58()) : await cpmm.getRpcPoolInfo(at.toBase58());
+    const shares = first ? found.lpReserve : found.lpAmount;
+    return [found.baseReserve, found.quoteReserve].map((each) => new BN(raw.toString()).mul(each).div(shares));
   },
   raydium_earned: async ({ pool, position, ticks, time }) => {
     const [whole, own, lower, upper] = older([pool, position, ...ticks]);

@@ -1,0 +1,248 @@
+"""Shares of pools of Raydium's first program: bytes and parts by Raydium's SDK, profits by the rule of the program."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, localcontext
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.layouts import TOKEN
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.raydium_amm import FAMILY, NOT_OPEN
+from chainfolio.plans import Unknown, run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.fakes import WALLET, Refuse
+from tests.solana.ledger import Ledger, mint
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.raydium_amm import AMM, AUTHORITY, Pool, write
+from tests.solana.sdk import done, one
+
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("raydium", FAMILY, {"amm": (AMM,)}, {}),))
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def pool_of(raws: tuple[int, int], counted: tuple[int, int], **other: Any) -> Pool:
+    """A pool of nine and six decimals, unless others are named."""
+    return Pool(key(), key(), key(), (key(), key()), (key(), key()), raws, counted, **other)
+
+
+PLAIN: Final = pool_of((10**15, 10**15), (10**15, 10**18))
+EARNING: Final = pool_of((10**15, 10**15), (10**14, 10**17))
+
+
+@pytest.fixture(scope="module")
+def plain() -> bytes:
+    """A pool that earned nothing since profits were taken."""
+    [content] = done([PLAIN.job()])
+    return bytes(content)
+
+
+def decoded(ledger: Any, pool: Pool, raw: int) -> Sequence[DecodedPosition]:
+    """What the decoder makes of so many shares."""
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim(WALLET, pool.share, AMM, 0, raw)), ledger)
+    return found
+
+
+def amounts(ledger: Any, pool: Pool, raw: int) -> list[int]:
+    """What the shares give of both tokens."""
+    [found] = decoded(ledger, pool, raw)
+    assert [each.token for each in found.supplied] == list(pool.mints)
+    return [each.raw for each in found.supplied]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_share_is_its_part_without_what_is_the_protocols_as_raydiums_sdk_has_it(seed: int) -> None:
+    chance = random.Random(seed)
+    raws = (chance.randrange(2**42, 2**63), chance.randrange(2**42, 2**63))
+    taken = (chance.randrange(2**40), chance.randrange(2**40))
+    # Nothing was earned since profits were last taken, or the pool takes none any more: then the SDK says all.
+    status = chance.choice((3, 6))
+    counted = (raws[0] - taken[0], (raws[1] - taken[1]) * 1_000) if status == 6 else (2**100, 2**100)
+    pool = pool_of(raws, counted, taken=taken, status=status)
+    raw = chance.randrange(1, pool.shares)
+    told = one("raydium_withdrawn", pool=pool.facade(), vaults=list(raws), raw=raw, first=True)
+    ledger = write(pool)
+    assert amounts(ledger, pool, raw) == told
+    [found] = decoded(ledger, pool, raw)
+    assert (found.position_type, found.pool, found.replaces, found.unverified) == (
+        "LIQUIDITYPOOL", pool.address, (pool.share,), "",
+    )  # fmt: skip
+
+
+def test_of_what_a_pool_earned_the_protocols_part_is_taken_first() -> None:
+    # It had 100 and 400 of both tokens, and has a tenth more: 12 hundredths of 10 and of 40 are the protocol's.
+    pool = pool_of((110 * 10**9, 440 * 10**6), (100 * 10**9, 400 * 10**9), shares=100)
+    assert amounts(write(pool), pool, 1) == [(110 * 10**9 - 1_200_000_000) // 100, (440 * 10**6 - 4_800_000) // 100]
+
+
+def test_a_price_that_moved_is_no_profit() -> None:
+    pool = pool_of((200 * 10**9, 200 * 10**6), (100 * 10**9, 400 * 10**9), shares=100)
+    assert amounts(write(pool), pool, 1) == [2 * 10**9, 2 * 10**6]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_profits_are_what_both_tokens_grew_by_at_the_price_of_now(seed: int) -> None:
+    chance = random.Random(seed)
+    decimals = (chance.randrange(5, 10), chance.randrange(5, 10))
+    unit = 10 ** max(decimals)
+    raws = (chance.randrange(10**14, 10**17), chance.randrange(10**14, 10**17))
+    now = [raw * unit // 10**each for raw, each in zip(raws, decimals, strict=True)]
+    counted = (now[0] * chance.randrange(10, 99) // 100, now[1] * chance.randrange(10, 99) // 100)
+    pool = pool_of(raws, counted, decimals=decimals, shares=10)
+    found = amounts(write(pool), pool, 1)
+    with localcontext(prec=60):
+        kept = (Decimal(counted[0] * counted[1]) / Decimal(now[0] * now[1])).sqrt()
+        for raw, each in zip(raws, found, strict=True):
+            told = (raw - raw * (1 - kept) * 12 / 100) / 10
+            assert abs(told - each) < 2
+
+
+@pytest.mark.parametrize("grown", [0, 5])
+def test_profits_too_small_to_be_paid_of_both_tokens_are_not_taken(grown: int) -> None:
+    pool = pool_of((10**15 + grown, 10**9 + grown), (10**15, 10**12), shares=10**9)
+    assert amounts(write(pool), pool, 10**8) == [(10**15 + grown) // 10, (10**9 + grown) // 10]
+
+
+def test_a_share_too_small_to_get_of_both_tokens_gets_nothing_as_the_program_refuses_it() -> None:
+    pool = pool_of((10**15, 10), (10**15, 10_000), shares=10**9)
+    assert amounts(write(pool), pool, 10**6) == [0, 0]
+
+
+def test_a_share_of_a_closed_pool_is_shown_without_a_value() -> None:
+    pool = pool_of((10**15, 10**15), (10**15, 10**18), status=2)
+    assert [each.unverified for each in decoded(write(pool), pool, 5 * 10**8)] == [NOT_OPEN]
+
+
+def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
+    ledger, pool = Ledger(), pool_of((5, 5), (5, 5))
+    ledger.put(pool.share, TOKEN, mint(5, 9, key()))
+
+    def nothing_but_mints(asked: Any) -> Any:
+        assert asked.layout == "mint"
+        return ledger(asked)
+
+    assert decoded(nothing_but_mints, pool, 5) == []
+    assert decoded(nothing_but_mints, pool_of((5, 5), (5, 5)), 5) == []
+    with pytest.raises(Exception, match="busy"):
+        decoded(lambda asked: Unknown("busy"), pool, 5)
+
+
+Change = Callable[[Ledger, Pool], None]
+
+
+def spliced(of: str, at: int, content: bytes) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger, pool: Pool) -> None:
+        address = getattr(pool, of)
+        owner, before = ledger.accounts[address]
+        ledger.put(address, owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def without(of: str) -> Change:
+    """An account is gone."""
+
+    def change(ledger: Ledger, pool: Pool) -> None:
+        del ledger.accounts[getattr(pool, of)]
+
+    return change
+
+
+def sized(of: str, by: int) -> Change:
+    """An account breaks off, or goes on."""
+
+    def change(ledger: Ledger, pool: Pool) -> None:
+        owner, before = ledger.accounts[getattr(pool, of)]
+        ledger.put(getattr(pool, of), owner, before[:by] if by < 0 else before + bytes(by))
+
+    return change
+
+
+def strange_vault(ledger: Ledger, pool: Pool) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(pool.vaults[1], key(), AUTHORITY, 5)
+
+
+def doubled(ledger: Ledger, pool: Pool) -> None:
+    """Two pools name the share."""
+    ledger.put(key(), *ledger.accounts[pool.address])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (without("address"), "was not found"), (doubled, "was not found"), (sized("address", -1), "was not found"),
+        (sized("address", 1), "was not found"), (without("counts"), "there is no account"),
+        (sized("counts", -1), "2207 bytes"), (sized("counts", 1), "2209 bytes"),
+        (spliced("counts", 0, bytes(32)), "counted for another pool"), (strange_vault, "another token"),
+        (spliced("counts", 1_024, b"\xff" * 32), "has less than when profits were last taken"),
+    ],
+)  # fmt: skip
+def test_what_a_pool_cannot_be_is_said_and_never_zero(plain: bytes, change: Change, reason: str) -> None:
+    ledger = write(PLAIN, plain)
+    change(ledger, PLAIN)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, PLAIN, 5 * 10**8)
+
+
+LIES: Final[Sequence[tuple[Mapping[str, int], str]]] = (
+        ({"status": 0}, "no known status"), ({"status": 8}, "no known status"), ({"baseDecimal": 20}, "decimals"),
+        ({"quoteDecimal": 2**64 - 1}, "decimals"), ({"systemDecimalValue": 0}, "no unit"),
+        ({"pnlDenominator": 0}, "no unit"), ({"status": 1}, "book of orders"), ({"status": 5}, "book of orders"),
+        ({"lpReserve": 0}, "issued less"), ({"lpReserve": 5 * 10**8}, "issued less"),
+        ({"baseNeedTakePnl": 10**15}, "owes more"), ({"quoteNeedTakePnl": 2**64 - 1}, "owes more"),
+        ({"systemDecimalValue": 1}, "has less than"), ({"pnlNumerator": 2**64 - 1}, "takes more than its pool has"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lies() -> list[bytes]:
+    """What a liar writes, in one go."""
+    return done([EARNING.job(**lie) for lie, _ in LIES])
+
+
+@pytest.mark.parametrize("number", range(len(LIES)))
+def test_numbers_of_a_liar_are_said_and_never_zero(lies: Sequence[bytes], number: int) -> None:
+    with pytest.raises(Exception, match=LIES[number][1]):
+        decoded(write(EARNING, lies[number]), EARNING, 5 * 10**8)
+
+
+def test_a_list_that_names_the_pool_of_another_share_is_not_believed(plain: bytes) -> None:
+    ledger = write(PLAIN, plain)
+    ledger.put(EARNING.share, TOKEN, mint(5, 9, AUTHORITY))
+    with pytest.raises(Exception, match="of another share"):
+        decoded(lambda asked: ledger(asked) if hasattr(asked, "pick") else (PLAIN.address,), EARNING, 5)
+
+
+async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain: bytes) -> None:
+    node = LedgerNode(write(PLAIN, plain), {WALLET: {PLAIN.share: (10**9, 9), key(): (5, 6)}})
+    states = await read(node, WALLET, installed=INSTALLED)
+    [found] = states[WALLET].positions
+    assert [asset.reference for asset in found.replaces] == [PLAIN.share]
+    assert sorted(asset.reference for asset in found.supplied) == sorted(PLAIN.mints)
+    assert not states[WALLET].issues
+
+
+async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so(plain: bytes) -> None:
+    node = LedgerNode(write(PLAIN, plain), {WALLET: {PLAIN.share: (10**9, 9)}})
+
+    def refuses(params: Any) -> Any:
+        if params[0] == AMM:
+            raise Refuse(-32010, "excluded from account secondary indexes")
+        return node._list(params)
+
+    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert states[WALLET].positions == ()
+    [issue] = states[WALLET].issues
+    assert (issue.subject, issue.makes_partial) == (PLAIN.share, True)
