@@ -28,7 +28,7 @@ Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$", max_length=42)]
 Bits = Annotated[str, Meta(pattern="^0x([0-9a-fA-F]{2})*$", max_length=2**16)]
 
 
-class Told(Struct, Generic[T], frozen=True):
+class Told(Struct, Generic[T], frozen=True, gc=False):
     """An answer about some state: what it says, and how sure the node is of it."""
 
     data: T
@@ -37,13 +37,13 @@ class Told(Struct, Generic[T], frozen=True):
     version: str = ""
 
 
-class Genesis(Struct, frozen=True):
+class Genesis(Struct, frozen=True, gc=False):
     genesis_time: Number
     genesis_validators_root: Root
     genesis_fork_version: str
 
 
-class HeaderMessage(Struct, frozen=True):
+class HeaderMessage(Struct, frozen=True, gc=False):
     slot: Number
     proposer_index: Number
     parent_root: Root
@@ -51,26 +51,26 @@ class HeaderMessage(Struct, frozen=True):
     body_root: Root
 
 
-class SignedHeader(Struct, frozen=True):
+class SignedHeader(Struct, frozen=True, gc=False):
     message: HeaderMessage
 
 
-class Header(Struct, frozen=True):
+class Header(Struct, frozen=True, gc=False):
     root: Root
     header: SignedHeader
     canonical: bool = True
 
 
-class StateRoot(Struct, frozen=True):
+class StateRoot(Struct, frozen=True, gc=False):
     root: Root
 
 
-class Checkpoint(Struct, frozen=True):
+class Checkpoint(Struct, frozen=True, gc=False):
     epoch: Epoch
     root: Root
 
 
-class Checkpoints(Struct, frozen=True):
+class Checkpoints(Struct, frozen=True, gc=False):
     finalized: Checkpoint
 
 
@@ -143,7 +143,7 @@ class TotalReward(Struct, frozen=True, gc=False):
     inclusion_delay: Signed | None = None
 
 
-class AttestationRewards(Struct, frozen=True):
+class AttestationRewards(Struct, frozen=True, gc=False):
     ideal_rewards: list[IdealReward]
     total_rewards: list[TotalReward]
 
@@ -153,7 +153,7 @@ class SyncReward(Struct, frozen=True, gc=False):
     reward: Signed
 
 
-class BlockReward(Struct, frozen=True):
+class BlockReward(Struct, frozen=True, gc=False):
     proposer_index: Number
     total: Gwei
     attestations: Gwei
@@ -162,7 +162,7 @@ class BlockReward(Struct, frozen=True):
     attester_slashings: Gwei
 
 
-class SyncCommittee(Struct, frozen=True):
+class SyncCommittee(Struct, frozen=True, gc=False):
     validators: list[Number]
 
 
@@ -194,83 +194,83 @@ class Withdrawal(Struct, frozen=True, gc=False):
     amount: Gwei
 
 
-class Payload(Struct, frozen=True):
+class Payload(Struct, frozen=True, gc=False):
     block_number: Number
     block_hash: Root
     fee_recipient: Address
     withdrawals: list[Withdrawal] = []
 
 
-class SyncAggregate(Struct, frozen=True):
+class SyncAggregate(Struct, frozen=True, gc=False):
     sync_committee_bits: Bits
 
 
-class DepositData(Struct, frozen=True):
+class DepositData(Struct, frozen=True, gc=False):
     pubkey: Key
     withdrawal_credentials: Root
     amount: Gwei
 
 
-class Deposit(Struct, frozen=True):
+class Deposit(Struct, frozen=True, gc=False):
     data: DepositData
 
 
-class DepositRequest(Struct, frozen=True):
+class DepositRequest(Struct, frozen=True, gc=False):
     pubkey: Key
     withdrawal_credentials: Root
     amount: Gwei
     index: Number
 
 
-class WithdrawalRequest(Struct, frozen=True):
+class WithdrawalRequest(Struct, frozen=True, gc=False):
     source_address: Address
     validator_pubkey: Key
     amount: Gwei
 
 
-class ConsolidationRequest(Struct, frozen=True):
+class ConsolidationRequest(Struct, frozen=True, gc=False):
     source_address: Address
     source_pubkey: Key
     target_pubkey: Key
 
 
-class Requests(Struct, frozen=True):
+class Requests(Struct, frozen=True, gc=False):
     deposits: list[DepositRequest] = []
     withdrawals: list[WithdrawalRequest] = []
     consolidations: list[ConsolidationRequest] = []
 
 
-class SlashedHeader(Struct, frozen=True):
+class SlashedHeader(Struct, frozen=True, gc=False):
     proposer_index: Number
 
 
-class SlashedSigned(Struct, frozen=True):
+class SlashedSigned(Struct, frozen=True, gc=False):
     message: SlashedHeader
 
 
-class ProposerSlashing(Struct, frozen=True):
+class ProposerSlashing(Struct, frozen=True, gc=False):
     signed_header_1: SlashedSigned
 
 
-class Indexed(Struct, frozen=True):
+class Indexed(Struct, frozen=True, gc=False):
     attesting_indices: list[Number]
 
 
-class AttesterSlashing(Struct, frozen=True):
+class AttesterSlashing(Struct, frozen=True, gc=False):
     attestation_1: Indexed
     attestation_2: Indexed
 
 
-class CredentialsChange(Struct, frozen=True):
+class CredentialsChange(Struct, frozen=True, gc=False):
     validator_index: Number
     to_execution_address: Address
 
 
-class SignedCredentialsChange(Struct, frozen=True):
+class SignedCredentialsChange(Struct, frozen=True, gc=False):
     message: CredentialsChange
 
 
-class Body(Struct, frozen=True):
+class Body(Struct, frozen=True, gc=False):
     proposer_slashings: list[ProposerSlashing] = []
     attester_slashings: list[AttesterSlashing] = []
     deposits: list[Deposit] = []
@@ -280,7 +280,7 @@ class Body(Struct, frozen=True):
     execution_requests: Requests = Requests()
 
 
-class BlockMessage(Struct, frozen=True):
+class BlockMessage(Struct, frozen=True, gc=False):
     slot: Number
     proposer_index: Number
     parent_root: Root
@@ -296,18 +296,18 @@ class BlockMessage(Struct, frozen=True):
         return found
 
 
-class SignedBlock(Struct, frozen=True):
+class SignedBlock(Struct, frozen=True, gc=False):
     message: BlockMessage
 
 
-class VoteData(Struct, frozen=True):
+class VoteData(Struct, frozen=True, gc=False):
     slot: Number
     index: Number
     beacon_block_root: Root
     target: Checkpoint
 
 
-class Attestation(Struct, frozen=True):
+class Attestation(Struct, frozen=True, gc=False):
     """A vote of one committee, or since Electra of those of `committee_bits`."""
 
     aggregation_bits: Bits
@@ -315,11 +315,11 @@ class Attestation(Struct, frozen=True):
     committee_bits: Bits | None = None
 
 
-class AttestedBody(Struct, frozen=True):
+class AttestedBody(Struct, frozen=True, gc=False):
     attestations: list[Attestation]
 
 
-class AttestedBlock(Struct, frozen=True):
+class AttestedBlock(Struct, frozen=True, gc=False):
     """A block with its votes, which only those read whose node does not say rewards."""
 
     slot: Number
@@ -327,21 +327,21 @@ class AttestedBlock(Struct, frozen=True):
     body: AttestedBody
 
 
-class SignedAttestedBlock(Struct, frozen=True):
+class SignedAttestedBlock(Struct, frozen=True, gc=False):
     message: AttestedBlock
 
 
-class Committee(Struct, frozen=True):
+class Committee(Struct, frozen=True, gc=False):
     index: Number
     slot: Number
     validators: list[Number]
 
 
-class NodeVersion(Struct, frozen=True):
+class NodeVersion(Struct, frozen=True, gc=False):
     version: Annotated[str, Meta(max_length=512)]
 
 
-class Syncing(Struct, frozen=True):
+class Syncing(Struct, frozen=True, gc=False):
     head_slot: Number
     is_syncing: bool
     is_optimistic: bool = False
@@ -350,18 +350,18 @@ class Syncing(Struct, frozen=True):
 def decoded(kind: type[T]) -> Callable[[str, bytes], Told[T]]:
     """What decodes answers of a type; BadAnswer where one does not fit. None of its words is repeated."""
     wanted: Any = kind
-    decoder: msgspec.json.Decoder[Told[T]] = _decoder(wanted)
+    return _decoding(wanted)
 
-    def decode(source: str, body: bytes) -> Told[T]:
+
+@lru_cache(maxsize=64)
+def _decoding(kind: Any) -> Callable[[str, bytes], Told[Any]]:
+    told: Any = Told
+    decoder: msgspec.json.Decoder[Told[Any]] = msgspec.json.Decoder(told[kind], strict=False)
+
+    def decode(source: str, body: bytes) -> Told[Any]:
         try:
             return decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
 
     return decode
-
-
-@lru_cache(maxsize=64)
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    told: Any = Told
-    return msgspec.json.Decoder(told[kind], strict=False)
