@@ -3,7 +3,7 @@ for `chainfolio init`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,18 +59,19 @@ def sections(kinds: Iterable[str] = ()) -> tuple[Section, ...]:
         if isinstance(kind, inspected.StructType):
             found.append(Section(field.name, told or _first(kind), tuple(_keys(field.name, kind))))
         elif isinstance(kind, inspected.DictType) and isinstance(kind.value_type, inspected.StructType):
-            found.append(Section(CHAIN, _first(kind.value_type), tuple(_keys(CHAIN, kind.value_type))))
-            found += [_of_kind(name, len(kind.value_type.fields)) for name in sorted(kinds)]
+            shared = tuple(_keys(CHAIN, kind.value_type))
+            found.append(Section(CHAIN, _first(kind.value_type), shared))
+            found += [_of_kind(name, shared) for name in sorted(kinds)]
         else:
             plain.append(_key("", field))
     return (Section("", _first(top), tuple(plain)), *found)
 
 
-def _of_kind(name: str, shared: int) -> Section:
-    """What a kind of chain adds to the keys that all share."""
+def _of_kind(name: str, shared: Collection[Key]) -> Section:
+    """What a kind of chain adds to the keys that all share, and those of them that it means otherwise."""
     own = inspected.type_info(kind_of(name).settings)
     assert isinstance(own, inspected.StructType)
-    return Section(CHAIN, _first(own), tuple(_keys(CHAIN, own))[shared:], name)
+    return Section(CHAIN, _first(own), tuple(each for each in _keys(CHAIN, own) if each not in shared), name)
 
 
 def _keys(section: str, struct: inspected.StructType) -> Iterator[Key]:

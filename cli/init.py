@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from chainfolio.chain_settings import DEFAULT_KIND
 from chainfolio.errors import BadRequest
@@ -47,9 +48,13 @@ def written(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
     values = {kind_of(adapter).settings.ENDPOINTS: f'["{rpc}"]'}
     if adapter != DEFAULT_KIND:
         values["adapter"] = f'"{adapter}"'
-    for section in sections([adapter]):
+    known = sections([adapter])
+    own = {(each.section, each.name) for section in known if section.kind for each in section.keys}
+    for section in known:
         if section.kind:
             lines.pop()  # its keys go on in the section before
+        else:  # what the kind means otherwise is written there
+            section = replace(section, keys=tuple(key for key in section.keys if (key.section, key.name) not in own))
         lines += _section(section, chain, values)
     return "\n".join(lines)
 

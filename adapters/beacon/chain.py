@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +30,7 @@ from adapters.beacon.epochs import SETTLED_AFTER, before, settled_in_turn
 from adapters.beacon.events import Announcements
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
-from adapters.beacon.reader import LIMITS, SOME_LIMITS, WHOLE_LIMITS, Reader, gathered
+from adapters.beacon.reader import LIMITS, MANY, TWO_SPANS, WHOLE_LIMITS, Reader, gathered, limits_of
 from adapters.beacon.registry import Registry
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
@@ -132,6 +133,7 @@ class BeaconChain:
         self._final = -1
         self._head: Block | None = None
         self.announcements: Announcements | None = None
+        self._two_spans = asyncio.Semaphore(2)
         self._forget()
 
     @property
@@ -240,6 +242,18 @@ class BeaconChain:
         events: Sequence[str] = (),
     ) -> Collected:
         """The rows of some datasets in a span of slots. `contracts` are the validators that they are wanted of."""
+        async with self._two_spans if self._reads_much(contracts) else nullcontext():
+            return await self._collected(span, datasets, contracts, before)
+
+    def _reads_much(self, contracts: Sequence[str]) -> bool:
+        """Whether spans hold a whole network, or nearly: that of which they are, or that by which they compute what
+        nodes do not say. The first span, which goes alone, shows it of chosen validators."""
+        sizes = [len(indexes) for indexes in self._memos if indexes is not None]
+        return not contracts or max(sizes, default=0) > MANY or any(each.is_used for each in self._computed.values())
+
+    async def _collected(
+        self, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
+    ) -> Collected:
         spec = await self.spec()
         await self._check_reached(span.last)
         known = self._memos
@@ -283,6 +297,12 @@ class BeaconChain:
         self._memos: dict[tuple[int, ...] | None, Memo] = {}
         self._computed: dict[bool, Computed] = {}  # of all validators, or of the network that some are part of
 
+    @property
+    def _epochs_at_once(self) -> int:
+        """Those of all spans that are read at once, and those around them."""
+        slots = self._spec.slots if self._spec is not None else 1
+        return max(TWO_SPANS, self.settings.concurrency * (self.settings.span // slots + 2) + SETTLED_AFTER)
+
     def _memo(self, indexes: tuple[int, ...] | None, span: Span) -> Memo:
         """What was read before: of final slots alone, for others change."""
         if not self.is_final(span.last):
@@ -290,7 +310,8 @@ class BeaconChain:
         if indexes not in self._memos:
             while len(self._memos) > 2:
                 self._memos.pop(next(key for key in self._memos if key is not None)).close()
-            self._memos[indexes] = Memo(WHOLE_LIMITS if indexes is None else SOME_LIMITS)
+            epochs = TWO_SPANS if len(indexes or ()) > MANY else self._epochs_at_once
+            self._memos[indexes] = Memo(WHOLE_LIMITS if indexes is None else limits_of(epochs))
         return self._memos[indexes]
 
     async def _slot_of(self, root: str) -> int:

@@ -53,8 +53,13 @@ LIMITS: Final = {
 }
 # A million validators fill 40 MB with each of these: no more of them than two epochs need that follow each other.
 WHOLE_LIMITS: Final = {**LIMITS, "states": 4, "held": 2, "attestations": 2, "closing": 3}
-# Of some validators several epochs are read at once, and by several spans.
-SOME_LIMITS: Final = {**LIMITS, "slots": 16, "states": 16, "attestations": 16, "closing": 16}
+MANY: Final = 20_000  # validators: of so many no more spans are read at once than of a whole network
+TWO_SPANS: Final = 16  # epochs that two spans of some validators read at once
+
+
+def limits_of(epochs: int) -> dict[str, int]:
+    """Of some validators so many epochs are read at once, by several spans."""
+    return LIMITS | dict.fromkeys(("slots", "states", "attestations", "closing"), epochs)
 
 
 @dataclass(frozen=True, slots=True)

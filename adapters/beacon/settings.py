@@ -38,6 +38,7 @@ class BeaconSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
         bool, doc("whether portfolios of the execution chain show what the wallet's validators have")
     ] = True
     requests: Annotated[int, doc("requests to the nodes on their way at once")] = 16
+    concurrency: Annotated[int, doc("spans that are read at once; of more than 20,000 validators two at most")] = 4
 
     @property
     def chosen(self) -> list[str]:

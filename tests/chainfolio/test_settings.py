@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.beacon.settings import BeaconSettings
 from adapters.evm.settings import EvmSettings
 from chainfolio.chain_settings import DEFAULT_KIND, masked
 from chainfolio.errors import BadSettings
@@ -324,12 +325,15 @@ def test_every_key_says_what_it_means() -> None:
     assert (port.kind, port.default, port.variable) == ("number", "8080", "CHAINFOLIO_SERVER_PORT")
 
 
-def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path) -> None:
-    """What `chainfolio init` writes as comments is read when the comments are taken away."""
-    text = written("ethereum", "http://a")
+@pytest.mark.parametrize("kind", [DEFAULT_KIND, "beacon"])
+def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path, kind: str) -> None:
+    """What `chainfolio init` writes as comments is read when the comments are taken away. A kind may mean some of the
+    keys that all share otherwise: those are written once, too."""
+    text = written("ethereum", "http://a", kind)
     plain = loaded(here, text)
-    assert plain == Settings(chains={"ethereum": EvmSettings(rpc=["http://a"])})
-    names = {key.name for section in sections([DEFAULT_KIND]) for key in section.keys}
+    made = {DEFAULT_KIND: EvmSettings(rpc=["http://a"]), "beacon": BeaconSettings(adapter="beacon", rpc=["http://a"])}
+    assert plain == Settings(chains={"ethereum": made[kind]})
+    names = {key.name for section in sections([kind]) for key in section.keys}
     assert names == {match[1] for match in re.finditer(r"^(?:# )?(\w+) = ", text, re.M)}
     assert loaded(here, re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)) == plain
 

@@ -1,0 +1,49 @@
+"""How many spans are read at once: of a whole network, and of what needs one, no more than fit into memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from adapters.beacon.computed import Computed
+from adapters.beacon.memo import Memo
+from adapters.beacon.reader import LIMITS, MANY, Reader
+from chainfolio.blocks import Span
+from chainfolio.chains import Collected
+from tests.beacon.conftest import chain_at
+
+
+@pytest.mark.parametrize(
+    ("contracts", "known", "is_computed", "most"),
+    [
+        ((), 0, False, 2),
+        (("7",), 1, False, 5),
+        (("7",), MANY, False, 5),
+        (("0x" + "57" * 20,), MANY + 1, False, 2),  # an address to which so many withdraw
+        (("7",), 1, True, 2),  # nodes that do not say rewards: they are computed of all validators
+    ],
+)
+async def test_what_needs_a_whole_network_is_read_two_spans_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, contracts: Sequence[str], known: int, is_computed: bool, most: int
+) -> None:
+    chain, running, seen = chain_at("http://127.0.0.1:1", concurrency=5), 0, list[int]()
+
+    async def collected(span: Span, *_: Any) -> Collected:
+        nonlocal running
+        running += 1
+        seen.append(running)
+        await asyncio.sleep(0)
+        running -= 1
+        return Collected(span, {}, None, [], 0, 0, True)
+
+    monkeypatch.setattr(chain, "_collected", collected)
+    chain._memos[tuple(range(known))] = Memo(LIMITS)
+    chain._computed[False] = Computed(Reader(chain.nodes, None, None), is_used=is_computed)  # type: ignore[arg-type]
+    spans = [Span(first, first + 9) for first in range(0, 50, 10)]
+    found = await asyncio.gather(*(chain.collect(each, ["validators"], contracts) for each in spans))
+    assert [each.span for each in found] == spans
+    assert (max(seen), len(seen)) == (most, len(spans))
+    await chain.close()
