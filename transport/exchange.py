@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import socket
@@ -29,6 +30,7 @@ PIECE = 1 << 18
 SMALL = 1 << 20
 LITTLE = 1 << 13
 _GZIP = 16 + zlib.MAX_WBITS
+_OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))  # lacks of this side
 
 
 class Unreachable(Unavailable):
@@ -47,8 +49,11 @@ def too_large(source: str, room: int) -> TooMuch:
     return TooMuch(source, f"an answer of more than {room // 2**20} MiB", dense=True)
 
 
-def unreachable(source: str, error: Exception) -> Unreachable:
-    """The error of an address where nobody is, with the cause; nothing of the address is in it."""
+def unreachable(source: str, error: Exception) -> Unavailable:
+    """The error of an address where nobody is, or of a machine that can open no connection, with the cause; nothing of
+    the address is in it."""
+    if isinstance(error, OSError) and error.errno in _OURS:
+        return Unavailable(source, f"could not be asked: {cause(error)} here")
     reason = f"cannot be reached: {cause(error)}"
     return Unreachable(source, reason, remedy="is the node running, and is the address right?")
 
@@ -63,6 +68,8 @@ def cause(error: Exception) -> str:
             return "it does not speak TLS as expected"
         case socket.gaierror():
             return "no host of that name is found"
+        case TimeoutError(errno=None):
+            return "no connection came about in time"
         case OSError(errno=int(number)):
             return os.strerror(number).lower()
     return "the address is none" if isinstance(inner, ValueError) else type(inner).__name__
@@ -148,6 +155,8 @@ class Body:
         while part := await self._unpacked(packed):
             await self._keep(part)
             packed = self._unpacker.unconsumed_tail
+        if self._unpacker.unused_data:  # a second body would be lost, and what is none would pile up
+            raise ValueError("something follows the packed body")
 
     async def _keep(self, part: bytes | memoryview) -> None:
         if self._content.tell() + len(part) > self._room:

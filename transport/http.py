@@ -50,7 +50,7 @@ class WebTransport(Transport, Protocol):
 
 class HttpTransport:
     """aiohttp, or what is lighter where there is no TLS; redirects refused, the body bounded while it is read.
-    `headers` are sent along with everything."""
+    `headers` are sent along with everything; to each host there are so many `connections` at most."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class HttpTransport:
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=self._connections),
                 read_bufsize=PIECE, auto_decompress=False, trust_env=False,
             )  # fmt: skip
         usual = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
@@ -126,10 +126,10 @@ class HttpTransport:
                 async for piece in answer.content.iter_any():
                     await body.take(piece)
                 return Posted(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise unreachable(source, error) from None
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
-        except aiohttp.ClientConnectorError as error:
-            raise unreachable(source, error) from None
         except (aiohttp.ClientError, ConnectionError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 

@@ -55,15 +55,17 @@ def head_of(written: bytes, more: frozenset[bytes] = frozenset()) -> Head:
         if (parts := _FIELD.fullmatch(line)) is None:
             raise ValueError("a header that is none")
         if (name := parts[1].lower()) in _READ or name in more:
-            value = parts[2].rstrip()
+            value = parts[2].rstrip(b" \t")
             fields[name] = fields[name] + b"," + value if name in fields else value
-    status, length, is_chunked = int(found[2]), _length(fields), _is_chunked(fields)
+    status, length, is_chunked, is_new = int(found[2]), _length(fields), _is_chunked(fields), found[1] == b"1"
     if status in (204, 304):
         length, is_chunked = 0, False
     words = {each.strip() for each in fields.get(b"connection", b"").lower().split(b",")}
-    is_kept = b"close" not in words and (found[1] == b"1" or b"keep-alive" in words)
-    is_kept = is_kept and (is_chunked or length is not None)
+    is_kept = b"close" not in words and (is_new or b"keep-alive" in words)
+    is_kept = is_kept and (is_new if is_chunked else length is not None)  # HTTP/1.0 has no chunks: who read it so?
     encoding, retry_after = _text(fields, b"content-encoding"), _text(fields, b"retry-after")
+    if length == 0:
+        encoding = None
     told = {name: fields[name].decode("latin-1") for name in more if name in fields}
     return Head(status, length, is_chunked, is_kept, encoding, retry_after, told)
 
@@ -93,6 +95,12 @@ def chunk_size(line: bytes) -> int:
     if (found := _CHUNK.fullmatch(line)) is None:
         raise ValueError("a chunk without a size")
     return int(found[1], 16)
+
+
+def trailer(line: bytes) -> None:
+    """Pass over a header behind the last chunk; ValueError where it is none."""
+    if not _FIELD.fullmatch(line):
+        raise ValueError("a header that is none")
 
 
 @dataclass(frozen=True, slots=True)

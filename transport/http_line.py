@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from typing import Final, cast
+from collections.abc import Sequence
+from typing import Final, TypeAlias, cast
 
 ROOM: Final = 1 << 18
+KEPT_S: Final = 15.0  # firewalls forget a silent connection within minutes, and tell nobody
+NEXT_S: Final = 0.25  # what an address has before the next one is tried beside it
+Found: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
 
 
 class Line(asyncio.BufferedProtocol):
@@ -20,6 +24,8 @@ class Line(asyncio.BufferedProtocol):
         self._least = 1
         self._waiter: asyncio.Future[None] | None = None
         self._is_over = self._is_ended = self._is_paused = False
+        self._kept_s = 0.0
+        self.is_heard = False  # whether anything came since something was sent
         self._transport: asyncio.Transport
 
     # --- what the event loop calls -----------------------------------------------------------------------------------
@@ -37,6 +43,7 @@ class Line(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes more are there."""
         self._end += nbytes
+        self.is_heard = True
         if self._end == ROOM:
             self._is_paused = True
             self._transport.pause_reading()
@@ -116,15 +123,20 @@ class Line(asyncio.BufferedProtocol):
 
     def send(self, content: bytes) -> None:
         """Send."""
+        self.is_heard = False
         self._transport.write(content)
+
+    def keep(self) -> None:
+        """Nothing more is expected until the next question."""
+        self._kept_s = self._loop.time()
 
     @property
     def is_quiet(self) -> bool:
         """Whether the other side has neither hung up nor sent what nobody asked for, as far as the system knows. Of an
-        event loop that has ended no line is."""
+        event loop that has ended no line is, nor one that was kept for long: what is between may have forgotten it."""
         if self._is_over or self._end > self._start or self._loop is not asyncio.get_running_loop():
             return False
-        return not self._unasked.poll(0)
+        return self._loop.time() < self._kept_s + KEPT_S and not self._unasked.poll(0)
 
     def close(self) -> None:
         """Hang up."""
@@ -133,23 +145,52 @@ class Line(asyncio.BufferedProtocol):
 
 
 async def connected(host: str, port: int) -> Line:
-    """A connection to the first address of a host that takes one; OSError of the last where none does."""
+    """A connection to the first address of a host that takes one; OSError of the last where none does, ValueError of
+    what can be no name."""
     loop = asyncio.get_running_loop()
     try:  # a number is no name: nobody has to be asked for it
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    last: OSError | None = None
-    for family, kind, number, _, where in found:
-        made = socket.socket(family, kind, number)
-        try:
-            made.setblocking(False)
-            await loop.sock_connect(made, where)
-            return (await loop.create_connection(Line, sock=made))[1]
-        except OSError as error:
-            made.close()
-            last = error
-        except BaseException:  # whoever is called off: nothing stays open
-            made.close()
-            raise
-    raise last or OSError("a name without an address")
+    made = await _first(found)
+    try:
+        return (await loop.create_connection(Line, sock=made))[1]
+    except BaseException:  # whoever is called off: nothing stays open
+        made.close()
+        raise
+
+
+async def _first(found: Sequence[Found]) -> socket.socket:
+    """The first address that takes a connection; OSError of the last where none does. Each has a moment of its own
+    (RFC 8305): one that is silent, as where a network has no way out, does not hold up the others."""
+    left, waiting = list(found), set[asyncio.Task[socket.socket]]()
+    error: BaseException | None = None
+    try:
+        while left or waiting:
+            if left:
+                waiting.add(asyncio.create_task(_opened(left.pop(0))))
+            done, _ = await asyncio.wait(waiting, timeout=NEXT_S if left else None, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                waiting.remove(each)
+                if (error := each.exception()) is None:
+                    return each.result()
+        raise error or OSError("a name without an address")
+    finally:
+        for each in waiting:
+            each.cancel()
+        for late in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(late, socket.socket):
+                late.close()
+
+
+async def _opened(where: Found) -> socket.socket:
+    """A connection to one address."""
+    family, kind, number, _, address = where
+    made = socket.socket(family, kind, number)
+    try:
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:  # whoever is called off: nothing stays open
+        made.close()
+        raise
+    return made

@@ -7,8 +7,11 @@ read that answer. This one speaks what a node speaks: a question at a time on a 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
@@ -24,24 +27,53 @@ from transport.exchange import (
     room_for,
     unreachable,
 )
-from transport.http_head import END, MAX_HEAD, Address, Head, address_of, chunk_size, head_of, request
+from transport.http_head import END, MAX_HEAD, Address, Head, address_of, chunk_size, head_of, request, trailer
 from transport.http_line import Line, connected
 
 _SCHEME = len("http://")
 _INTERIM = 8  # answers of 1xx before the one that counts
+_CHUNKS = 256  # chunks that are read while nobody else has a turn: those of a byte each come by the ten thousand
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """One server: whose turn it is to ask it, so that one that hangs holds up no other, and who is kept."""
+
+    gate: asyncio.Semaphore
+    idle: list[Line] = field(default_factory=list)
+
+    def kept(self) -> Line | None:
+        """A connection that is still open, if there is one."""
+        while self.idle:
+            line = self.idle.pop()
+            if line.is_quiet:
+                return line
+            line.close()
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request as it is written, to whom it goes, and who takes the answer: a sink, or a body of so many bytes."""
+
+    source: str
+    address: Address
+    written: bytes
+    room: int
+    lease: Lease
+    sink: Sink | None
 
 
 class PlainTransport:
-    """At most so many exchanges at once, each on a connection that is kept for the next one."""
+    """At most so many exchanges at once with each server, each on a connection that is kept for the next one."""
 
     def __init__(
         self, budget: ByteBudget, *, connections: int, max_body: int, headers: Mapping[str, str] | None = None
     ) -> None:
         self.budget, self._headers = budget, headers or {}
         self._max_body = max_body
-        self._gate = asyncio.Semaphore(connections)
         self._addresses: dict[str, Address] = {}
-        self._idle: dict[tuple[str, int], list[Line]] = {}
+        self._peers = defaultdict[tuple[str, int], _Peer](lambda: _Peer(asyncio.Semaphore(connections)))
         self._is_closed = False
 
     async def exchange(
@@ -55,9 +87,10 @@ class PlainTransport:
             raise unreachable(source, error) from None
         lease, is_answered = self.budget.lease(), False
         try:
-            async with asyncio.timeout(timeout_s), self._gate:
+            peer = self._peers[address.host, address.port]
+            async with asyncio.timeout(timeout_s), peer.gate:
                 room = room_for(body, self._max_body)
-                posted = await self._exchanged(source, address, asked, room, lease, sink)
+                posted = await self._exchanged(peer, _Question(source, address, asked, room, lease, sink))
                 is_answered = True
                 return posted
         except TimeoutError:
@@ -78,56 +111,55 @@ class PlainTransport:
             address = known
         return address, request(address, url[at:], body)
 
-    async def _exchanged(
-        self, source: str, address: Address, asked: bytes, room: int, lease: Lease, sink: Sink | None
-    ) -> Posted:
-        line = self._kept(address) or await self._connected(source, address)
+    async def _exchanged(self, peer: _Peer, question: _Question) -> Posted:
+        """Asked on a kept connection if there is one. Where that ends without a byte, the other side hung up as it was
+        asked: it is asked once more, for every question may be asked twice."""
+        if (line := peer.kept()) is not None:
+            try:
+                return await self._asked(peer, line, question)
+            except ConnectionResetError:
+                if line.is_heard:
+                    raise
+        return await self._asked(peer, await _connected(question.source, question.address), question)
+
+    async def _asked(self, peer: _Peer, line: Line, question: _Question) -> Posted:
         is_kept = False
         try:
-            line.send(asked)
+            line.send(question.written)
+            sink = question.sink
             head = await _head(line, sink.reads if sink is not None else frozenset())
             if sink is not None and head.status == 200:
                 handed = HandedOn(sink, head.more, head.length, head.encoding)
                 await _read(line, head, handed)
                 is_kept = head.is_kept and not self._is_closed
-                return Posted(head.status, None, b"", lease, handed.took)
-            body = Body(source, room, lease, head.encoding)
+                return Posted(head.status, None, b"", question.lease, handed.took)
+            body = Body(question.source, question.room, question.lease, head.encoding)
             body.announced(head.length)
             await _read(line, head, body)
             is_kept = head.is_kept and not self._is_closed
-            return Posted(head.status, retry_after(head.retry_after), body.whole(), lease)
+            return Posted(head.status, retry_after(head.retry_after), body.whole(), question.lease)
         finally:
             if is_kept:
-                self._idle.setdefault((address.host, address.port), []).append(line)
+                line.keep()
+                peer.idle.append(line)
             else:
                 line.close()
-
-    def _kept(self, address: Address) -> Line | None:
-        """A connection that is still open, if there is one."""
-        lines = self._idle.get((address.host, address.port))
-        while lines:
-            line = lines.pop()
-            if line.is_quiet:
-                return line
-            line.close()
-        return None
-
-    async def _connected(self, source: str, address: Address) -> Line:
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                return await connected(address.host, address.port)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise unreachable(source, error) from None
 
     async def close(self) -> None:
         """Let go of all connections; those in use are let go when their answer is there."""
         self._is_closed = True
-        for lines in self._idle.values():
-            while lines:
-                lines.pop().close()
+        for peer in self._peers.values():
+            while peer.idle:
+                peer.idle.pop().close()
         await asyncio.sleep(0)  # the event loop closes them at its next turn
+
+
+async def _connected(source: str, address: Address) -> Line:
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            return await connected(address.host, address.port)
+    except (OSError, ValueError) as error:
+        raise unreachable(source, error) from None
 
 
 async def _head(line: Line, more: frozenset[bytes]) -> Head:
@@ -152,12 +184,17 @@ async def _read(line: Line, head: Head, body: Body | HandedOn) -> None:
 
 
 async def _read_chunks(line: Line, body: Body | HandedOn) -> None:
-    while size := chunk_size(await line.until(b"\r\n", MAX_HEAD)):
+    for count in itertools.count(1):
+        if not (size := chunk_size(await line.until(b"\r\n", MAX_HEAD))):
+            break
         await _read_some(line, size, body)
         await line.until(b"\r\n", 0)  # ValueError where the chunk is longer than announced
+        if not count % _CHUNKS:
+            await asyncio.sleep(0)
     left = MAX_HEAD
-    while trailer := await line.until(b"\r\n", left):
-        left -= len(trailer)
+    while written := await line.until(b"\r\n", left):
+        trailer(written)
+        left -= len(written)
 
 
 async def _read_some(line: Line, count: int, body: Body | HandedOn) -> None:

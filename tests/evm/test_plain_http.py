@@ -68,6 +68,8 @@ GOOD = {
     "without a reason": (b"HTTP/1.1 200\r\ncontent-length: 2\r\n\r\n[]", b"[]"),
     "of nothing": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     "of no bytes": (OK + b"content-length: 0\r\n\r\n", b""),
+    "of no bytes, packed": (OK + b"content-encoding: gzip\r\ncontent-length: 0\r\n\r\n", b""),
+    "of nothing, packed": (b"HTTP/1.1 204 No Content\r\ncontent-encoding: gzip\r\n\r\n", b""),
     "packed in chunks": (
         OK + b"content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
         % (len(gzip.compress(b"[3]")), gzip.compress(b"[3]")),
@@ -135,6 +137,14 @@ BAD = {
     "a chunk that is longer": OK + b"transfer-encoding: chunked\r\n\r\n1\r\n[]\r\n0\r\n\r\n",
     "a chunk whose size has no end": OK + b"transfer-encoding: chunked\r\n\r\n" + b"0" * (MAX_HEAD + 100),
     "trailers without end": OK + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: 1\r\n" * MAX_HEAD + b"\r\n",
+    "trailers that are none": OK + b"transfer-encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n",
+    "a length with a blank of another kind": OK + b"content-length: 2\x0b\r\n\r\n[]",
+    "a coding with a blank of another kind": OK + b"transfer-encoding: chunked\x0c\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
+    "packed twice, one after the other": OK
+    + b"content-encoding: gzip\r\n\r\n"
+    + gzip.compress(b"[1]")
+    + gzip.compress(b","),
+    "packed, and more behind it": OK + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"[]") + b"x" * 3 * ROOM,
     "packed, and broken off": OK + b"content-encoding: gzip\r\ncontent-length: 9\r\n\r\n" + gzip.compress(b"[]")[:9],
     "not packed": OK + b"content-encoding: gzip\r\ncontent-length: 2\r\n\r\n[]",
 }
@@ -314,6 +324,9 @@ def test_whether_a_connection_is_kept_depends_on_all_that_a_head_says() -> None:
     assert head_of(b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5").is_kept
     assert not head_of(b"HTTP/1.0 200 OK\r\nContent-Length: 5").is_kept
     assert not head_of(b"HTTP/1.1 200 OK").is_kept, "where the body ends with the connection"
+    chunks = b"Transfer-Encoding: chunked\r\nConnection: keep-alive"
+    assert head_of(b"HTTP/1.1 200 OK\r\n" + chunks).is_kept
+    assert not head_of(b"HTTP/1.0 200 OK\r\n" + chunks).is_kept, "where somebody between has read no chunks"
 
 
 def test_it_works_on_the_loop_of_the_server_too() -> None:
