@@ -230,7 +230,10 @@ def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Se
         table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, min_width=wide)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(width=width).print(table)
+    console = Console(width=width)
+    with console.capture() as shown:  # printed by itself it would end the process where nobody reads it any more
+        console.print(table)
+    print(shown.get(), end="")
 
 
 def _least(name: str, is_number: bool, cells: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import errno
 import importlib
 import json
 import os
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from chainfolio import __version__
-from chainfolio.errors import ChainfolioError, StoreError
+from chainfolio.errors import ChainfolioError, StorageFull, StoreError
+from cli import output
 from cli.examples import EXAMPLES
 
 GROUPS = (
@@ -79,6 +81,25 @@ def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
+    try:
+        try:
+            return _ended(arguments)
+        finally:
+            output.flush()
+    except BrokenPipeError:
+        if not output.is_closed():  # of a connection, say
+            raise
+        output.let_go(of_errors=True)
+        return output.CLOSED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        output.let_go(of_errors=False)
+        _complain(full := StorageFull("output"), as_json=False)
+        return full.exit_code
+
+
+def _ended(arguments: Sequence[str] | None) -> int:
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
     words = _command_first(sys.argv[1:] if arguments is None else arguments)
     named = words[0] if words else ""
@@ -94,8 +115,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("stopped; what was committed stays", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 0
     except OSError as error:
         if error.filename is None:
             raise

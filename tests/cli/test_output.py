@@ -1,0 +1,100 @@
+"""Commands whose output nobody reads, or that cannot be written: they end as other tools do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from cli.main import main; sys.exit(main())",
+]
+BY_SHELL = 128 + 13  # what a shell says of a tool that SIGPIPE ended
+LONG = "select * from range(300000) t(number)"
+WORDS = [
+    ["--help"],
+    ["--version"],
+    ["sql", "--help"],
+    ["sql", "select 1"],
+    ["sql", LONG],
+    ["sql", LONG, "--json"],
+    ["status", "--json"],
+    ["doctor"],
+    ["completion", "bash"],
+]
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def environment(here: Path) -> dict[str, str]:
+    """That of a user: output is buffered."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+@pytest.fixture
+def closed_pipe() -> Iterator[int]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_a_command_whose_reader_has_gone_ends_quietly(
+    environment: dict[str, str], closed_pipe: int, words: list[str]
+) -> None:
+    ran = subprocess.run(
+        [*COMMAND, *words],
+        env=environment,
+        stdout=closed_pipe,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (BY_SHELL, "")
+
+
+def test_a_reader_of_errors_that_has_gone_is_none_either(environment: dict[str, str], closed_pipe: int) -> None:
+    ran = subprocess.run(
+        [*COMMAND, "status"], env=environment, stdout=subprocess.PIPE, stderr=closed_pipe, timeout=120, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (BY_SHELL, b"")
+
+
+def test_a_reader_that_has_had_enough_ends_a_long_answer(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "sql", LONG, "--limit", "0"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as long:
+        assert long.stdout is not None
+        assert long.stderr is not None
+        assert long.stdout.readline()
+        long.stdout.close()
+        assert long.stderr.read() == b""
+        assert long.wait(120) == BY_SHELL
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="the system has no device that is full")
+@pytest.mark.parametrize("words", WORDS[3:6], ids=" ".join)
+def test_an_answer_that_cannot_be_written_is_an_error(environment: dict[str, str], words: list[str]) -> None:
+    with FULL.open("wb") as full:
+        ran = subprocess.run(
+            [*COMMAND, *words],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert ran.returncode == 5
+    assert ran.stderr.startswith("error: output: no space left on the device\n")
+    assert "Traceback" not in ran.stderr
