@@ -12,6 +12,7 @@ from adapters.tron.approvals import Approvals
 from adapters.tron.datasets import DATASETS
 from adapters.tron.facts import Facts
 from adapters.tron.node import Node, TronNode
+from adapters.tron.roots import Roots
 from adapters.tron.settings import TronSettings
 from chainfolio import kinds
 from chainfolio.assets import Asset
@@ -49,6 +50,7 @@ class TronChain(BehindNodes[Node], Approvals):
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}
+        self.roots = Roots()
         self.keeps_coins = True  # until its nodes tell nothing of somebody who had some
 
     async def collect(

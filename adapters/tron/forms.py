@@ -71,8 +71,10 @@ class Header(msgspec.Struct):
 
 
 class Ret(msgspec.Struct, gc=False):
-    """How a transaction ended."""
+    """How a transaction ended: the chain says the last. The others are there where whoever sent it wrote them."""
 
+    fee: Number = 0
+    ret: str = ""
     contractRet: str = ""
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from adapters.tron.facts import Facts
 from adapters.tron.forms import Info, Whole
 from adapters.tron.node import TronNode, is_empty
+from adapters.tron.roots import root
 from adapters.tron.rows import Read, read, tables
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Collected
@@ -46,18 +46,18 @@ async def collect(
 async def blocks_at(chain: TronChain, heights: Iterable[int]) -> list[Read]:
     """Every block at some heights, by one endpoint, and what it takes to read them."""
     wanted = list(heights)
-    blocks = await chain.node.with_any(partial(_blocks, wanted, chain.facts), kind="blocks")
+    blocks = await chain.node.with_any(partial(_blocks, wanted, chain), kind="blocks")
     unknown = sorted({each for block in blocks for each in block.exchanges} - chain.exchanges.keys())
     for exchange in unknown:
         chain.exchanges[exchange] = await chain.node.with_any(partial(_tokens, exchange), kind="exchange")
     return blocks
 
 
-async def _blocks(heights: Sequence[int], facts: Facts, endpoint: TronNode) -> list[Read]:
-    return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in heights)))
+async def _blocks(heights: Sequence[int], chain: TronChain, endpoint: TronNode) -> list[Read]:
+    return list(await asyncio.gather(*(_block(endpoint, height, chain) for height in heights)))
 
 
-async def _block(endpoint: TronNode, height: int, facts: Facts) -> Read:
+async def _block(endpoint: TronNode, height: int, chain: TronChain) -> Read:
     asked = {"num": height}
     whole, infos = await asyncio.gather(
         endpoint.read("/wallet/getblockbynum", asked, _whole),
@@ -65,7 +65,10 @@ async def _block(endpoint: TronNode, height: int, facts: Facts) -> Read:
     )
     if whole is None:
         raise NodeBehind(endpoint.name, f"does not have block {height}")
-    return read(endpoint.name, height, whole, infos, facts)
+    found = read(endpoint.name, height, whole, infos, chain.facts)
+    if height:  # the first block is known by its id
+        chain.roots.check(endpoint.name, whole, root(endpoint.name, whole.transactions))
+    return found
 
 
 def _whole(source: str, content: bytes) -> Whole | None:

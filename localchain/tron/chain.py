@@ -68,8 +68,12 @@ class Transaction:
 
     @property
     def serialized(self) -> bytes:
-        """With its signatures, as it goes into a block."""
+        """With its signatures, as it is handed in."""
         return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures})
+
+    def ended(self, result: str) -> bytes:
+        """The same with how it ended, as it goes into a block."""
+        return self.serialized + encode("Transaction", {"ret": [{"contractRet": result}]})
 
 
 @dataclass(frozen=True)
@@ -441,8 +445,9 @@ def sealed(
 ) -> Block:  # fmt: skip
     """A block with its id and its witness's signature."""
     key = WITNESSES[height % len(WITNESSES)]
+    leaves = [sha256(each.ended(result)) for each, result in zip(transactions, results, strict=True)]
     header = {
-        "number": height, "txTrieRoot": _root([sha256(each.serialized) for each in transactions]).hex(),
+        "number": height, "txTrieRoot": _root(leaves).hex(),
         "witness_address": tron(key.public_key.to_address()), "parentHash": parent, "version": VERSION,
         "timestamp": time_ms,
     }  # fmt: skip

@@ -25,6 +25,28 @@ ENUMS = {
     "permission": {0: "Owner", 1: "Witness", 2: "Active"},
     "account": {0: "Normal", 1: "AssetIssue", 2: "Contract"},
     "entry": {1: "Constructor", 2: "Function", 3: "Event", 4: "Fallback", 5: "Receive", 6: "Error"},
+    "result": dict(
+        enumerate(
+            (
+                "DEFAULT",
+                "SUCCESS",
+                "REVERT",
+                "BAD_JUMP_DESTINATION",
+                "OUT_OF_MEMORY",
+                "PRECOMPILED_CONTRACT",
+                "STACK_TOO_SMALL",
+                "STACK_TOO_LARGE",
+                "ILLEGAL_OPERATION",
+                "STACK_OVERFLOW",
+                "OUT_OF_ENERGY",
+                "OUT_OF_TIME",
+                "JVM_STACK_OVER_FLOW",
+                "UNKNOWN",
+                "TRANSFER_FAILED",
+                "INVALID_CODE",
+            )
+        )
+    ),
     "mutability": {1: "Pure", 2: "View", 3: "Nonpayable", 4: "Payable"},
 }
 TYPE_URL = "type.googleapis.com/protocol."
@@ -85,7 +107,8 @@ _TABLE = {
     "CancelAllUnfreezeV2Contract": "1 owner_address address",
     "Header": """1 timestamp int; 2 txTrieRoot bytes; 3 parentHash bytes; 7 number int; 9 witness_address address;
         10 version int""",
-    "Transaction": "1 raw_data bytes; 2 signature* bytes",
+    "Transaction": "1 raw_data bytes; 2 signature* bytes; 5 ret* Result",
+    "Result": "3 contractRet result",
 }  # fmt: skip
 FIELDS: dict[str, dict[int, tuple[str, str, bool]]] = {
     message: {

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from adapters.tron.addresses import in_hex, raw
+from adapters.tron.addresses import in_hex, of_hex, raw
 from adapters.tron.chain import TronChain, build
-from adapters.tron.forms import RawHeader
+from adapters.tron.forms import RawHeader, Transaction
 from adapters.tron.protobuf import written
+from adapters.tron.roots import root
 from adapters.tron.settings import TronSettings
+from bench.tron_blocks import OWNERS, signature
+from chainfolio.errors import BadAnswer
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.tron.recorded import FACTS, ROOT
 from transport.exchange import Posted, Sink
 
-ALICE, BOB = "TNPeeaaFB7K9cmo4uQpcU32zGK8G1NYqeL", "TFFriedwRtWdFuzerDDtkoQTZ29smDZ1MB"
+ALICE, BOB, CAROL = (of_hex("", each) for each in OWNERS)
+KEYS = {ALICE: 1, BOB: 2, CAROL: 3}
 USDT = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"
 WITNESS = "41f16412b9a17ee9408646e2a21e16478f72ed1e95"
 TRANSFER = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -46,13 +50,16 @@ def packed(kind: int, *said: tuple[int, int | bytes | str]) -> bytes:
     return written(8, START_MS) + written(11, contract) + written(14, START_MS)
 
 
-def done(kind: int, *said: tuple[int, int | bytes | str], ret: str = "SUCCESS", **info: Any) -> dict[str, Any]:
-    """A transaction, and its receipt under `info`."""
+def done(
+    kind: int, *said: tuple[int, int | bytes | str], ret: str = "SUCCESS", by: Sequence[str] = (), **info: Any
+) -> dict[str, Any]:
+    """A transaction, signed by some or by the first address that it names, and its receipt under `info`."""
     data = packed(kind, *said)
-    tx_hash = hashlib.sha256(data).hexdigest()
+    name = hashlib.sha256(data).digest()
+    signed = by or [each for _, each in said if isinstance(each, str)][:1]
     return {
-        "txID": tx_hash, "raw_data_hex": data.hex(), "ret": [{"contractRet": ret}], "signature": ["00" * 65],
-        "info": {"id": tx_hash, **info},
+        "txID": name.hex(), "raw_data_hex": data.hex(), "ret": [{"contractRet": ret}],
+        "signature": [signature(name, KEYS[each]) for each in signed], "info": {"id": name.hex(), **info},
     }  # fmt: skip
 
 
@@ -102,7 +109,7 @@ class FakeNode:
             return {"blockID": FACTS.genesis, "block_header": {"raw_data": first}}
         raw_data: dict[str, Any] = {
             "number": height, "timestamp": START_MS + BLOCK_MS * height, "version": self.forks.get(height, 30),
-            "parentHash": self.id(height - 1), "txTrieRoot": "00" * 32, "witness_address": WITNESS,
+            "parentHash": self.id(height - 1), "txTrieRoot": self.root(height), "witness_address": WITNESS,
         }  # fmt: skip
         header = msgspec.convert(raw_data, RawHeader)
         return {"blockID": header.id(), "block_header": {"raw_data": raw_data, "witness_signature": "00"}}
@@ -116,11 +123,18 @@ class FakeNode:
         known = FACTS.genesis
         for each in range(1, height + 1):
             raw_data = RawHeader(
-                parentHash=known, txTrieRoot="00" * 32, witness_address=WITNESS, number=each,
+                parentHash=known, txTrieRoot=self.root(each), witness_address=WITNESS, number=each,
                 timestamp=START_MS + BLOCK_MS * each, version=self.forks.get(each, 30),
             )  # fmt: skip
             known = raw_data.id()
         return known
+
+    def root(self, height: int) -> str:
+        """What a block's header says of its transactions."""
+        try:
+            return root("", [msgspec.convert(each, Transaction) for each in self.transactions.get(height, [])])
+        except BadAnswer:  # they are none
+            return "00" * 32
 
     def whole(self, height: int) -> dict[str, Any]:
         """A block with its transactions."""

@@ -84,7 +84,7 @@ def test_an_address_with_0x_is_one_of_the_evm_where_no_chain_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "written", [ALICE[:-1] + "M", ALICE.lower(), ALICE.replace("7", "0"), "T" + "1" * 33, f"42{raw(ALICE).hex()}"]
+    "written", [ALICE[:-1] + "M", ALICE.lower(), ALICE[:5] + "0" + ALICE[6:], "T" + "1" * 33, f"42{raw(ALICE).hex()}"]
 )
 def test_an_address_with_a_wrong_checksum_or_prefix_is_refused(written: str) -> None:
     with pytest.raises(BadRequest):
@@ -504,7 +504,7 @@ async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
 
 async def test_a_transaction_that_is_gone_or_elsewhere_or_signed_by_nobody_is_an_error() -> None:
     node = FakeNode()
-    each = sent(ALICE, BOB, 5)
+    each = {**sent(ALICE, BOB, 5), "signature": ["00" * 65]}
     node.transactions[50] = [each]
     chain = node.chain()
 

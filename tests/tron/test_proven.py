@@ -1,0 +1,186 @@
+"""What proves a block: the root of its transactions, which its header was signed with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters.tron.chain import TronChain
+from adapters.tron.forms import Header, RawHeader, Ret, Signed, Transaction
+from adapters.tron.roots import root
+from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer
+from tests.tron.fakes import ALICE, BOB, FakeNode, sent
+from transport.exchange import Posted
+
+# Block 46929239 of the test chain Nile, as clients of Tron have it in their tests: each transaction with its signature.
+BLOCK = """
+0a02154222089d620d0dc8f981be40809a8ff097325a66080112620a2d747970652e676f6f676c65617069732e636f6d2f70726f746f636f6c2e547
+2616e73666572436f6e747261637412310a1541382b835dd735c2d634646138ff8ef333d9ab050212154137a9511e294f1757678f366ad3b6102d35
+ebd4dc18e8077093cd8bf09732
+e921a2fdbcc51449a331c5cd5b7586dbbf168cfee1d614516c704675cdcc7765334f2b5e33fcd22bd0f2ed143e5c19c8bac54066bf1acc748fb9253
+82484bd4f01
+
+0a02154222089d620d0dc8f981be40809a8ff097325a66080112620a2d747970652e676f6f676c65617069732e636f6d2f70726f746f636f6c2e547
+2616e73666572436f6e747261637412310a1541382b835dd735c2d634646138ff8ef333d9ab050212154137a9511e294f1757678f366ad3b6102d35
+ebd4dc18e8077092cd8bf09732
+ad89e79778b21e78a32aed29f162e55f98393e4518de463a2888a4608171c62c1e0cf0e00572c3a04e7f3fabfceb09c30aaa56a2e1c13f50404c1f5
+90989090c00
+
+0a021544220859381cdb45f1147840809a8ff097325a66080112620a2d747970652e676f6f676c65617069732e636f6d2f70726f746f636f6c2e547
+2616e73666572436f6e747261637412310a1541382b835dd735c2d634646138ff8ef333d9ab050212154137a9511e294f1757678f366ad3b6102d35
+ebd4dc18e8077083cf8bf09732
+4a7737a2ba6de1c864a4daa6aaa3666ac496b8c3ebaf2da54a4e8a13ca8b995f5d825647ed5aa7ab302742b7210b03a8ab56ff6ea4f1423ef808ec7
+913af0e1600
+
+0a021543220853af20522d28465740c8828ff097325aae01081f12a9010a31747970652e676f6f676c65617069732e636f6d2f70726f746f636f6c2
+e54726967676572536d617274436f6e747261637412740a15417edc1887cbb12c5a3eee51ec1a4882fd1d48e40012154142a1e39aefa49290f2b3f9
+ed688d7cecf86cd6e02244a9059cbb00000000000000000000000083e99c951715215d63b36d8d126a2b81ad1b2c2d0000000000000000000000000
+000000000000000000000000000000011e1a30070b4bd8bf0973290018094ebdc03
+f5468fa750386595535d8e6fa9be5f509a5daf8208de8de9a15734d8e8af9ab86d6a04eaa48966647f2873b9bad2934bd798c8834e7155b74c44eb3
+bb667e9d21b
+
+0a0215562208fbed6c734d1bff1140809a8ff097325a67080112630a2d747970652e676f6f676c65617069732e636f6d2f70726f746f636f6c2e547
+2616e73666572436f6e747261637412320a1541bc649db213a41a11aac2d3186e832fa9fc84c0301215414206ac4a5fe33602dc557b1352675d2ff1
+45622218a08d0670a0c58bf09732
+15318100246b2a01f1f2dc641b1b50dc75e0e6f10e97349fecdba78827e003f228ba6825384251be5acbdb136c70586280d703ac29e3e611333f659
+b0ff86ba11b
+"""
+ROOT = "a68786f79e81cd50754c111440e5e2701abe7a7c157efd3de5e699b9e52aa0fd"
+ID = "0000000002cc15576e3142f7d82e5dddaa21d6c19c798bdbda2085dbb24e7fb1"
+PARENT = "0000000002cc1556fbed6c734d1bff1154cec46dd572ad0d4a3142a373a1a829"
+WITNESS = "41d0668c49826f2ca13e3848b5eb3414fb059b7cc0"
+DATASETS = ("blocks", "transactions", "native")
+Change = Callable[[Any], Any]
+
+
+def real() -> list[Transaction]:
+    """The transactions of that block."""
+    found = []
+    for written in BLOCK.strip().split("\n\n"):
+        text = written.replace("\n", "")
+        body = {"raw_data_hex": text[:-130], "signature": [text[-130:]], "ret": [{"contractRet": "SUCCESS"}]}
+        name = hashlib.sha256(bytes.fromhex(text[:-130])).hexdigest()
+        found.append(msgspec.convert({"txID": name, **body}, Transaction))
+    return found
+
+
+def test_the_root_of_a_real_block_is_that_of_its_header() -> None:
+    header = RawHeader(PARENT, ROOT, WITNESS, 46_929_239, 1_724_396_007_000, version=30)
+    assert Header(ID, Signed(header)).block("node").hash == ID, "the header has this root"
+    assert root("node", real()) == ROOT
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_no_transaction_of_a_real_block_can_be_left_out_or_changed(number: int) -> None:
+    every = real()
+    before, one, after = every[:number], every[number], every[number + 1 :]
+    ends: tuple[list[Ret], ...] = (
+        [], [Ret()], [Ret(contractRet="REVERT")], [Ret(contractRet="of no kind")], [Ret(contractRet="SUCCESS")] * 2,
+        [Ret(fee=1, contractRet="SUCCESS")], [Ret(ret="FAILED", contractRet="SUCCESS")],
+    )  # fmt: skip
+    others = [msgspec.structs.replace(one, ret=each) for each in ends]
+    others += [msgspec.structs.replace(one, signature=each) for each in ([], one.signature * 2, ["00" * 65])]
+    assert ROOT not in {root("node", [*before, each, *after]) for each in others}
+    orders = [[*before, *after], [*every, one], [*after, one, *before], [*before, *after, one]]
+    assert ROOT not in {root("node", each) for each in orders if each != every}
+
+
+def test_a_block_without_transactions_has_the_root_of_none() -> None:
+    assert root("node", []) == "00" * 32
+
+
+# --- a node that lies ------------------------------------------------------------------------------------------------
+
+
+class Liar(FakeNode):
+    """Changes the block at 50 where one of its endpoints is asked for it."""
+
+    def __init__(self, change: Change, *where: str) -> None:
+        super().__init__()
+        self.change, self.where = change, where
+        self.transactions[50] = [sent(ALICE, BOB, each) for each in (5, 6, 7)]
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One request."""
+        posted = await super().post(source, url, body, timeout_s)
+        if not url.startswith(self.where) or "50" not in body.decode() or not url.endswith("num"):
+            return posted
+        return Posted(200, None, msgspec.json.encode(self.change(msgspec.json.decode(posted.body))))
+
+
+def without_the_last(answer: Any) -> Any:
+    """Neither the transaction nor its receipt."""
+    return answer[:-1] if isinstance(answer, list) else {**answer, "transactions": answer["transactions"][:-1]}
+
+
+def turned(answer: Any) -> Any:
+    """The same in another order."""
+    return answer if isinstance(answer, list) else {**answer, "transactions": answer["transactions"][::-1]}
+
+
+def failed(answer: Any) -> Any:
+    """The first one did not succeed."""
+    if isinstance(answer, list):
+        return answer
+    first, *rest = answer["transactions"]
+    return {**answer, "transactions": [{**first, "ret": [{"contractRet": "REVERT"}]}, *rest]}
+
+
+def signed_by_another(answer: Any) -> Any:
+    """The first one has the signature of the second."""
+    if isinstance(answer, list):
+        return answer
+    first, second, *rest = answer["transactions"]
+    return {**answer, "transactions": [{**first, "signature": second["signature"]}, second, *rest]}
+
+
+CHANGES = (without_the_last, turned, failed, signed_by_another)
+
+
+async def rows(chain: TronChain) -> list[int]:
+    """What transactions of the block carried."""
+    found = await chain.collect(Span(50, 50), DATASETS)
+    return [int.from_bytes(row["raw"], "big") for row in found.tables["transactions"].to_pylist()]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_block_that_is_not_that_of_its_header_is_refused(change: Change) -> None:
+    chain = Liar(change, "http://one.test").chain()
+    for _ in range(2):  # whoever says it twice has not become two
+        with pytest.raises(BadAnswer, match="block 50 are not those of its header") as refused:
+            await rows(chain)
+        assert "another endpoint" in (refused.value.remedy or "")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_another_endpoint_is_asked_for_a_block_that_is_refused(change: Change) -> None:
+    assert await rows(Liar(change, "http://one.test").chain("http://one.test", "http://two.test")) == [5, 6, 7]
+
+
+async def test_bytes_that_nodes_do_not_show_stop_nobody_who_asks_two() -> None:
+    """Whoever sends a transaction may write more into it than JSON has; then no node can give what has the root."""
+    urls = ("http://one.test", "http://two.test")
+    node = Liar(lambda answer: answer, *urls)
+    node.root = lambda height: "ab" * 32 if height == 50 else "00" * 32  # type: ignore[method-assign]
+    assert await rows(node.chain(*urls)) == [5, 6, 7]
+    with pytest.raises(BadAnswer, match="not those of its header"):
+        await rows(node.chain())
+
+
+async def test_two_who_tell_different_blocks_are_both_refused() -> None:
+    node = Liar(without_the_last, "http://two.test")
+    node.root = lambda height: "ab" * 32 if height == 50 else "00" * 32  # type: ignore[method-assign]
+    with pytest.raises(BadAnswer, match="not those of its header"):
+        await rows(node.chain("http://one.test", "http://two.test"))
+
+
+async def test_a_signature_that_is_no_hexadecimal_is_refused() -> None:
+    node = Liar(lambda answer: answer, "http://one.test")
+    node.transactions[50][1]["signature"] = ["zz"]
+    with pytest.raises(BadAnswer, match="no hexadecimal"):
+        await rows(node.chain())
