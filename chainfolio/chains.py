@@ -17,7 +17,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.errors import Incapable, NoBlock, SourceError
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         PermissionState,
     )
     from chainfolio.datasets import Dataset
-    from chainfolio.positions import AccountReader
+    from chainfolio.positions import AccountReader, OpenPosition
     from chainfolio.protocols import InstalledProtocols
 
 LOOK_BACK = 16  # heights that are looked at for a block at first; each next piece has twice as many
@@ -297,6 +297,20 @@ class KeepsCoins(Protocol):
 
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
         """What accounts had at a block, by its hash; those of which no node tells are left out."""
+
+
+@runtime_checkable
+class KeepsPositions(Protocol):
+    """A chain whose nodes answer about now alone, where some positions of the past can be told by what was done."""
+
+    @property
+    def past_positions(self) -> Collection[str]:
+        """The protocols of which positions are told whole, or an issue says which are not."""
+
+    async def positions_at(
+        self, accounts: Collection[str], block: Block
+    ) -> Mapping[str, tuple[Sequence[OpenPosition], Sequence[Issue]]]:
+        """The positions of accounts at a block, and what of them is not known."""
 
 
 @runtime_checkable

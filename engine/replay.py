@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, KeepsCoins, having
+from chainfolio.chains import Capability, KeepsCoins, KeepsPositions, having
 from chainfolio.contracts import Issue
 from chainfolio.errors import HistoryUnavailable
 from chainfolio.plans import Unknown
@@ -36,7 +36,7 @@ ADAPTER: Final = "replay"
 NO_ROWS: Final = "its nodes keep no past balances, and movements are not indexed for blocks"
 REMEDY: Final = "chainfolio watch ADDRESS reads them"
 TOLD: Final = "a node tells this balance of the block itself; those of tokens are replayed"
-NO_POSITIONS: Final = "what lay in positions at a past block is not known: their accounts keep no history here"
+NO_POSITIONS: Final = "what lay in positions{} at a past block is not known: their accounts keep no history here"
 
 
 def has_past(chain: Chain) -> bool:
@@ -75,9 +75,12 @@ class Replay:
         told = {row[0] for row in await asyncio.to_thread(self._unexplained, accounts, block.height)}
         known = {each: self._state(each, state, since[each], before.get(each)) for each, state in states.items()}
         coins = await self._coins({account: state for account, (state, _) in known.items()}, block)
+        past = await self.chain.positions_at(accounts, block) if isinstance(self.chain, KeepsPositions) else {}
         found = {}
         for account, state in states.items():
             replayed, issues = known[account]
+            if account in past:
+                replayed, issues = replace(replayed, positions=tuple(past[account][0])), [*issues, *past[account][1]]
             if account in coins:
                 replayed, issues = self._with_coins(account, replayed, coins[account], issues)
             issues += self._limits(account, state, None if whole else first, is_unexplained=account in told)
@@ -182,7 +185,10 @@ class Replay:
     def _limits(self, account: str, state: AccountState, first: int | None, *, is_unexplained: bool) -> list[Issue]:
         """What a replayed balance does not know."""
         key = self.chain.key
-        found = [Issue(ADAPTER, key, NO_POSITIONS, makes_partial=bool(state.positions), account=account)]
+        told = sorted(self.chain.past_positions) if isinstance(self.chain, KeepsPositions) else []
+        lost = any(each.protocol not in told for each in state.positions)
+        but = f", but in those of {', '.join(told)}," if told else ""
+        found = [Issue(ADAPTER, key, NO_POSITIONS.format(but), makes_partial=lost, account=account)]
         if first is not None:
             reason = f"balances are replayed from those of now; they are exact from block {first} on"
             found.append(Issue(ADAPTER, key, reason, makes_partial=False, account=account))

@@ -73,12 +73,12 @@ def can_be_read(chain: Chain) -> bool:
 
 def groups(datasets: Mapping[str, Dataset]) -> list[tuple[str, ...]]:
     """The datasets that can be read by account: those that are read together, together. Logs come first, for they cost
-    little and tell most."""
+    little and tell most; epochs last, for by then it is known what accounts did."""
     found: dict[str, list[str]] = {}
     for each in datasets.values():
         if each.by_account:
             found.setdefault(each.by_account, []).append(each.name)
-    return [tuple(names) for _, names in sorted(found.items())]
+    return [tuple(found[way]) for way in ("logs", "places", "epochs") if way in found]
 
 
 def group_of(datasets: Mapping[str, Dataset], name: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from chainfolio.protocols import InstalledProtocols, TokenAmount
 
 Earned = Mapping[RewardRead, Reward | Unknown | None]
 UNSEEN = "compressed NFTs lie in no account of their own, and are not seen"
+STAKES = "solana_stake"  # the protocol
 SHOWN = 4  # characters of a validator's address
 
 
@@ -81,7 +82,8 @@ class Accounts:
         notes += _of_mints(account, self.facts.kind, found["mints"] or {})
         earned = found["earned"]
         notes += _unpaid(account, self.facts.kind, earned)
-        stakes = tuple(self._position(account, each, self._earnings(each, earned)) for each in wallet.stakes)
+        native = self.facts.native_asset
+        stakes = tuple(stake_position(account, each, native, self._earnings(each, earned)) for each in wallet.stakes)
         positions = tuple(self._opened(account, each) for each in opened)
         return AccountState(wallet.lamports, balances, (*stakes, *positions), (*notes, *unread), wallet.block)
 
@@ -113,14 +115,15 @@ class Accounts:
             if read.stake == staking.address and paid is not None
         )  # fmt: skip
 
-    def _position(self, account: str, staking: Staking, earned: tuple[Earning, ...]) -> OpenPosition:
-        """Everything in a stake account is its withdrawer's: what is delegated, what is not, and the rent."""
-        to = f" with {staking.voter[:SHOWN]}…{staking.voter[-SHOWN:]}" if staking.voter else ""
-        return OpenPosition(
-            account, "solana_stake", "STAKED", f"Stake{to} ({staking.state})",
-            {self.facts.native_asset: staking.lamports}, {}, {}, unlock_s=staking.unlock_s, pool=staking.address,
-            vouches=True, earned=earned,
-        )  # fmt: skip
+
+def stake_position(account: str, staking: Staking, native: Asset, earned: tuple[Earning, ...] = ()) -> OpenPosition:
+    """Everything in a stake account is its withdrawer's: what is delegated, what is not, and the rent."""
+    to = f" with {staking.voter[:SHOWN]}…{staking.voter[-SHOWN:]}" if staking.voter else ""
+    state = f" ({staking.state})" if staking.state else ""
+    return OpenPosition(
+        account, STAKES, "STAKED", f"Stake{to}{state}", {native: staking.lamports}, {}, {},
+        unlock_s=staking.unlock_s, pool=staking.address, vouches=True, earned=earned,
+    )  # fmt: skip
 
 
 def _all(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, dict[str, Any]]:

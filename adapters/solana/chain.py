@@ -17,7 +17,7 @@ from chainfolio.assets import Asset
 from chainfolio.behind_nodes import BehindNodes
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, Collected, KnownTransaction
-from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from adapters.solana.accounts import Accounts
     from adapters.solana.history import AccountHistory
     from adapters.solana.reward_rows import RewardRows
+    from adapters.solana.stake_histories import StakeHistories
     from chainfolio.budgets import Budget
+    from chainfolio.positions import OpenPosition
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
@@ -42,6 +44,7 @@ class SolanaChain(BehindNodes[Node]):
     datasets = DATASETS
     usual = tuple(name for name, each in DATASETS.items() if not each.of_positions)
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
+    past_positions = frozenset(["solana_stake"])
 
     def __init__(self, facts: Facts, node: Node, settings: SolanaSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
@@ -75,6 +78,22 @@ class SolanaChain(BehindNodes[Node]):
         from adapters.solana.reward_rows import RewardRows
 
         return RewardRows(self)
+
+    @cached_property
+    def stake_histories(self) -> StakeHistories:
+        """The stake accounts that accounts have and had."""
+        from adapters.solana.stake_histories import StakeHistories
+
+        return StakeHistories(self)
+
+    async def positions_at(
+        self, accounts: Collection[str], block: Block
+    ) -> Mapping[str, tuple[Sequence[OpenPosition], Sequence[Issue]]]:
+        """What stake accounts held at a block."""
+        from adapters.solana.past_stakes import PastStakes
+
+        past = PastStakes(self, block)
+        return {account: await past.of(account) for account in accounts}
 
     async def collect_accounts(
         self,

@@ -2,7 +2,7 @@
 
 Who is sent tokens is not named by the transaction, but the token account is: those that an account has now are listed,
 those that are closed are found in transactions that name it. One that is found too late for what was read before is
-told as not explained.
+told as not explained. What was done with stake is told to whoever reads stake accounts, which looks at nothing twice.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from adapters.solana.datasets import DATASETS
 from adapters.solana.forms import U64, TokenAccount
-from adapters.solana.layouts import TOKEN_PROGRAMS
+from adapters.solana.layouts import STAKE, TOKEN_PROGRAMS
 from adapters.solana.node import MAX_TIME_S, Node
 from adapters.solana.parsing import slot_and_content
 from adapters.solana.rows import Done, places, tables
+from adapters.solana.stake_calls import StakeCall, staked
 from adapters.solana.transactions import Found, change, token_accounts_of
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
@@ -47,6 +48,13 @@ class Listed(msgspec.Struct):
 
     signature: str
     slot: U64
+
+
+class _Read(NamedTuple):
+    """A transaction, and what it had the stake program do."""
+
+    entry: Found
+    calls: tuple[StakeCall, ...]
 
 
 @dataclass(slots=True)
@@ -110,7 +118,7 @@ class AccountHistory:
         for account in accounts:
             if account not in self._token_accounts:
                 self._token_accounts[account] = await _open_accounts(endpoint, account)
-        done: dict[str, tuple[int, Any]] = {}
+        done: dict[str, tuple[int, _Read]] = {}
         late: set[tuple[str, str]] = set()
         while True:
             addresses = {*accounts, *(each for own in accounts for each in self._token_accounts[own])}
@@ -119,15 +127,18 @@ class AccountHistory:
             missing = [each for each in wanted if each.signature not in done]
             if not missing:
                 break
-            for each, entry in zip(missing, await _transactions(endpoint, missing), strict=True):
-                done[each.signature] = each.slot, entry
-                for owner, address in token_accounts_of(endpoint.name, entry):
+            for each, read in zip(missing, await _transactions(endpoint, missing), strict=True):
+                done[each.signature] = each.slot, read
+                for owner, address in token_accounts_of(endpoint.name, read.entry):
                     if owner in accounts and address not in self._token_accounts[owner]:
                         self._token_accounts[owner].add(address)
                         late.add((owner, address))
         changes = {each.signature: done[each.signature] for each in wanted}
-        made = [_done(endpoint.name, slot, entry) for slot, entry in changes.values()]
+        made = [_done(endpoint.name, slot, read.entry) for slot, read in changes.values()]
         made.sort(key=lambda each: (each.slot, each.tx_index))
+        calls = [call for _, read in changes.values() for call in read.calls]
+        for account in accounts:
+            self.chain.stake_histories.saw(account, piece, calls)
         told = await self._told(endpoint, late, span)
         return _Piece(piece, made, await _last(self.chain.node, endpoint, piece), told)
 
@@ -207,24 +218,25 @@ async def _open_accounts(endpoint: Endpoint, account: str) -> set[str]:
     return found
 
 
-async def _transactions(endpoint: Endpoint, listed: Sequence[Listed]) -> list[Found]:
+async def _transactions(endpoint: Endpoint, listed: Sequence[Listed]) -> list[_Read]:
     """Some transactions, in their order. HistoryUnavailable where a node has lost one that it lists."""
     gate = asyncio.Semaphore(TOGETHER)
 
-    async def one(each: Listed) -> Found:
+    async def one(each: Listed) -> _Read:
         async with gate:
             return await endpoint.big(Request("getTransaction", (each.signature, FULL)), partial(_found, each))
 
     return list(await asyncio.gather(*(one(each) for each in listed)))
 
 
-def _found(listed: Listed, source: str, content: bytes | memoryview) -> Found:
+def _found(listed: Listed, source: str, content: bytes | memoryview) -> _Read:
     found = typed(source, content, Found | None)  # type: ignore[arg-type]
     if found is None:
         raise HistoryUnavailable(source, listed.slot, "the node lists a transaction that it does not have")
     if found.slot != listed.slot:
         raise BadAnswer(source, f"a transaction of slot {found.slot} that is listed in slot {listed.slot}")
-    return found
+    about = staked(source, bytes(content)) if STAKE.encode() in bytes(content) else None
+    return _Read(found, about.calls if about else ())
 
 
 def _done(source: str, slot: int, entry: Found) -> Done:

@@ -7,30 +7,23 @@ a span is read epoch by epoch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from adapters.solana.datasets import REWARDS
-from adapters.solana.forms import U64
-from adapters.solana.history import signatures
-from adapters.solana.node import slot_of
+from adapters.solana.epochs import Schedule, schedule_of
 from adapters.solana.reads import Reward, RewardRead
 from adapters.solana.rewards import PAGE, Dropped, NotServed, of_epoch
 from adapters.solana.rows import Rewarded, reward_table
-from adapters.solana.state import stakes_of
+from adapters.solana.stake_histories import Known, TooMany
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Collected
-from chainfolio.errors import BadAnswer
+from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.tables import TRANSFERS
 from transport import metering
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
 
 if TYPE_CHECKING:
     from adapters.solana.chain import SolanaChain
@@ -39,40 +32,6 @@ WAY: Final = "epochs"
 EPOCHS: Final = 64  # of one piece
 LATELY: Final = 10_000  # slots, about an hour: whoever lacks a block of then is behind
 KEPT: Final = 10_000  # epochs of accounts that are remembered
-
-
-class Schedule(msgspec.Struct, frozen=True):
-    """How slots are cut into epochs, as `getEpochSchedule` tells it. The first epochs of a cluster may be short, each
-    twice as long as the one before."""
-
-    slotsPerEpoch: U64
-    firstNormalEpoch: U64
-    firstNormalSlot: U64
-
-    def first(self, epoch: int) -> int:
-        """The first slot of an epoch."""
-        if epoch >= self.firstNormalEpoch:
-            return self.firstNormalSlot + (epoch - self.firstNormalEpoch) * self.slotsPerEpoch
-        return self._shortest * ((1 << epoch) - 1)
-
-    def epoch(self, slot: int) -> int:
-        """The epoch of a slot."""
-        if slot >= self.firstNormalSlot:
-            return self.firstNormalEpoch + (slot - self.firstNormalSlot) // self.slotsPerEpoch
-        return (slot // self._shortest + 1).bit_length() - 1
-
-    @property
-    def _shortest(self) -> int:
-        """How many slots the epoch 0 has, where it is shorter than others."""
-        return self.firstNormalSlot // ((1 << self.firstNormalEpoch) - 1)
-
-    def check(self, source: str) -> None:
-        """BadAnswer where no clock runs like that."""
-        short = self.firstNormalEpoch
-        if not self.slotsPerEpoch or short > 64 or bool(short) != bool(self.firstNormalSlot) or (
-            short and self.firstNormalSlot % ((1 << short) - 1)
-        ):  # fmt: skip
-            raise BadAnswer(source, "a schedule of epochs that cannot be")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +53,6 @@ class RewardRows:
 
     chain: SolanaChain
     _schedule: Schedule | None = None
-    _born: dict[str, int] = field(default_factory=dict)  # the first slot of stake accounts
     _told: dict[tuple[frozenset[str], int], Told] = field(default_factory=dict)
 
     async def collect(
@@ -107,7 +65,7 @@ class RewardRows:
                 span = Span(span.first, max(span.first, min(span.last, node.finalized)))
             if self._schedule is None:
                 try:
-                    self._schedule = await node.with_any(_schedule, kind="rewards")
+                    self._schedule = await node.with_any(schedule_of, kind="rewards")
                 except BadAnswer:
                     return self._collected(span, [], is_told=False)
             schedule, who = self._schedule, frozenset(accounts)
@@ -124,49 +82,50 @@ class RewardRows:
         """What some epochs paid: of the first of them, as many as go at once."""
         if len(self._told) > KEPT:
             self._told.clear()
-        owners = await self._owners(sorted(who))
-        none: Told = None if owners is None else ()
-        told = await self._asked(schedule, owners, epochs) if owners else dict.fromkeys(epochs, none)
+        stakes = await self._stakes(who, schedule.first(epochs[0] + 1))
+        told = dict.fromkeys(epochs, None) if stakes is None else await self._asked(schedule, who, stakes, epochs)
         top = self.chain.node.finalized
         self._told |= {
             (who, epoch): each for epoch, each in told.items() if all(one.reward.slot <= top for one in each or ())
         }
         return told
 
-    async def _asked(self, schedule: Schedule, owners: Mapping[str, str], epochs: Sequence[int]) -> dict[int, Told]:
-        """What some stake accounts earned, epoch by epoch."""
-        slots = await asyncio.gather(*map(self._birth, owners))
-        born = dict(zip(owners, slots, strict=True))
-        idle = sum(schedule.first(each + 1) <= min(slots) for each in epochs)
-        epochs = epochs[: idle + EPOCHS]
-        stakes = [[stake for stake in sorted(owners) if born[stake] < schedule.first(each + 1)] for each in epochs]
-        paid = await asyncio.gather(*(self._epoch(schedule, *each) for each in zip(epochs, stakes, strict=True)))
+    async def _asked(
+        self, schedule: Schedule, who: Collection[str], known: Known, epochs: Sequence[int]
+    ) -> dict[int, Told]:
+        """What the stake accounts of some accounts earned, epoch by epoch; only those are asked about that have more
+        than transactions left in them."""
+        asked: dict[int, list[str]] = {}
+        for epoch in epochs:
+            span = schedule.first(epoch + 1), schedule.first(epoch + 2) - 1
+            asked[epoch] = known.earning(*span)
+            if sum(map(bool, asked.values())) >= EPOCHS:
+                break
+        paid = await asyncio.gather(*(self._epoch(schedule, *each) for each in asked.items()))
         return {
-            epoch: None if told is None else tuple(Earned(stake, owners[stake], each) for stake, each in told)
-            for epoch, told in zip(epochs, paid, strict=True)
+            epoch: None if told is None else self._earned(who, known, told)
+            for epoch, told in zip(asked, paid, strict=True)
         }
 
-    async def _owners(self, accounts: Sequence[str]) -> Mapping[str, str] | None:
-        """By stake account which of some accounts may withdraw from it; None where nobody lists them."""
-        node, found = self.chain.node, dict[str, str]()
+    def _earned(self, who: Collection[str], known: Known, told: Sequence[tuple[str, Reward]]) -> Told:
+        """Of what was paid, that of some accounts: of whoever could withdraw then. None where that is not known."""
+        found = []
+        for stake, reward in told:
+            owner = known.lives[stake].owner(reward.slot - 1)
+            if owner is None:
+                return None
+            if owner in who:
+                found.append(Earned(stake, owner, reward))
+        return tuple(found)
+
+    async def _stakes(self, who: Collection[str], slot: int) -> Known | None:
+        """The stake accounts that some accounts have, or had since a slot; None where nobody tells."""
         if not self.chain.settings.stake_accounts:
             return None
         try:
-            for account in accounts:
-                listed = await node.with_any(partial(stakes_of, node, account), kind="rewards")
-                found |= dict.fromkeys(listed, account)
-        except BadAnswer:  # it is refused, or cannot be
+            return await self.chain.stake_histories.since(who, slot)
+        except (BadAnswer, HistoryUnavailable, TooMany):  # it is refused, lost, or cannot be
             return None
-        return found
-
-    async def _birth(self, stake: str) -> int:
-        """When a stake account was first named: before that it earned nothing. 0 where nobody knows it."""
-        if stake not in self._born:
-            try:
-                self._born[stake] = await self.chain.node.with_any(partial(_first_slot, stake), kind="rewards")
-            except BadAnswer:
-                self._born[stake] = 0
-        return self._born[stake]
 
     async def _epoch(self, schedule: Schedule, epoch: int, stakes: Sequence[str]) -> list[tuple[str, Reward]] | None:
         """What some stake accounts earned in an epoch; None where no node tells it, or what is told cannot be."""
@@ -204,19 +163,6 @@ class RewardRows:
     def _collected(self, piece: Span, rows: Sequence[Rewarded], *, is_told: bool) -> Collected:
         table = reward_table(self.chain.key, rows)
         return Collected(piece, {TRANSFERS.name: table}, None, [], len(table), ways={REWARDS: WAY} if is_told else {})
-
-
-async def _first_slot(stake: str, endpoint: Endpoint) -> int:
-    """The same by one endpoint, which cannot know it where it has dropped blocks."""
-    served = slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
-    listed = await signatures(endpoint, stake, 0) if served <= 1 else []
-    return listed[-1].slot if listed else 0
-
-
-async def _schedule(endpoint: Endpoint) -> Schedule:
-    found = typed(endpoint.name, await endpoint.one(Request("getEpochSchedule")), Schedule)
-    found.check(endpoint.name)
-    return found
 
 
 def _paid_in(schedule: Schedule, span: Span) -> list[int]:

@@ -157,13 +157,25 @@ def _wallet(
     return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes), epoch)
 
 
-async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> set[str]:
-    """The stake accounts that an account may withdraw from now, without those that were never delegated. Unsupported or
+async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, bool]:
+    """The stake accounts that an account may withdraw from now, and whether they were ever delegated. Unsupported or
     TooMuch where nobody lists them."""
     request = _stakes(account)
     request = Request(request.method, (*request.params[:-1], request.params[-1].at(node.commitment, 0)))
     _, content = slot_and_content(endpoint.name, await endpoint.one(request))
-    return {each.address for each in stake_accounts(endpoint.name, content, account, 0, {})[0] if each.voter}
+    return {each.address: bool(each.voter) for each in stake_accounts(endpoint.name, content, account, 0, {})[0]}
+
+
+async def lamports_of(endpoint: Endpoint, accounts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """What some accounts have in lamports, each at a final slot."""
+    found: dict[str, tuple[int, int]] = {}
+    for page in _pages(accounts):
+        request = _lamports(page)
+        asked = Request(request.method, (request.params[0], request.params[1].at("finalized", 0)))
+        slot, content = slot_and_content(endpoint.name, await endpoint.one(asked))
+        own = _listed(endpoint.name, content, len(page) + 1)[:-1]
+        found |= {account: (each.lamports if each else 0, slot) for account, each in zip(page, own, strict=True)}
+    return found
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ CONFIG = Pubkey.from_string("StakeConfig11111111111111111111111111111111")
 # Of Token-2022's mints: how many bytes an extension takes, and the instruction that makes it (before the mint's own).
 FEE, STILL, INTEREST, SCALED = 278, 170, 222, 226
 TAKEN, PAUSABLE, SEALED = 202, 203, 235
+STAKE_SIZE = 200
 POINTED = 234  # a mint that says where it says what it is called
 
 
@@ -165,28 +166,73 @@ def voter(node: SolanaNode) -> Pubkey:
     return vote.pubkey()
 
 
-def unstaked(stake: Pubkey, owner: Pubkey, lamports: int) -> Instruction:
-    """An owner takes coins out of a stake account."""
+def unstaked(stake: Pubkey, owner: Pubkey, lamports: int, to: Pubkey | None = None) -> Instruction:
+    """An owner takes coins out of a stake account, for somebody."""
     accounts = [
-        AccountMeta(stake, False, True), AccountMeta(owner, False, True), AccountMeta(CLOCK, False, False),
+        AccountMeta(stake, False, True), AccountMeta(to or owner, False, True), AccountMeta(CLOCK, False, False),
         AccountMeta(HISTORY, False, False), AccountMeta(owner, True, False),
     ]  # fmt: skip
     return Instruction(STAKE, struct.pack("<IQ", 4, lamports), accounts)
 
 
-def stake(node: SolanaNode, owner: Pubkey, lamports: int, vote: Pubkey | None, unlock_s: int = 0) -> Pubkey:
-    """A new stake account that somebody may withdraw from; delegated, where there is whom to."""
-    new, own = Keypair(), node.payer.pubkey()
-    begin = struct.pack("<I", 0) + bytes(own) + bytes(owner) + struct.pack("<qQ", unlock_s, 0) + bytes(own)
+def stake(
+    node: SolanaNode,
+    owner: Pubkey,
+    lamports: int,
+    vote: Pubkey | None,
+    unlock_s: int = 0,
+    staker: Keypair | None = None,
+) -> Pubkey:
+    """A new stake account that somebody may withdraw from; delegated, where there is whom to. The payer decides over
+    the delegation, or who is named."""
+    new, by = Keypair(), staker or node.payer
+    begin = struct.pack("<I", 0) + bytes(by.pubkey()) + bytes(owner) + struct.pack("<qQ", unlock_s, 0)
     steps = [
-        allocated(node, new, 200, STAKE, lamports),
-        Instruction(STAKE, begin, [AccountMeta(new.pubkey(), False, True), AccountMeta(RENT, False, False)]),
-    ]
+        allocated(node, new, STAKE_SIZE, STAKE, lamports),
+        Instruction(
+            STAKE, begin + bytes(node.payer.pubkey()),
+            [AccountMeta(new.pubkey(), False, True), AccountMeta(RENT, False, False)],
+        ),
+    ]  # fmt: skip
     if vote is not None:
         accounts = [
             AccountMeta(new.pubkey(), False, True), AccountMeta(vote, False, False), AccountMeta(CLOCK, False, False),
-            AccountMeta(HISTORY, False, False), AccountMeta(CONFIG, False, False), AccountMeta(own, True, False),
+            AccountMeta(HISTORY, False, False), AccountMeta(CONFIG, False, False),
+            AccountMeta(by.pubkey(), True, False),
         ]  # fmt: skip
         steps.append(Instruction(STAKE, struct.pack("<I", 2), accounts))
-    node.send(steps, new)
+    node.send(steps, new, *([staker] if staker else []))
     return new.pubkey()
+
+
+def split(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pubkey:
+    """A part of a stake account becomes one of its own."""
+    new = Keypair()
+    accounts = [
+        AccountMeta(stake, False, True), AccountMeta(new.pubkey(), False, True),
+        AccountMeta(staker.pubkey(), True, False),
+    ]  # fmt: skip
+    parted = Instruction(STAKE, struct.pack("<IQ", 3, lamports), accounts)
+    node.send([allocated(node, new, STAKE_SIZE, STAKE), parted], new, staker)
+    return new.pubkey()
+
+
+def merged(into: Pubkey, stake: Pubkey, staker: Pubkey) -> Instruction:
+    """A stake account becomes a part of another one, and ends."""
+    accounts = [
+        AccountMeta(into, False, True), AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False),
+        AccountMeta(HISTORY, False, False), AccountMeta(staker, True, False),
+    ]  # fmt: skip
+    return Instruction(STAKE, struct.pack("<I", 7), accounts)
+
+
+def given_away(stake: Pubkey, owner: Pubkey, to: Pubkey) -> Instruction:
+    """Somebody else may withdraw from a stake account from now on."""
+    accounts = [AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False), AccountMeta(owner, True, False)]
+    return Instruction(STAKE, struct.pack("<I", 1) + bytes(to) + struct.pack("<I", 1), accounts)
+
+
+def given_up(stake: Pubkey, staker: Pubkey) -> Instruction:
+    """The delegation of a stake account ends."""
+    accounts = [AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False), AccountMeta(staker, True, False)]
+    return Instruction(STAKE, struct.pack("<I", 5), accounts)

@@ -17,6 +17,7 @@ from solders.keypair import Keypair
 
 from api.example_addresses import WALLET as EXAMPLE
 from chainfolio.settings import load
+from cli.demo_days import PAST_DAYS
 from cli.main import main
 from localchain.errors import InstallFailed
 from localchain.solana.node import SolanaNode
@@ -42,6 +43,7 @@ def test_the_demo_shows_wallets_of_both_chains(tmp_path: Path, capsys: pytest.Ca
     alice, bob = portfolios["alice (Solana)"], portfolios["bob (Solana)"]
     assert (alice["networth"], alice["completeness"]) == ("9391.3", "complete")  # 71 SOL, 10 in stake, 4,750 dollars
     assert bob["spamAssets"] == 1
+    assert "cannot be" not in said
     assert "alice" in portfolios
 
 
@@ -73,6 +75,20 @@ def test_every_command_that_the_demo_prints_works(served: tuple[Path, str], tmp_
         ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
         assert ran.returncode == 0, command + ran.stderr
         assert "error" not in ran.stdout
+
+
+def test_days_and_flows_of_both_solana_wallets_are_known(
+    served: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(served[0] / "chainfolio.toml")
+    addresses = re.findall(r"^(\w{32,44}): ", served[1], re.MULTILINE)[-2:]
+    begin = (datetime.now(UTC) - timedelta(days=PAST_DAYS - 1)).strftime("%Y-%m-%d")
+    for address in addresses:
+        capsys.readouterr()
+        assert main(["performance", address, "--from", begin, "--config", config, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["gain"], found["reasons"]) == ("0", []), found
+    assert "cannot be" not in served[1]
 
 
 def test_an_account_of_one_kind_is_not_looked_for_on_chains_of_another(

@@ -14,8 +14,9 @@ import pytest
 from solders.keypair import Keypair
 
 from adapters.solana.chain import SolanaChain, build
+from adapters.solana.epochs import Schedule
 from adapters.solana.layouts import STAKE
-from adapters.solana.reward_rows import EPOCHS, Schedule
+from adapters.solana.reward_rows import EPOCHS
 from adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Span
 from chainfolio.chains import Collected
@@ -29,7 +30,7 @@ from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, stake, unstaked, voter
 from tests.evm.fakes import FakeClock
 from tests.solana.conftest import Run, started
-from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, Refuse, header
+from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, Refuse, header, transaction
 from tests.solana.recorded import expected, needs_recordings
 from tests.solana.test_rewards import STAKED, Answers, Staked, paid, recorded
 
@@ -258,17 +259,28 @@ async def test_pieces_anywhere_have_every_reward_once_and_ask_for_each_epoch_onc
     assert node.asked.count("getProgramAccounts") == before + 1, "a follower does not ask anew with every block"
 
 
-async def test_before_a_stake_account_was_first_named_nothing_is_asked() -> None:
+async def test_before_a_stake_account_was_begun_nothing_is_asked() -> None:
     epochs: list[int] = []
     node = Staked(every(epochs))
-    page = [{"signature": "b", "slot": 135 * SLOTS + 9}, {"signature": "a", "slot": 130 * SLOTS + 5}]
-    node.answers = {**node.answers, "getSignaturesForAddress": lambda params: [] if "before" in params[1] else page}
+    had = {f"{slot}": (slot, before) for slot, before in ((130 * SLOTS + 5, 0), (135 * SLOTS + 9, 1_000))}
+    page = [{"signature": each, "slot": slot} for each, (slot, _) in reversed(had.items())]
+
+    def told(params: Any) -> Any:
+        slot, before = had[params[0]]
+        found = transaction(slot, params[0], preBalances=[10, before], postBalances=[5, 1_000])
+        found["transaction"]["message"]["accountKeys"] = [WALLET, STAKED]
+        return found
+
+    node.answers = {
+        **node.answers, "getTransaction": told,
+        "getSignaturesForAddress": lambda params: [] if "before" in params[1] else page,
+    }  # fmt: skip
     pieces = await collected(node.chain())
-    assert (sorted(epochs), len(pieces)) == ([*range(130, 138)], 1)
+    assert (sorted(epochs), len(pieces)) == ([*range(134, 138)], 1), "up to the second it had no more than before"
     epochs.clear()
-    node.answers = {**node.answers, "getFirstAvailableBlock": lambda params: 120 * SLOTS}
+    had["56160005"] = 130 * SLOTS + 5, 990
     await collected(node.chain())
-    assert sorted(epochs) == [*range(138)], "a node that dropped blocks does not know when it began"
+    assert sorted(epochs) == [*range(130), *range(134, 138)], "it is older than what the node has"
 
 
 def saying(value: Any) -> Answers:
@@ -277,22 +289,19 @@ def saying(value: Any) -> Answers:
 
 
 @pytest.mark.parametrize("lie", [
-    {"getFirstAvailableBlock": -1}, {"getFirstAvailableBlock": None}, {"getFirstAvailableBlock": "0"},
     {"getSignaturesForAddress": [{"signature": "a", "slot": 5}, {"signature": "b", "slot": 6}]},
     {"getSignaturesForAddress": {}}, {"getSignaturesForAddress": [{"signature": "a", "slot": 1.5}]},
 ])  # fmt: skip
-async def test_where_nobody_knows_when_a_stake_account_began_all_epochs_are_asked(lie: dict[str, Any]) -> None:
-    epochs: list[int] = []
-    node = Staked(every(epochs))
+async def test_where_nobody_tells_what_an_account_did_its_rewards_are_not_known(lie: dict[str, Any]) -> None:
+    node = Staked(every([]))
     node.answers = {**node.answers, **{method: saying(said) for method, said in lie.items()}}
-    assert len(rows(await collected(node.chain()))) == 138
-    assert sorted(epochs) == [*range(138)]
+    assert known(await collected(node.chain())) == [(0, SLOTS - 1)], "nothing is paid before"
 
     def refuse(params: Any) -> Any:
         raise Refuse(-32601, "Method not found")
 
     node.answers = {**node.answers, **dict.fromkeys(lie, refuse)}
-    assert len(rows(await collected(node.chain()))) == 138
+    assert known(await collected(node.chain())) == [(0, SLOTS - 1)]
 
 
 async def test_a_stake_account_that_was_never_delegated_is_not_asked_about() -> None:
@@ -399,13 +408,13 @@ async def test_a_reward_in_a_slot_without_a_block_is_refused() -> None:
         await collected(node.chain(), Span(137 * SLOTS, 138 * SLOTS - 1))
 
 
-async def test_a_wallet_without_stake_costs_two_requests_and_is_read_to_the_end() -> None:
+async def test_a_wallet_without_stake_costs_three_requests_and_is_read_to_the_end() -> None:
     node = FakeNode()
     node.slot = 60_000_000
     chain = node.chain()
     assert known(await collected(chain)) == [(0, 60_000_000)]
     assert [each for each in node.asked if each not in ("getGenesisHash", "getSlot", "getBlock")] == [
-        "getEpochSchedule", "getProgramAccounts",
+        "getEpochSchedule", "getSignaturesForAddress", "getProgramAccounts",
     ]  # fmt: skip
 
 

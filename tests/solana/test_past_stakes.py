@@ -1,0 +1,159 @@
+"""Stake accounts of the past: found after they ended, and what they held then, as the node said it at the time."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.layouts import STAKE
+from localchain.solana.dated import dated
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import coins, given_away, given_up, merged, split, stake, unstaked, voter
+from tests.solana.conftest import Run, started
+from tests.solana.test_rewards import paid
+
+pytestmark = pytest.mark.node
+SLOTS = 432_000
+SOL = 10**9
+
+
+@dataclass
+class World:
+    """A wallet whose stake accounts come and go, and what the node said of them after each step."""
+
+    node: SolanaNode
+    url: str
+    wallet: Keypair = field(default_factory=Keypair)
+    heir: Keypair = field(default_factory=Keypair)
+    then: dict[int, dict[str, dict[str, int]]] = field(default_factory=dict)  # by slot and owner
+    rewards: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # by epoch and stake account
+
+    @property
+    def owner(self) -> Pubkey:
+        return self.wallet.pubkey()
+
+    def note(self) -> int:
+        """Remember what the node says now; the slot."""
+        slot: int = self.node.rpc("getSlot", {"commitment": "confirmed"})
+        self.then[slot] = {str(each): self.listed(each) for each in (self.owner, self.heir.pubkey())}
+        coins(self.node, Keypair().pubkey(), SOL)  # the next step is of another slot
+        return slot
+
+    def listed(self, owner: Pubkey) -> dict[str, int]:
+        """The stake accounts that somebody may withdraw from now, and what lies in each."""
+        options = {"encoding": "base64", "filters": [{"memcmp": {"offset": 44, "bytes": str(owner)}}]}
+        found = self.node.rpc("getProgramAccounts", STAKE, options)
+        return {each["pubkey"]: each["account"]["lamports"] for each in found if each["account"]["lamports"]}
+
+    def reward(self, epoch: int, *stakes: tuple[Pubkey, int]) -> None:
+        """An epoch ends, and pays."""
+        self.node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
+        coins(self.node, Keypair().pubkey(), SOL)
+        first = (epoch + 1) * SLOTS
+        slot = next(each for each in self.node.rpc("getBlocks", first, first + 1000) if each >= first)
+        for address, lamports in stakes:
+            found = self.node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
+            self.node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + lamports)
+            self.rewards[epoch, str(address)] = lamports, slot
+
+    def told(self, params: Any) -> Any:
+        """What the node would say of rewards, if it paid any."""
+        accounts, epoch = params[0], params[1]["epoch"]
+        found = [self.rewards.get((epoch, each)) for each in accounts]
+        return [each and paid(epoch, amount=each[0], effectiveSlot=each[1], postBalance=10**12) for each in found]
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """What happened: two splits, a merger, rewards, a gift of a whole account, and four that are closed by the end."""
+    with started() as node:
+        told: list[World] = []
+        with dated(node, 0, {"getInflationReward": lambda params: told[0].told(params)}) as url:
+            world = World(node, url)
+            told.append(world)
+            play(world)
+            yield world
+
+
+def play(world: World) -> None:
+    """The life of the wallet."""
+    node, wallet, owner = world.node, world.wallet, world.owner
+    node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})  # it has no blocks before
+    coins(node, owner, 5 * SOL)
+    coins(node, world.heir.pubkey(), SOL)
+    world.note()
+    large = stake(node, owner, 20 * SOL, voter(node), staker=wallet)
+    world.note()
+    part = split(node, large, wallet, 6 * SOL)
+    other = split(node, large, wallet, 3 * SOL)
+    world.note()
+    node.send([merged(part, other, owner)], wallet)
+    world.note()
+    world.reward(0, (large, 7_000_000), (part, 11))
+    world.note()
+    node.send([given_away(part, owner, world.heir.pubkey())], wallet)
+    world.note()
+    world.reward(1, (large, 300_000_000), (part, 5))
+    world.note()
+    foreign = stake(node, owner, 2 * SOL, None)  # by somebody else: no transaction names the wallet
+    world.note()
+    node.send([unstaked(foreign, owner, 2 * SOL, Keypair().pubkey())], wallet)  # to somebody else
+    world.note()
+    node.send([given_up(large, owner)], wallet)
+    world.note()
+    world.reward(2, (large, 9))
+    node.send([unstaked(large, owner, node.rpc("getBalance", str(large))["value"])], wallet)
+    world.note()
+    node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 200})
+
+
+@pytest.fixture
+def run(world: World, running: Callable[..., Run]) -> Run:
+    """Runs a command that prints one document."""
+    return running(world.node.rpc("getGenesisHash"), world.url)
+
+
+def staked(portfolio: Any) -> dict[str, int]:
+    """The stake accounts of a portfolio, and what lies in each."""
+    protocols = portfolio["assetByProtocols"]
+    if "solana_stake" not in protocols:
+        return {}
+    found = protocols["solana_stake"]["chains"]["solana"]["protocolPositions"]["STAKED"]["protocolPositions"]
+    return {each["poolAddress"]: int(Decimal(each["supplyAssets"][0]["balance"]).scaleb(9)) for each in found}
+
+
+def test_what_stake_accounts_held_is_what_the_node_said_then_though_all_of_them_are_gone(
+    run: Run, world: World
+) -> None:
+    run("watch", str(world.owner))
+    assert staked(run("portfolio", str(world.owner))[0]) == {}
+    for slot, then in world.then.items():
+        found = run("portfolio", str(world.owner), "--chain", "solana", "--block", str(slot))[0]
+        assert (found["completeness"], staked(found)) == ("complete", then[str(world.owner)]), slot
+
+
+def test_who_was_given_a_stake_account_has_it_from_then_on(run: Run, world: World) -> None:
+    run("watch", str(world.heir.pubkey()))
+    for slot, then in world.then.items():
+        found = run("portfolio", str(world.heir.pubkey()), "--chain", "solana", "--block", str(slot))[0]
+        assert (found["completeness"], staked(found)) == ("complete", then[str(world.heir.pubkey())]), slot
+
+
+def test_rewards_of_stake_accounts_that_are_closed_are_income_of_whoever_had_them_then(run: Run, world: World) -> None:
+    owner, heir = str(world.owner), str(world.heir.pubkey())
+    run("watch", owner, heir)
+
+    def earned(account: str) -> list[str]:
+        found = run("transactions", account)
+        assert (found["completeness"], found["issues"]) == ("complete", [])
+        return [each["balance"] for tx in found["transactions"] for each in tx["assetsIn"] if "staysStaked" in each]
+
+    assert sorted(earned(owner)) == ["0.000000009", "0.000000011", "0.007", "0.3"]
+    assert earned(heir) == ["0.000000005"]

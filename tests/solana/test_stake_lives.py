@@ -1,0 +1,270 @@
+"""What transactions say of a stake account, and what a past answer says where they do not say enough."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import base58
+import pytest
+from solders.pubkey import Pubkey
+
+from adapters.solana.layouts import STAKE, SYSTEM
+from adapters.solana.stake_calls import AUTHORIZE, INITIALIZE, MERGE, SPLIT, WITHDRAW, StakeCall, named_by
+from adapters.solana.stake_lives import Life, Step, lives
+from tests.solana.fakes import WALLET, Refuse, account
+from tests.solana.test_rewards import OTHER, STAKED, Staked, paid
+
+SLOTS = 432_000
+CLOCK = "SysvarC1ock11111111111111111111111111111111"
+HEIR = str(Pubkey(bytes([7] * 32)))
+PART = str(Pubkey(bytes([8] * 32)))
+
+
+def key(address: str) -> bytes:
+    """The bytes of an address."""
+    return bytes(Pubkey.from_string(address))
+
+
+def begun(stake: str, owner: str) -> StakeCall:
+    """A stake account gets an owner."""
+    return StakeCall(INITIALIZE, (stake, SYSTEM), key(OTHER) + key(owner) + bytes(48))
+
+
+def given(stake: str, by: str, to: str, role: int = 1) -> StakeCall:
+    """A stake account gets another one."""
+    return StakeCall(AUTHORIZE, (stake, CLOCK, by), key(to) + struct.pack("<I", role))
+
+
+def taken(stake: str, by: str, to: str = OTHER) -> StakeCall:
+    """Somebody withdraws from it."""
+    return StakeCall(WITHDRAW, (stake, to, CLOCK, SYSTEM, by), struct.pack("<Q", 1))
+
+
+# --- who could withdraw ----------------------------------------------------------------------------------------------
+
+
+def owners(steps: Sequence[Step], *slots: int, now: str | None = None, beside: Sequence[Life] = ()) -> list[str | None]:
+    """Who could withdraw at some slots."""
+    life = Life(STAKED, tuple(steps), steps[-1].after if steps else 0, 1_000)
+    found = lives([life, *beside], {STAKED: now} if now else {})[STAKED]
+    return [found.owner(slot) for slot in slots]
+
+
+def test_an_account_is_of_whom_it_was_begun_for_until_it_is_given_away_or_empty() -> None:
+    steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (given(STAKED, WALLET, HEIR),)),
+             Step(30, 9, 0, (taken(STAKED, HEIR),)), Step(40, 0, 5)]  # fmt: skip
+    assert owners(steps, 9, 10, 19, 20, 29, 40) == ["", WALLET, WALLET, HEIR, HEIR, ""]
+
+
+def test_another_staker_changes_no_owner() -> None:
+    steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (given(STAKED, WALLET, HEIR, role=0),))]
+    assert owners(steps, 20) == [WALLET]
+
+
+def test_whoever_could_withdraw_later_could_before_unless_something_changed() -> None:
+    assert owners([Step(20, 9, 5, (taken(STAKED, HEIR),))], 5) == [HEIR]
+    assert owners([Step(20, 9, 9, (given(STAKED, WALLET, HEIR),))], 5, 25) == [WALLET, HEIR]
+    assert owners([Step(20, 9, 9)], 5, 25, now=WALLET) == [WALLET, WALLET]
+    assert owners([Step(20, 9, 9)], 5, 25) == [None, None]
+
+
+def test_a_part_that_was_split_off_and_merged_again_was_of_whom_the_rest_is() -> None:
+    parted, joined = StakeCall(SPLIT, (PART, STAKED, OTHER), b""), StakeCall(MERGE, (PART, STAKED, CLOCK), b"")
+    part = [Step(20, 0, 4, (parted,)), Step(30, 4, 0, (joined,))]
+    rest = Life(
+        PART, (Step(10, 0, 9, (begun(PART, WALLET),)), Step(20, 9, 5, (parted,)), Step(30, 5, 9, (joined,))), 9, 99
+    )
+    assert owners(part, 19, 20, 29, beside=[rest]) == ["", WALLET, WALLET]
+    assert owners(part, 20) == [None], "nothing tells, and nobody is made up"
+
+
+def test_a_part_that_was_given_away_at_once_says_nothing_of_the_rest() -> None:
+    parted = StakeCall(SPLIT, (STAKED, PART, OTHER), b"")
+    rest = [Step(20, 9, 5, (parted,))]
+    part = Life(PART, (Step(20, 0, 4, (parted, given(PART, WALLET, HEIR))),), 4, 99)
+    assert owners(rest, 5, 25, beside=[part]) == [WALLET, WALLET]
+
+
+def test_who_is_paid_has_no_say_and_who_is_named_as_the_next_owner_has() -> None:
+    assert named_by([taken(STAKED, OTHER, to=WALLET)], WALLET) == set()
+    assert named_by([taken(STAKED, WALLET)], WALLET) == {STAKED}
+    assert named_by([given(STAKED, OTHER, WALLET), begun(PART, WALLET)], WALLET) == {STAKED, PART}
+
+
+# --- answers about the past ------------------------------------------------------------------------------------------
+
+
+class Past(Staked):
+    """A node with one stake account of the wallet, which some transactions name; it earned 7 in every epoch that ended
+    behind the first."""
+
+    def __init__(self, steps: Sequence[Mapping[str, Any]], lamports: int, **answers: Any) -> None:
+        super().__init__(self._rewards)
+        self.steps, self.lamports, self.served = steps, lamports, 0
+        self.answers = {
+            **self.answers, "getMultipleAccounts": self._lamports, "getTransaction": self._transaction,
+            "getSignaturesForAddress": self._listed, "getFirstAvailableBlock": lambda params: self.served, **answers,
+        }  # fmt: skip
+
+    def _rewards(self, params: Any) -> Any:
+        epoch = params[1]["epoch"]
+        return [paid(epoch, effectiveSlot=(epoch + 1) * SLOTS + 5) if epoch * SLOTS >= BORN else None]
+
+    def _lamports(self, params: Any) -> Any:
+        accounts = [account(STAKE, self.lamports) if each == STAKED else account(SYSTEM, 5) for each in params[0][:-1]]
+        return self.at([*accounts, self.clock()])
+
+    def _listed(self, params: Any) -> Any:
+        named = [each for each in self.steps if params[0] in each["keys"]] if "before" not in params[1] else []
+        return [{"signature": each["signature"], "slot": each["slot"]} for each in reversed(named)]
+
+    def _transaction(self, params: Any) -> Any:
+        step = next(each for each in self.steps if each["signature"] == params[0])
+        message = {"accountKeys": step["keys"], "instructions": step["calls"], "header": {"numRequiredSignatures": 1}}
+        return {
+            "slot": step["slot"], "blockTime": 1_700_000_000,
+            "transaction": {"signatures": [step["signature"]], "message": message},
+            "meta": {"err": None, "fee": 5, "preBalances": step["before"], "postBalances": step["after"]},
+        }  # fmt: skip
+
+
+def step(slot: int, before: int, after: int, *calls: dict[str, Any]) -> dict[str, Any]:
+    """A transaction that names the stake account, and the wallet."""
+    keys = [WALLET, STAKED, STAKE, CLOCK]
+    lamports = {"before": [9, before, 1, 1], "after": [9, after, 1, 1]}
+    return {"slot": slot, "signature": f"{slot}", "keys": keys, "calls": list(calls), **lamports}
+
+
+def initialised(owner: str = WALLET) -> dict[str, Any]:
+    """The instruction that begins it."""
+    content = struct.pack("<I", 0) + key(OTHER) + key(owner) + bytes(48)
+    return {"programIdIndex": 2, "accounts": [1, 3], "data": base58.b58encode(content).decode()}
+
+
+async def held(node: Past, slot: int) -> tuple[list[int], list[str]]:
+    """What stake accounts held at a slot, and the reasons why it is not known."""
+    chain = node.chain()
+    await chain.heads()
+    positions, issues = (await chain.positions_at([WALLET], await chain.block(slot)))[WALLET]
+    await chain.close()
+    assert all(each.makes_partial for each in issues)
+    return [raw for each in positions for raw in each.supplied.values()], [each.reason for each in issues]
+
+
+BORN, NOW = 100 * SLOTS, 60_000_000
+
+
+def whole(epochs: int = 138 - 100) -> Past:
+    """An account that began with 1,000, and earned in each epoch."""
+    return Past([step(BORN, 0, 1_000, initialised())], 1_000 + 7 * epochs)
+
+
+async def test_rewards_are_added_up_to_the_slot_from_whichever_side_takes_fewer_requests() -> None:
+    for slot, raw in ((BORN, 1_000), (101 * SLOTS + 4, 1_000), (101 * SLOTS + 5, 1_007), (NOW, 1_000 + 7 * 38)):
+        assert await held(whole(), slot) == ([raw], []), slot
+    node = whole()
+    await held(node, 137 * SLOTS)
+    assert node.asked.count("getInflationReward") == 2, "of the epochs behind it"
+    node = whole()
+    await held(node, 101 * SLOTS)
+    assert node.asked.count("getInflationReward") == 2, "of those before it"
+
+
+async def test_epochs_that_nodes_dropped_are_not_known_unless_the_other_side_tells() -> None:
+    def dropped(params: Any) -> Any:
+        if params[1]["epoch"] < 120:
+            raise Refuse(-32004, "Block not available for slot 57024000")
+        return node._rewards(params)
+
+    node = whole()
+    node.answers = {**node.answers, "getInflationReward": dropped}
+    assert await held(node, 121 * SLOTS + 5) == ([1_000 + 7 * 21], [])
+    found, [reason] = await held(node, 105 * SLOTS)
+    assert (found, "does not have the block" in reason) == ([], True)
+
+
+@pytest.mark.parametrize("lamports", [999, 1_005])
+async def test_lamports_that_transactions_and_rewards_contradict_are_not_known(lamports: int) -> None:
+    node = whole()
+    node.lamports = lamports
+    found, [reason] = await held(node, 103 * SLOTS)
+    assert found == []
+    assert "less than transactions left in it" in reason or "do not fit its transactions" in reason
+
+
+async def test_transactions_that_are_lost_or_too_many_or_refused_are_said() -> None:
+    for changed, word in (
+        ({"getTransaction": lambda params: None}, "does not have"),
+        ({"getFirstAvailableBlock": lambda params: NOW - 5}, "so old"),
+        ({"getProgramAccounts": _refuse}, "not served"),
+        ({"getSignaturesForAddress": _many}, "600 transactions since"),
+        ({"getSignaturesForAddress": _refuse}, ""),
+        ({"getTransaction": lambda params: {**whole()._transaction(params), "slot": 5}}, "is listed in slot"),
+    ):
+        node = whole()
+        node.answers = {**node.answers, **changed}
+        found, [reason] = await held(node, 103 * SLOTS)
+        assert found == []
+        assert reason.startswith("stake accounts of that block are not known")
+        assert word in reason or word == "not served", reason
+
+
+def _refuse(params: Any) -> Any:
+    raise Refuse(-32601, "Method not found")
+
+
+def _many(params: Any) -> Any:
+    return [] if "before" in params[1] else [{"signature": f"{each}", "slot": NOW - each} for each in range(600)]
+
+
+@pytest.mark.parametrize("broken", [
+    {"keys": [WALLET, STAKED, STAKE]}, {"before": [9, 0, 1.5, 1]}, {"calls": [{"programIdIndex": 2}]},
+    {"calls": [{"programIdIndex": 2, "accounts": [9], "data": "1"}]},
+    {"calls": [{"programIdIndex": 2, "accounts": [1], "data": "0OIl"}]}, {"keys": [WALLET, OTHER, STAKE, CLOCK]},
+])  # fmt: skip
+async def test_a_transaction_that_cannot_be_is_refused_and_said(broken: dict[str, Any]) -> None:
+    node = Past([{**step(BORN, 0, 1_000, initialised()), **broken}], 1_000)
+    node.answers = {**node.answers, "getSignaturesForAddress": lambda params: _one(params, BORN)}
+    found, [reason] = await held(node, BORN)
+    assert found == []
+    assert "not known" in reason
+
+
+def _one(params: Any, slot: int) -> list[dict[str, Any]]:
+    return [] if "before" in params[1] else [{"signature": f"{slot}", "slot": slot}]
+
+
+@pytest.mark.parametrize("calls", [
+    [{"programIdIndex": 2, "accounts": [], "data": ""}], [{"programIdIndex": 2, "accounts": [1], "data": ""}],
+    [{"programIdIndex": 2, "accounts": [1], "data": base58.b58encode(struct.pack("<I", 1)).decode()}],
+    [{"programIdIndex": 2, "accounts": [1, 1, 1], "data": base58.b58encode(struct.pack("<I", 2**32 - 1)).decode()}],
+])  # fmt: skip
+async def test_instructions_that_say_less_than_they_should_say_nothing(calls: list[dict[str, Any]]) -> None:
+    node = Past([step(BORN, 0, 1_000, initialised()), step(BORN + 9, 1_000, 1_000, *calls)], 1_000)
+    assert await held(node, BORN + 9) == ([1_000], [])
+
+
+async def test_an_account_of_which_nobody_knows_whose_it_was_is_said() -> None:
+    staker = {"programIdIndex": 2, "accounts": [1, 3, 0], "data": _staker()}
+    node = Past([step(BORN, 1_000, 900, staker), step(BORN + 9, 900, 0)], 0)
+    node.answers = {**node.answers, "getProgramAccounts": lambda params: node.at([])}
+    found, [reason] = await held(node, BORN)
+    assert (found, "who could withdraw" in reason) == ([], True)
+
+
+def _staker() -> str:
+    """The wallet makes somebody else the staker."""
+    return base58.b58encode(struct.pack("<I", 1) + key(OTHER) + struct.pack("<I", 0)).decode()
+
+
+async def test_a_block_that_may_still_go_tells_no_stake_accounts() -> None:
+    node = whole()
+    chain = node.chain()
+    await chain.heads()
+    block = await chain.block(NOW)
+    node.slot -= 5
+    chain.node.finalized -= 5
+    positions, [issue] = (await chain.positions_at([WALLET], block))[WALLET]
+    assert (list(positions), "may still go" in issue.reason) == ([], True)
