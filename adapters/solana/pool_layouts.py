@@ -39,6 +39,65 @@ class RaydiumCounted(NamedTuple):
     raw_a: int
 
 
+class DammPool(NamedTuple):
+    """`Pool` of Meteora's DAMM v2. Prices are their square roots times 2^64; growths are for a unit of liquidity, those
+    of fees times 2^128, of rewards times 2^192; what is paid each second is times 2^64. Times are in seconds."""
+
+    mint_a: str
+    mint_b: str
+    vault_a: str
+    vault_b: str
+    liquidity: int
+    lowest: int
+    highest: int
+    root: int
+    by_time: int  # whether what is locked is locked by time, and not by slots
+    fees_go: int  # 2: into the pool, and so to its liquidity
+    growth_a: int
+    growth_b: int
+    raw_a: int
+    raw_b: int
+    pays_0: int
+    reward_mint_0: str
+    reward_vault_0: str
+    end_0: int
+    per_second_0: int
+    reward_growth_0: int
+    paid_0: int
+    pays_1: int
+    reward_mint_1: str
+    reward_vault_1: str
+    end_1: int
+    per_second_1: int
+    reward_growth_1: int
+    paid_1: int
+
+
+class DammPosition(NamedTuple):
+    """`Position` of the same: liquidity that is free, that is not yet, and that never will be; what was counted when it
+    last changed; and when what is not yet free will be, by slots or seconds."""
+
+    pool: str
+    mint: str
+    seen_a: int
+    seen_b: int
+    owed_a: int
+    owed_b: int
+    free: int
+    vesting: int
+    locked: int
+    seen_0: int
+    owed_0: int
+    seen_1: int
+    owed_1: int
+    cliff: int
+    period: int
+    at_cliff: int  # so much is free then
+    per_period: int
+    released: int  # so much of that is among the free already
+    periods: int
+
+
 def _amm_fault(found: RaydiumAmm) -> str:
     if not 0 < found.status <= 7 or max(found.decimals_a, found.decimals_b) > MOST_DECIMALS:
         return "it is of no known status, or its tokens have more decimals than there are"
@@ -51,6 +110,26 @@ POOLS: Final[Mapping[str, Layout]] = {
             (0, "u64"), (32, "u64"), (40, "u64"), (120, "u64"), (160, "u64"), (168, "u64"), (192, "u64"), (200, "u64"),
             (336, "key"), (368, "key"), (400, "key"), (432, "key"), (464, "key"), (592, "key"), (720, "u64"),
         ), check=_amm_fault,
+    ),
+    "damm_pool": Layout(
+        DammPool, 1_112, (
+            (168, "key"), (200, "key"), (232, "key"), (264, "key"), (360, "u128"), (424, "u128"), (440, "u128"),
+            (456, "u128"), (480, "u8"), (484, "u8"), (488, "u256"), (520, "u256"), (680, "u64"), (688, "u64"),
+            *(
+                field for at in (728, 920)
+                for field in (
+                    (at, "u8"), (at + 16, "key"), (at + 48, "key"), (at + 120, "u64"), (at + 128, "u128"),
+                    (at + 144, "u256"), (at + 176, "u64"),
+                )
+            ),
+        ), bytes.fromhex("f19a6d0411b16dbc"),
+    ),
+    "damm_position": Layout(
+        DammPosition, 408, (
+            (8, "key"), (40, "key"), (72, "u256"), (104, "u256"), (136, "u64"), (144, "u64"), (152, "u128"),
+            (168, "u128"), (184, "u128"), (216, "u256"), (248, "u64"), (264, "u256"), (296, "u64"), (312, "u64"),
+            (320, "u64"), (328, "u128"), (344, "u128"), (360, "u128"), (376, "u16"),
+        ), bytes.fromhex("aabc8fe47a40f7d0"),
     ),
     "raydium_counted": Layout(RaydiumCounted, 2_208, ((0, "key"), (1_024, "u128"), (1_040, "u128"))),
 }  # fmt: skip

@@ -25,6 +25,7 @@ MOST_SHARES: Final = 2_000  # and so many other tokens
 TRIES: Final = 2  # at a slot, if a wallet got another position meanwhile
 MOST_LISTS: Final = 100  # pools that are looked for: shares of them can be sent to anybody, and a list is dear
 UNLISTED: Final = Unknown(f"the pools of more than {MOST_LISTS} shares would have to be looked for")
+SLOT_MS: Final = 400  # as the cluster has it in mind
 PROGRAM: Final = "program"
 THING, SHARE, ACCOUNT = "thing", "share", "account"
 

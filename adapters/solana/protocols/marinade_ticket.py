@@ -7,14 +7,13 @@ from typing import Final
 from adapters.solana.account_layouts import MarinadeTicket
 from adapters.solana.account_reads import AccountRead
 from adapters.solana.layouts import SYSTEM
-from adapters.solana.positions import ACCOUNT, Claim, DecoderPlan, Family, Unreadable, sure
+from adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, sure
 from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 STATE: Final = "state"  # the role of the account that says everything of the instance
 WAIT_S: Final = 30 * 60  # after an epoch has begun, until its tickets are paid
 EPOCH_SLOTS: Final = 432_000
-SLOT_MS: Final = 400  # as the cluster has it in mind
 STRANGE: Final = "it belongs to an instance of the program that its file does not name"
 NOT_COVERED: Final = "there are fewer lamports for all tickets than it says"
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from adapters.solana.account_layouts import BinArray, BinPair, BinPosition
 from adapters.solana.account_reads import AccountRead
 from adapters.solana.layouts import SYSTEM
-from adapters.solana.positions import ACCOUNT, Claim, DecoderPlan, Family, Unreadable, sure
+from adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import NOT_COVERED, held, summed
 from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
@@ -22,7 +22,6 @@ SHARE, PAID, LONGER, BIN = 16, 48, 112, 144  # bytes of a share, of what was cou
 TWO_AND_TWO: Final = Struct("<16s16sQQ")
 SPLIT: Final = 15  # the program pays a fifteenth of a reward to the bin that is traded in
 ORDERS: Final = 2  # pairs of this function have limit orders and no rewards
-SLOT_MS: Final = 400
 
 
 class _Counted(NamedTuple):

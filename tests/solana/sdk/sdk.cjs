@@ -42,6 +42,7 @@ const written = (layout, size, fields) => {
   layout.encode(fields, bytes);
   return new Uint8Array(bytes);
 };
+const damm = () => new (from("@meteora-ag/cp-amm-sdk").CpAmm)(new Connection("http://localhost:1"))._program;
 const meteora = () => from("@meteora-ag/dlmm").createProgram(new Connection("http://localhost:1"));
 
 const jobs = {
@@ -104,6 +105,35 @@ const jobs = {
     );
     const { totalXAmount, totalYAmount, feeX, feeY, rewardOne, rewardTwo } = found;
     return [new BN(totalXAmount), new BN(totalYAmount), feeX, feeY, rewardOne, rewardTwo];
+  },
+  damm: async ({ account, fields }) => {
+    const { layout, discriminator } = damm().coder.accounts.accountLayouts.get(account), bytes = Buffer.alloc(2_000);
+    const size = layout.encode(older(fields), bytes);
+    return new Uint8Array(Buffer.concat([Buffer.from(discriminator), bytes.subarray(0, size)]));
+  },
+  damm_address: async ({ mint }) => from("@meteora-ag/cp-amm-sdk").derivePositionAddress(new PublicKey(mint)),
+  damm_worth: async ({ position, pool, time, point }) => {
+    const sdk = from("@meteora-ag/cp-amm-sdk"), coder = damm().coder.accounts;
+    const own = coder.decode("position", Buffer.from(position)), whole = coder.decode("pool", Buffer.from(pool));
+    const fees = sdk.getUnClaimLpFee(whole, own, new BN(time));
+    const rewards = [0, 1].map((each) => sdk.getUserRewardPending(whole, own, each, new BN(time), new BN(1)));
+    const fresh = sdk.getAvailableVestingLiquidity(own, new BN(point));
+    const given = (liquidity) => {
+      const { collectFeeMode, sqrtPrice, sqrtMinPrice, sqrtMaxPrice, tokenAAmount, tokenBAmount } = whole;
+      return [
+        sdk.getAmountAFromLiquidityDelta(
+          sqrtPrice, sqrtMaxPrice, liquidity, sdk.Rounding.Down, collectFeeMode, tokenAAmount, whole.liquidity,
+        ),
+        sdk.getAmountBFromLiquidityDelta(
+          sqrtMinPrice, sqrtPrice, liquidity, sdk.Rounding.Down, collectFeeMode, tokenBAmount, whole.liquidity,
+        ),
+      ];
+    };
+    return {
+      free: given(own.unlockedLiquidity.add(fresh)), vesting: given(own.vestedLiquidity.sub(fresh)),
+      locked: given(own.permanentLockedLiquidity), fees: [fees.feeTokenA, fees.feeTokenB],
+      rewards: rewards.map((each) => each.userPendingReward),
+    };
   },
   raydium_withdrawn: async ({ pool, vaults, raw, first }) => {
     // The SDK asks a node for the pool and its vaults: these are what the node would say.

@@ -1,0 +1,222 @@
+"""Positions in Meteora's DAMM v2: bytes by the interface in Meteora's SDK, and every amount by its own arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.meteora_damm import FAMILY, FOR_GOOD
+from adapters.solana.ranges import NOT_COVERED
+from chainfolio.plans import Unknown, run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.damm import DAMM, Pool, Position, Reward, said, write
+from tests.solana.fakes import WALLET
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.sdk import one
+
+NOW_S: Final = 1_760_000_000
+SLOT: Final = 380_000_000
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("meteora", FAMILY, {"damm": (DAMM,)}, {}),))
+LOWEST, HIGHEST = 4_295_048_016, 79_226_673_521_066_979_257_578_248_091  # of any pool
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def drawn(chance: random.Random, mode: int = 0) -> Position:
+    """Any position: free, locked or both, in a pool of one range or of all prices."""
+
+    def two(most: int) -> tuple[int, int]:
+        return chance.randrange(most), chance.randrange(most)
+
+    def reward() -> Reward:
+        end_s = NOW_S + chance.randint(-(10**5), 10**5)
+        some = Reward(key(), key(), end_s, chance.randrange(2**80), chance.randrange(2**190), NOW_S - 10**6)
+        return chance.choice((Reward(), some))
+
+    lowest, highest = chance.choice(((LOWEST, HIGHEST), (2**60, 2**70)))
+    root = chance.randrange(2**61, 2**69)
+    growth, rewards = two(2**200), (reward(), reward())
+    by_time = chance.randrange(2)
+    pool = Pool(
+        key(), (key(), key()), (key(), key()), chance.randrange(2**100, 2**110), (lowest, root, highest), growth,
+        rewards, mode, two(2**50), by_time,
+    )  # fmt: skip
+    vesting = chance.choice((0, chance.randrange(2**90, 2**92)))
+    now = NOW_S if by_time else SLOT
+    terms = (now + chance.randint(-5_000, 1_000), 1_000, vesting // 10, vesting // 30, 0, 20) if vesting else (0,) * 6
+    seen = [tuple(each - chance.randrange(min(each, 2**150) + 1) for each in growth)]
+    seen_rewards = [each.growth - chance.randrange(min(each.growth, 2**120) + 1) for each in rewards]
+    return Position(
+        pool, key(), (chance.randrange(2**90), vesting, chance.choice((0, chance.randrange(2**80)))),
+        (seen[0][0], seen[0][1]), two(2**40), ((seen_rewards[0], 5), (seen_rewards[1], 6)), terms,
+    )  # fmt: skip
+
+
+def decoded(ledger: Any, position: Position) -> Sequence[DecodedPosition]:
+    """What the decoder makes of a position."""
+    claim = Claim(WALLET, position.mint, DAMM, NOW_S, 1, SLOT, 700)
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(claim), ledger)
+    return found
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_amount_of_a_position_is_what_meteoras_own_arithmetic_gives(seed: int, mode: int) -> None:
+    position, ledger = drawn(random.Random(seed), mode), Ledger()
+    write(ledger, position)
+    pool = position.pool
+    told = said(ledger, position, NOW_S, NOW_S if pool.by_time else SLOT)
+    found = {each.name: each for each in decoded(ledger, position)}
+    amounts = {name: [each.raw for each in part.supplied] for name, part in found.items()}
+    assert amounts[""] == told["free"]
+    assert amounts.get("Vesting", [0, 0]) == told["vesting"]
+    assert amounts.get("Locked for good", [0, 0]) == told["locked"]
+    paid = [(each.mint, raw) for each, raw in zip(pool.rewards, told["rewards"], strict=True) if each != Reward()]
+    assert [(each.token, each.raw) for each in found[""].rewards] == [
+        *zip(pool.mints, told["fees"], strict=True),
+        *paid,
+    ]
+    for each in found.values():
+        assert (each.position_type, each.pool, each.replaces) == ("LIQUIDITYPOOL", pool.address, (position.mint,))
+        assert [one.token for one in each.supplied] == list(pool.mints)
+
+
+def test_a_position_is_where_meteoras_sdk_says() -> None:
+    position = drawn(random.Random(1))
+    assert one("damm_address", mint=position.mint) == position.address
+
+
+def plain(liquidity: tuple[int, int, int], **other: Any) -> Position:
+    """A position that earned nothing."""
+    pool = Pool(key(), (key(), key()), (key(), key()), 2**100, (LOWEST, 2**64, HIGHEST))
+    return Position(pool, key(), liquidity, **other)
+
+
+def test_what_is_locked_for_good_has_no_value_and_what_is_vesting_says_until_when() -> None:
+    ledger = Ledger()
+    position = plain((2**90, 2**90, 2**90), vesting=(NOW_S + 100, 10, 2**89, 2**86, 0, 4))
+    write(ledger, position)
+    free, vesting, locked = decoded(ledger, position)
+    assert [each.unverified for each in (free, vesting, locked)] == ["", "", FOR_GOOD]
+    assert [each.unlock_s for each in (free, vesting, locked)] == [0, NOW_S + 140, 0]
+    by_slots = replace(position, pool=replace(position.pool, by_time=0), vesting=(SLOT + 100, 10, 2**89, 2**86, 0, 4))
+    write(ledger, by_slots)
+    assert [each.unlock_s for each in decoded(ledger, by_slots)] == [0, NOW_S + 56, 0]
+
+
+def test_what_vests_by_another_account_is_shown_without_a_time() -> None:
+    ledger, position = Ledger(), plain((0, 2**90, 0))
+    write(ledger, position)
+    free, vesting = decoded(ledger, position)
+    assert [each.raw for each in free.supplied] == [0, 0]
+    assert (vesting.unlock_s, vesting.name) == (0, "Vesting")
+
+
+def test_a_token_that_stands_for_nothing_is_no_position() -> None:
+    assert decoded(Ledger(), drawn(random.Random(5))) == []
+    with pytest.raises(Exception, match="busy"):
+        decoded(lambda asked: Unknown("busy"), drawn(random.Random(5)))
+
+
+def test_a_pool_that_was_drained_pays_nobody_and_its_positions_have_no_value() -> None:
+    ledger, position = Ledger(), drawn(random.Random(8))
+    write(ledger, position, vaults=0)
+    found = decoded(ledger, position)
+    assert {each.unverified for each in found} == {NOT_COVERED}
+    assert all(each.raw == 0 for each in found[0].rewards if each.token not in position.pool.mints)
+
+
+def test_huge_numbers_of_a_liar_end_in_amounts_that_its_pool_does_not_have() -> None:
+    ledger, position = Ledger(), plain((2**128 - 1, 2**128 - 1, 2**128 - 1), vesting=(1, 0, 2**128 - 1, 0, 5, 0))
+    write(ledger, replace(position, seen=(5, 5), pool=replace(position.pool, growth=(4, 4))))
+    assert {each.unverified for each in decoded(ledger, position)} == {NOT_COVERED}
+
+
+Change = Callable[[Ledger, Position], None]
+
+
+def spliced(at: int, content: bytes, of: Callable[[Position], str] = lambda position: position.address) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger, position: Position) -> None:
+        owner, before = ledger.accounts[of(position)]
+        ledger.put(of(position), owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def pool_of(position: Position) -> str:
+    """Where the pool lies."""
+    return position.pool.address
+
+
+def sized(by: int, of: Callable[[Position], str] = lambda position: position.address) -> Change:
+    """An account breaks off, or goes on."""
+
+    def change(ledger: Ledger, position: Position) -> None:
+        owner, before = ledger.accounts[of(position)]
+        ledger.put(of(position), owner, before[:by] if by < 0 else before + bytes(by))
+
+    return change
+
+
+def without_pool(ledger: Ledger, position: Position) -> None:
+    """The pool is gone."""
+    del ledger.accounts[position.pool.address]
+
+
+def strange_vault(ledger: Ledger, position: Position) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(position.pool.vaults[1], key(), position.pool.address, 5)
+
+
+def stolen(ledger: Ledger, position: Position) -> None:
+    """The position belongs to another program."""
+    ledger.put(position.address, key(), ledger.accounts[position.address][1])
+
+
+@pytest.fixture(scope="module")
+def written() -> tuple[Ledger, Position]:
+    """A position that can be read."""
+    ledger, position = Ledger(), plain((2**90, 0, 0))
+    write(ledger, position)
+    return ledger, position
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (sized(-1), "407 bytes"), (sized(1), "409 bytes"), (spliced(0, b"\0"), "another kind"),
+        (spliced(40, bytes(32)), "of another token"), (stolen, "belongs to the program"),
+        (without_pool, "there is no account"), (sized(-1, pool_of), "1111 bytes"), (sized(1, pool_of), "1113 bytes"),
+        (spliced(0, b"\0", pool_of), "another kind"), (spliced(424, bytes(16), pool_of), "no price between"),
+        (spliced(456, bytes(16), pool_of), "no price between"), (spliced(440, bytes(16), pool_of), "no price between"),
+        (spliced(360, bytes(16) + bytes(108) + b"\2", pool_of), "no liquidity"), (strange_vault, "another token"),
+    ],
+)  # fmt: skip
+def test_what_a_position_cannot_be_is_said_and_never_zero(
+    written: tuple[Ledger, Position], change: Change, reason: str
+) -> None:
+    ledger, position = Ledger({**written[0].accounts}), written[1]
+    change(ledger, position)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, position)
+
+
+async def test_a_wallet_with_a_position_has_it_in_place_of_the_token(written: tuple[Ledger, Position]) -> None:
+    ledger, position = written
+    states = await read(LedgerNode(ledger, {WALLET: [position.mint, key()]}), WALLET, installed=INSTALLED)
+    [found] = states[WALLET].positions
+    assert [asset.reference for asset in found.replaces] == [position.mint]
+    assert sorted(asset.reference for asset in found.supplied) == sorted(position.pool.mints)
+    assert not states[WALLET].issues
