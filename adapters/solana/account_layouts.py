@@ -1,7 +1,7 @@
 """What accounts of protocols on Solana hold, byte by byte: prices, pools, positions. No I/O.
 
 A layout is a line of `LAYOUTS`, as `account_fields.py` reads it. Most marks are Anchor's: the first eight bytes of
-SHA-256 of `account:` and the name.
+SHA-256 of `account:` and the name. Those of lending are in `lending_layouts.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from adapters.solana.account_fields import KEY_SIZE, Layout, address, value
 from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, BadLayout, mint
+from adapters.solana.lending_layouts import LENDING
 from adapters.solana.pool_layouts import POOLS
 
 FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("11d8f68ee1c7da38")
@@ -268,6 +269,7 @@ class PositionBundle(NamedTuple):
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
     **POOLS,
+    **LENDING,
     "pyth_price": Layout(
         PriceUpdate, 133, ((40, "u8"), (41, "raw"), (73, "i64"), (81, "u64"), (89, "i32"), (93, "i64")),
         bytes.fromhex("22f123639d7ef4cd"), 134,

@@ -19,15 +19,19 @@ PATIENCE_S = 300.0
 Job = tuple[str, Mapping[str, Any]]
 
 
-def done(jobs: Sequence[Job]) -> list[Any]:
-    """What the SDKs give for some jobs, in their order; skips the test where they cannot be installed."""
+def done(jobs: Sequence[Job], apart: str = "") -> list[Any]:
+    """What the SDKs give for some jobs, in their order, or one that lives `apart` in a folder here; skips the test
+    where they cannot be installed."""
+    folder = HERE / apart
     try:
-        home = install.packages(HERE / "package.json", install.home() / "solana-sdk", PATIENCE_S)
+        home = install.packages(
+            folder / "package.json", install.home() / f"solana-sdk{apart and '-'}{apart}", PATIENCE_S
+        )
     except (InstallFailed, NodeJsMissing) as error:
         pytest.skip(f"the SDKs cannot be installed here: {error}")
     asked = json.dumps([(name, _given(fields)) for name, fields in jobs])
     run = subprocess.run(
-        ["node", str(HERE / "sdk.cjs"), str(home)],
+        ["node", str(folder / "sdk.cjs"), str(home)],
         input=asked,
         capture_output=True,
         text=True,

@@ -1,32 +1,12 @@
-// Reads a list of jobs as JSON, does each with the SDK of the protocol's vendor, and prints what they gave as JSON.
-// Whole numbers are texts that end in n, in both directions; bytes are {"hex": "…"}.
+// Jobs of SDKs that live together.
 const path = require("path");
-const home = process.argv[2];
-const from = (name) => require(path.join(home, "node_modules", name));
+const { from, home, run } = require("./jobs.cjs");
 const { BorshAccountsCoder } = from("@coral-xyz/anchor");
 const { Connection, PublicKey } = from("@solana/web3.js");
 const BN = from("bn.js");
 const core = from("@orca-so/whirlpools-core/dist/nodejs/orca_whirlpools_core_js_bindings.js");
 const raydium = from("@raydium-io/raydium-sdk-v2");
 
-const given = (value) => {
-  if (typeof value === "string") return /^-?[0-9]+n$/.test(value) ? BigInt(value.slice(0, -1)) : value;
-  if (Array.isArray(value)) return value.map(given);
-  if (value && typeof value === "object")
-    return "hex" in value ? new Uint8Array(Buffer.from(value.hex, "hex"))
-      : Object.fromEntries(Object.entries(value).map(([key, each]) => [key, given(each)]));
-  return value;
-};
-const told = (value) => {
-  if (typeof value === "bigint") return `${value}n`;
-  if (BN.isBN(value)) return `${value}n`;
-  if (value instanceof Uint8Array) return { hex: Buffer.from(value).toString("hex") };
-  if (value instanceof PublicKey) return value.toBase58();
-  if (Array.isArray(value)) return value.map(told);
-  if (value && typeof value === "object")
-    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, told(each)]));
-  return value;
-};
 // What older SDKs want: keys and big numbers as objects of their own.
 const older = (value) => {
   if (typeof value === "bigint") return new BN(value.toString());
@@ -173,9 +153,4 @@ const jobs = {
   },
 };
 
-(async () => {
-  const asked = JSON.parse(require("fs").readFileSync(0, "utf8"));
-  const answers = [];
-  for (const [name, fields] of asked) answers.push(told(await jobs[name](given(fields))));
-  process.stdout.write(JSON.stringify(answers));
-})().catch((error) => { console.error(error); process.exit(1); });
+run(jobs);

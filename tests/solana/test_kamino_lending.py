@@ -1,0 +1,305 @@
+"""Kamino's lending: bytes by the interface in Kamino's SDK, and every amount by its own arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.chain import SolanaChain
+from adapters.solana.kamino import YEAR_S
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.kamino_lending import FAMILY, NOT_COVERED
+from chainfolio.interactions import Interactions
+from chainfolio.plans import run_batched, run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from localchain.solana.node import SolanaNode
+from tests.solana.fakes import WALLET
+from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve, said, write
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read
+
+NOW_S: Final = 1_760_000_000
+ELAPSED: Final = (0, 1, 2, 3, 4, 5, 600)  # slots since reserves were counted
+CONTRACTS: Final = {"lending": (KLEND,)}
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("kamino", FAMILY, CONTRACTS, {}),))
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def decoded(ledger: Ledger, stored: Obligation, slot: int = SLOT, market: str = "") -> list[DecodedPosition]:
+    """What the decoder makes of an obligation, where a file names a market."""
+    claim = Claim(WALLET, stored.address, KLEND, NOW_S, 1, slot, 700, contracts={**CONTRACTS, "market": (market,)})
+    return list(run_known(FAMILY.position(claim), ledger))
+
+
+def sides(found: DecodedPosition, stored: Obligation) -> tuple[dict[str, int], dict[str, int]]:
+    """What was supplied and what is owed, by reserve."""
+    at = {each.mint: address for address, each in stored.reserves.items()}
+    return {at[each.token]: each.raw for each in found.supplied}, {at[each.token]: each.raw for each in found.borrowed}
+
+
+def drawn(chance: random.Random, most: int) -> Obligation:
+    """Any obligation: up to eight deposits and five debts, of up to so much, in reserves of any kind."""
+    market = key()
+
+    def reserve() -> Reserve:
+        lent, available = chance.randrange(most * ONE), chance.randrange(1, most)
+        curve = sorted(chance.sample(range(1, 10_000), chance.randint(0, 9)))
+        rates = sorted(chance.randrange(30_000) for _ in range(len(curve) + 2))
+        points = list(zip((0, *curve, 10_000), rates, strict=True))
+        fees = tuple(chance.randrange(ONE * available // 9 + 1) for _ in range(3))
+        return Reserve(
+            key(), market, key(), key(), available, lent, chance.randrange(ONE, 2**130), (fees[0], fees[1], fees[2]),
+            chance.randrange(available // 9 + 1, 2 * most), host_bps=chance.choice((0, 100)),
+            taken_percent=chance.choice((0, 15, 100)), curve=(*points, *(points[-1],) * (11 - len(points))),
+        )  # fmt: skip
+
+    supplying, lending = ([reserve() for _ in range(chance.randint(0, count))] for count in (8, 5))
+    deposits = tuple((each, chance.randrange(1, each.shares + 1)) for each in supplying)
+    debts = tuple(
+        (each, chance.randrange(1, each.lent_sf + 2), chance.randrange(ONE, each.grown + 1)) for each in lending
+    )
+    return Obligation(key(), market, WALLET, deposits, debts)
+
+
+def test_what_was_deposited_and_is_owed_is_what_kaminos_own_arithmetic_gives_to_the_unit() -> None:
+    chance = random.Random(1)
+    several = [(drawn(chance, chance.choice((10**6, 10**9, 10**12))), SLOT + slots) for slots in ELAPSED * 6]
+    ledger = Ledger()
+    write(ledger, *(each for each, _ in several))
+    for (each, slot), expected in zip(several, said(ledger, *several), strict=True):
+        found = decoded(ledger, each, slot)
+        assert [sides(one, each) for one in found] == [expected] * any(expected)
+        assert all((one.position_type, one.pool, one.replaces) == ("LENDING", each.market, ()) for one in found)
+
+
+def test_interest_of_months_is_as_far_from_the_sdk_as_what_the_program_cuts_off() -> None:
+    chance = random.Random(99)
+    several, elapsed = [drawn(chance, 10**15) for _ in range(6)], 20_000_000
+    ledger = Ledger()
+    write(ledger, *several)
+    for each, expected in zip(several, said(ledger, *((one, SLOT + elapsed) for one in several)), strict=True):
+        [found] = decoded(ledger, each, SLOT + elapsed)
+        for ours, theirs in zip(sides(found, each), expected, strict=True):
+            assert ours.keys() == theirs.keys()
+            for at, raw in ours.items():
+                # The rate of a slot has sixty bits behind the point: what is cut off of it counts for each slot.
+                # The SDK's rate, a number of a computer's sixteen digits, is as good.
+                assert abs(theirs[at] - raw) <= 8 * elapsed * theirs[at] // ONE + 1
+
+
+def test_interest_is_a_third_of_a_series_in_whole_numbers_as_the_program_cuts_them_off() -> None:
+    flat = tuple((used, 1_000) for used in (0, *(10_000,) * 10))
+    reserve = Reserve(key(), key(), key(), key(), 0, 10**12 * ONE, ONE, shares=10**12, taken_percent=0, curve=flat)
+    stored = Obligation(key(), reserve.market, WALLET, ((reserve, 10**12),), ((reserve, 10**12 * ONE, ONE),))
+    ledger = Ledger()
+    write(ledger, stored)
+    base = 1_000 * ONE // 10_000 // (2 * YEAR_S)
+    for elapsed in (5, 1_000, 2 * YEAR_S):
+        first = base * elapsed
+        second = (first * base >> 60) * (elapsed - 1) // 2
+        grown = ONE + first + second + (second * base >> 60) * (elapsed - 2) // 3
+        [found] = decoded(ledger, stored, SLOT + elapsed)
+        lent = 10**12 * ONE * grown >> 60
+        assert (found.supplied[0].raw, found.borrowed[0].raw) == (lent >> 60, -(-lent // ONE))
+
+
+def pair(**other: Any) -> Obligation:
+    """An obligation with one deposit and one debt."""
+    market = key()
+    one, two = (Reserve(key(), market, key(), key(), **other) for _ in range(2))
+    return Obligation(key(), market, WALLET, ((one, 10**9),), ((two, 10**6 * ONE, ONE),))
+
+
+def stored(*several: Obligation, **other: Any) -> Ledger:
+    """A ledger with obligations."""
+    ledger = Ledger()
+    write(ledger, *several, **other)
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def first() -> Obligation:
+    """One that nothing is wrong with."""
+    return pair()
+
+
+@pytest.fixture(scope="module")
+def written(first: Obligation) -> Ledger:
+    """Its accounts."""
+    return stored(first)
+
+
+def test_rates_of_seconds_count_seconds_and_where_no_time_was_written_none() -> None:
+    by_time, by_slot, never = pair(by_time=1, time_s=NOW_S - 5_000), pair(), pair(by_time=1)
+    ledger = stored(by_time, by_slot, never)
+    [found], [other] = (decoded(ledger, each, SLOT + slots) for each, slots in ((by_time, 77), (by_slot, 10_000)))
+    assert [each.raw for each in (*found.supplied, *found.borrowed)] == [
+        each.raw for each in (*other.supplied, *other.borrowed)
+    ]
+    [found], [fresh] = decoded(ledger, never, SLOT + 10**6), decoded(ledger, by_slot)
+    assert found.supplied[0].raw == fresh.supplied[0].raw
+
+
+@pytest.mark.parametrize(
+    ("each_slot", "left", "bps", "given"),
+    [
+        (5, 10**9, 10_000, 5_000), (5, 777, 10_000, 777), (0, 10**9, 10_000, 0), (5, 10**9, 0, 0),
+        (10**9, 10**12, 20, 126_839),
+    ],
+)  # fmt: skip
+def test_rewards_of_a_reserve_are_given_to_all_shares_up_to_what_its_market_allows(
+    each_slot: int, left: int, bps: int, given: int
+) -> None:
+    flat = ((0, 0), *((10_000, 0),) * 10)
+    reserve = Reserve(key(), key(), key(), key(), curve=flat, shares=4 * 10**12, rewards=(each_slot, left))
+    everything = Obligation(key(), reserve.market, WALLET, ((reserve, reserve.shares),))
+    [found] = decoded(stored(everything, rewards_bps=bps), everything, SLOT + 1_000)
+    assert found.supplied[0].raw == 4 * 10**12 + given
+
+
+def test_an_obligation_that_is_gone_or_empty_is_nothing(first: Obligation) -> None:
+    empty = replace(first, deposits=(), debts=())
+    assert decoded(stored(empty), empty) == []
+    assert decoded(Ledger(), first) == []
+
+
+def test_debt_alone_is_shown_and_counts() -> None:
+    obligation = replace(pair(), deposits=())
+    [found] = decoded(stored(obligation), obligation)
+    assert (found.supplied, found.borrowed[0].raw, found.unverified) == ((), 10**6, "")
+
+
+def test_in_a_market_that_no_file_names_what_could_not_be_taken_out_now_has_no_value(
+    first: Obligation, written: Ledger
+) -> None:
+    assert decoded(written, first)[0].unverified == ""
+    drained = Ledger(dict(written.accounts), dict(written.lamports))
+    reserve = first.deposits[0][0]
+    drained.put_vault(reserve.vault, reserve.mint, key(), 10**6)
+    assert decoded(drained, first)[0].unverified == NOT_COVERED
+    assert decoded(drained, first, market=first.market)[0].unverified == ""
+
+
+Change = Callable[[Ledger, Obligation], None]
+
+
+def spliced(at: int, content: bytes, of: Callable[[Obligation], str] = lambda each: each.address) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger, obligation: Obligation) -> None:
+        owner, before = ledger.accounts[of(obligation)]
+        ledger.put(of(obligation), owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def cut(by: int, of: Callable[[Obligation], str]) -> Change:
+    """An account that is longer or shorter."""
+
+    def change(ledger: Ledger, obligation: Obligation) -> None:
+        owner, before = ledger.accounts[of(obligation)]
+        ledger.put(of(obligation), owner, before + bytes(by) if by > 0 else before[:by])
+
+    return change
+
+
+def gone(of: Callable[[Obligation], str]) -> Change:
+    """An account that there is not."""
+    return lambda ledger, obligation: ledger.accounts.pop(of(obligation)) and None
+
+
+def itself(obligation: Obligation) -> str:
+    """Where the obligation lies."""
+    return obligation.address
+
+
+def lent(obligation: Obligation) -> str:
+    """Where the reserve of the deposit lies."""
+    return obligation.deposits[0][0].address
+
+
+def owed(obligation: Obligation) -> str:
+    """Where the reserve of the debt lies."""
+    return obligation.debts[0][0].address
+
+
+def market(obligation: Obligation) -> str:
+    """Where the market lies."""
+    return obligation.market
+
+
+def strange_vault(ledger: Ledger, obligation: Obligation) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(obligation.deposits[0][0].vault, key(), key(), 5)
+
+
+def stolen(ledger: Ledger, obligation: Obligation) -> None:
+    """A reserve belongs to another program."""
+    ledger.put(lent(obligation), key(), ledger.accounts[lent(obligation)][1])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cut(-1, itself), "3343 bytes"), (cut(1, itself), "3345 bytes"), (spliced(0, b"\0"), "another kind"),
+        (spliced(64, bytes(32)), "an obligation of 1111"), (cut(-1, lent), "8623 bytes"), (cut(8, owed), "8632 bytes"),
+        (spliced(0, b"\0", lent), "another kind"), (gone(lent), "there is no account"), (stolen, "it belongs to"),
+        (gone(market), "there is no account"), (cut(1, market), "4665 bytes"), (strange_vault, "another token"),
+        (spliced(32, bytes(32), lent), "a reserve of another market"),
+        (spliced(32, bytes(32), owed), "a reserve of another market"),
+        (spliced(2_592, bytes(8), lent), "issued less"), (spliced(2_592, b"\1" + bytes(7), lent), "issued less"),
+        (spliced(16, b"\xff" * 8, owed), "a slot that is to come"), (spliced(BASIS_AT, b"\2", lent), "not known"),
+        (spliced(344, b"\xff" * 16, lent), "more fees than it has"), (spliced(232, b"\xff" * 16, lent), "reserve"),
+        (spliced(296, bytes(32), owed), "a rate that its reserve has never had"),
+        (spliced(1_240, bytes(32)), "a rate that its reserve has never had"),
+        (spliced(1_240, b"\xff" * 32), "a rate that its reserve has never had"),
+        (spliced(4_920, bytes(88), lent), "no rate"), (spliced(4_940, bytes(4), lent), "no rate"),
+    ],
+)  # fmt: skip
+def test_what_an_obligation_cannot_be_is_said_and_never_zero(
+    first: Obligation, written: Ledger, change: Change, reason: str
+) -> None:
+    ledger = Ledger(dict(written.accounts), dict(written.lamports))
+    change(ledger, first)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, first, SLOT + 9)
+
+
+async def test_obligations_are_found_by_their_owner_and_owe_what_they_borrowed() -> None:
+    several = (pair(slot=1), pair(slot=1), replace(pair(slot=1), owner=key()))
+    states = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=INSTALLED)
+    found = states[WALLET].positions
+    assert sorted(each.pool for each in found) == sorted(each.market for each in several[:2])
+    assert all(each.protocol == "kamino" and sum(each.borrowed.values()) >= 10**6 for each in found)
+    assert not states[WALLET].issues
+
+
+@pytest.mark.node
+async def test_a_real_node_has_obligations_at_the_slot_of_the_snapshot(node: SolanaNode, chain: SolanaChain) -> None:
+    owner = str(Keypair().pubkey())
+    obligation, ledger = replace(pair(slot=1), owner=owner), Ledger()
+    write(ledger, obligation)
+    for address, (program, content) in ledger.accounts.items():
+        node.put(Pubkey.from_string(address), program, content, 10**8)
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(INSTALLED).at(head)
+    reports = await run_batched(
+        {"own": reader.read(owner, Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
+    )
+    state = reports["own"].result
+    assert state is not None, reports
+    assert state.block is not None
+    [(supplied, debts)] = said(ledger, (obligation, state.block.height))
+    [found] = state.positions
+    assert [*found.supplied.values(), *found.borrowed.values()] == [*supplied.values(), *debts.values()]
+    assert not [each for each in state.issues if each.makes_partial]
