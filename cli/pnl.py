@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from indexer.wiring import System
-    from portfolio.pnl.report import HoldingDocument, PnlDocument
+    from portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument
 
 COLUMNS = (
     ("chain", ""), ("asset", ""), ("wallet", ""), ("held", "right"), ("cost USD", "right"), ("open USD", "right"),
@@ -111,15 +111,21 @@ def show(found: PnlDocument) -> None:
         f"{', '.join(found.addresses)}: {len(found.gains)} disposals and incomes, {found.method}",
         COLUMNS, [_cells(each, several) for each in found.holdings],
     )  # fmt: skip
-    sums = (
-        ("open", found.open_pnl), ("closed", found.closed_pnl), ("income", found.income), ("fees", found.fees),
-        ("cost of what is held", found.total_cost_basis),
-    )  # fmt: skip
-    print(", ".join(f"{name} {money(value)}" for name, value in sums))
+    print(_line(found))
+    if found.unknown:
+        print(f"  of what is known: {_line(found.known)}")
     for reason, count in found.unknown.items():
         print(f"  not known in {count} places: {reason}")
     for issue in found.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+
+
+def _line(sums: PnlDocument | SumsDocument) -> str:
+    shown = (
+        ("open", sums.open_pnl), ("closed", sums.closed_pnl), ("income", sums.income), ("fees", sums.fees),
+        ("cost of what is held", sums.total_cost_basis),
+    )  # fmt: skip
+    return ", ".join(f"{name} {money(value)}" for name, value in shown)
 
 
 def _cells(each: HoldingDocument, several: bool) -> tuple[str, ...]:

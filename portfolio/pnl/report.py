@@ -74,10 +74,20 @@ class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     reason: str
 
 
+class SumsDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Sums in USD over the parts that are known, whose names are those of the sums over all parts."""
+
+    open_pnl: str
+    closed_pnl: str
+    total_cost_basis: str
+    income: str
+    fees: str
+
+
 class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The gains of an account by one method, in USD. `closedPnl` is what disposals gained, `income` what came for
     nothing, `fees` what was paid to the chains, valued when it was paid. A sum is `N/A` where one of its parts is:
-    `unknown` counts these parts by their reasons."""
+    `unknown` counts these parts by their reasons, and `known` has the sums without them."""
 
     method: str
     addresses: tuple[str, ...]
@@ -89,6 +99,7 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     holdings: tuple[HoldingDocument, ...]
     gains: tuple[GainDocument, ...]
     unknown: dict[str, int]
+    known: SumsDocument
     issues: tuple[IssueDocument, ...] = ()
 
 
@@ -140,7 +151,15 @@ def document(
         income=text(total(sums["income"])), fees=text(total(sums["fee"])), holdings=tuple(holdings),
         gains=tuple(gain_document(gain, facts[gain.asset]) for gain in found.gains),
         unknown=dict(sorted(unknown.items())), issues=tuple(issues),
+        known=SumsDocument(
+            open_pnl=_known(sums["open"]), closed_pnl=_known(sums["closed"]), total_cost_basis=_known(sums["cost"]),
+            income=_known(sums["income"]), fees=_known(sums["fee"]),
+        ),
     )  # fmt: skip
+
+
+def _known(parts: Iterable[int | None]) -> str:
+    return text(sum(part for part in parts if part is not None))
 
 
 def _open(held: Held, asset: AssetFacts, price: Decimal | None, most: Decimal | None) -> int | None:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,12 @@ def test_what_was_there_from_the_beginning_has_no_known_cost_and_the_sums_say_so
     document = run("pnl", wallets["frank"], "--json").json
     assert document["closedPnl"] == "N/A"  # the coins of the chain's first block were never acquired
     assert SHORT in document["unknown"]
+    gains = [each["gain"] for each in document["gains"] if each["kind"] != "income"]
+    assert Fraction(document["known"]["closedPnl"]) == sum(Fraction(gain) for gain in gains if gain != "N/A")
     ran = run("pnl", wallets["frank"])
     assert ran.code == 0
     assert SHORT in ran.out
+    assert "\n  of what is known: open " in ran.out
 
 
 def test_the_rows_are_the_same_in_every_form(run: Run, wallets: dict[str, str], here: Path) -> None:

@@ -17,7 +17,7 @@ from portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
 from portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, Held
 from portfolio.pnl.lots import LOTS
 from portfolio.pnl.methods import UK, gains_of
-from portfolio.pnl.report import COLUMNS, AssetFacts, document, frame
+from portfolio.pnl.report import COLUMNS, AssetFacts, PnlDocument, document, frame
 
 POUND = 10**MONEY_DIGITS
 START = datetime(2020, 1, 1, tzinfo=UTC)
@@ -154,6 +154,25 @@ def test_what_came_at_an_unknown_cost_is_sold_at_an_unknown_gain_and_never_at_ze
     shown = document(found, {"token": AssetFacts("tok", 0)}, {"token": Decimal(12)}, method=method, addresses=["a"])
     assert (shown.total_cost_basis, shown.open_pnl, shown.closed_pnl) == (UNKNOWN, UNKNOWN, UNKNOWN)
     assert shown.unknown == {"nobody priced it": 2}
+
+
+@pytest.mark.parametrize("method", GAIN_METHODS)
+def test_a_token_that_nobody_can_price_hides_no_sum_of_what_is_known(method: str) -> None:
+    bought = [entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 4, 60)]
+    facts = {"token": AssetFacts("tok", 0), "gift": AssetFacts("gft", 0)}
+
+    def shown(*entries: Entry) -> PnlDocument:
+        found = gains_of([*bought, *entries], method)
+        return document(found, facts, {"token": Decimal(12)}, method=method, addresses=["a"])
+
+    whole = shown()
+    assert (whole.open_pnl, whole.closed_pnl, whole.total_cost_basis, whole.unknown) == ("12", "20", "60", {})
+    sent = entry("2020-02-01", "received", 5, None, asset="gift", reason="nobody priced it")
+    found = shown(sent, entry("2020-04-01", "sell", 1, 3, asset="gift"))
+    assert (found.open_pnl, found.closed_pnl, found.total_cost_basis) == (UNKNOWN, UNKNOWN, UNKNOWN)
+    assert found.unknown == {"nobody priced it": 2}
+    assert found.known == whole.known
+    assert (found.known.open_pnl, found.known.closed_pnl, found.known.total_cost_basis) == ("12", "20", "60")
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
