@@ -79,7 +79,7 @@ class Accounts:
             plans["named"] = named(held)
         found = yield from _all(plans)
         notes = [Issue(self.facts.kind, each.subject, each.reason, each.is_partial, account) for each in wallet.notes]
-        notes += _of_mints(account, self.facts.kind, found["mints"] or {})
+        notes += [each for each in _of_mints(account, self.facts.kind, found["mints"] or {}) if each not in notes]
         earned = found["earned"]
         notes += _unpaid(account, self.facts.kind, earned)
         native = self.facts.native_asset

@@ -19,12 +19,15 @@ WRAPPED = Pubkey.from_string("So11111111111111111111111111111111111111112")
 STAKE = Pubkey.from_string("Stake11111111111111111111111111111111111111")
 VOTE = Pubkey.from_string("Vote111111111111111111111111111111111111111")
 CLOCK = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
+MEMO = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
+BUDGET = Pubkey.from_string("ComputeBudget111111111111111111111111111111")
 RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
 HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")
 CONFIG = Pubkey.from_string("StakeConfig11111111111111111111111111111111")
 # Of Token-2022's mints: how many bytes an extension takes, and the instruction that makes it (before the mint's own).
 FEE, STILL, INTEREST, SCALED = 278, 170, 222, 226
 TAKEN, PAUSABLE, SEALED = 202, 203, 235
+STILLBORN, HOOKED = 171, 234
 STAKE_SIZE = 200
 POINTED = 234  # a mint that says where it says what it is called
 
@@ -49,9 +52,10 @@ def allocated(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports
     )
 
 
-def extension(node: SolanaNode, mint: Pubkey, size: int) -> Instruction:
+def extension(node: SolanaNode, mint: Pubkey, size: int, hook: Pubkey = BUDGET) -> Instruction:
     """What makes an extension of a mint: a fee of one per cent, no transfers, five per cent a year, twice as many;
-    somebody may take it, transfers can be paused, balances can be confidential."""
+    somebody may take it, transfers can be paused, balances can be confidential, accounts are frozen from the start, a
+    program decides on transfers. That of the compute budget agrees to all."""
     own = bytes(node.payer.pubkey())
     content = {
         FEE: bytes([26, 0, 0, 0]) + struct.pack("<HQ", 100, 1_000_000),
@@ -61,16 +65,18 @@ def extension(node: SolanaNode, mint: Pubkey, size: int) -> Instruction:
         TAKEN: bytes([35]) + own,
         PAUSABLE: bytes([44, 0]) + own,
         SEALED: bytes([27, 0]) + own + b"\1" + bytes(32),
+        STILLBORN: bytes([28, 0, 2]),
+        HOOKED: bytes([36, 0]) + own + bytes(hook),
     }[size]
     return Instruction(TOKEN_2022, content, [AccountMeta(mint, False, True)])
 
 
-def mint(node: SolanaNode, decimals: int, size: int = 82) -> Pubkey:
+def mint(node: SolanaNode, decimals: int, size: int = 82, hook: Pubkey = BUDGET) -> Pubkey:
     """A new mint: plain, or of Token-2022 with the extension of that size. The payer may issue and freeze."""
     new, program = Keypair(), TOKEN if size == 82 else TOKEN_2022
     own = bytes(node.payer.pubkey())
     begin = Instruction(program, bytes([20, decimals]) + own + b"\1" + own, [AccountMeta(new.pubkey(), False, True)])
-    extensions = [extension(node, new.pubkey(), size)] if size != 82 else []
+    extensions = [extension(node, new.pubkey(), size, hook)] if size != 82 else []
     node.send([allocated(node, new, size, program), *extensions, begin], new)
     return new.pubkey()
 
@@ -128,6 +134,11 @@ def sent(
         AccountMeta(owner, True, False),
     ]  # fmt: skip
     return Instruction(program, b"\x0c" + struct.pack("<QB", raw, decimals), accounts)
+
+
+def thawed(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
+    """The payer lets a token account of Token-2022 be used that was frozen."""
+    return Instruction(TOKEN_2022, b"\x0b", frozen(node, of_mint, account).accounts)
 
 
 def frozen(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:

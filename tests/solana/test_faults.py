@@ -328,6 +328,7 @@ def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
 
 @pytest.mark.parametrize("meta", [
     {"preBalances": [10]}, {"postBalances": [1, 2, 3]}, {"preBalances": [1.5, 1]},
+    {"preBalances": [1e18, 1]}, {"postBalances": [18446744073709551615.0, 1]}, {"fee": 1e30}, {"fee": 5.0},
     {"postTokenBalances": [token_balance(2)]}, {"postTokenBalances": [token_balance(amount=7.0)]},
     {"preTokenBalances": [token_balance()], "postTokenBalances": [token_balance(amount="-1")]},
     {"preTokenBalances": [token_balance()], "postTokenBalances": ["nothing"]},

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
+from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
@@ -20,14 +23,19 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
+from localchain.errors import RpcError
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import (
+    BUDGET,
     FEE,
+    HOOKED,
     INTEREST,
+    MEMO,
     PAUSABLE,
     SCALED,
     SEALED,
     STILL,
+    STILLBORN,
     TAKEN,
     TOKEN_2022,
     WRAPPED,
@@ -42,6 +50,7 @@ from localchain.solana.programs import (
     second,
     sent,
     stake,
+    thawed,
     voter,
     wrapped,
 )
@@ -133,22 +142,57 @@ async def test_tokens_that_cannot_be_moved_are_counted_and_said(
 
 
 @pytest.mark.parametrize(("size", "number"), [
-    (FEE, 1), (SEALED, 4), (STILL, 9), (INTEREST, 10), (TAKEN, 12), (SCALED, 25), (PAUSABLE, 26),
+    (FEE, 1), (SEALED, 4), (STILL, 9), (INTEREST, 10), (TAKEN, 12), (HOOKED, 14), (SCALED, 25), (PAUSABLE, 26),
 ])  # fmt: skip
 async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, size: int, number: int
 ) -> None:
     token, owner = mint(node, 3, size), str(wallet.pubkey())
     given(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
+    assert await said(chain, owner, token) == ({chain.facts.token_asset(str(token)): 1_234}, [MEANING[number]])
+
+
+async def said(chain: SolanaChain, owner: str, token: Pubkey) -> tuple[Any, list[str]]:
+    """What an account has, and what is said of a mint beside, which takes nothing from the answer."""
     head = (await chain.heads()).latest
     reader = chain.account_reader(InstalledProtocols()).at(head)
     plan = reader.read(owner, Interactions(), ())
     reports = await run_batched({"one": plan}, lambda reads: chain.answer(reads, head))
     state = reports["one"].result
     assert isinstance(state, AccountState)
-    assert state.balances == {chain.facts.token_asset(str(token)): 1_234}
-    assert MEANING[number] in [issue.reason for issue in state.issues if issue.subject == str(token)]
     assert not any(issue.makes_partial for issue in state.issues)
+    return state.balances, [issue.reason for issue in state.issues if issue.subject == str(token)]
+
+
+async def test_accounts_that_are_frozen_from_the_start_get_nothing_until_they_are_thawed(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, token = str(wallet.pubkey()), mint(node, 2, STILLBORN)
+    place, asset = home(wallet.pubkey(), token, TOKEN_2022), chain.facts.token_asset(str(token))
+    node.send([opened(node, wallet.pubkey(), token, TOKEN_2022)])
+    with pytest.raises(RpcError, match="Account is frozen"):
+        node.send([issued(node, token, place, 5, TOKEN_2022)])
+    balances, reasons = await said(chain, owner, token)
+    assert (balances, reasons) == ({}, ["0 of it are frozen: whoever issues it lets nobody move them"])
+    node.send([thawed(node, token, place), issued(node, token, place, 5, TOKEN_2022)])
+    assert await said(chain, owner, token) == ({asset: 5}, [MEANING[6]])
+
+
+async def test_a_program_that_a_mint_names_decides_on_transfers(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, to = wallet.pubkey(), Keypair().pubkey()
+    left = {}
+    for hook in (BUDGET, MEMO):  # one agrees to all that it is asked, the other to nothing that is no text
+        token = mint(node, 2, HOOKED, hook)
+        given(node, owner, token, 9, TOKEN_2022)
+        places = (home(owner, token, TOKEN_2022), home(to, token, TOKEN_2022))
+        plain = sent(token, *places, owner, 4, 2, TOKEN_2022)
+        asked = Instruction(plain.program_id, plain.data, [*plain.accounts, AccountMeta(hook, False, False)])
+        with nullcontext() if hook == BUDGET else pytest.raises(RpcError, match="missing required signature"):
+            node.send([opened(node, to, token, TOKEN_2022), asked], wallet)
+        left[hook] = (await said(chain, str(owner), token))[0][chain.facts.token_asset(str(token))]
+    assert left == {BUDGET: 5, MEMO: 9}
 
 
 def sealed(available: bytes) -> bytes:
