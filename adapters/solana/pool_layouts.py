@@ -98,6 +98,48 @@ class DammPosition(NamedTuple):
     periods: int
 
 
+class JupiterLending(NamedTuple):
+    """`Lending` of Jupiter's Earn: what a share is worth, and what the reserve said when that was counted, both times
+    10^12."""
+
+    mint: str
+    share: str
+    rewards: str  # the account of what is paid beside interest
+    reserve_price: int
+    price: int
+    counted_s: int
+    reserve: str
+
+
+class JupiterReserve(NamedTuple):
+    """`TokenReserve` of Jupiter's liquidity. Rates and parts are in hundredths of a per cent; prices of what is
+    supplied and borrowed with interest are times 10^12, and so are amounts when they are multiplied by them."""
+
+    mint: str
+    rate: int
+    fee: int
+    used: int  # so much of what is supplied is borrowed
+    counted_s: int
+    supply_price: int
+    borrow_price: int
+    supplied: int  # with interest, and without
+    supplied_free: int
+    borrowed: int
+    borrowed_free: int
+
+
+class JupiterRewards(NamedTuple):
+    """`LendingRewardsRateModel` of Jupiter's Earn: what is paid in a year, from when on and how long, and then."""
+
+    mint: str
+    least: int  # in all, for which anything is paid
+    lasts_s: int
+    start_s: int
+    per_year: int
+    then_lasts_s: int
+    then_paid: int
+
+
 def _amm_fault(found: RaydiumAmm) -> str:
     if not 0 < found.status <= 7 or max(found.decimals_a, found.decimals_b) > MOST_DECIMALS:
         return "it is of no known status, or its tokens have more decimals than there are"
@@ -130,6 +172,21 @@ POOLS: Final[Mapping[str, Layout]] = {
             (168, "u128"), (184, "u128"), (216, "u256"), (248, "u64"), (264, "u256"), (296, "u64"), (312, "u64"),
             (320, "u64"), (328, "u128"), (344, "u128"), (360, "u128"), (376, "u16"),
         ), bytes.fromhex("aabc8fe47a40f7d0"),
+    ),
+    "jupiter_lending": Layout(
+        JupiterLending, 196, (
+            (8, "key"), (40, "key"), (75, "key"), (107, "u64"), (115, "u64"), (123, "u64"), (131, "key"),
+        ), bytes.fromhex("87c75210f983b6f1"),
+    ),
+    "jupiter_reserve": Layout(
+        JupiterReserve, 192, (
+            (8, "key"), (72, "u16"), (74, "u16"), (76, "u16"), (78, "u64"), (86, "u64"), (94, "u64"), (104, "u64"),
+            (112, "u64"), (120, "u64"), (128, "u64"),
+        ), bytes.fromhex("15123b8778141f0c"),
+    ),
+    "jupiter_rewards": Layout(
+        JupiterRewards, 89, ((8, "key"), (40, "u64"), (48, "u64"), (56, "u64"), (64, "u64"), (72, "u64"), (80, "u64")),
+        bytes.fromhex("a6484783ac4aa6b5"),
     ),
     "raydium_counted": Layout(RaydiumCounted, 2_208, ((0, "key"), (1_024, "u128"), (1_040, "u128"))),
 }  # fmt: skip

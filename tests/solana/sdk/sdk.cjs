@@ -23,6 +23,13 @@ const written = (layout, size, fields) => {
   return new Uint8Array(bytes);
 };
 const damm = () => new (from("@meteora-ag/cp-amm-sdk").CpAmm)(new Connection("http://localhost:1"))._program;
+const jupiter = async () => {
+  const folder = path.join(home, "node_modules/@jup-ag/lend"), load = (file) => import(path.join(folder, "dist", file));
+  const { BorshCoder } = require(require.resolve("@coral-xyz/anchor", { paths: [folder] }));
+  const earn = await load("earn/index.mjs"), { lendingPda, liquidityPda } = await load("index.mjs");
+  const { idl } = earn.getLendingProgram({ connection: new Connection("http://localhost:1") });
+  return { earn, lendingPda, liquidityPda, coder: new BorshCoder(idl) };
+};
 const meteora = () => from("@meteora-ag/dlmm").createProgram(new Connection("http://localhost:1"));
 
 const jobs = {
@@ -114,6 +121,29 @@ const jobs = {
       locked: given(own.permanentLockedLiquidity), fees: [fees.feeTokenA, fees.feeTokenB],
       rewards: rewards.map((each) => each.userPendingReward),
     };
+  },
+  jupiter: async ({ account, fields }) => {
+    return new Uint8Array(await (await jupiter()).coder.accounts.encode(account, older(fields)));
+  },
+  jupiter_addresses: async ({ mint }) => {
+    const { lendingPda, liquidityPda } = await jupiter(), asset = new PublicKey(mint);
+    const own = [lendingPda.getLendingToken(asset), lendingPda.getLendingAdmin(), lendingPda.getLending(asset)];
+    return [...own, liquidityPda.getReserve(asset)];
+  },
+  jupiter_assets: async ({ mint, accounts, supply, raw }) => {
+    // The SDK asks a node for accounts, the supply and the balance: these are what the node would say.
+    const { earn } = await jupiter(), owner = PublicKey.unique();
+    const account = async (key) => {
+      const found = accounts[key.toBase58()];
+      return found ? { data: Buffer.from(found), owner, lamports: 1, executable: false } : null;
+    };
+    const connection = {
+      getAccountInfo: account, getAccountInfoAndContext: async (key) => ({ value: await account(key), context: {} }),
+      getTokenSupply: async () => ({ value: { amount: supply.toString() } }),
+      getTokenAccountBalance: async () => ({ value: { amount: raw.toString() } }),
+    };
+    const found = await earn.getUserLendingPositionByAsset({ user: owner, asset: new PublicKey(mint), connection });
+    return found.underlyingAssets;
   },
   raydium_withdrawn: async ({ pool, vaults, raw, first }) => {
     // The SDK asks a node for the pool and its vaults: these are what the node would say.

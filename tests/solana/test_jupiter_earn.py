@@ -1,0 +1,270 @@
+"""Shares of Jupiter's Earn: bytes and addresses by Jupiter's SDK, its amounts where it counts no time, and the rest by
+the examples and the rules of the program's public source."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+
+from adapters.solana.account_reads import derived
+from adapters.solana.layouts import TOKEN
+from adapters.solana.pool_layouts import JupiterLending, JupiterReserve, JupiterRewards
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.jupiter_earn import FAMILY, PRICE, YEAR_S, share_price, supply_price
+from chainfolio.plans import Unknown, run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.fakes import WALLET, Refuse
+from tests.solana.ledger import Ledger, mint
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.sdk import Small, done, one
+from tests.solana.vendor_accounts import NOBODY
+
+EARN: Final = "jup3YeL8QhtSx1e253b2FDvsMNC87fDrgQZivbrndc9"
+LIQUIDITY: Final = "jupeiUmn818Jg1ekPURTpr4mFo29p46vygyykFJ3wZC"
+REWARDS: Final = "jup7TthsMgcR9Y3L277b8Eo9uboVSmu1utkuXHNUKar"
+CONTRACTS: Final = {"earn": (EARN,), "liquidity": (LIQUIDITY,), "rewards": (REWARDS,)}
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("jupiter", FAMILY, CONTRACTS, {}),))
+NOW_S: Final = 1_760_000_000
+SUPPLY: Final = 10**15
+MINT: Final = str(Keypair().pubkey())
+SHARE: Final = derived(EARN, (b"f_token_mint", MINT))
+ADMIN: Final = derived(EARN, (b"lending_admin",))
+LENDING: Final = derived(EARN, (b"lending", MINT, SHARE))
+RESERVE: Final = derived(LIQUIDITY, (b"reserve", MINT))
+MODEL: Final = derived(REWARDS, (b"lending_rewards_rate_model", MINT))
+Written = Mapping[str, tuple[str, bytes]]
+
+
+def written(price: int, old: int, now: int) -> Written:
+    """The accounts of a lending by Jupiter's own coder: what a share is worth, and what the reserve said and says."""
+    lending = {
+        "mint": MINT, "fTokenMint": SHARE, "lendingId": Small(1), "decimals": Small(6), "rewardsRateModel": MODEL,
+        "liquidityExchangePrice": old, "tokenExchangePrice": price, "lastUpdateTimestamp": NOW_S - 50,
+        "tokenReservesLiquidity": RESERVE, "supplyPositionOnLiquidity": NOBODY, "bump": Small(255),
+    }  # fmt: skip
+    reserve = {
+        "mint": MINT, "vault": NOBODY, "borrowRate": Small(4_000), "feeOnInterest": Small(1_000),
+        "lastUtilization": Small(6_000), "lastUpdateTimestamp": NOW_S, "supplyExchangePrice": now,
+        "borrowExchangePrice": 2 * PRICE, "maxUtilization": Small(9_500), "totalSupplyWithInterest": 80,
+        "totalSupplyInterestFree": 20, "totalBorrowWithInterest": 50, "totalBorrowInterestFree": 10,
+        "totalClaimAmount": 7, "interactingProtocol": NOBODY, "interactingTimestamp": 8, "interactingBalance": 9,
+    }  # fmt: skip
+    rewards = {
+        "mint": MINT, "startTvl": 0, "duration": 0, "startTime": 0, "yearlyReward": 0, "nextDuration": 0,
+        "nextRewardAmount": 0, "bump": Small(254),
+    }  # fmt: skip
+    jobs = {"lending": lending, "tokenReserve": reserve, "lendingRewardsRateModel": rewards}
+    content = done([("jupiter", {"account": name, "fields": each}) for name, each in jobs.items()])
+    owners = ((LENDING, EARN), (RESERVE, LIQUIDITY), (MODEL, REWARDS))
+    return {at: (owner, each) for (at, owner), each in zip(owners, content, strict=True)}
+
+
+def stored(accounts: Written) -> Ledger:
+    """The accounts with the mint of the shares."""
+    ledger = Ledger()
+    for at, (owner, content) in accounts.items():
+        ledger.put(at, owner, content)
+    ledger.put(SHARE, TOKEN, mint(SUPPLY, 6, ADMIN))
+    return ledger
+
+
+def decoded(ledger: Any, raw: int, share: str = SHARE, contracts: Any = CONTRACTS) -> Sequence[DecodedPosition]:
+    """What the decoder makes of so many shares."""
+    claim = Claim(WALLET, share, EARN, NOW_S, raw, contracts=contracts)
+    found: Sequence[DecodedPosition] = run_known(FAMILY.position(claim), ledger)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_share_is_worth_what_jupiters_sdk_says_but_that_it_rounds_to_the_nearest(seed: int) -> None:
+    chance = random.Random(seed)
+    old = chance.randrange(PRICE, 2 * PRICE)
+    accounts = written(chance.randrange(PRICE, 2 * PRICE), old, old + chance.randrange(PRICE))
+    raw = chance.choice((1, SUPPLY, chance.randrange(SUPPLY)))
+    said = {at: content for at, (_, content) in accounts.items()} | {MINT: b"", SHARE: b""}
+    told = one("jupiter_assets", mint=MINT, accounts=said, supply=SUPPLY, raw=raw)
+    [found] = decoded(stored(accounts), raw)
+    [given] = found.supplied
+    assert given.token == MINT
+    assert told - given.raw in (0, 1)
+    assert (found.position_type, found.pool, found.replaces) == ("LENDING", LENDING, (SHARE,))
+
+
+def test_addresses_are_where_jupiters_sdk_says() -> None:
+    assert one("jupiter_addresses", mint=MINT) == [SHARE, ADMIN, LENDING, RESERVE]
+
+
+def reserve_of(supplied: tuple[int, int], borrowed: tuple[int, int], fee: int = 0) -> JupiterReserve:
+    """A reserve of which 60 % are borrowed for 40 % a year, counted half a year ago."""
+    prices = (PRICE, PRICE)
+    return JupiterReserve(MINT, 4_000, fee, 6_000, NOW_S - YEAR_S // 2, *prices, *supplied, *borrowed)
+
+
+@pytest.mark.parametrize(
+    ("reserve", "price"),
+    [
+        # The examples that the source of the program gives, and what it says of their edges.
+        (reserve_of((80, 20), (50, 10), 1_000), PRICE * 11_125 // 10_000),
+        (reserve_of((20, 80), (50, 10)), PRICE * 3 // 2),
+        (reserve_of((80, 20), (0, 10)), PRICE), (reserve_of((0, 20), (50, 10)), PRICE),
+        (reserve_of((1, 10_001), (50, 10)), PRICE), (reserve_of((50, 50), (30, 30)), PRICE * 112 // 100),
+        (reserve_of((100, 0), (60, 0)), PRICE * 112 // 100), (reserve_of((100, 0), (10, 50)), PRICE * 102 // 100),
+    ],
+)  # fmt: skip
+def test_interest_goes_to_those_who_get_any_as_the_source_has_it(reserve: JupiterReserve, price: int) -> None:
+    assert abs(supply_price(reserve, NOW_S) - price) <= PRICE // 1_000  # parts are counted in hundredths of a per cent
+
+
+def test_a_reserve_that_was_counted_in_this_second_or_takes_no_rate_is_as_it_says() -> None:
+    reserve = reserve_of((80, 20), (50, 10))
+    assert supply_price(reserve, reserve.counted_s) == PRICE
+    assert supply_price(reserve._replace(rate=0), NOW_S) == PRICE
+
+
+def lending_of(counted_s: int) -> JupiterLending:
+    """A lending whose shares are worth twice what was put in."""
+    return JupiterLending(MINT, SHARE, MODEL, PRICE, 2 * PRICE, counted_s, RESERVE)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "counted_s", "grown"),
+    [
+        # 100 shares are worth 200; 20 a year are 10 %.
+        (JupiterRewards(MINT, 0, 0, 0, 20, 0, 0), 5, 0), (JupiterRewards(MINT, 0, YEAR_S, 1, 20, 0, 0), 1, 10),
+        (JupiterRewards(MINT, 200, YEAR_S, 1, 20, 0, 0), 1, 10), (JupiterRewards(MINT, 201, YEAR_S, 1, 20, 0, 0), 1, 0),
+        (JupiterRewards(MINT, 0, YEAR_S // 2, 1, 20, 0, 0), 1, 5),
+        (JupiterRewards(MINT, 0, YEAR_S, 1, 20, 0, 0), 1 + YEAR_S // 2, 5),
+        (JupiterRewards(MINT, 0, YEAR_S, 1 + YEAR_S // 2, 20, 0, 0), 1, 5),
+        (JupiterRewards(MINT, 0, YEAR_S, 2 + YEAR_S, 20, 0, 0), 1, 0),
+        (JupiterRewards(MINT, 0, YEAR_S, 1, 1_000, 0, 0), 1, 50),
+        (JupiterRewards(MINT, 0, YEAR_S // 2, 1, 20, YEAR_S, 40), 1, 15),
+        (JupiterRewards(MINT, 0, YEAR_S // 2, 1, 0, YEAR_S // 4, 10), 1, 5),
+        (JupiterRewards(MINT, 0, YEAR_S // 4, 1, 20, YEAR_S, 40), 1 + YEAR_S // 2, 10),
+    ],
+)  # fmt: skip
+def test_rewards_are_paid_for_their_time_and_then_those_that_come_then(
+    rewards: JupiterRewards, counted_s: int, grown: int
+) -> None:
+    found = share_price(lending_of(counted_s), PRICE, rewards, 100, 1 + YEAR_S)
+    assert found == 2 * PRICE * (100 + grown) // 100
+
+
+def test_other_tokens_are_no_shares_and_no_lending_is_looked_for() -> None:
+    ledger, other = Ledger(), str(Keypair().pubkey())
+    ledger.put(other, TOKEN, mint(5, 9, str(Keypair().pubkey())))
+
+    def nothing_but_mints(asked: Any) -> Any:
+        assert asked.layout == "mint"
+        return ledger(asked)
+
+    assert decoded(nothing_but_mints, 5, other) == []
+    with pytest.raises(Exception, match="busy"):
+        decoded(lambda asked: Unknown("busy"), 5)
+
+
+Change = Callable[[Ledger], None]
+
+
+def spliced(address: str, at: int, content: bytes) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger) -> None:
+        owner, before = ledger.accounts[address]
+        ledger.put(address, owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def sized(address: str, by: int) -> Change:
+    """An account breaks off, or goes on."""
+
+    def change(ledger: Ledger) -> None:
+        owner, before = ledger.accounts[address]
+        ledger.put(address, owner, before[:by] if by < 0 else before + bytes(by))
+
+    return change
+
+
+def without(address: str) -> Change:
+    """An account is gone."""
+
+    def change(ledger: Ledger) -> None:
+        del ledger.accounts[address]
+
+    return change
+
+
+def moved(ledger: Ledger) -> None:
+    """The lending lies somewhere else."""
+    ledger.put(str(Keypair().pubkey()), *ledger.accounts.pop(LENDING))
+
+
+def few(ledger: Ledger) -> None:
+    """Less was issued than the account has."""
+    ledger.put(SHARE, TOKEN, mint(4, 6, ADMIN))
+
+
+@pytest.fixture(scope="module")
+def plain() -> Written:
+    """A lending whose share is worth one and a half."""
+    return written(PRICE * 3 // 2, PRICE, PRICE)
+
+
+BIG: Final = b"\xff" * 8
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (without(LENDING), "was not found"), (moved, "of another share"),
+        (spliced(LENDING, 8, bytes(32)), "another share"),
+        (sized(LENDING, -1), "195 bytes"), (sized(LENDING, 1), "197 bytes"), (spliced(LENDING, 0, b"\0"), "not found"),
+        (without(RESERVE), "there is no account"), (sized(RESERVE, -1), "191 bytes"),
+        (sized(RESERVE, 1), "193 bytes"), (spliced(RESERVE, 0, b"\0"), "another kind"),
+        (spliced(RESERVE, 8, bytes(32)), "of another token"), (spliced(MODEL, 8, bytes(32)), "of another token"),
+        (without(MODEL), "there is no account"), (sized(MODEL, 1), "90 bytes"), (few, "less than the account has"),
+        (spliced(RESERVE, 78, BIG), "time to come"), (spliced(RESERVE, 86, bytes(8)), "has no price"),
+        (spliced(RESERVE, 94, bytes(8)), "has no price"), (spliced(RESERVE, 74, BIG[:2]), "more than all interest"),
+        (spliced(LENDING, 107, BIG), "worth less than when"), (spliced(LENDING, 107, bytes(8)), "worth less than when"),
+    ],
+)  # fmt: skip
+def test_what_a_lending_cannot_be_is_said_and_never_zero(plain: Written, change: Change, reason: str) -> None:
+    ledger = stored(plain)
+    change(ledger)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, 5)
+
+
+def test_a_file_that_names_no_program_of_reserves_is_said(plain: Written) -> None:
+    with pytest.raises(Exception, match="names no program as liquidity"):
+        decoded(stored(plain), 5, contracts={"earn": (EARN,)})
+
+
+async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain: Written) -> None:
+    ledger = stored(plain)
+    spliced(RESERVE, 78, bytes(8))(ledger)  # the node has a clock of its own
+    node = LedgerNode(ledger, {WALLET: {SHARE: (10**6, 6), str(Keypair().pubkey()): (5, 6)}})
+    states = await read(node, WALLET, installed=INSTALLED)
+    [found] = states[WALLET].positions
+    assert [asset.reference for asset in found.replaces] == [SHARE]
+    assert [asset.reference for asset in found.supplied] == [MINT]
+    assert not states[WALLET].issues
+
+
+async def test_a_wallet_whose_lendings_nobody_looks_for_is_partial_and_says_so(plain: Written) -> None:
+    node = LedgerNode(stored(plain), {WALLET: {SHARE: (10**6, 6)}})
+
+    def refuses(params: Any) -> Any:
+        if params[0] == EARN:
+            raise Refuse(-32010, "excluded from account secondary indexes")
+        return node._list(params)
+
+    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert states[WALLET].positions == ()
+    [issue] = states[WALLET].issues
+    assert (issue.subject, issue.makes_partial) == (SHARE, True)
