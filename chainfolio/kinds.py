@@ -33,7 +33,7 @@ _USED: dict[str, ChainKind] = {}
 @dataclass(frozen=True, slots=True)
 class EndpointMemory:
     """What is kept about endpoints over a restart, by an identity that holds no secret: what they can do, and the
-    evidence where one is quarantined."""
+    evidence where one is quarantined. A kind may keep what it learnt of accounts alike, by names of its own."""
 
     capabilities: Callable[[str], Mapping[str, int]] = lambda endpoint: {}
     on_capability: Callable[[str, str, int], None] = lambda endpoint, name, value: None

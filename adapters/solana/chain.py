@@ -46,8 +46,8 @@ class SolanaChain(BehindNodes[Node]):
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
     past_positions = frozenset(["solana_stake"])
 
-    def __init__(self, facts: Facts, node: Node, settings: SolanaSettings) -> None:
-        self.facts, self.node, self.settings = facts, node, settings
+    def __init__(self, facts: Facts, node: Node, settings: SolanaSettings, memory: EndpointMemory) -> None:
+        self.facts, self.node, self.settings, self.memory = facts, node, settings, memory
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
 
     async def first_served(self) -> int:
@@ -191,4 +191,4 @@ def build(
     facts = chain_facts.of(key, settings.facts, configs)
     endpoints = remembered.endpoints(SolanaEndpoint, key, settings, seams, memory=memory, transport=transport)
     node = Node(facts, endpoints, seams, commitment=settings.commitment, hedge=settings.hedge)
-    return SolanaChain(facts, node, settings)
+    return SolanaChain(facts, node, settings, memory)

@@ -26,6 +26,7 @@ from transport.wire import Request
 if TYPE_CHECKING:
     from adapters.solana.chain import SolanaChain
 
+SEEN, HALF = "seen", 31  # where transactions of an account were looked at, as one number: both ends, of so many bits
 MOST_STAKES: Final = 1_000  # stake accounts of one account
 MOST_STEPS: Final = 2_000  # transactions of one of them: anybody may name any account
 FIRST: Final = Request("getFirstAvailableBlock")
@@ -62,9 +63,28 @@ class StakeHistories:
     _parts: dict[str, Staked] = field(default_factory=dict)  # by signature
 
     def saw(self, account: str, span: Span, calls: Iterable[StakeCall]) -> None:
-        """What all transactions of an account in a span had the stake program do."""
-        self._seen[account] = self._seen.get(account, Spans()) | Spans([span])
-        self._named.setdefault(account, set()).update(named_by(calls, account))
+        """What all transactions of an account in a span had the stake program do. It is kept over a restart: they are
+        not read again."""
+        self._recall(account)
+        self._seen[account] |= Spans([span])
+        new = named_by(calls, account) - self._named[account]
+        self._named[account] |= new
+        whole = next(each for each in self._seen[account] if span.first in each)
+        for stake in sorted(new):
+            self.chain.memory.on_capability(self._name(account), stake, span.first)
+        if whole.last < 1 << HALF:
+            self.chain.memory.on_capability(self._name(account), SEEN, whole.first << HALF | whole.last)
+
+    def _recall(self, account: str) -> None:
+        """What is kept of an account."""
+        if account not in self._seen:
+            kept = dict(self.chain.memory.capabilities(self._name(account)))
+            seen = kept.pop(SEEN, None)
+            self._seen[account] = Spans([] if seen is None else [Span(seen >> HALF, seen & (1 << HALF) - 1)])
+            self._named[account] = set(kept)
+
+    def _name(self, account: str) -> str:
+        return f"stake accounts of {account} on {self.chain.key}"
 
     async def of(self, account: str, slot: int, most: int) -> Known:
         """The stake accounts that an account had since a slot. Unless they were seen, at most so many of its
@@ -89,13 +109,14 @@ class StakeHistories:
             present = await stakes_of(node, account, endpoint)
             owners |= dict.fromkeys(present, account)
             idle |= {stake for stake, is_delegated in present.items() if not is_delegated}
-        named = {stake for account in accounts for stake in self._named.get(account, ())}
+        named = {stake for account in accounts for stake in self._named[account]}
         found = await self._follow(endpoint, named | owners.keys())
         return Known(span, lives(list(found.values()), owners), frozenset(idle))
 
     async def _look(self, endpoint: Endpoint, account: str, span: Span, most: int | None) -> None:
         """Look at those transactions of an account that were not looked at yet."""
-        left = list(Spans([span]) - self._seen.get(account, Spans()))
+        self._recall(account)
+        left = list(Spans([span]) - self._seen[account])
         if not left:
             return
         listed = [each for each in await signatures(endpoint, account, left[0].first) if each.slot <= span.last]

@@ -10,10 +10,15 @@ import base58
 import pytest
 from solders.pubkey import Pubkey
 
+from adapters.solana.chain import build
 from adapters.solana.layouts import STAKE, SYSTEM
+from adapters.solana.settings import SolanaSettings
 from adapters.solana.stake_calls import AUTHORIZE, INITIALIZE, MERGE, SPLIT, WITHDRAW, StakeCall, named_by
 from adapters.solana.stake_lives import Life, Step, lives
-from tests.solana.fakes import WALLET, Refuse, account
+from chainfolio.kinds import EndpointMemory
+from chainfolio.seams import Seams
+from tests.evm.fakes import FakeClock
+from tests.solana.fakes import ROOT, WALLET, Refuse, account
 from tests.solana.test_rewards import OTHER, STAKED, Staked, paid
 
 SLOTS = 432_000
@@ -257,6 +262,32 @@ async def test_an_account_of_which_nobody_knows_whose_it_was_is_said() -> None:
 def _staker() -> str:
     """The wallet makes somebody else the staker."""
     return base58.b58encode(struct.pack("<I", 1) + key(OTHER) + struct.pack("<I", 0)).decode()
+
+
+async def test_what_was_looked_at_is_not_read_again_after_a_restart() -> None:
+    kept: dict[str, dict[str, int]] = {}
+    memory = EndpointMemory(
+        lambda name: kept.get(name, {}), lambda name, key, value: kept.setdefault(name, {}).update({key: value})
+    )
+    taken = {
+        "programIdIndex": 2,
+        "accounts": [1, 3, 3, 3, 0],
+        "data": base58.b58encode(bytes([4, *bytes(11)])).decode(),
+    }
+    steps = [step(BORN, 0, 1_000, initialised()), step(BORN + 9, 1_000, 0, taken)]
+    settings = SolanaSettings(adapter="solana", rpc=["http://one.test"])
+    asked = []
+    for _ in range(2):
+        node = Past(steps, 0, getProgramAccounts=lambda params: {"context": {"slot": NOW}, "value": []})
+        chain = build(
+            "solana", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=node, memory=memory
+        )
+        await chain.heads()
+        known = await chain.stake_histories.since([WALLET], 0)
+        asked.append(node.asked.count("getSignaturesForAddress"))
+        assert known.lives[STAKED].owner(BORN) == WALLET
+        await chain.close()
+    assert asked == [4, 2], "the second lists those of the stake account alone"
 
 
 async def test_a_block_that_may_still_go_tells_no_stake_accounts() -> None:
