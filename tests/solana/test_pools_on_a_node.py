@@ -1,0 +1,75 @@
+"""A wallet on a real node with shares and positions of several protocols, read by the files of all protocols."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.chain import SolanaChain
+from adapters.solana.layouts import TOKEN
+from adapters.solana.protocols.jupiter_earn import PRICE
+from chainfolio.interactions import Interactions
+from chainfolio.plans import run_batched
+from chainfolio.protocols import InstalledProtocols
+from configs.generate import kinds
+from indexer.families import families
+from indexer.registry import load
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import coins, home
+from tests.solana import damm, jupiter, raydium_amm
+from tests.solana.ledger import Ledger, mint, token_account
+
+PROTOCOLS = Path(__file__).parents[2] / "configs" / "protocols"
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+async def test_shares_and_positions_of_all_protocols_are_read_at_once_to_the_unit(
+    node: SolanaNode, chain: SolanaChain
+) -> None:
+    first = raydium_amm.Pool(
+        key(), key(), key(), (key(), key()), (key(), key()), (110 * 10**9, 440 * 10**6), (100 * 10**9, 400 * 10**9),
+        shares=100,
+    )  # fmt: skip
+    pool = damm.Pool(key(), (key(), key()), (key(), key()), 2**100, (1, 2**64, 2**65))
+    position = damm.Position(pool, key(), (2**80, 0, 0), owed=(3, 4))
+    ledger = raydium_amm.write(first)
+    damm.write(ledger, position)
+    ledger.accounts |= jupiter.stored(jupiter.written(PRICE * 3 // 2, 10**12, 10**12, borrowed=0)).accounts
+    ledger.put(position.mint, TOKEN, mint(1, 0))
+    owner = Keypair().pubkey()
+    coins(node, owner, 10**9)
+    held = {first.share: 10, position.mint: 1, jupiter.SHARE: 1_001}
+    for share, raw in held.items():
+        at = home(owner, Pubkey.from_string(share), Pubkey.from_string(TOKEN))
+        ledger.put(str(at), TOKEN, token_account(share, str(owner), raw))
+    _put(node, ledger)
+    rows = load([PROTOCOLS], kinds()).rows("solana", "solana", families())
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(InstalledProtocols(rows)).at(head)
+    reports = await run_batched(
+        {"own": reader.read(str(owner), Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
+    )
+    found = reports["own"].result
+    assert found is not None, reports
+    assert not [each for each in found.issues if each.makes_partial], found.issues
+    parts = {each.pool: {asset.reference: raw for asset, raw in each.supplied.items()} for each in found.positions}
+    assert parts == {
+        # A tenth of both without the protocol's part of what the pool earned: 12 hundredths of 10 and of 40.
+        first.address: {first.mints[0]: 10_880_000_000, first.mints[1]: 43_520_000},
+        # Between the roots 1 and 2 a liquidity of 2^16 gives half of it, and all but nothing below 1.
+        pool.address: {pool.mints[0]: 2**15, pool.mints[1]: 2**16 - 1},
+        jupiter.LENDING: {jupiter.MINT: 1_501},
+    }
+    [earned] = [each.rewards for each in found.positions if each.pool == pool.address]
+    assert {asset.reference: raw for asset, raw in earned.items()} == {pool.mints[0]: 3, pool.mints[1]: 4}
+
+
+def _put(node: SolanaNode, ledger: Ledger) -> None:
+    for address, (owner, content) in ledger.accounts.items():
+        node.put(Pubkey.from_string(address), owner, content, 10**8)
