@@ -14,6 +14,7 @@ from adapters.tron.facts import Facts
 from adapters.tron.node import Node, TronNode
 from adapters.tron.roots import Roots
 from adapters.tron.settings import TronSettings
+from adapters.tron.signers import Permissions
 from chainfolio import kinds
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import BehindNodes
@@ -50,7 +51,7 @@ class TronChain(BehindNodes[Node], Approvals):
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}
-        self.roots = Roots()
+        self.roots, self.may_sign = Roots(), Permissions()
         self.keeps_coins = True  # until its nodes tell nothing of somebody who had some
 
     async def collect(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from adapters.tron.forms import Info, Transaction
 from adapters.tron.node import Node, TronNode, is_empty
 from adapters.tron.rows import asked_by, has_failed
-from adapters.tron.signers import check
 from chainfolio.chains import KnownTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
@@ -39,7 +38,6 @@ async def _one(endpoint: TronNode, known: KnownTransaction) -> TransactionDetail
     if (info.blockNumber, info.id, done.txID) != (known.height, known.tx_hash, known.tx_hash):
         raise BadAnswer(endpoint.name, f"has transaction {known.tx_hash} elsewhere than the index")
     _, told = asked_by(endpoint.name, done, info, is_first=known.height == 0)
-    await check(endpoint, done, told.owner, is_first=known.height == 0)
     failed = has_failed(endpoint.name, done, info)
     selector = told.input[:SELECTOR] if told.input else None
     created = None if failed else told.created

@@ -91,16 +91,17 @@ class Read:
         """What a transaction moved itself, and what the contracts did that it called. What nobody can tell is noted."""
         moves = [Moved(NATIVE if each[0] is None else TRC10, *each) for each in asked.moves]  # type: ignore[arg-type]
         if asked.untold:
-            self._note(asked.owner, asked.untold)
+            self.note(asked.owner, asked.untold)
         for call in info.internal_transactions:
             try:
                 moves += inside(self.source, call)
             except KeyError as error:
                 kind = error.args[0][:60]
-                self._note(asked.owner, f"a call of the kind {kind!r}, of which nobody knows what it moves")
+                self.note(asked.owner, f"a call of the kind {kind!r}, of which nobody knows what it moves")
         return moves
 
-    def _note(self, account: str, reason: str) -> None:
+    def note(self, account: str, reason: str) -> None:
+        """Keep that something of an account is not explained."""
         self.untold.append(Unexplained(account, self.block.height, self.coin, 0, reason))
 
 

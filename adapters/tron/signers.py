@@ -1,57 +1,119 @@
-"""Who signed a transaction: recovered from the signatures, and compared with whom the transaction is of.
+"""Who signed transactions: recovered from the signatures, and compared with whom each transaction is of.
 
-An account may give others permission to sign for it. So who signed is the owner, or one of those whom the account
-names; several who signed together are said by as many signatures.
+An account may let others sign for it. So who signed is the owner, or those whom the account names. It tells whom it
+names now: who was named when a transaction was made may be named no more.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from adapters.tron.addresses import in_hex, of_hex, shown
+from coincurve import PublicKey
+from sha3 import keccak_256
+
+from adapters.tron.addresses import ZERO, in_hex, of_hex, shown
 from adapters.tron.forms import Transaction, Wallet
 from adapters.tron.node import TronNode
-from chainfolio.errors import BadAnswer
 
 SIZE: Final = 65
 EARLIER: Final = 27  # how Ethereum counts what the last byte says
+PACKED: Final = 4  # what the last byte is more where a key is written short, which changes nothing here
+MOST: Final = 100_000  # accounts of which it is remembered whom they name
+Signers = tuple[str | None, ...]
 
 
-def signers(source: str, done: Transaction) -> list[str]:
-    """Who signed, in the order of the signatures; BadAnswer where one of them is none."""
-    return [_signer(source, done.txID, each) for each in done.signature]
+def recovered(done: Transaction) -> Signers:
+    """Who signed, in the order of the signatures; None for one of which no key comes."""
+    name = bytes.fromhex(done.txID)
+    return tuple(_signer(name, bytes.fromhex(each)) for each in done.signature)
 
 
-def _signer(source: str, tx_hash: str, written: str) -> str:
-    from eth_keys.datatypes import Signature
-    from eth_keys.exceptions import BadSignature, ValidationError  # type: ignore[attr-defined]
-
+def _signer(name: bytes, signature: bytes) -> str | None:
+    if len(signature) < SIZE:
+        return None
+    last = signature[64]
+    last -= EARLIER if last >= EARLIER else 0
+    last -= PACKED if last >= PACKED else 0
+    if last >= PACKED:
+        return None
     try:
-        data = bytes.fromhex(written)[:SIZE]
-        version = data[64] - EARLIER if data[64] >= EARLIER else data[64]
-        key = Signature(data[:64] + bytes([version])).recover_public_key_from_msg_hash(bytes.fromhex(tx_hash))
-    except (ValueError, IndexError, BadSignature, ValidationError):
-        raise BadAnswer(source, f"transaction {tx_hash} has a signature that is none") from None
-    return shown(key.to_canonical_address())
+        key = PublicKey.from_signature_and_message(signature[:64] + bytes((last,)), name, hasher=None)
+    except ValueError:
+        return None
+    return _address(key.format(compressed=False))
 
 
-async def check(endpoint: TronNode, done: Transaction, owner: str, *, is_first: bool) -> None:
-    """Whether a transaction was signed by its owner, or by those who may sign for it by the account's own word now.
-    BadAnswer where somebody else did. The first block's nobody signed."""
-    if is_first:
-        return
-    found = signers(endpoint.name, done)
-    if not found:
-        raise BadAnswer(endpoint.name, f"transaction {done.txID} is not signed")
-    if found == [owner]:
-        return
+@lru_cache(65_536)
+def _address(key: bytes) -> str:
+    return shown(keccak_256(key[1:]).digest()[12:])
+
+
+class Signed(NamedTuple):
+    """A transaction of an account in a block, and who signed it."""
+
+    owner: str
+    height: int
+    tx_hash: str
+    by: Signers
+
+    @property
+    def others(self) -> set[str | None]:
+        """Who signed beside the owner."""
+        return {*self.by} - {self.owner}
+
+    @property
+    def reason(self) -> str:
+        """Why it is not explained, as a sentence for people."""
+        if None in self.by:
+            return f"transaction {self.tx_hash} has a signature of which no key comes"
+        by = ", ".join(sorted(str(each) for each in self.others)) or "nobody"
+        return f"transaction {self.tx_hash} was signed by {by}, whom the account does not name now"
+
+
+class Named(NamedTuple):
+    """Whom an account names, by its word at this height or later."""
+
+    accounts: frozenset[str]
+    height: int
+
+
+class Permissions:
+    """Who may sign for whom. An account is asked once, and again where somebody else signed in a newer block."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, Named] = {}
+
+    async def strange(self, endpoint: TronNode, signed: Sequence[Signed]) -> list[Signed]:
+        """Those of some transactions that neither their owners signed nor whom these name. What is of nobody, nobody
+        signs."""
+        doubtful = [each for each in signed if each.by != (each.owner,) and each.owner != ZERO]
+        doubtful.sort(key=lambda each: each.height)
+        newest = {each.owner: each.height for each in doubtful if self._asks(each)}
+        told = await asyncio.gather(*(_named(endpoint, owner) for owner in newest))
+        for (owner, height), accounts in zip(newest.items(), told, strict=True):
+            self._named.pop(owner, None)
+            self._named[owner] = Named(accounts, max(height, endpoint.health.height or 0))
+        found = [each for each in doubtful if not self._may(each)]
+        while len(self._named) > MOST:
+            del self._named[next(iter(self._named))]
+        return found
+
+    def _asks(self, each: Signed) -> bool:
+        """Whether the account has to tell whom it names by now."""
+        known = self._named.get(each.owner)
+        return None not in each.others and not self._may(each) and (known is None or known.height < each.height)
+
+    def _may(self, each: Signed) -> bool:
+        known = self._named.get(each.owner)
+        return bool(each.by) and each.others <= (known.accounts if known else frozenset())
+
+
+async def _named(endpoint: TronNode, owner: str) -> frozenset[str]:
+    """Whom an account names now; nobody where it never changed who may sign."""
     wallet = await endpoint.told("/wallet/getaccount", {"address": in_hex(owner)}, Wallet)
     wallet.check(endpoint.name, owner)
-    others = {*found} - {owner} - _permitted(endpoint.name, wallet)
-    if others:
-        raise BadAnswer(endpoint.name, f"transaction {done.txID} of {owner} was signed by {', '.join(sorted(others))}")
-
-
-def _permitted(source: str, wallet: Wallet) -> set[str]:
     permissions = [*wallet.active_permission, *([wallet.owner_permission] if wallet.owner_permission else [])]
-    return {of_hex(source, key.address) for each in permissions for key in each.keys}
+    return frozenset(of_hex(endpoint.name, key.address) for each in permissions for key in each.keys)

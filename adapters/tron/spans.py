@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from adapters.tron.forms import Info, Whole
+from adapters.tron.forms import Info, Transaction, Whole
 from adapters.tron.node import TronNode, is_empty
 from adapters.tron.roots import root
 from adapters.tron.rows import Read, read, tables
+from adapters.tron.signers import Signed, Signers, recovered
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Collected
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
@@ -54,10 +55,15 @@ async def blocks_at(chain: TronChain, heights: Iterable[int]) -> list[Read]:
 
 
 async def _blocks(heights: Sequence[int], chain: TronChain, endpoint: TronNode) -> list[Read]:
-    return list(await asyncio.gather(*(_block(endpoint, height, chain) for height in heights)))
+    found = await asyncio.gather(*(_block(endpoint, height, chain) for height in heights))
+    blocks = {block.block.height: block for block, _ in found}
+    for each in await chain.may_sign.strange(endpoint, [each for _, signed in found for each in signed]):
+        blocks[each.height].note(each.owner, each.reason)
+    return list(blocks.values())
 
 
-async def _block(endpoint: TronNode, height: int, chain: TronChain) -> Read:
+async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Read, list[Signed]]:
+    """A block that is proven, and who signed its transactions. The first is known by its id, and not signed."""
     asked = {"num": height}
     whole, infos = await asyncio.gather(
         endpoint.read("/wallet/getblockbynum", asked, _whole),
@@ -66,9 +72,23 @@ async def _block(endpoint: TronNode, height: int, chain: TronChain) -> Read:
     if whole is None:
         raise NodeBehind(endpoint.name, f"does not have block {height}")
     found = read(endpoint.name, height, whole, infos, chain.facts)
-    if height:  # the first block is known by its id
-        chain.roots.check(endpoint.name, whole, root(endpoint.name, whole.transactions))
-    return found
+    if not height:
+        return found, []
+    computed = await asyncio.to_thread(_computed, endpoint.name, whole.transactions)
+    chain.roots.check(endpoint.name, whole, computed.root)
+    owners = ((row[4], height, row[3]) for row in found.paid)
+    return found, [Signed(*owner, by) for owner, by in zip(owners, computed.signers, strict=True)]
+
+
+class Computed(NamedTuple):
+    """What takes longest of all that is computed of a block; the library does it beside everything else."""
+
+    root: str
+    signers: list[Signers]
+
+
+def _computed(source: str, done: Sequence[Transaction]) -> Computed:
+    return Computed(root(source, done), [recovered(each) for each in done])
 
 
 def _whole(source: str, content: bytes) -> Whole | None:

@@ -1,20 +1,26 @@
-"""What proves a block: the root of its transactions, which its header was signed with."""
+"""What proves a block: the root of its transactions, and who signed them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from adapters.tron.addresses import ZERO, in_hex, of_hex
 from adapters.tron.chain import TronChain
 from adapters.tron.forms import Header, RawHeader, Ret, Signed, Transaction
 from adapters.tron.roots import root
+from adapters.tron.signers import recovered
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer
-from tests.tron.fakes import ALICE, BOB, FakeNode, sent
+from chainfolio.errors import BadAnswer, Unsupported
+from localchain.tron.node import TronNode
+from localchain.tron.wallet import Person
+from tests.tron import chains
+from tests.tron.fakes import ALICE, BOB, CAROL, FakeNode, done, sent
 from transport.exchange import Posted
 
 # Block 46929239 of the test chain Nile, as clients of Tron have it in their tests: each transaction with its signature.
@@ -184,3 +190,124 @@ async def test_a_signature_that_is_no_hexadecimal_is_refused() -> None:
     node.transactions[50][1]["signature"] = ["zz"]
     with pytest.raises(BadAnswer, match="no hexadecimal"):
         await rows(node.chain())
+
+
+# --- who signed ------------------------------------------------------------------------------------------------------
+
+
+def test_who_signed_the_transactions_of_a_real_block() -> None:
+    owners = ["41382b835dd735c2d634646138ff8ef333d9ab0502"] * 3
+    owners += ["417edc1887cbb12c5a3eee51ec1a4882fd1d48e400", "41bc649db213a41a11aac2d3186e832fa9fc84c030"]
+    assert [recovered(each) for each in real()] == [(of_hex("", owner),) for owner in owners]
+
+
+@pytest.mark.parametrize("more", [0, 27, 31, 4])
+def test_the_last_byte_of_a_signature_has_four_spellings(more: int) -> None:
+    one = real()[0]
+    (signature,) = one.signature
+    other = f"{signature[:-2]}{int(signature[-2:], 16) + more:02x}"
+    assert recovered(msgspec.structs.replace(one, signature=[other, other + "00"])) == recovered(one) * 2
+
+
+@pytest.mark.parametrize(
+    "signature",
+    ["", "00" * 64, "00" * 65, "ff" * 65, "11" * 64 + "08", "11" * 64 + "1a", "11" * 64 + "23", "ff" * 32 + "11" * 33],
+)
+async def test_a_signature_of_which_no_key_comes_is_told_and_stops_nothing(signature: str) -> None:
+    node = FakeNode()
+    node.transactions[50] = [{**sent(ALICE, BOB, 5), "signature": [signature]}]
+    found = await node.chain().collect(Span(50, 50), DATASETS)
+    assert len(found.tables["transactions"]) == 1
+    assert [(each.account, each.height, each.amount) for each in found.unexplained] == [(ALICE, 50, 0)]
+    assert "has a signature of which no key comes" in found.unexplained[0].reason
+    assert "/wallet/getaccount" not in node.asked, "no account can name who that is"
+
+
+def named(*accounts: str) -> dict[str, Any]:
+    """What an account says that lets others sign for it."""
+    keys = [{"address": in_hex(each), "weight": 1} for each in accounts]
+    return {"active_permission": [{"id": 2, "keys": keys, "threshold": 1}]}
+
+
+async def unexplained(chain: TronChain, first: int, last: int) -> list[tuple[str, int]]:
+    """Whose transactions are not explained."""
+    found = await chain.collect(Span(first, last), DATASETS)
+    return [(each.account, each.height) for each in found.unexplained]
+
+
+async def test_an_account_is_asked_once_whom_it_names_and_again_of_a_newer_block() -> None:
+    node = FakeNode()
+    for height in range(50, 60):
+        node.transactions[height] = [
+            done(1, (1, ALICE), (2, BOB), (3, height), by=[CAROL]), done(1, (1, ALICE), (2, BOB), (3, 7), by=[ALICE]),
+            done(1, (1, ALICE), (2, BOB), (3, 9), by=[CAROL, ALICE]),
+        ]  # fmt: skip
+    node.give(ALICE, **named(ALICE, CAROL))
+    chain = node.chain()
+    assert await unexplained(chain, 50, 54) == [] == await unexplained(chain, 55, 59)
+    assert node.asked.count("/wallet/getaccount") == 1
+    node.give(ALICE, **named(ALICE))  # a word that was given stays good for the blocks before it
+    assert await unexplained(chain, 50, 59) == []
+    node.transactions[61] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[BOB])]
+    node.transactions[62] = [done(1, (1, ALICE), (2, BOB), (3, 6), by=[BOB])]
+    assert await unexplained(chain, 61, 62) == [(ALICE, 61), (ALICE, 62)]
+    assert node.asked.count("/wallet/getaccount") == 2
+    assert await unexplained(chain, 61, 62) == [(ALICE, 61), (ALICE, 62)]
+    assert node.asked.count("/wallet/getaccount") == 2
+    node.transactions[63] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[BOB])]
+    node.give(ALICE, **named(BOB))
+    assert await unexplained(chain, 63, 63) == []
+    assert node.asked.count("/wallet/getaccount") == 3
+
+
+async def test_what_nobody_signed_is_told_unless_it_is_of_nobody() -> None:
+    node = FakeNode()
+    node.transactions[50] = [{**sent(ALICE, BOB, 5), "signature": []}, done(51, (3, b"shielded"))]
+    found = await node.chain().collect(Span(50, 50), DATASETS)
+    assert [each.account for each in found.unexplained] == [ZERO, ALICE], "and what was shielded, nobody knows"
+    assert "was signed by nobody" in found.unexplained[1].reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"address": in_hex(BOB)}, BadAnswer), ({"owner_permission": {"keys": [{"address": "41"}]}}, BadAnswer),
+        ({"active_permission": 3}, BadAnswer), ({"Error": "class java.lang.Exception : not supported"}, Unsupported),
+    ],
+)  # fmt: skip
+async def test_an_account_that_tells_what_cannot_be_is_an_error(answer: Any, error: type[Exception]) -> None:
+    node = FakeNode(wallet__getaccount=lambda body: answer)
+    node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[CAROL])]
+    with pytest.raises(error):
+        await node.chain().collect(Span(50, 50), DATASETS)
+
+
+async def test_who_may_sign_for_an_account_of_the_node(
+    node: TronNode, people: tuple[Person, Person, Person], tmp_path: Path
+) -> None:
+    """Two keys for the owner, one of somebody else for payments; all signed by the official client."""
+    alice, bob, carol = people
+    keys = [{"address": each.hex, "weight": 1} for each in (alice, carol)]
+    owner = {"type": 0, "permission_name": "owner", "threshold": 2, "keys": keys}
+    active = {
+        "type": 2, "permission_name": "daily", "threshold": 1, "operations": "02" + "00" * 31,
+        "keys": [{"address": carol.hex, "weight": 1}],
+    }  # fmt: skip
+    alice.send("updateAccountPermissions", alice.hex, owner, None, [active])
+    node.advance()
+    both = alice.pay(bob.hex, 6, more=[carol.key])
+    node.advance()
+    chain = chains.chain(node, tmp_path)
+    found = await chain.collect(Span(0, node.head.height), DATASETS)
+    assert both in found.tables["transactions"].column("hash").to_pylist()
+    assert not found.unexplained
+    own = {**owner, "threshold": 1, "keys": keys[:1]}
+    alice.send("updateAccountPermissions", alice.hex, own, None, [{**active, "keys": keys[:1]}], more=[carol.key])
+    node.advance()
+    assert not (await chain.collect(Span(0, node.head.height), DATASETS)).unexplained
+    await chain.close()
+    later = chains.chain(node, tmp_path)  # it never heard that carol was named
+    told = (await later.collect(Span(0, node.head.height), DATASETS)).unexplained
+    await later.close()
+    assert {each.account for each in told} == {alice.address}
+    assert carol.address in told[0].reason

@@ -11,7 +11,7 @@ from adapters.tron.addresses import ZERO, in_hex
 from adapters.tron.datasets import NATIVE
 from adapters.tron.forms import Header, Info, RawHeader, Signed, Transaction, Wallet
 from adapters.tron.rows import Read, asked_by, started
-from adapters.tron.signers import signers
+from adapters.tron.signers import recovered
 from chainfolio.blocks import Block
 from tests.tron.recorded import FACTS, expected, lines, listed, needs_recordings, sends
 
@@ -80,7 +80,7 @@ def test_every_movement_and_every_fee_is_a_row(name: str) -> None:
 def test_hashes_and_signers_are_computed_again(name: str) -> None:
     for done, info in recorded(name):
         _, asked = asked_by("node", done, info)
-        assert signers("node", done) == [asked.owner]
+        assert recovered(done) == (asked.owner,)
 
 
 @needs_recordings
