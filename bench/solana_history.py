@@ -78,6 +78,8 @@ class Wallet:
                 return self.head
             case "getEpochSchedule":
                 return {"slotsPerEpoch": 432_000, "firstNormalEpoch": 0, "firstNormalSlot": 0}
+            case "getFirstAvailableBlock":
+                return 0
             case "getTokenAccountsByOwner" | "getProgramAccounts":
                 return {**at, "value": []}
             case "getBlocks":

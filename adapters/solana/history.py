@@ -18,7 +18,7 @@ import msgspec
 from adapters.solana.datasets import DATASETS
 from adapters.solana.forms import U64, TokenAccount
 from adapters.solana.layouts import STAKE, TOKEN_PROGRAMS
-from adapters.solana.node import MAX_TIME_S, Node
+from adapters.solana.node import MAX_TIME_S, Node, first_block
 from adapters.solana.parsing import slot_and_content
 from adapters.solana.rows import Done, places, tables
 from adapters.solana.stake_calls import StakeCall, staked
@@ -137,8 +137,9 @@ class AccountHistory:
         made = [_done(endpoint.name, slot, read.entry) for slot, read in changes.values()]
         made.sort(key=lambda each: (each.slot, each.tx_index))
         calls = [call for _, read in changes.values() for call in read.calls]
-        for account in accounts:
-            self.chain.stake_histories.saw(account, piece, calls)
+        if (served := await first_block(endpoint)) <= piece.last:  # of what was before, it lists nothing
+            for account in accounts:
+                self.chain.stake_histories.saw(account, Span(max(piece.first, served), piece.last), calls)
         told = await self._told(endpoint, late, span)
         return _Piece(piece, made, await _last(self.chain.node, endpoint, piece), told)
 

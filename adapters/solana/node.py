@@ -108,11 +108,7 @@ class Node(Pool[Endpoint]):
 
     async def first_served(self) -> int:
         """The oldest slot whose block a node has, by its own word."""
-
-        async def read(endpoint: Endpoint) -> int:
-            return slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
-
-        return await self.with_any(read, kind="headers")
+        return await self.with_any(first_block, kind="headers")
 
     async def block(self, slot: int) -> Block:
         """One block; NoBlock where the slot was skipped."""
@@ -139,6 +135,11 @@ async def ask_each(endpoint: Endpoint, requests: Sequence[Request], *, height: i
         return await endpoint.ask(requests, height=height)
     answers = await asyncio.gather(*(endpoint.ask([request], height=height) for request in requests))
     return [answer for (answer,) in answers]
+
+
+async def first_block(endpoint: Endpoint) -> int:
+    """The oldest slot whose block an endpoint has."""
+    return slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
 
 
 def slot_of(source: str, content: bytes) -> int:

@@ -96,6 +96,8 @@ class RewardRows:
         """What the stake accounts of some accounts earned, epoch by epoch; only those are asked about that have more
         than transactions left in them."""
         asked: dict[int, list[str]] = {}
+        if lost := [epoch for epoch in epochs if schedule.first(epoch + 1) < known.begun]:
+            return dict.fromkeys(lost, None)
         for epoch in epochs:
             span = schedule.first(epoch + 1), schedule.first(epoch + 2) - 1
             asked[epoch] = known.earning(*span)

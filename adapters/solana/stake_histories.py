@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.solana.history import FULL, TOGETHER, Listed, signatures
-from adapters.solana.node import slot_of
+from adapters.solana.node import first_block
 from adapters.solana.stake_calls import OF_TWO, StakeCall, Staked, named_by, staked
 from adapters.solana.stake_lives import Life, Step, lives
 from adapters.solana.state import lamports_of, stakes_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 SEEN, HALF = "seen", 31  # where transactions of an account were looked at, as one number: both ends, of so many bits
 MOST_STAKES: Final = 1_000  # stake accounts of one account
 MOST_STEPS: Final = 2_000  # transactions of one of them: anybody may name any account
-FIRST: Final = Request("getFirstAvailableBlock")
 KEPT: Final = 20_000  # transactions that are remembered
 
 
@@ -39,12 +38,13 @@ class TooMany(ChainfolioError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The stake accounts that some accounts had at any slot of `span`, and some that they never had. `idle` are those
-    of now that were never delegated."""
+    """The stake accounts that some accounts had at any slot of `span`, and some that they never had; of what was before
+    `begun`, nodes have no transactions. `idle` are those of now that were never delegated."""
 
     span: Span
     lives: Mapping[str, Life]
     idle: frozenset[str] = frozenset()
+    begun: int = 0
 
     def earning(self, first: int, last: int) -> list[str]:
         """Which of them may have been paid rewards in some slots."""
@@ -61,6 +61,7 @@ class StakeHistories:
     _named: dict[str, set[str]] = field(default_factory=dict)
     _known: dict[str, Known] = field(default_factory=dict)
     _parts: dict[str, Staked] = field(default_factory=dict)  # by signature
+    _gate: asyncio.Lock = field(default_factory=asyncio.Lock)  # days that are asked for together read once
 
     def saw(self, account: str, span: Span, calls: Iterable[StakeCall]) -> None:
         """What all transactions of an account in a span had the stake program do. It is kept over a restart: they are
@@ -89,11 +90,12 @@ class StakeHistories:
     async def of(self, account: str, slot: int, most: int) -> Known:
         """The stake accounts that an account had since a slot. Unless they were seen, at most so many of its
         transactions are looked at: TooMany where there are more. HistoryUnavailable where nodes keep none so old."""
-        known = self._known.get(account)
-        if known is None or slot not in known.span:
-            read = partial(self._read, [account], slot, most)
-            known = self._known[account] = await self.chain.node.with_any(read, kind="history")
-        return known
+        async with self._gate:
+            known = self._known.get(account)
+            if known is None or slot not in known.span:
+                read = partial(self._read, [account], slot, most)
+                known = self._known[account] = await self.chain.node.with_any(read, kind="history")
+            return known
 
     async def since(self, accounts: Collection[str], slot: int) -> Known:
         """Those of some accounts, as far back as nodes have transactions, however many."""
@@ -101,21 +103,26 @@ class StakeHistories:
 
     async def _read(self, accounts: Sequence[str], slot: int, most: int | None, endpoint: Endpoint) -> Known:
         node = self.chain.node
-        if most is not None and slot_of(endpoint.name, await endpoint.one(FIRST)) > slot + 1:
+        served = await first_block(endpoint)
+        if most is not None and served > slot + 1:
             raise HistoryUnavailable(endpoint.name, slot, "the node has no transactions that are so old")
         span, owners, idle = Span(slot, max(slot, node.finalized)), dict[str, str](), set[str]()
+        begun = slot
         for account in accounts:
-            await self._look(endpoint, account, span, most)
+            self._recall(account)
+            if served <= span.last:  # of what was before, it lists nothing
+                await self._look(endpoint, account, Span(max(slot, served), span.last), most)
+            whole = (each.first for each in self._seen[account] if span.last in each)
+            begun = max(begun, next(whole, span.last + 1))
             present = await stakes_of(node, account, endpoint)
             owners |= dict.fromkeys(present, account)
             idle |= {stake for stake, is_delegated in present.items() if not is_delegated}
         named = {stake for account in accounts for stake in self._named[account]}
         found = await self._follow(endpoint, named | owners.keys())
-        return Known(span, lives(list(found.values()), owners), frozenset(idle))
+        return Known(span, lives(list(found.values()), owners), frozenset(idle), begun)
 
     async def _look(self, endpoint: Endpoint, account: str, span: Span, most: int | None) -> None:
         """Look at those transactions of an account that were not looked at yet."""
-        self._recall(account)
         left = list(Spans([span]) - self._seen[account])
         if not left:
             return

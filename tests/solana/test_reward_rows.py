@@ -408,14 +408,20 @@ async def test_a_reward_in_a_slot_without_a_block_is_refused() -> None:
         await collected(node.chain(), Span(137 * SLOTS, 138 * SLOTS - 1))
 
 
-async def test_a_wallet_without_stake_costs_three_requests_and_is_read_to_the_end() -> None:
+async def test_a_wallet_without_stake_costs_four_requests_and_is_read_to_the_end() -> None:
     node = FakeNode()
     node.slot = 60_000_000
     chain = node.chain()
     assert known(await collected(chain)) == [(0, 60_000_000)]
     assert [each for each in node.asked if each not in ("getGenesisHash", "getSlot", "getBlock")] == [
-        "getEpochSchedule", "getSignaturesForAddress", "getProgramAccounts",
+        "getEpochSchedule", "getFirstAvailableBlock", "getSignaturesForAddress", "getProgramAccounts",
     ]  # fmt: skip
+
+
+async def test_of_what_was_before_nodes_have_transactions_no_rewards_are_known() -> None:
+    node = FakeNode()
+    node.slot, node.answers = 60_000_000, {**node.answers, "getFirstAvailableBlock": lambda params: 120 * SLOTS + 1}
+    assert known(await collected(node.chain())) == [(0, SLOTS - 1), (121 * SLOTS, 60_000_000)]
 
 
 def test_rewards_are_indexed_for_accounts_alone() -> None:
