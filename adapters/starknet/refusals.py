@@ -26,7 +26,10 @@ _NO_FUNCTION: Final = re.compile(
     r"entry.?point.{0,200}(?:not found|does not exist)|invalid message selector|ENTRYPOINT_NOT_FOUND|"
     r"Requested entry ?point", re.I | re.S)  # fmt: skip
 _NO_CONTRACT: Final = re.compile(r"contract address 0x[0-9a-f]+ is not deployed", re.I)
-_FAILED: Final = re.compile(r"Error at pc=|Cairo traceback|ASSERT_EQ instruction failed|Error in the called contract")
+_FAILED: Final = re.compile(
+    r"Error at pc=|Cairo traceback|ASSERT_EQ instruction failed|Error in the called contract|"
+    r"Execution was reverted; failure reason"
+)  # fmt: skip
 MAX_READ: Final = 4000  # characters of what a node says beside its message
 
 

@@ -3,7 +3,10 @@
 python client.py URL    reads requests as lines of JSON and answers each with one:
 
 {"account": ["ADDRESS", "KEY"], "calls": [["TO", "FUNCTION", [ARGUMENT, …]], …]}    the hash of the transaction
-{"account": ["ADDRESS", "KEY"], "class": "FILE", "args": [ARGUMENT, …]}    the address of the new contract
+{"account": ["ADDRESS", "KEY"], "class": ["FILE", …], "args": [ARGUMENT, …]}    the address of the new contract
+{"account": ["ADDRESS", "KEY"], "key": KEY, "amount": WEI}    the address of the new account, which got so much
+
+A class in Cairo 2 has two files: itself, and what the node runs of it.
 """
 
 import asyncio
@@ -11,6 +14,9 @@ import json
 import sys
 from pathlib import Path
 
+from starknet_py.common import create_casm_class
+from starknet_py.hash.address import compute_address
+from starknet_py.hash.casm_class_hash import compute_casm_class_hash
 from starknet_py.hash.selector import get_selector_from_name
 from starknet_py.net.account.account import Account
 from starknet_py.net.client_models import Call
@@ -19,6 +25,7 @@ from starknet_py.net.models import StarknetChainId
 from starknet_py.net.signer.stark_curve_signer import KeyPair
 from starknet_py.net.udc_deployer.deployer import Deployer
 
+COIN = "0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7"
 MAX_FEE = 10**17
 declared = {}  # class hashes, by file
 
@@ -33,13 +40,33 @@ async def execute(account, calls):
     return f"0x{sent.transaction_hash:064x}"
 
 
-async def deploy(account, file, args):
+async def declare(account, file, casm=None):
+    if casm is None:
+        return await account.sign_declare_transaction(compiled_contract=read(file), max_fee=MAX_FEE)
+    runs = compute_casm_class_hash(create_casm_class(read(casm)))
+    return await account.sign_declare_v2_transaction(
+        compiled_contract=read(file), compiled_class_hash=runs, max_fee=MAX_FEE
+    )  # fmt: skip
+
+
+async def deploy(account, files, args):
+    file = files[0]
     if file not in declared:
-        declare = await account.sign_declare_transaction(compiled_contract=read(file), max_fee=MAX_FEE)
-        declared[file] = (await account.client.declare(declare)).class_hash
+        declared[file] = (await account.client.declare(await declare(account, *files))).class_hash
     made = Deployer(account_address=account.address).create_contract_deployment_raw(declared[file], raw_calldata=args)
     await account.execute(made.call, max_fee=MAX_FEE)
     return f"0x{made.address:064x}"
+
+
+async def open_account(account, key, amount):
+    class_hash, pair = await account.client.get_class_hash_at(account.address), KeyPair.from_private_key(key)
+    of = {"class_hash": class_hash, "constructor_calldata": [pair.public_key], "salt": key}
+    address = compute_address(deployer_address=0, **of)
+    await execute(account, [(COIN, "transfer", [address, amount % 2**128, amount >> 128])])
+    await Account.deploy_account(
+        address=address, key_pair=pair, client=account.client, chain=StarknetChainId.TESTNET, max_fee=MAX_FEE, **of
+    )  # fmt: skip
+    return f"0x{address:064x}"
 
 
 async def main(url):
@@ -51,7 +78,12 @@ async def main(url):
             address=address, client=client, chain=StarknetChainId.TESTNET,
             key_pair=KeyPair.from_private_key(int(key, 16)),
         )  # fmt: skip
-        made = deploy(account, asked["class"], asked["args"]) if "class" in asked else execute(account, asked["calls"])
+        if "class" in asked:
+            made = deploy(account, asked["class"], asked["args"])
+        elif "key" in asked:
+            made = open_account(account, asked["key"], asked["amount"])
+        else:
+            made = execute(account, asked["calls"])
         print(json.dumps(await made), flush=True)
 
 

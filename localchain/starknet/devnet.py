@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +25,12 @@ START_S = 120.0
 COIN = "0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7"
 RUN = "from starknet_devnet.server import main; main()"
 PRESETS = "openzeppelin/token/{}/presets/{}.cairo"
-CONTRACTS = {  # published ones, and our own where this node cannot run what is published
+COMPILER = "starkware/starknet/compiler/v1/sierra-compiler-major-1/bin"
+CONTRACTS = {  # published ones in Cairo 0, and our own in Cairo 2 where what is published is younger than this node
     "token": PRESETS.format("erc20", "ERC20Mintable"),
     "collection": PRESETS.format("erc721", "ERC721MintableBurnable"),
     "editions": PRESETS.format("erc1155", "ERC1155MintableBurnable"),
-    "young_token": str(HERE / "contracts" / "young_token.cairo"),
+    **{each: str(HERE / "contracts" / f"{each}.cairo") for each in ("young_token", "respelled_token")},
 }
 CallOf = tuple[str, str, list[int]]  # to whom, which function, its arguments
 
@@ -87,7 +89,21 @@ class Devnet:
 
     def deploy(self, number: int, contract: str, *args: int) -> str:
         """A new contract of CONTRACTS, made by an account. Returns its address."""
-        return self._signed(number, {"class": str(compiled(self._where, contract)), "args": args})
+        return self._signed(number, {"class": list(map(str, compiled(self._where, contract))), "args": args})
+
+    def open_account(self, number: int, key: int, amount: int) -> str:
+        """A new account that pays for itself, with ether of an account; its transaction is of the newest block. Returns
+        its address."""
+        return self._signed(number, {"key": key, "amount": amount})
+
+    def message(self, ethereum: str, to: str, selector: int, payload: Sequence[int]) -> str:
+        """What a contract on Ethereum has to say to one here, in a block of its own. Returns the hash."""
+        sent = {
+            "l1_contract_address": ethereum, "l2_contract_address": to, "entry_point_selector": hex(selector),
+            "payload": [hex(each) for each in payload], "paid_fee_on_l1": "0x1", "nonce": "0x0",
+        }  # fmt: skip
+        made: str = self.http("/postman/send_message_to_l2", sent)["transaction_hash"]
+        return made
 
     def transfer(self, *transfers: tuple[int, str, int]) -> list[str]:
         """Sends ether, each transfer in a block of its own: the number of the sending account, to whom, how much.
@@ -165,28 +181,34 @@ def ensure() -> Path:
     return install.environments(manifest, install.home() / "starknet", lambda where, run: _fill(where, run, python))
 
 
-def compiled(where: Path, contract: str) -> Path:
-    """The class of a contract of CONTRACTS, compiled once."""
+def compiled(where: Path, contract: str) -> list[Path]:
+    """The class of a contract of CONTRACTS, compiled once; behind one in Cairo 2, what the node runs of it."""
     packages = next((where / "node" / "lib").glob("python3.9/site-packages"))
     source = packages / CONTRACTS[contract]
     key = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     found = where.parent / "compiled" / f"{contract}-{key}.json"
-    if not found.exists():
-        found.parent.mkdir(exist_ok=True)
-        made = found.with_suffix(f".{os.getpid()}")
-        command = [str(where / "node" / "bin" / "starknet-compile-deprecated"), str(source), "--output", str(made)]
-        done = subprocess.run(
-            command,
-            env={**os.environ, "CAIRO_PATH": str(packages)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        if done.returncode:
-            raise NodeFailed(f"{contract} cannot be compiled: {done.stderr[-400:]}")
-        made.replace(found)
-    return found
+    casm = found.with_suffix(".casm")
+    if "%lang starknet" in source.read_text():
+        _made(found, where / "node" / "bin" / "starknet-compile-deprecated", source, "--output", packages=packages)
+        return [found]
+    _made(found, packages / COMPILER / "starknet-compile", "--single-file", source, packages=packages)
+    _made(casm, packages / COMPILER / "starknet-sierra-compile", "--add-pythonic-hints", found, packages=packages)
+    return [found, casm]
+
+
+def _made(found: Path, *command: Path | str, packages: Path) -> None:
+    """What a compiler writes where it is told to last, if it is not there yet."""
+    if found.exists():
+        return
+    found.parent.mkdir(exist_ok=True)
+    made = found.with_suffix(f".{os.getpid()}")
+    done = subprocess.run(
+        [str(each) for each in (*command, made)], env={**os.environ, "CAIRO_PATH": str(packages)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise NodeFailed(f"{found.stem} cannot be compiled: {done.stderr[-400:]}")
+    made.replace(found)
 
 
 def _fill(where: Path, run: install.Run, python: str) -> None:

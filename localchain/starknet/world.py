@@ -60,5 +60,5 @@ def _arguments(symbol: str, owner: int) -> list[int]:
 def _kept() -> Path:
     """Where it is written down: by all that it follows from."""
     where = ensure()
-    key = repr(sorted(compiled(where, name).name for name in CONTRACTS)).encode() + Path(__file__).read_bytes()
+    key = repr(sorted(compiled(where, name)[0].name for name in CONTRACTS)).encode() + Path(__file__).read_bytes()
     return install.home() / "starknet" / "worlds" / hashlib.sha256(key).hexdigest()[:16]

@@ -7,6 +7,7 @@ import http.server
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,25 @@ from cli.serve import indexing
 from cli.state_store import open_state
 from localchain.evm import Tx
 from localchain.node import LocalNode
+from localchain.tron.forms import base58check
+from localchain.tron.node import TronNode
+from tests.chains import starknet
+from tests.chains.solana import SolanaSubject
 from tests.chains.starknet import StarknetSubject
+from tests.tron.chains import facts
 
 Run = Callable[..., Any]
 NATIVE = "0x0000000000000000000000000000000000000000"
 GRANTS = ("portfolio", "at-block", "enterprise")
 PRICE = Decimal("0.5")
 SOLANA, TRON = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV", "TJRabPrwbZy45sbavfcjinPJC18kjpRTv8"
+BOB = "41" + "b0" * 20
+MIDNIGHT_S, AFTER = 1_700_006_400, 40  # of 2023-11-15, before the block of this height
 
 
-@pytest.fixture
-def node() -> Iterator[tuple[StarknetSubject, str]]:
-    """A chain that was traded on, behind HTTP, and its address."""
-    subject = StarknetSubject(80)
+@contextmanager
+def served(subject: StarknetSubject | SolanaSubject) -> Iterator[str]:
+    """The URL of a node that answers as a subject does."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -55,10 +62,21 @@ def node() -> Iterator[tuple[StarknetSubject, str]]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield subject, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StarknetSubject, str]]:
+    """A chain that was traded on, behind HTTP, and its address. A new day begins with one of its blocks."""
+    monkeypatch.setattr(starknet, "BEGAN_S", MIDNIGHT_S - AFTER)
+    subject = StarknetSubject(80)
+    with served(subject) as url:
+        yield subject, url
 
 
 @pytest.fixture
@@ -145,6 +163,68 @@ def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_a
     assert "name accounts in their data alone" in json.dumps(run("portfolio", wallet))
 
 
+@pytest.mark.node
+async def test_every_route_answers_about_addresses_of_all_kinds_together(
+    node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
+) -> None:
+    """Chains of four kinds, and one request for all."""
+    solana = SolanaSubject(tmp_path, 12)
+    with LocalNode() as ethereum, TronNode(lag=2) as tron, served(solana) as url:
+        someone, other = ethereum.accounts[:2]
+        ethereum.send(Tx(someone, other, value=5 * 10**18, gas=21_000))
+        ethereum.mine(3)
+        tron.endow(BOB, 7 * 10**6)
+        tron.advance(5)
+        (tmp_path / "local.toml").write_text(
+            'key = "local"\nkind = "evm"\nchain_id = 31337\nname = "Local"\nfinality = 1\n'
+            'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
+        )
+        config = tmp_path / "chainfolio.toml"
+        config.write_text(
+            config.read_text() + f'[chains.local]\nrpc = ["{ethereum.url}"]\nfacts = "{tmp_path}/local.toml"\n'
+            f'[chains.tron]\nadapter = "tron"\nrpc = ["{tron.url}"]\nfacts = "{facts(tron, tmp_path)}"\n'
+            f'[chains.solana]\nadapter = "solana"\nrpc = ["{url}"]\ncommitment = "confirmed"\n'
+        )
+        for key in ("starknet", "local", "tron", "solana"):
+            await asyncio.to_thread(run, "index", key)
+        lamports = Decimal(solana.native(solana.accounts[0], solana.height))
+        amounts = {
+            node[0].accounts[0]: coins(node[0], node[0].height), other.lower(): Decimal(10_005),
+            base58check(BOB): Decimal(7), solana.accounts[0]: lamports.scaleb(-9),
+        }  # fmt: skip
+        await asked_about_all(load(config, {}), amounts)
+
+
+async def asked_about_all(settings: Settings, coins: dict[str, Decimal]) -> None:
+    """Every route, for four wallets that have so much of the native coins of their chains."""
+    state = open_state(settings)
+    _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
+    state.close()
+    async with (
+        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+    ):
+
+        async def ask(path: str, status: int = 200) -> Any:
+            async with client.get(f"http://127.0.0.1:{port}/v1/{path}") as answer:
+                assert answer.status == status, (path, await answer.text())
+                return await answer.json()
+
+        mixed = "addresses=" + ",".join(coins)
+        for route in ("portfolio", "wallet"):
+            found = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
+            assert {each: shown(portfolio)[NATIVE] for each, portfolio in found.items()} == coins
+            assert [[*each["chains"]] for each in found.values()] == [["starknet"], ["local"], ["tron"], ["solana"]]
+        starknet_worth = next(iter(coins.values())) * PRICE
+        assert str((await ask(f"nav?{mixed}"))["nav"]) == f"{starknet_worth:.15f}", "the other coins have no price here"
+        page = await ask(f"transactions?{mixed}&limit=100&offset=0")
+        assert {each["user"]["address"] for each in page["transactions"]} >= {*coins} - {base58check(BOB)}
+        assert {each["address"]: each["syncInProgress"] for each in await ask(f"status?{mixed}")} == dict.fromkeys(
+            coins, False
+        )
+        assert {each["key"] for each in await ask("chains")} >= {"starknet", "local", "tron", "solana"}
+
+
 async def test_every_route_answers_about_starknet_beside_other_kinds(
     node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
 ) -> None:
@@ -190,11 +270,20 @@ async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: st
             assert found[wallet]["chains"].keys() == {"starknet"}
         worth = await ask(f"nav?addresses={wallet},{ethereum}")
         assert str(worth["nav"]) == f"{coins(subject, head) * PRICE:.15f}"  # a JSON number has that many digits
+        assert SOLANA in (await ask(f"nav?{mixed}", 501))["message"], "what no chain here has is no zero"
         page = await ask(f"transactions?addresses={wallet},{ethereum}&limit=100&offset=0")
         assert {each["chain"]["key"] for each in page["transactions"]} == {"starknet", "local"}
         assert "Transfer" in {each.get("functionName") for each in page["transactions"]}
-        [status] = await ask(f"status?addresses={wallet}")
-        assert (status["address"], status["syncInProgress"]) == (wallet, False)
+        found = {each["address"]: each["syncInProgress"] for each in await ask(f"status?{mixed}")}
+        assert found.keys() == {wallet, ethereum, SOLANA, TRON}
+        assert not found[wallet]
+        assert "no historical subscription" in (await ask(f"historical?{mixed}&date=2023-11-15", 403))["message"]
+        wanted = {"addresses": [{"address": each} for each in (wallet, ethereum)]}
+        async with client.post(f"http://127.0.0.1:{port}/v1/subscribe-snapshot", json=wanted) as answer:
+            assert answer.status == 200, await answer.text()
+        past = await ask(f"historical?addresses={wallet},{ethereum}&date=2023-11-15")
+        assert [each["address"] for each in past] == [wallet, ethereum]
+        assert shown(past[0])[NATIVE] == coins(subject, AFTER - 1) != coins(subject, head)
         assert {"starknet", "local"} <= {each["key"] for each in await ask("chains")}
         assert "address" in json.dumps(await ask(f"portfolio?addresses=0x{'f' * 64}", 400))
         await approved(subject, ask, ethereum)

@@ -1,111 +1,113 @@
-// A token that names accounts in the keys of its events, and spells its functions with underscores: as contracts in
-// Cairo 1 do, which this node cannot run. Whoever asks is given as much as he likes.
+// A token of today's kind: parties in the keys of its events, functions spelled with underscores, a name in three felts.
+// Whoever asks is given as much as he likes, a message from Ethereum brings some, and anybody may replace its class.
 
-%lang starknet
+#[starknet::contract]
+mod YoungToken {
+    use result::ResultTrait;
+    use starknet::{
+        ClassHash, ContractAddress, contract_address_const, get_caller_address, replace_class_syscall
+    };
 
-from starkware.cairo.common.alloc import alloc
-from starkware.cairo.common.cairo_builtins import HashBuiltin
-from starkware.cairo.common.uint256 import Uint256, uint256_add, uint256_le, uint256_sub
-from starkware.starknet.common.syscalls import emit_event, get_caller_address
+    #[storage]
+    struct Storage {
+        balances: LegacyMap<ContractAddress, u256>,
+        allowances: LegacyMap<(ContractAddress, ContractAddress), u256>,
+        supply: u256,
+    }
 
-const TRANSFER = 0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9;
-const APPROVAL = 0x134692b230b9e1ffa39098904722134159652b09c5bc41d88d6698779d228ff;
+    #[event]
+    #[derive(Drop, starknet::Event)]
+    enum Event {
+        Transfer: Transfer,
+        Approval: Approval,
+    }
 
-@storage_var
-func balances(account: felt) -> (raw: Uint256) {
-}
+    #[derive(Drop, starknet::Event)]
+    struct Transfer {
+        #[key]
+        from: ContractAddress,
+        #[key]
+        to: ContractAddress,
+        value: u256,
+    }
 
-@storage_var
-func allowances(owner: felt, spender: felt) -> (raw: Uint256) {
-}
+    #[derive(Drop, starknet::Event)]
+    struct Approval {
+        #[key]
+        owner: ContractAddress,
+        #[key]
+        spender: ContractAddress,
+        value: u256,
+    }
 
-@storage_var
-func supply() -> (raw: Uint256) {
-}
+    #[external(v0)]
+    fn name(self: @ContractState) -> (felt252, felt252, felt252) {
+        (0, 'Young Token', 11)
+    }
 
-@view
-func name() -> (length: felt, pending: felt, size: felt) {
-    return (0, 'Young Token', 11);
-}
+    #[external(v0)]
+    fn symbol(self: @ContractState) -> (felt252, felt252, felt252) {
+        (0, 'YNG', 3)
+    }
 
-@view
-func symbol() -> (length: felt, pending: felt, size: felt) {
-    return (0, 'YNG', 3);
-}
+    #[external(v0)]
+    fn decimals(self: @ContractState) -> u8 {
+        6
+    }
 
-@view
-func decimals() -> (decimals: felt) {
-    return (6,);
-}
+    #[external(v0)]
+    fn total_supply(self: @ContractState) -> u256 {
+        self.supply.read()
+    }
 
-@view
-func total_supply{syscall_ptr: felt*, pedersen_ptr: HashBuiltin*, range_check_ptr}() -> (raw: Uint256) {
-    return supply.read();
-}
+    #[external(v0)]
+    fn balance_of(self: @ContractState, account: ContractAddress) -> u256 {
+        self.balances.read(account)
+    }
 
-@view
-func balance_of{syscall_ptr: felt*, pedersen_ptr: HashBuiltin*, range_check_ptr}(account: felt) -> (raw: Uint256) {
-    return balances.read(account);
-}
+    #[external(v0)]
+    fn allowance(self: @ContractState, owner: ContractAddress, spender: ContractAddress) -> u256 {
+        self.allowances.read((owner, spender))
+    }
 
-@view
-func allowance{syscall_ptr: felt*, pedersen_ptr: HashBuiltin*, range_check_ptr}(owner: felt, spender: felt) -> (
-    raw: Uint256
-) {
-    return allowances.read(owner, spender);
-}
+    #[external(v0)]
+    fn mint(ref self: ContractState, account: ContractAddress, raw: u256) {
+        self.give(account, raw);
+    }
 
-@external
-func mint{syscall_ptr: felt*, pedersen_ptr: HashBuiltin*, range_check_ptr}(account: felt, raw: Uint256) {
-    alloc_locals;
-    let (had) = balances.read(account);
-    let (has, _) = uint256_add(had, raw);
-    balances.write(account, has);
-    let (before) = supply.read();
-    let (now, _) = uint256_add(before, raw);
-    supply.write(now);
-    said(TRANSFER, 0, account, raw);
-    return ();
-}
+    #[external(v0)]
+    fn transfer(ref self: ContractState, recipient: ContractAddress, raw: u256) -> bool {
+        let sender = get_caller_address();
+        self.balances.write(sender, self.balances.read(sender) - raw);
+        self.balances.write(recipient, self.balances.read(recipient) + raw);
+        self.emit(Transfer { from: sender, to: recipient, value: raw });
+        true
+    }
 
-@external
-func transfer{syscall_ptr: felt*, pedersen_ptr: HashBuiltin*, range_check_ptr}(recipient: felt, raw: Uint256) -> (
-    success: felt
-) {
-    alloc_locals;
-    let (sender) = get_caller_address();
-    let (had) = balances.read(sender);
-    let (enough) = uint256_le(raw, had);
-    assert enough = 1;
-    let (left) = uint256_sub(had, raw);
-    balances.write(sender, left);
-    let (other) = balances.read(recipient);
-    let (has, _) = uint256_add(other, raw);
-    balances.write(recipient, has);
-    said(TRANSFER, sender, recipient, raw);
-    return (1,);
-}
+    #[external(v0)]
+    fn approve(ref self: ContractState, spender: ContractAddress, raw: u256) -> bool {
+        let owner = get_caller_address();
+        self.allowances.write((owner, spender), raw);
+        self.emit(Approval { owner, spender, value: raw });
+        true
+    }
 
-@external
-func approve{syscall_ptr: felt*, pedersen_ptr: HashBuiltin*, range_check_ptr}(spender: felt, raw: Uint256) -> (
-    success: felt
-) {
-    alloc_locals;
-    let (owner) = get_caller_address();
-    allowances.write(owner, spender, raw);
-    said(APPROVAL, owner, spender, raw);
-    return (1,);
-}
+    #[external(v0)]
+    fn upgrade(ref self: ContractState, class: ClassHash) {
+        replace_class_syscall(class).unwrap();
+    }
 
-func said{syscall_ptr: felt*}(event: felt, one: felt, other: felt, raw: Uint256) {
-    alloc_locals;
-    let (keys: felt*) = alloc();
-    assert keys[0] = event;
-    assert keys[1] = one;
-    assert keys[2] = other;
-    let (data: felt*) = alloc();
-    assert data[0] = raw.low;
-    assert data[1] = raw.high;
-    emit_event(3, keys, 2, data);
-    return ();
+    #[l1_handler]
+    fn handle_deposit(ref self: ContractState, from_address: felt252, account: ContractAddress, raw: u256) {
+        self.give(account, raw);
+    }
+
+    #[generate_trait]
+    impl Inner of InnerTrait {
+        fn give(ref self: ContractState, account: ContractAddress, raw: u256) {
+            self.balances.write(account, self.balances.read(account) + raw);
+            self.supply.write(self.supply.read() + raw);
+            self.emit(Transfer { from: contract_address_const::<0>(), to: account, value: raw });
+        }
+    }
 }
