@@ -1,0 +1,282 @@
+"""MarginFi: bytes by the interface in MarginFi's SDK, and every amount by its own arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.chain import SolanaChain
+from adapters.solana.marginfi import YEAR_S
+from adapters.solana.positions import Claim
+from adapters.solana.protocols.marginfi import FAMILY, NOT_COVERED
+from chainfolio.interactions import Interactions
+from chainfolio.plans import run_batched, run_known
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from localchain.solana.node import SolanaNode
+from tests.solana.fakes import WALLET
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.marginfi import ALL, NOW_S, ONE, PROGRAM, Account, Bank, said, write
+
+CONTRACTS: Final = {"lending": (PROGRAM,)}
+INSTALLED: Final = InstalledProtocols((InstalledProtocol("marginfi", FAMILY, CONTRACTS, {}),))
+ELAPSED: Final = (0, 1, 60, 600)  # seconds since banks were counted
+
+
+def key() -> str:
+    """An address of nobody."""
+    return str(Keypair().pubkey())
+
+
+def decoded(ledger: Ledger, stored: Account, time_s: int = NOW_S, group: str = "") -> list[DecodedPosition]:
+    """What the decoder makes of an account, where a file names a group."""
+    claim = Claim(WALLET, stored.address, PROGRAM, time_s, 1, 1, 700, contracts={**CONTRACTS, "group": (group,)})
+    return list(run_known(FAMILY.position(claim), ledger))
+
+
+def sides(found: DecodedPosition, stored: Account) -> tuple[dict[str, int], dict[str, int]]:
+    """What it has and what it owes, by bank."""
+    at = {each.mint: address for address, each in stored.banks.items()}
+    return {at[each.token]: each.raw for each in found.supplied}, {at[each.token]: each.raw for each in found.borrowed}
+
+
+def drawn(chance: random.Random, most: int) -> Account:
+    """Any account: in up to sixteen banks of any kind."""
+    group = key()
+
+    def bank() -> Bank:
+        assets = chance.randrange(1, most) * ONE
+        utils = sorted(chance.sample(range(1, ALL), chance.randint(0, 5)))
+        rates = sorted(chance.randrange(ALL // 10) for _ in range(len(utils) + 2))
+        fees = tuple(chance.choice((0, chance.randrange(ONE // 10))) for _ in range(4))
+        return Bank(
+            key(), group, key(), key(), (chance.randrange(ONE, 2 * ONE), chance.randrange(ONE, 2 * ONE)),
+            (assets, chance.choice((0, chance.randrange(assets)))), fees=(fees[0], fees[1], fees[2], fees[3]),
+            ends=(rates[0], rates[-1]), points=tuple(zip(utils, rates[1:-1], strict=True)),
+        )  # fmt: skip
+
+    banks = [bank() for _ in range(chance.randint(1, 16))]
+    lending = [each for each in banks if each.shares[1] > 2 * ONE and chance.random() < 0.4]
+    assets = tuple((each, chance.randrange(ONE, each.shares[0] + 2 * ONE)) for each in banks if each not in lending)
+    return Account(
+        key(), group, WALLET, assets, tuple((each, chance.randrange(ONE, each.shares[1])) for each in lending)
+    )
+
+
+def test_what_is_there_and_what_is_owed_is_what_marginfis_own_arithmetic_gives_to_the_unit() -> None:
+    chance = random.Random(5)
+    # Up to a thousand million units to the unit: a share is worth so much times 2^48, and no finer.
+    several = [(drawn(chance, chance.choice((10**6, 10**9))), NOW_S + seconds) for seconds in ELAPSED * 6]
+    ledger = Ledger()
+    write(ledger, *(each for each, _ in several))
+    for (each, time_s), expected in zip(several, said(ledger, *several), strict=True):
+        [found] = decoded(ledger, each, time_s)
+        assert sides(found, each) == expected
+        assert (found.position_type, found.pool, found.replaces) == ("LENDING", each.group, ())
+
+
+def test_interest_of_months_is_as_far_from_the_sdk_as_what_the_program_cuts_off() -> None:
+    chance = random.Random(9)
+    several, elapsed = [drawn(chance, 10**14) for _ in range(8)], 100 * 86_400
+    ledger = Ledger()
+    write(ledger, *several)
+    for each, expected in zip(several, said(ledger, *((one, NOW_S + elapsed) for one in several)), strict=True):
+        [found] = decoded(ledger, each, NOW_S + elapsed)
+        for ours, theirs in zip(sides(found, each), expected, strict=True):
+            assert ours.keys() == theirs.keys()
+            # What a share is worth has forty-eight bits behind the point, and so have rates, on their way of ten steps.
+            assert all(abs(theirs[at] - raw) <= 16 * theirs[at] // ONE + 1 for at, raw in ours.items())
+
+
+def pair(**other: Any) -> Account:
+    """An account with something in one bank, and a debt in another."""
+    group = key()
+    one, two = (Bank(key(), group, key(), key(), **other) for _ in range(2))
+    return Account(key(), group, WALLET, ((one, 10**9 * ONE),), ((two, 10**6 * ONE),))
+
+
+def stored(*several: Account) -> Ledger:
+    """A ledger with accounts."""
+    ledger = Ledger()
+    write(ledger, *several)
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def first() -> Account:
+    """One that nothing is wrong with."""
+    return pair()
+
+
+@pytest.fixture(scope="module")
+def written(first: Account) -> Ledger:
+    """Its accounts."""
+    return stored(first)
+
+
+def test_what_the_program_takes_is_paid_by_who_owes_where_the_flag_of_the_group_says_so() -> None:
+    # Half is lent, at 5 % a year; the program takes a fifth of that and one per cent more.
+    flat = pair(shares=(10**12 * ONE, 5 * 10**11 * ONE), points=(), ends=(ALL // 200, ALL // 200))
+    group, other = key(), key()
+    taking, not_taking = (
+        replace(flat, address=key(), group=at, program=(flags, ONE // 100, ONE // 5), assets=(), debts=(
+            (replace(flat.debts[0][0], address=key(), group=at), 10**6 * ONE),
+        )) for at, flags in ((group, 1), (other, 0))
+    )  # fmt: skip
+    ledger = stored(taking, not_taking)
+    [[with_fees], [without]] = (decoded(ledger, each, NOW_S + YEAR_S) for each in (taking, not_taking))
+    assert (with_fees.borrowed[0].raw, without.borrowed[0].raw) == (1_070_000, 1_050_000)
+
+
+def test_a_bank_of_which_nothing_is_lent_earns_nothing() -> None:
+    idle = replace(pair(shares=(10**12 * ONE, 0), curve=0), debts=())
+    [found] = decoded(stored(idle), idle, NOW_S + YEAR_S)
+    assert found.supplied[0].raw == 10**9
+
+
+def test_an_account_that_is_gone_or_empty_is_nothing(first: Account) -> None:
+    empty = replace(first, assets=(), debts=())
+    assert decoded(stored(empty), empty) == []
+    assert decoded(Ledger(), first) == []
+
+
+def test_in_a_group_that_no_file_names_counts_what_could_be_taken_out_now_and_no_debt(
+    first: Account, written: Ledger
+) -> None:
+    lender = replace(first, address=key(), debts=())
+    ledger = stored(lender)
+    assert decoded(ledger, lender)[0].unverified == ""
+    bank = lender.assets[0][0]
+    ledger.put_vault(bank.vault, bank.mint, key(), 10**6)
+    assert decoded(ledger, lender)[0].unverified == NOT_COVERED
+    assert decoded(ledger, lender, group=lender.group)[0].unverified == ""
+    assert decoded(written, first)[0].unverified == NOT_COVERED
+    assert decoded(written, first, group=first.group)[0].unverified == ""
+
+
+Change = Callable[[Ledger, Account], None]
+
+
+def itself(account: Account) -> str:
+    """Where the account lies."""
+    return account.address
+
+
+def lending(account: Account) -> str:
+    """Where the bank lies in which it has something."""
+    return account.assets[0][0].address
+
+
+def owed(account: Account) -> str:
+    """Where the bank lies to which it owes."""
+    return account.debts[0][0].address
+
+
+def group_of(account: Account) -> str:
+    """Where the group lies."""
+    return account.group
+
+
+def spliced(at: int, content: bytes, of: Callable[[Account], str] = itself) -> Change:
+    """An account with some other bytes."""
+
+    def change(ledger: Ledger, account: Account) -> None:
+        owner, before = ledger.accounts[of(account)]
+        ledger.put(of(account), owner, before[:at] + content + before[at + len(content) :])
+
+    return change
+
+
+def cut(by: int, of: Callable[[Account], str]) -> Change:
+    """An account that is longer or shorter."""
+
+    def change(ledger: Ledger, account: Account) -> None:
+        owner, before = ledger.accounts[of(account)]
+        ledger.put(of(account), owner, before + bytes(by) if by > 0 else before[:by])
+
+    return change
+
+
+def gone(of: Callable[[Account], str]) -> Change:
+    """An account that there is not."""
+    return lambda ledger, account: ledger.accounts.pop(of(account)) and None
+
+
+def strange_vault(ledger: Ledger, account: Account) -> None:
+    """A vault holds another token."""
+    ledger.put_vault(account.assets[0][0].vault, key(), key(), 5)
+
+
+def without_debt(ledger: Ledger, account: Account) -> None:
+    """A vault holds another token, and nothing is owed."""
+    spliced(72 + 104 + 56, bytes(16))(ledger, account)
+    strange_vault(ledger, account)
+
+
+def stolen(ledger: Ledger, account: Account) -> None:
+    """A bank belongs to another program."""
+    ledger.put(lending(account), key(), ledger.accounts[lending(account)][1])
+
+
+MINUS: Final = b"\xff" * 16
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cut(-1, itself), "2311 bytes"), (cut(8, itself), "2320 bytes"), (spliced(0, b"\0"), "another kind"),
+        (spliced(40, bytes(32)), "an account of 1111"), (cut(-1, lending), "1863 bytes"), (cut(8, owed), "1872 bytes"),
+        (spliced(0, b"\0", lending), "another kind"), (gone(lending), "there is no account"),
+        (stolen, "it belongs to"), (gone(group_of), "there is no account"), (cut(1, group_of), "1065 bytes"),
+        (without_debt, "another token"), (spliced(41, bytes(32), lending), "a bank of another group"),
+        (spliced(785, b"\3", lending), "another protocol"), (spliced(72 + 104 + 36, b"\1"), "a premium"),
+        (spliced(72 + 40, MINUS), "less than nothing"), (spliced(72 + 104 + 56, MINUS), "less than nothing"),
+        (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, owed), "less than nothing"),
+        (spliced(288, b"\xff" * 7, owed), "a time that is to come"), (spliced(544, b"\0", owed), "a curve"),
+        (spliced(516, bytes(4), lending), "no rate"),
+        (spliced(80, b"\xff" * 15, lending), "cannot have counted"), (spliced(96, b"\xff" * 15, owed), "cannot have"),
+    ],
+)  # fmt: skip
+def test_what_an_account_cannot_be_is_said_and_never_zero(
+    first: Account, written: Ledger, change: Change, reason: str
+) -> None:
+    ledger = Ledger(dict(written.accounts), dict(written.lamports))
+    change(ledger, first)
+    with pytest.raises(Exception, match=reason):
+        decoded(ledger, first, NOW_S + 9)
+
+
+async def test_accounts_are_found_by_their_owner_and_owe_what_they_borrowed() -> None:
+    several = (pair(time_s=1), replace(pair(time_s=1), owner=key()))
+    states = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=INSTALLED)
+    [found] = states[WALLET].positions
+    assert (found.protocol, found.type, found.pool) == ("marginfi", "LENDING", several[0].group)
+    assert sum(found.borrowed.values()) >= 10**6
+    assert not states[WALLET].issues
+
+
+@pytest.mark.node
+async def test_a_real_node_has_accounts_at_the_time_of_the_snapshot(node: SolanaNode, chain: SolanaChain) -> None:
+    owner = str(Keypair().pubkey())
+    account, ledger = replace(pair(time_s=1), owner=owner), Ledger()
+    write(ledger, account)
+    for address, (program, content) in ledger.accounts.items():
+        node.put(Pubkey.from_string(address), program, content, 10**8)
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(INSTALLED).at(head)
+    reports = await run_batched(
+        {"own": reader.read(owner, Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
+    )
+    state = reports["own"].result
+    assert state is not None, reports
+    assert state.block is not None
+    [(assets, debts)] = said(ledger, (account, state.block.time_us // 10**6))
+    [found] = state.positions
+    assert [*found.supplied.values(), *found.borrowed.values()] == [*assets.values(), *debts.values()]
+    assert not [each for each in state.issues if each.makes_partial]
