@@ -4,11 +4,10 @@ the examples and the rules of the program's public source."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana.layouts import TOKEN
 from adapters.solana.pool_layouts import JupiterLending, JupiterReserve, JupiterRewards
@@ -16,6 +15,7 @@ from adapters.solana.positions import Claim
 from adapters.solana.protocols.jupiter_earn import FAMILY, PRICE, YEAR_S, share_price, supply_price
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.changes import Change, key, sized, spliced, without
 from tests.solana.fakes import WALLET, Refuse
 from tests.solana.jupiter import (
     ADMIN,
@@ -121,8 +121,8 @@ def test_rewards_are_paid_for_their_time_and_then_those_that_come_then(
 
 
 def test_other_tokens_are_no_shares_and_no_lending_is_looked_for() -> None:
-    ledger, other = Ledger(), str(Keypair().pubkey())
-    ledger.put(other, TOKEN, mint(5, 9, str(Keypair().pubkey())))
+    ledger, other = Ledger(), key()
+    ledger.put(other, TOKEN, mint(5, 9, key()))
 
     def nothing_but_mints(asked: Any) -> Any:
         assert asked.layout == "mint"
@@ -133,44 +133,27 @@ def test_other_tokens_are_no_shares_and_no_lending_is_looked_for() -> None:
         decoded(lambda asked: Unknown("busy"), 5)
 
 
-Change = Callable[[Ledger], None]
+def lending(_: Any) -> str:
+    """Where it lies."""
+    return LENDING
 
 
-def spliced(address: str, at: int, content: bytes) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger) -> None:
-        owner, before = ledger.accounts[address]
-        ledger.put(address, owner, before[:at] + content + before[at + len(content) :])
-
-    return change
+def reserve(_: Any) -> str:
+    """Where its reserve lies."""
+    return RESERVE
 
 
-def sized(address: str, by: int) -> Change:
-    """An account breaks off, or goes on."""
-
-    def change(ledger: Ledger) -> None:
-        owner, before = ledger.accounts[address]
-        ledger.put(address, owner, before[:by] if by < 0 else before + bytes(by))
-
-    return change
+def model(_: Any) -> str:
+    """Where its rewards lie."""
+    return MODEL
 
 
-def without(address: str) -> Change:
-    """An account is gone."""
-
-    def change(ledger: Ledger) -> None:
-        del ledger.accounts[address]
-
-    return change
-
-
-def moved(ledger: Ledger) -> None:
+def moved(ledger: Ledger, _: Any) -> None:
     """The lending lies somewhere else."""
-    ledger.put(str(Keypair().pubkey()), *ledger.accounts.pop(LENDING))
+    ledger.put(key(), *ledger.accounts.pop(LENDING))
 
 
-def few(ledger: Ledger) -> None:
+def few(ledger: Ledger, _: Any) -> None:
     """Less was issued than the account has."""
     ledger.put(SHARE, TOKEN, mint(4, 6, ADMIN))
 
@@ -187,21 +170,21 @@ BIG: Final = b"\xff" * 8
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without(LENDING), "was not found"), (moved, "of another share"),
-        (spliced(LENDING, 8, bytes(32)), "another share"),
-        (sized(LENDING, -1), "195 bytes"), (sized(LENDING, 1), "197 bytes"), (spliced(LENDING, 0, b"\0"), "not found"),
-        (without(RESERVE), "there is no account"), (sized(RESERVE, -1), "191 bytes"),
-        (sized(RESERVE, 1), "193 bytes"), (spliced(RESERVE, 0, b"\0"), "another kind"),
-        (spliced(RESERVE, 8, bytes(32)), "of another token"), (spliced(MODEL, 8, bytes(32)), "of another token"),
-        (without(MODEL), "there is no account"), (sized(MODEL, 1), "90 bytes"), (few, "less than the account has"),
-        (spliced(RESERVE, 78, BIG), "time to come"), (spliced(RESERVE, 86, bytes(8)), "has no price"),
-        (spliced(RESERVE, 94, bytes(8)), "has no price"), (spliced(RESERVE, 74, BIG[:2]), "more than all interest"),
-        (spliced(LENDING, 107, BIG), "worth less than when"), (spliced(LENDING, 107, bytes(8)), "worth less than when"),
+        (without(lending), "was not found"), (moved, "of another share"),
+        (spliced(8, bytes(32), lending), "another share"),
+        (sized(-1, lending), "195 bytes"), (sized(1, lending), "197 bytes"), (spliced(0, b"\0", lending), "not found"),
+        (without(reserve), "there is no account"), (sized(-1, reserve), "191 bytes"),
+        (sized(1, reserve), "193 bytes"), (spliced(0, b"\0", reserve), "another kind"),
+        (spliced(8, bytes(32), reserve), "of another token"), (spliced(8, bytes(32), model), "of another token"),
+        (without(model), "there is no account"), (sized(1, model), "90 bytes"), (few, "less than the account has"),
+        (spliced(78, BIG, reserve), "time to come"), (spliced(86, bytes(8), reserve), "has no price"),
+        (spliced(94, bytes(8), reserve), "has no price"), (spliced(74, BIG[:2], reserve), "more than all interest"),
+        (spliced(107, BIG, lending), "worth less than when"), (spliced(107, bytes(8), lending), "worth less than when"),
     ],
 )  # fmt: skip
 def test_what_a_lending_cannot_be_is_said_and_never_zero(plain: Written, change: Change, reason: str) -> None:
     ledger = stored(plain)
-    change(ledger)
+    change(ledger, None)
     with pytest.raises(Exception, match=reason):
         decoded(ledger, 5)
 
@@ -213,8 +196,8 @@ def test_a_file_that_names_no_program_of_reserves_is_said(plain: Written) -> Non
 
 async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain: Written) -> None:
     ledger = stored(plain)
-    spliced(RESERVE, 78, bytes(8))(ledger)  # the node has a clock of its own
-    node = LedgerNode(ledger, {WALLET: {SHARE: (10**6, 6), str(Keypair().pubkey()): (5, 6)}})
+    spliced(78, bytes(8), reserve)(ledger, None)  # the node has a clock of its own
+    node = LedgerNode(ledger, {WALLET: {SHARE: (10**6, 6), key(): (5, 6)}})
     states = await read(node, WALLET, installed=INSTALLED)
     [found] = states[WALLET].positions
     assert [asset.reference for asset in found.replaces] == [SHARE]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana.positions import Claim
 from adapters.solana.protocols.meteora_damm import FAMILY, FOR_GOOD
 from adapters.solana.ranges import NOT_COVERED
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.damm import DAMM, Pool, Position, Reward, said, write
 from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger
@@ -25,11 +25,6 @@ NOW_S: Final = 1_760_000_000
 SLOT: Final = 380_000_000
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("meteora", FAMILY, {"damm": (DAMM,)}, {}),))
 LOWEST, HIGHEST = 4_295_048_016, 79_226_673_521_066_979_257_578_248_091  # of any pool
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def drawn(chance: random.Random, mode: int = 0) -> Position:
@@ -142,49 +137,6 @@ def test_huge_numbers_of_a_liar_end_in_amounts_that_its_pool_does_not_have() -> 
     assert {each.unverified for each in decoded(ledger, position)} == {NOT_COVERED}
 
 
-Change = Callable[[Ledger, Position], None]
-
-
-def spliced(at: int, content: bytes, of: Callable[[Position], str] = lambda position: position.address) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger, position: Position) -> None:
-        owner, before = ledger.accounts[of(position)]
-        ledger.put(of(position), owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def pool_of(position: Position) -> str:
-    """Where the pool lies."""
-    return position.pool.address
-
-
-def sized(by: int, of: Callable[[Position], str] = lambda position: position.address) -> Change:
-    """An account breaks off, or goes on."""
-
-    def change(ledger: Ledger, position: Position) -> None:
-        owner, before = ledger.accounts[of(position)]
-        ledger.put(of(position), owner, before[:by] if by < 0 else before + bytes(by))
-
-    return change
-
-
-def without_pool(ledger: Ledger, position: Position) -> None:
-    """The pool is gone."""
-    del ledger.accounts[position.pool.address]
-
-
-def strange_vault(ledger: Ledger, position: Position) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(position.pool.vaults[1], key(), position.pool.address, 5)
-
-
-def stolen(ledger: Ledger, position: Position) -> None:
-    """The position belongs to another program."""
-    ledger.put(position.address, key(), ledger.accounts[position.address][1])
-
-
 @pytest.fixture(scope="module")
 def written() -> tuple[Ledger, Position]:
     """A position that can be read."""
@@ -198,10 +150,12 @@ def written() -> tuple[Ledger, Position]:
     [
         (sized(-1), "407 bytes"), (sized(1), "409 bytes"), (spliced(0, b"\0"), "another kind"),
         (spliced(40, bytes(32)), "of another token"), (stolen, "belongs to the program"),
-        (without_pool, "there is no account"), (sized(-1, pool_of), "1111 bytes"), (sized(1, pool_of), "1113 bytes"),
+        (without(pool_of), "there is no account"), (sized(-1, pool_of), "1111 bytes"),
+        (sized(1, pool_of), "1113 bytes"),
         (spliced(0, b"\0", pool_of), "another kind"), (spliced(424, bytes(16), pool_of), "no price between"),
         (spliced(456, bytes(16), pool_of), "no price between"), (spliced(440, bytes(16), pool_of), "no price between"),
-        (spliced(360, bytes(16) + bytes(108) + b"\2", pool_of), "no liquidity"), (strange_vault, "another token"),
+        (spliced(360, bytes(16) + bytes(108) + b"\2", pool_of), "no liquidity"),
+        (strange(lambda position: position.pool.vaults[1]), "another token"),
     ],
 )  # fmt: skip
 def test_what_a_position_cannot_be_is_said_and_never_zero(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana.positions import Claim
 from adapters.solana.protocols.meteora_dlmm import FAMILY
 from adapters.solana.ranges import NOT_COVERED
 from chainfolio.plans import run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.changes import Change, key, sized, spliced, strange, without
 from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read
@@ -25,11 +25,6 @@ NOW_S: Final = 1_760_000_000
 SLOT: Final = 380_000_000
 FAR: Final = b"\xff\xff\xff\x7f"  # the highest number of a bin
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("meteora", FAMILY, {"dlmm": (DLMM,)}, {}),))
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def decoded(ledger: Ledger, position: Position) -> Sequence[DecodedPosition]:
@@ -139,24 +134,6 @@ def test_a_position_that_was_closed_meanwhile_is_none() -> None:
     assert decoded(Ledger(), drawn(random.Random(5), 2)) == []
 
 
-Change = Callable[[Ledger, Position], None]
-
-
-def spliced(at: int, content: bytes, of: Callable[[Position], str] = lambda position: position.address) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger, position: Position) -> None:
-        owner, before = ledger.accounts[of(position)]
-        ledger.put(of(position), owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def cut(ledger: Ledger, position: Position) -> None:
-    """The position breaks off."""
-    ledger.put(position.address, DLMM, ledger.accounts[position.address][1][:-1])
-
-
 def pair_of(position: Position) -> str:
     """Where the pair lies."""
     return position.pair.address
@@ -167,25 +144,15 @@ def array_of(position: Position) -> str:
     return next(iter(position.pair.arrays))
 
 
-def without_pair(ledger: Ledger, position: Position) -> None:
-    """The pair is gone."""
-    del ledger.accounts[position.pair.address]
-
-
-def strange_vault(ledger: Ledger, position: Position) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(position.pair.vaults[0], key(), position.pair.address, 5)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut, "more than it has room for"), (spliced(0, b"\0"), "another kind"),
+        (sized(-1), "more than it has room for"), (spliced(0, b"\0"), "another kind"),
         (spliced(40, bytes(32)), "a position of 1111"), (spliced(7_916, FAR), "lies in no bins"),
-        (spliced(7_912, FAR), "lies in no bins"), (without_pair, "there is no account"),
+        (spliced(7_912, FAR), "lies in no bins"), (without(pair_of), "there is no account"),
         (spliced(0, b"\0", pair_of), "another kind"), (spliced(8, b"\x7f", array_of), "those of another pair"),
         (spliced(24, bytes(32), array_of), "those of another pair"), (spliced(0, b"\0", array_of), "another kind"),
-        (strange_vault, "another token"),
+        (strange(lambda position: position.pair.vaults[0]), "another token"),
     ],
 )  # fmt: skip
 def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:

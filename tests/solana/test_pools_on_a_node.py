@@ -19,14 +19,10 @@ from indexer.registry import load
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home
 from tests.solana import damm, jupiter, raydium_amm
+from tests.solana.changes import key
 from tests.solana.ledger import Ledger, mint, token_account
 
 PROTOCOLS = Path(__file__).parents[2] / "configs" / "protocols"
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 async def test_shares_and_positions_of_all_protocols_are_read_at_once_to_the_unit(

@@ -14,11 +14,12 @@ from adapters.solana.protocols.orca_whirlpool import FAMILY
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from tests.solana import ledger_node
+from tests.solana.changes import key
 from tests.solana.fakes import WALLET, FakeNode
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode
 from tests.solana.sdk import done
-from tests.solana.test_whirlpools import NOW_S, drawn, key
+from tests.solana.test_whirlpools import NOW_S, drawn
 from tests.solana.whirlpools import PROGRAM, Position, write
 
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("orca", FAMILY, {"program": (PROGRAM,)}, {}),))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from typing import Any, Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana.layouts import TOKEN
 from adapters.solana.positions import Claim
 from adapters.solana.protocols.raydium_amm import FAMILY, NOT_OPEN
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.changes import Change, itself, key, sized, spliced, strange, without
 from tests.solana.fakes import WALLET, Refuse
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import LedgerNode, read
@@ -22,11 +22,6 @@ from tests.solana.raydium_amm import AMM, AUTHORITY, Pool, write
 from tests.solana.sdk import done, one
 
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("raydium", FAMILY, {"amm": (AMM,)}, {}),))
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def pool_of(raws: tuple[int, int], counted: tuple[int, int], **other: Any) -> Pool:
@@ -135,42 +130,9 @@ def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
         decoded(lambda asked: Unknown("busy"), pool, 5)
 
 
-Change = Callable[[Ledger, Pool], None]
-
-
-def spliced(of: str, at: int, content: bytes) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger, pool: Pool) -> None:
-        address = getattr(pool, of)
-        owner, before = ledger.accounts[address]
-        ledger.put(address, owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def without(of: str) -> Change:
-    """An account is gone."""
-
-    def change(ledger: Ledger, pool: Pool) -> None:
-        del ledger.accounts[getattr(pool, of)]
-
-    return change
-
-
-def sized(of: str, by: int) -> Change:
-    """An account breaks off, or goes on."""
-
-    def change(ledger: Ledger, pool: Pool) -> None:
-        owner, before = ledger.accounts[getattr(pool, of)]
-        ledger.put(getattr(pool, of), owner, before[:by] if by < 0 else before + bytes(by))
-
-    return change
-
-
-def strange_vault(ledger: Ledger, pool: Pool) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(pool.vaults[1], key(), AUTHORITY, 5)
+def counts(pool: Pool) -> str:
+    """Where it says what profits were taken of."""
+    return pool.counts
 
 
 def doubled(ledger: Ledger, pool: Pool) -> None:
@@ -181,11 +143,12 @@ def doubled(ledger: Ledger, pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without("address"), "was not found"), (doubled, "was not found"), (sized("address", -1), "was not found"),
-        (sized("address", 1), "was not found"), (without("counts"), "there is no account"),
-        (sized("counts", -1), "2207 bytes"), (sized("counts", 1), "2209 bytes"),
-        (spliced("counts", 0, bytes(32)), "counted for another pool"), (strange_vault, "another token"),
-        (spliced("counts", 1_024, b"\xff" * 32), "has less than when profits were last taken"),
+        (without(itself), "was not found"), (doubled, "was not found"), (sized(-1), "was not found"),
+        (sized(1), "was not found"), (without(counts), "there is no account"),
+        (sized(-1, counts), "2207 bytes"), (sized(1, counts), "2209 bytes"),
+        (spliced(0, bytes(32), counts), "counted for another pool"),
+        (strange(lambda pool: pool.vaults[1]), "another token"),
+        (spliced(1_024, b"\xff" * 32, counts), "has less than when profits were last taken"),
     ],
 )  # fmt: skip
 def test_what_a_pool_cannot_be_is_said_and_never_zero(plain: bytes, change: Change, reason: str) -> None:

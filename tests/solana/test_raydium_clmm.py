@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana.positions import Claim
 from adapters.solana.protocols.raydium_clmm import FAMILY
@@ -16,6 +15,7 @@ from adapters.solana.ranges import NOT_COVERED
 from adapters.solana.ticks import MAX_TICK, inside, raydium_root
 from chainfolio.plans import run_known
 from chainfolio.protocols import DecodedPosition
+from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.ledger import Ledger
 from tests.solana.raydium import CLMM, Pool, Position, Reward, Tick, write
 from tests.solana.sdk import Small, done, one
@@ -23,11 +23,6 @@ from tests.solana.sdk import Small, done, one
 NOW_S: Final = 1_760_000_000
 WORD: Final = 2**128
 FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
@@ -123,39 +118,6 @@ def test_a_token_that_stands_for_nothing_is_no_position() -> None:
     assert decoded(Ledger(), key()) == []
 
 
-Change = Callable[[Ledger, Position], None]
-
-
-def spliced(at: int, content: bytes, of: Callable[[Position], str] = lambda position: position.address) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger, position: Position) -> None:
-        owner, before = ledger.accounts[of(position)]
-        ledger.put(of(position), owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def cut(ledger: Ledger, position: Position) -> None:
-    """The position breaks off."""
-    ledger.put(position.address, CLMM, ledger.accounts[position.address][1][:-1])
-
-
-def longer(ledger: Ledger, position: Position) -> None:
-    """The position goes on."""
-    ledger.put(position.address, CLMM, ledger.accounts[position.address][1] + b"\0")
-
-
-def stolen(ledger: Ledger, position: Position) -> None:
-    """The position belongs to another program."""
-    ledger.put(position.address, key(), ledger.accounts[position.address][1])
-
-
-def without_pool(ledger: Ledger, position: Position) -> None:
-    """The pool is gone."""
-    del ledger.accounts[position.pool.address]
-
-
 def other_arrays(change: Callable[[bytes], bytes]) -> Change:
     """The arrays of ticks are others."""
 
@@ -167,21 +129,16 @@ def other_arrays(change: Callable[[bytes], bytes]) -> Change:
     return changed
 
 
-def strange_vault(ledger: Ledger, position: Position) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(position.pool.vaults[0], key(), position.pool.address, 5)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut, "it has 280 bytes"), (longer, "it has 282 bytes"), (stolen, "it belongs to the program"),
-        (spliced(0, b"\0"), "another kind"), (without_pool, "there is no account"),
+        (sized(-1), "it has 280 bytes"), (sized(1), "it has 282 bytes"), (stolen, "it belongs to the program"),
+        (spliced(0, b"\0"), "another kind"), (without(pool_of), "there is no account"),
         (spliced(9, bytes(32)), "of another token"), (spliced(73, b"\xff\xff\xff\x7f"), "between no ticks"),
-        (spliced(235, bytes(2), lambda position: position.pool.address), "no spacing"),
+        (spliced(235, bytes(2), pool_of), "no spacing"),
         (other_arrays(lambda content: content[:-1]), "no array of ticks"),
         (other_arrays(lambda content: content[:8] + bytes(32) + content[40:]), "those of another pool"),
-        (strange_vault, "another token"),
+        (strange(lambda position: position.pool.vaults[0]), "another token"),
     ],
 )  # fmt: skip
 def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana import positions
 from adapters.solana.account_reads import derived
@@ -16,6 +15,7 @@ from adapters.solana.positions import Claim, Unreadable
 from adapters.solana.protocols.raydium_cpmm import FAMILY
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
+from tests.solana.changes import Change, itself, key, sized, strange, without
 from tests.solana.fakes import WALLET, Refuse
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import LedgerNode, read
@@ -24,11 +24,6 @@ from tests.solana.sdk import Small, done, one
 
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("raydium", FAMILY, {"cpmm": (CPMM,)}, {}),))
 SHARES: Final = 10**15
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def drawn(chance: random.Random) -> Reserves:
@@ -88,38 +83,12 @@ def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
     assert decoded(nothing_but_mints, key(), 5) == []
 
 
-Change = Callable[[Ledger, Reserves], None]
-
-
-def without(at: Callable[[Reserves], str]) -> Change:
-    """An account is gone."""
-
-    def change(ledger: Ledger, pool: Reserves) -> None:
-        del ledger.accounts[at(pool)]
-
-    return change
-
-
-def cut(ledger: Ledger, pool: Reserves) -> None:
-    """The pool breaks off."""
-    ledger.put(pool.address, CPMM, ledger.accounts[pool.address][1][:-1])
-
-
-def longer(ledger: Ledger, pool: Reserves) -> None:
-    """The pool goes on."""
-    ledger.put(pool.address, CPMM, ledger.accounts[pool.address][1] + b"\0")
-
-
-def strange_vault(ledger: Ledger, pool: Reserves) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(pool.vaults[0], key(), pool.authority, 5)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without(lambda pool: pool.address), "was not found"), (cut, "636 bytes"), (longer, "638 bytes"),
-        (without(lambda pool: pool.vaults[1]), "there is no account"), (strange_vault, "another token"),
+        (without(itself), "was not found"), (sized(-1), "636 bytes"), (sized(1), "638 bytes"),
+        (without(lambda pool: pool.vaults[1]), "there is no account"),
+        (strange(lambda pool: pool.vaults[0]), "another token"),
     ],
 )  # fmt: skip
 def test_what_a_pool_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:

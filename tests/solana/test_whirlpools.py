@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from solders.keypair import Keypair
 
 from adapters.solana.account_reads import derived
 from adapters.solana.positions import Claim
@@ -17,6 +16,7 @@ from adapters.solana.ranges import NOT_COVERED
 from adapters.solana.ticks import MAX_TICK, inside, orca_root
 from chainfolio.plans import run_known
 from chainfolio.protocols import DecodedPosition
+from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.ledger import Ledger
 from tests.solana.sdk import Job, Small, done, one
 from tests.solana.whirlpools import CONFIG, PROGRAM, Pool, Position, Tick, write
@@ -24,11 +24,6 @@ from tests.solana.whirlpools import CONFIG, PROGRAM, Pool, Position, Tick, write
 NOW_S: Final = 1_760_000_000
 WORD: Final = 2**128
 FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
@@ -153,24 +148,6 @@ def test_lamports_at_the_address_of_a_position_make_none() -> None:
     assert decoded(ledger, mint) == []
 
 
-Change = Callable[[Ledger, Position], None]
-
-
-def cut(ledger: Ledger, position: Position) -> None:
-    """The position breaks off."""
-    ledger.put(position.address, PROGRAM, ledger.accounts[position.address][1][:-1])
-
-
-def stolen(ledger: Ledger, position: Position) -> None:
-    """The position belongs to another program."""
-    ledger.put(position.address, CONFIG, ledger.accounts[position.address][1])
-
-
-def without_pool(ledger: Ledger, position: Position) -> None:
-    """The pool is gone."""
-    del ledger.accounts[position.pool.address]
-
-
 def without_ticks(ledger: Ledger, position: Position) -> None:
     """The arrays of ticks are gone."""
     for address, (_, content) in list(ledger.accounts.items()):
@@ -184,29 +161,14 @@ def of_another_mint(ledger: Ledger, position: Position) -> None:
     ledger.put(position.address, PROGRAM, content[:40] + bytes(32) + content[72:])
 
 
-def between_no_ticks(ledger: Ledger, position: Position) -> None:
-    """The ticks of the position are none."""
-    content = ledger.accounts[position.address][1]
-    ledger.put(position.address, PROGRAM, content[:88] + b"\xff\xff\xff\x7f" + content[92:])
-
-
-def without_spacing(ledger: Ledger, position: Position) -> None:
-    """The pool has no spacing."""
-    content = ledger.accounts[position.pool.address][1]
-    ledger.put(position.pool.address, PROGRAM, content[:41] + bytes(2) + content[43:])
-
-
-def strange_vault(ledger: Ledger, position: Position) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(position.pool.vaults[0], key(), position.pool.address, 5)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut, "it has 215 bytes"), (stolen, "it belongs to the program"), (without_pool, "there is no account"),
+        (sized(-1), "it has 215 bytes"), (stolen, "it belongs to the program"),
+        (without(pool_of), "there is no account"),
         (without_ticks, "there is no account"), (of_another_mint, "of another token"),
-        (between_no_ticks, "between no ticks"), (without_spacing, "no spacing"), (strange_vault, "another token"),
+        (spliced(88, b"\xff\xff\xff\x7f"), "between no ticks"), (spliced(41, bytes(2), pool_of), "no spacing"),
+        (strange(lambda position: position.pool.vaults[0]), "another token"),
     ],
 )  # fmt: skip
 def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
