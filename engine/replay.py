@@ -75,7 +75,8 @@ class Replay:
         told = {row[0] for row in await asyncio.to_thread(self._unexplained, accounts, block.height)}
         known = {each: self._state(each, state, since[each], before.get(each)) for each, state in states.items()}
         coins = await self._coins({account: state for account, (state, _) in known.items()}, block)
-        past = await self.chain.positions_at(accounts, block) if isinstance(self.chain, KeepsPositions) else {}
+        keeper = _itself(self.chain)
+        past = await keeper.positions_at(accounts, block) if isinstance(keeper, KeepsPositions) else {}
         found = {}
         for account, state in states.items():
             replayed, issues = known[account]
@@ -90,7 +91,8 @@ class Replay:
     async def _coins(self, states: Mapping[str, AccountState], block: Block) -> Mapping[str, int]:
         """What nodes tell of the coins of those who had some, or of whom nobody knows."""
         wanted = [account for account, state in states.items() if state.native != 0]
-        return await self.chain.coins_at(wanted, block) if wanted and isinstance(self.chain, KeepsCoins) else {}
+        keeper = _itself(self.chain)
+        return await keeper.coins_at(wanted, block) if wanted and isinstance(keeper, KeepsCoins) else {}
 
     def _with_coins(
         self, account: str, state: AccountState, raw: int, issues: list[Issue]
@@ -185,7 +187,8 @@ class Replay:
     def _limits(self, account: str, state: AccountState, first: int | None, *, is_unexplained: bool) -> list[Issue]:
         """What a replayed balance does not know."""
         key = self.chain.key
-        told = sorted(self.chain.past_positions) if isinstance(self.chain, KeepsPositions) else []
+        keeper = _itself(self.chain)
+        told = sorted(keeper.past_positions) if isinstance(keeper, KeepsPositions) else []
         lost = any(each.protocol not in told for each in state.positions)
         but = f", but in those of {', '.join(told)}," if told else ""
         found = [Issue(ADAPTER, key, NO_POSITIONS.format(but), makes_partial=lost, account=account)]
@@ -196,6 +199,13 @@ class Replay:
             reason = "movements since this block are not explained by rows: chainfolio status lists them"
             found.append(Issue(ADAPTER, key, reason, account=account))
         return found
+
+
+def _itself(chain: Chain) -> Chain:
+    """The chain behind what passes on its members: from Python 3.12 on, `isinstance` does not see those."""
+    while (behind := getattr(chain, "chain", None)) is not None:
+        chain = behind
+    return chain
 
 
 def _shown(raw: Any) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -16,13 +17,16 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from api.serve import listening
+from chainfolio.chains import KeepsPositions
 from chainfolio.settings import load
 from cli.serve import indexing
 from cli.state_store import open_state
+from engine.replay import _itself
 from localchain.solana.dated import dated
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home, issued, mint, opened, sent
 from tests.solana.conftest import Run, started
+from tests.solana.fakes import FakeNode
 from tests.solana.test_interfaces import NATIVE, held
 
 pytestmark = pytest.mark.node
@@ -119,3 +123,19 @@ async def test_the_historical_route_answers_for_a_day(run: Run, lived: Lived, tm
     assert held(found[1][1][0]) == {NATIVE: "3", lived.token: "10"}
     assert held(found[3][1][0]) == {NATIVE: "4", lived.token: "7.5"}
     assert found[0][0] == 404
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A chain in all but name, as `isinstance` sees it from Python 3.12 on."""
+
+    chain: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("positions_at", "past_positions"):
+            raise AttributeError(name)
+        return getattr(self.chain, name)
+
+
+def test_what_stands_before_a_chain_hides_nothing_that_it_keeps_of_the_past() -> None:
+    assert isinstance(_itself(Passing(Passing(FakeNode().chain()))), KeepsPositions)
