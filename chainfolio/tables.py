@@ -505,6 +505,29 @@ STAKE_REQUESTS = Table(
     partitions=OF_VALIDATOR,
 )
 
+RESOURCES = Table(
+    "resources",
+    "What each transaction of Tron used up of what is staked for, and what was burnt for the rest, in sun: with what "
+    "an activation, a memo or several signatures cost, that is the fee of its row in `transactions`.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        TX_HASH,
+        Column("account", "text", "whose transaction it is"),
+        Column("energy", "long", "energy that it used in all; 0 where no contract ran"),
+        Column("energy_staked", "long", "of it, what the account has staked for"),
+        Column("energy_of_contract", "long", "of it, what the owner of the contract has staked for"),
+        Column("energy_penalty", "long", "of it, what calls of a busy contract cost more"),
+        Column("energy_fee", "long", "burnt for energy, in sun"),
+        Column("bandwidth", "long", "bytes that were free, or that somebody has staked for"),
+        Column("bandwidth_fee", "long", "burnt for bytes instead, in sun"),
+    ),
+    key=("chain", "height", "tx_index"),
+    order=("chain", "height", "tx_index"),
+)
+
 BEACON = (VALIDATORS, VALIDATOR_REWARDS, PROPOSALS, WITHDRAWALS, DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS)
 
 PRICES = Table(
@@ -544,6 +567,6 @@ TABLES = {
     for table in (
         BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
         ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, PRICES, FIAT_RATES, SNAPSHOTS,
-        SNAPSHOT_HOLDINGS, *BEACON,
+        SNAPSHOT_HOLDINGS, RESOURCES, *BEACON,
     )
 }  # fmt: skip

@@ -44,7 +44,7 @@ class TronChain(BehindNodes[Node], Approvals):
 
     kind = "tron"
     datasets = DATASETS
-    usual = tuple(DATASETS)
+    usual = tuple(name for name, each in DATASETS.items() if each.is_usual)
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS])
 
     def __init__(self, facts: Facts, node: Node, settings: TronSettings) -> None:

@@ -12,6 +12,7 @@ from chainfolio.tables import (
     ACCOUNT_TRANSFERS,
     APPROVALS,
     BLOCKS,
+    RESOURCES,
     TRANSACTIONS,
     TRANSFERS,
 )
@@ -41,4 +42,5 @@ DATASETS: Final[Mapping[str, Dataset]] = {
         "approvals", APPROVALS, filtered_by="contract", history=ACCOUNT_APPROVALS.name, in_activity=True,
         by_account="places", parties=("owner", "spender"),
     ),
+    "resources": Dataset("resources", RESOURCES, is_usual=False),
 }  # fmt: skip

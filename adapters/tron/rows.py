@@ -22,11 +22,15 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Unexplained
 from chainfolio.errors import BadAnswer
 from chainfolio.table import Table
-from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import APPROVALS, BLOCKS, RESOURCES, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
     "height", "time", "tx_index", "hash", "sender", "recipient", "created", "raw", "type", "status", "gas_used", "fee",
     "input",
+)  # fmt: skip
+USED: Final = (
+    "height", "time", "tx_index", "tx_hash", "account", "energy", "energy_staked", "energy_of_contract",
+    "energy_penalty", "energy_fee", "bandwidth", "bandwidth_fee",
 )  # fmt: skip
 MOVEMENT: Final = (
     "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "sender", "recipient", "raw", "token_id",
@@ -44,8 +48,8 @@ Pairs = Mapping[int, tuple[str | None, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block with the rows of what was done in it: of transactions, of movements as MOVEMENT names them, of approvals.
-    `untold`: what of accounts nobody can tell."""
+    """A block with the rows of what was done in it: of transactions, what they used up, movements (as MOVEMENT names
+    them), approvals. `untold`: what of accounts nobody can tell."""
 
     source: str
     block: Block
@@ -53,6 +57,7 @@ class Read:
     coin: Asset
     wrapped: str | None
     paid: list[Row] = field(default_factory=list)
+    used: list[Row] = field(default_factory=list)
     movements: list[Row] = field(default_factory=list)
     approvals: list[Row] = field(default_factory=list)
     untold: list[Unexplained] = field(default_factory=list)
@@ -74,6 +79,11 @@ class Read:
             *place, tx_hash, asked.owner, asked.recipient, None if failed else asked.created,
             asked.raw.to_bytes(32, "big"), kind, int(not failed), info.receipt.energy_usage_total,
             info.fee.to_bytes(32, "big"), asked.input,
+        ))  # fmt: skip
+        of = info.receipt
+        self.used.append((
+            *place, tx_hash, asked.owner, of.energy_usage_total, of.energy_usage, of.origin_energy_usage,
+            of.energy_penalty_total, of.energy_fee, of.net_usage, of.net_fee,
         ))  # fmt: skip
         if failed:
             return
@@ -167,6 +177,8 @@ def tables(
         found["blocks"] = _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows)
     if "transactions" in datasets:
         found["transactions"] = _table(TRANSACTIONS, chain, PAID, [row for each in blocks for row in each.paid])
+    if "resources" in datasets:
+        found["resources"] = _table(RESOURCES, chain, USED, [row for each in blocks for row in each.used])
     if "approvals" in datasets:
         rows = [row for each in blocks for row in each.approvals if not contracts or row[5] in contracts]
         found["approvals"] = _table(APPROVALS, chain, ALLOWED, rows)

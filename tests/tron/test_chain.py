@@ -106,3 +106,30 @@ async def test_rows_and_fees_add_up_to_every_balance_at_every_block(
             had = held.assets.get(made["trc10"], 0) if held else 0
             has = account.assets.get(made["trc10"], 0) if account else 0
             assert net(own, shown) == has - had or height in untold
+
+
+async def test_what_every_transaction_used_up_is_what_the_node_keeps(
+    node: TronNode, people: People, tmp_path: Path
+) -> None:
+    busy(node, people, 15)
+    reads = chain(node, tmp_path)
+    assert "resources" not in reads.usual, "who wants it names it"
+    found = await reads.collect(Span(1, node.head.height), ["transactions", "resources"])
+    await reads.close()
+    used, paid = (found.tables[name].to_pylist() for name in ("resources", "transactions"))
+    columns = {
+        "energy": "energy_usage_total", "energy_staked": "energy_usage", "energy_of_contract": "origin_energy_usage",
+        "energy_penalty": "energy_penalty_total", "energy_fee": "energy_fee", "bandwidth": "net_usage",
+        "bandwidth_fee": "net_fee",
+    }  # fmt: skip
+    kept = {info["id"]: info["receipt"] for block in node.blocks for info in block.infos}
+    assert {row["tx_hash"]: [row[name] for name in columns] for row in used} == {
+        name: [receipt.get(each, 0) for each in columns.values()] for name, receipt in kept.items()
+    }
+    assert any(row["energy_staked"] for row in used)
+    assert any(row["bandwidth_fee"] for row in used)
+    for row, transaction in zip(used, paid, strict=True):
+        assert (row["tx_index"], row["tx_hash"], row["account"]) == tuple(
+            transaction[name] for name in ("tx_index", "hash", "sender")
+        )
+        assert row["energy_fee"] + row["bandwidth_fee"] <= int.from_bytes(transaction["fee"], "big")

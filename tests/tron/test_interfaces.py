@@ -150,6 +150,17 @@ def test_what_an_account_did_is_read_alone_where_a_list_of_it_is_served(lived: L
     assert {each["hash"] for each in page["transactions"]} >= set(mine)
 
 
+def test_energy_and_bandwidth_are_indexed_where_they_are_named(lived: Lived, run: Run) -> None:
+    settings = Path("chainfolio.toml")
+    settings.write_text(settings.read_text() + 'datasets = ["blocks", "transactions", "resources"]\n')
+    run("index", "tron")
+    kept = [info["receipt"] for block in lived.node.blocks for info in block.infos]
+    sums = "count(*) AS rows, sum(bandwidth) AS bytes, sum(bandwidth_fee) AS burnt"
+    found = run("sql", f"SELECT {sums} FROM resources WHERE height > 0")
+    told = [sum(each.get(name, 0) for each in kept) for name in ("net_usage", "net_fee")]
+    assert [int(each) for each in found[0].values()] == [len(kept), *told]
+
+
 def test_every_spelling_of_an_address_is_the_same_account(lived: Lived, run: Run) -> None:
     run("index", "tron")
     spellings = (lived.alice.address, lived.alice.hex, lived.alice.hex.upper())

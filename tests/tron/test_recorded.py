@@ -97,6 +97,18 @@ def test_energy_of_a_transaction_is_its_gas() -> None:
 
 
 @needs_recordings
+def test_what_recorded_transactions_used_up_and_burnt() -> None:
+    """Two paid for energy and bandwidth; the third had staked for its bandwidth and for some of its energy."""
+    used = [rows(done, info).used[0][5:] for done, info in sends()]
+    assert used == [
+        (31_895, 2, 0, 17_245, 13_395_060, 0, 345_000), (31_895, 1, 0, 17_245, 13_395_480, 0, 345_000),
+        (31_895, 4_610, 0, 17_245, 11_459_700, 345, 0),
+    ]  # fmt: skip
+    fees = [expected("trc20_sends")["txs"][done.txID]["fee_sun"] for done, _ in sends()]
+    assert [each[4] + each[6] for each in used] == fees
+
+
+@needs_recordings
 def test_the_recorded_account_is_read() -> None:
     said = next(each["json"] for each in lines("wallet_TFFr") if each["path"].count("/") == 3)["data"][0]
     wallet, account = msgspec.convert(said, Wallet), expected("wallet_TFFr")["account"]
