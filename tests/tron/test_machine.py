@@ -1,0 +1,80 @@
+"""A machine that is not well while it indexes Tron: its clock jumps, it has few descriptors left."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from adapters.tron.chain import TronChain, build
+from adapters.tron.settings import TronSettings
+from chainfolio.blocks import Span
+from chainfolio.seams import Seams, SystemClock
+from localchain.tron.node import TronNode
+from tests.chains.index import FETCHED
+from tests.chains.tron import TronSubject
+from tests.tron.chains import facts
+from tests.tron.test_kills import environment, stored, undisturbed
+
+pytestmark = pytest.mark.node
+DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
+YEARS_US = 10 * 365 * 86_400 * 1_000_000
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TronSubject]:
+    """A chain on which four people do something in every block."""
+    with TronNode(lag=2) as node:
+        yield TronSubject(node, tmp_path_factory.mktemp("tron"), 12)
+
+
+@dataclass
+class Jumping(SystemClock):
+    """Says another time whenever it is asked, years before or after."""
+
+    chance: random.Random = field(default_factory=lambda: random.Random(3))
+
+    def now_us(self) -> int:
+        """Some moment."""
+        return super().now_us() + self.chance.randrange(-YEARS_US, YEARS_US)
+
+
+def reads(subject: TronSubject, folder: Path, seams: Seams) -> TronChain:
+    """The adapter with a clock."""
+    path = facts(subject.node, folder, wrapped=subject.wrapped)
+    settings = TronSettings(adapter="tron", rpc=[subject.node.url], facts=str(path))
+    return build("tron", settings, seams, configs=folder)
+
+
+async def test_a_clock_that_jumps_changes_no_row(subject: TronSubject, tmp_path: Path) -> None:
+    found = []
+    for seams in (Seams(), Seams(clock=Jumping())):
+        chain = reads(subject, tmp_path, seams)
+        heads = await chain.heads()
+        got = await chain.collect(Span(0, heads.latest.height), DATASETS)
+        await chain.close()
+        assert not got.unexplained
+        found.append((heads, got.tables, got.chain))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("few", [16, 24, 48])
+def test_few_descriptors_end_a_run_with_a_typed_error_or_let_it_end(
+    subject: TronSubject, tmp_path: Path, few: int
+) -> None:
+    poor, quiet = tmp_path / "poor", tmp_path / "quiet"
+    command = [sys.executable, "-m", "cli.main", "index", "tron", "--to", str(subject.node.solid)]
+    limited = ["sh", "-c", f'ulimit -n {few} && exec "$@"', "sh", *command]
+    ran = subprocess.run(limited, env=environment(subject, poor), cwd=poor, capture_output=True, text=True)
+    assert ran.returncode in (0, 3, 5), ran.stdout + ran.stderr
+    assert not ran.returncode or ran.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in ran.stderr
+    undisturbed(subject, poor)
+    undisturbed(subject, quiet)
+    for table in FETCHED:
+        assert stored(poor, table).equals(stored(quiet, table)), table
