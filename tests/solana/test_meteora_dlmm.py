@@ -110,6 +110,54 @@ def test_bins_that_nobody_ever_made_are_empty_as_meteoras_sdk_has_them() -> None
     assert [each.raw for each in found.supplied] == said(ledger, fresh, NOW_S)[:2]
 
 
+def rewarded(paid_s: int, end_s: int) -> Position:
+    """Half of the one bin that is traded in, of a pair that pays a token each second."""
+    reward = Reward(key(), key(), end_s, 10**6 << 64, paid_s)
+    pair = Pair(key(), (key(), key()), (key(), key()), 7, {7: Bin((9, 9), 2**100)}, (reward, Reward()))
+    return Position(pair, key(), WALLET, 7, (Own(2**99, rewards=(3, 0)),))
+
+
+@pytest.mark.parametrize(
+    ("paid_s", "end_s", "seconds"),
+    [(NOW_S - 150, NOW_S + 90, 150), (NOW_S - 150, NOW_S - 60, 90)],
+)
+def test_rewards_are_paid_up_to_now_or_to_their_end_as_meteoras_sdk_has_it(
+    paid_s: int, end_s: int, seconds: int
+) -> None:
+    position, ledger = rewarded(paid_s, end_s), Ledger()
+    write(ledger, position)
+    [*_, reward] = decoded(ledger, position)[0].rewards
+    assert reward.raw == said(ledger, position, NOW_S)[4]
+    assert abs(reward.raw - 3 - 10**6 * seconds // 15 // 2) <= 1
+
+
+def test_a_reward_that_is_said_to_be_counted_beyond_its_end_takes_nothing_back() -> None:
+    position, ledger = rewarded(NOW_S - 150, NOW_S - 300), Ledger()
+    write(ledger, position)
+    assert decoded(ledger, position)[0].rewards[-1].raw == 3
+
+
+def test_of_a_reward_no_more_is_paid_than_its_vault_has() -> None:
+    position, ledger = rewarded(NOW_S - 150, NOW_S), Ledger()
+    write(ledger, position, vaults=77)
+    assert decoded(ledger, position)[0].rewards[-1].raw == 77
+
+
+def test_fees_that_go_to_the_owner_by_name_are_the_owners() -> None:
+    position, ledger = rewarded(NOW_S, NOW_S), Ledger()
+    write(ledger, replace(position, fee_owner=WALLET))
+    assert {each.token for each in decoded(ledger, position)[0].rewards} >= set(position.pair.mints)
+
+
+def test_a_position_of_more_bins_than_there_can_be_is_none() -> None:
+    position, ledger = rewarded(NOW_S, NOW_S), Ledger()
+    write(ledger, position)
+    sized(112 * (1_401 - 70))(ledger, position)
+    spliced(7_916, (position.lower + 1_400).to_bytes(4, "little"))(ledger, position)
+    with pytest.raises(Exception, match="lies in no bins, or in more"):
+        decoded(ledger, position)
+
+
 def test_fees_that_go_to_somebody_else_are_not_the_owners() -> None:
     position = replace(drawn(random.Random(3), 5), fee_owner=key())
     ledger = Ledger()

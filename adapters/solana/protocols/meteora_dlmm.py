@@ -52,7 +52,7 @@ class _Bin:
         """What it can collect of a token."""
         if growth < seen and self.share:
             raise Unreadable("it counted more than its bins have earned")
-        return owed + ((self.share >> 64) * (growth - seen) >> 64 if self.share else 0)
+        return owed + ((self.share >> 64) * (growth - seen) >> 64)
 
 
 def position(claim: Claim) -> DecoderPlan:
