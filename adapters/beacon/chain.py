@@ -26,7 +26,7 @@ from adapters.beacon.chosen import Chosen
 from adapters.beacon.computed import Computed
 from adapters.beacon.datasets import DATASETS, OF_EPOCHS
 from adapters.beacon.doctor import examined
-from adapters.beacon.epochs import SETTLED_AFTER, before, settled_in_turn
+from adapters.beacon.epochs import SETTLED_AFTER, Settled, before, settled_in_turn
 from adapters.beacon.events import Announcements
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
@@ -388,17 +388,25 @@ class BeaconChain:
             for last, slot in pairwise(slots)
             for begun in range(max(spec.epoch(last) + 1, SETTLED_AFTER), spec.epoch(slot) + 1)
         ]
-        async for done, slot in settled_in_turn(reader, wanted):
+        async for done in settled_in_turn(reader, wanted):
             if "validator_rewards" in parts:
                 parts["validator_rewards"].append(rows.rewards(self.key, done))
             if "stake_changes" in parts:
-                parts["stake_changes"].append(rows.changes(self.key, done, slot))
+                parts["stake_changes"].append(rows.changes(self.key, done))
             if "validators" in parts:
-                now = done.at
-                is_first = done.number == max(0, -(-self.settings.start_block // spec.slots) - SETTLED_AFTER)
-                places = slice(None) if is_first else now.changed(await before(reader, done.number, now))
-                parts["validators"].append(rows.registry(self.key, done.number, slot, now, places))
+                found = [await self._changed(reader, each) for each in done]
+                parts["validators"] += [each for each in found if each is not None]
+            del done  # 200 MB of a million validators, which the next epoch needs
         return {name: rows.together(found, DATASETS[name].table) for name, found in parts.items()}
+
+    async def _changed(self, reader: Reader, done: Settled) -> pa.Table | None:
+        """The validators that are otherwise at the end of an epoch than before it, of the first one all; None where
+        all stayed as they were."""
+        is_first = done.number == max(0, -(-self.settings.start_block // reader.spec.slots) - SETTLED_AFTER)
+        places = slice(None) if is_first else done.at.changed(await before(reader, done.number, done.at))
+        if not len(done.at.index[places]):
+            return None
+        return rows.registry(self.key, done.number, done.height, done.at, places)
 
     async def _check_agreed(self, last: Block | None) -> None:
         """Disputed where another node that answers has another block at the last slot, Unavailable where this one has

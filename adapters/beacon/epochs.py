@@ -27,16 +27,18 @@ AT_ONCE: Final = 4  # epochs that are read of some validators
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A settled epoch: the columns of its rewards, its changes of stake, and the registry at its end."""
+    """An epoch that the block of the slot `height` settled: the columns of its rewards, its changes of stake, and the
+    registry at its end."""
 
     number: int
+    height: int
     columns: dict[str, Any]
     changes: tuple[Change, ...]
     at: States
 
 
-async def settled_in_turn(reader: Reader, wanted: Sequence[tuple[int, int]]) -> AsyncIterator[tuple[Settled, int]]:
-    """Epochs in their order, each with the slot whose block settled it. Several are read at once where each is little:
+async def settled_in_turn(reader: Reader, wanted: Sequence[tuple[int, int]]) -> AsyncIterator[list[Settled]]:
+    """Epochs in their order, each with the slot whose block settles it. Several are read at once where each is little:
     not of a whole network, and not where what nodes do not say has to be computed of one."""
     left = list(wanted)
     while left:
@@ -44,8 +46,7 @@ async def settled_in_turn(reader: Reader, wanted: Sequence[tuple[int, int]]) -> 
         some, left = left[:count], left[count:]
         if count > 1:
             await _read_ahead(reader, some[0][0], some[-1][0])
-        for found, (_, slot) in zip(await gathered(settled(reader, *each) for each in some), some, strict=True):
-            yield found, slot
+        yield await gathered(settled(reader, *each) for each in some)
 
 
 async def _read_ahead(reader: Reader, first: int, last: int) -> None:
@@ -78,7 +79,7 @@ async def settled(reader: Reader, number: int, height: int) -> Settled:
     columns.pop("is_told")
     found = {name: _kept(values, keep) for name, values in columns.items()}
     reader.settled(number)
-    return Settled(number, found, own.changes, at)
+    return Settled(number, height, found, own.changes, at)
 
 
 async def before(reader: Reader, number: int, at: Held) -> States:

@@ -125,10 +125,28 @@ def requests(
     return pa.Table.from_pylist(rows, STAKE_REQUESTS.schema())
 
 
-def rewards(chain: str, found: Settled) -> pa.Table:
-    """The rewards of an epoch, column by column."""
-    columns = {**found.columns, "bucket": found.columns["validator"] % BUCKETS}
-    return _made(VALIDATOR_REWARDS, chain, columns)
+def rewards(chain: str, found: Sequence[Settled]) -> pa.Table:
+    """The rewards of some epochs, column by column."""
+    counts = [len(each.columns["validator"]) for each in found]
+    columns = {name: _one(counts, [each.columns[name] for each in found]) for name in found[0].columns}
+    return _made(VALIDATOR_REWARDS, chain, {**columns, "bucket": columns["validator"] % BUCKETS})
+
+
+def _one(counts: Sequence[int], parts: Sequence[Any]) -> Any:
+    """Parts of a column as one, each of so many rows: values, values beside which of them are there, or None of whom
+    nothing is known."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(each, np.ndarray) for each in parts):
+        return np.concatenate(parts)
+    values, is_there = zip(*map(_beside, counts, parts), strict=True)
+    return np.concatenate(values), np.concatenate(is_there)
+
+
+def _beside(count: int, part: Any) -> tuple[Any, Any]:
+    if part is None:
+        return np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    return part if isinstance(part, tuple) else (part, np.ones(count, np.bool_))
 
 
 def registry(chain: str, epoch: int, height: int, now: States, places: Any) -> pa.Table:
@@ -146,17 +164,18 @@ def registry(chain: str, epoch: int, height: int, now: States, places: Any) -> p
     return _made(VALIDATORS, chain, columns)
 
 
-def changes(chain: str, found: Settled, height: int) -> pa.Table:
-    """What changed balances beside rewards and withdrawals."""
-    counts: dict[int, int] = {}
+def changes(chain: str, found: Sequence[Settled]) -> pa.Table:
+    """What changed balances beside rewards and withdrawals in some epochs."""
     rows = []
-    for each in found.changes:
-        item = counts[each.validator] = counts.get(each.validator, -1) + 1
-        rows.append({
-            "chain": chain, "bucket": bucket(each.validator), "validator": each.validator,
-            "epoch": found.number, "height": height, "item": item, "slot": each.slot, "kind": each.kind,
-            "gwei": each.gwei, "other": each.other,
-        })  # fmt: skip
+    for epoch in found:
+        counts: dict[int, int] = {}
+        for each in epoch.changes:
+            item = counts[each.validator] = counts.get(each.validator, -1) + 1
+            rows.append({
+                "chain": chain, "bucket": bucket(each.validator), "validator": each.validator,
+                "epoch": epoch.number, "height": epoch.height, "item": item, "slot": each.slot, "kind": each.kind,
+                "gwei": each.gwei, "other": each.other,
+            })  # fmt: skip
     return pa.Table.from_pylist(rows, STAKE_CHANGES.schema())
 
 

@@ -1,0 +1,50 @@
+"""Rows of epochs that are made together are those of each epoch alone."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from adapters.beacon import rows
+from adapters.beacon.accounting import Change
+from adapters.beacon.epochs import Settled
+from adapters.beacon.states import States
+from chainfolio.tables import VALIDATOR_REWARDS
+
+PLAIN = [each.name for each in VALIDATOR_REWARDS.schema() if each.name not in ("chain", "bucket", "ideal", "missed")]
+
+
+def epoch(number: int, validators: list[int], missed: Any, changes: tuple[Change, ...] = ()) -> Settled:
+    """An epoch in which `missed` is known or not, and what attesting could have brought of every second validator."""
+    count = len(validators)
+    columns: dict[str, Any] = {name: np.arange(count) * 7 - number for name in PLAIN}
+    columns |= {"validator": np.array(validators, np.int64), "epoch": np.full(count, number), "missed": missed}
+    columns["height"] = np.full(count, 32 * (number + 3))
+    columns["effective"] = np.full(count, 32 * 10**9)
+    columns["ideal"] = (np.arange(count) + 9, np.arange(count) % 2 == 0)
+    return Settled(number, 32 * (number + 3), columns, changes, cast("States", None))
+
+
+@pytest.mark.parametrize(
+    "known", [(True, True, True), (False, False, False), (False, True, False), (True, False, True)]
+)
+def test_epochs_of_which_different_things_are_known_keep_what_is_known_of_each(known: tuple[bool, ...]) -> None:
+    sizes: tuple[list[int], ...] = ([3, 65, 70], [], [1, 2])
+    found = [
+        epoch(number, own, np.arange(len(own)) if is_known else None)
+        for number, (own, is_known) in enumerate(zip(sizes, known, strict=True), 5)
+    ]
+    alone = pa.concat_tables([rows.rewards("own", [each]) for each in found])
+    assert rows.rewards("own", found).equals(alone)
+    assert [each is None for each in alone["missed"].to_pylist()] == [not known[0]] * 3 + [not known[2]] * 2
+
+
+def test_changes_of_one_validator_are_numbered_in_each_epoch_anew() -> None:
+    change = Change(7, 170, "deposit", 10**9)
+    found = [epoch(5, [7], None, (change, change)), epoch(6, [7], None), epoch(7, [7], None, (change,))]
+    told = rows.changes("own", found).to_pylist()
+    assert [(each["epoch"], each["height"], each["item"]) for each in told] == [(5, 256, 0), (5, 256, 1), (7, 320, 0)]
+    assert pa.Table.from_pylist(told, rows.changes("own", []).schema).equals(rows.changes("own", found))
