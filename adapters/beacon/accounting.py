@@ -103,16 +103,16 @@ class Adder:
     def sums(self, pairs: Iterable[tuple[int, int]]) -> Any:
         """The sum of amounts by validator."""
         found = np.zeros(len(self._index), np.int64)
+        if (place := self._place) is not None:
+            for validator, amount in pairs:
+                if validator in place:
+                    found[place[validator]] += amount
+            return found
         for validator, amount in pairs:
-            if (at := self._at(validator)) is not None:
+            at = int(np.searchsorted(self._index, validator))
+            if at < len(found) and self._index[at] == validator:
                 found[at] += amount
         return found
-
-    def _at(self, validator: int) -> int | None:
-        if self._place is not None:
-            return self._place.get(validator)
-        at = int(np.searchsorted(self._index, validator))
-        return at if at < len(self._index) and self._index[at] == validator else None
 
 
 def by_index(rows: Any, index: Any) -> Any:
@@ -182,7 +182,7 @@ def closing(spec: Spec, epoch: Balances) -> Closing:
         (s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None
     )
     explained += adder.sums((each.validator, each.gwei) for each in epoch.changes)
-    explained += adder.sums((each.validator_index, -each.amount) for each in withdrawn(epoch.slots))
+    explained -= adder.sums((each.validator_index, each.amount) for each in withdrawn(epoch.slots))
     left = epoch.at.balance - epoch.before.of("balance", index) - explained
     # A balance does not fall below zero: what of a penalty was more than there was, nobody paid.
     unpaid = np.where((epoch.at.balance == 0) & (left > 0) & (sync < 0), np.minimum(left, -sync), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -28,11 +28,10 @@ class Memo:
         kept = self._kept[kind]
         task = kept.get(key)
         if task is None:
-            task = kept[key] = asyncio.ensure_future(ask())
-            task.add_done_callback(lambda done: self._forget(kind, key, done))
+            task = kept[key] = asyncio.ensure_future(self._answered(kind, key, ask))
             while len(kept) > self._limits[kind]:
                 kept.popitem(last=False)
-        return cast("asyncio.Task[T]", task)
+        return task
 
     def has(self, kind: str, key: Any) -> bool:
         """Whether it was asked for, and did not fail so far."""
@@ -42,10 +41,16 @@ class Memo:
         """Keep an answer no longer: nobody will ask for it again."""
         self._kept[kind].pop(key, None)
 
-    def _forget(self, kind: str, key: Any, done: asyncio.Task[Any]) -> None:
-        failed = done.cancelled() or done.exception() is not None
-        if failed and self._kept[kind].get(key) is done:
-            del self._kept[kind][key]
+    async def _answered(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await ask()
+        except BaseException:
+            task = asyncio.current_task()
+            assert task is not None
+            if self._kept[kind].get(key) is task:
+                del self._kept[kind][key]
+            task.add_done_callback(_looked_at)
+            raise
 
     def close(self) -> None:
         """Ask for nothing any more."""
@@ -53,3 +58,9 @@ class Memo:
             for task in kept.values():
                 task.cancel()
             kept.clear()
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """Whoever waited for it has its error, and nobody need have waited."""
+    if not task.cancelled():
+        task.exception()

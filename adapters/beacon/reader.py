@@ -91,14 +91,10 @@ class Reader:
     blocks: Memo | None = None
     registry: Registry | None = None
     computed: Computed | None = None
-    _set: frozenset[int] | None = field(init=False)
+    is_wanted: Callable[[int], bool] = field(init=False)  # whether a validator is one of those that are read
 
     def __post_init__(self) -> None:
-        self._set = None if self.wanted is None else frozenset(self.wanted)
-
-    def is_wanted(self, validator: int) -> bool:
-        """Whether a validator is one of those that are read."""
-        return self._set is None or validator in self._set
+        self.is_wanted = _anybody if self.wanted is None else frozenset(self.wanted).__contains__
 
     # --- slots -------------------------------------------------------------------------------------------------------
 
@@ -182,7 +178,7 @@ class Reader:
         return await self.memo.get("worth", epoch, _nothing) is None
 
     async def _told_sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
-        asked = [] if self._set is None else [str(each) for each in sorted(seats.wanted)]
+        asked = [] if self.wanted is None else [str(each) for each in sorted(seats.wanted)]
         path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
         try:
             rewards = await self.of(block.slot, path, list[SyncReward], asked)
@@ -381,6 +377,10 @@ def _rows(rows: Sequence[TotalReward]) -> Any:
     if rows and rows[0].inclusion_delay is not None:  # before Altair
         table[:, 4] += np.fromiter((each.inclusion_delay or 0 for each in rows), np.int64, count)
     return table
+
+
+def _anybody(validator: int) -> bool:
+    return True
 
 
 async def _nothing() -> int | None:
