@@ -19,6 +19,7 @@ from adapters.beacon.answers import (
     BlockMessage,
     Checkpoints,
     Header,
+    PendingDeposit,
     Told,
     ValidatorState,
 )
@@ -30,7 +31,7 @@ from adapters.beacon.epochs import SETTLED_AFTER, Settled, before, settled_in_tu
 from adapters.beacon.events import Announcements
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
-from adapters.beacon.reader import LIMITS, MANY, TWO_SPANS, WHOLE_LIMITS, Reader, gathered, limits_of
+from adapters.beacon.reader import LIMITS, MANY, NOT_TOLD, TWO_SPANS, WHOLE_LIMITS, Reader, gathered, limits_of
 from adapters.beacon.registry import Registry
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
@@ -55,7 +56,7 @@ from chainfolio.errors import (
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
 from chainfolio.seams import Seams
-from chainfolio.validators import SlotClock, Stake, ValidatorNow
+from chainfolio.validators import ADDRESS, SlotClock, Stake, ValidatorNow
 from transport.http import HttpTransport, WebTransport
 from transport.rest import Absent
 
@@ -263,15 +264,17 @@ class BeaconChain:
             if self._memos is known:
                 raise
             blocks, messages, linked = await self._chain_of(spec, span, before)  # what was remembered is forgotten
+        by_key, waiting = bool(set(datasets) & set(BY_KEY)), frozenset[str]()
+        if by_key and any(len(each) == ADDRESS for each in contracts):
+            waiting = await self._chosen.waiting(contracts, span, messages, self._queue)
         indexes = await self._chosen.indexes(contracts, messages) if contracts else None
         registry = self._registry if self.is_final(span.last) else None
         reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), blocks, registry)
         if self.is_final(span.last):
             reader.computed = self._computed.setdefault(indexes is None, reader.computing())
-        by_key = set(datasets) & set(BY_KEY)
         keys = await self._chosen.keys(indexes, messages) if indexes and by_key else frozenset()
         found = list(zip(linked, messages, strict=True))
-        tables = self._of_blocks(spec, datasets, found, reader, frozenset(contracts) | keys)
+        tables = self._of_blocks(spec, datasets, found, reader, waiting.union(contracts, keys))
         if messages and set(datasets) & set(OF_EPOCHS):
             last = before.height if before is not None else await self._slot_of(messages[0].parent_root)
             tables |= await self._of_epochs(reader, datasets, [last, *(each.slot for each in messages)])
@@ -290,6 +293,17 @@ class BeaconChain:
             if self.is_final(span.last):  # final blocks may have been taken back, which a rewind has mended
                 self._forget()
             raise error.found from None
+
+    async def _queue(self) -> tuple[int, Sequence[PendingDeposit] | None]:
+        """The deposits that wait after the newest slot that is known, and that slot; None where no node tells them.
+        Before Electra none waits for its validator."""
+        spec, head = await self.spec(), self._head or (await self.heads()).latest
+        if not spec.is_at_least("electra", spec.epoch(head.height)):
+            return head.height, ()
+        try:
+            return head.height, await Reader(self.nodes, spec, ()).pending_deposits(head.height)
+        except NOT_TOLD:
+            return head.height, None
 
     def _forget(self) -> None:
         """Remember nothing of what was read. Whoever waits for an answer still gets it."""

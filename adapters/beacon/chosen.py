@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from adapters.beacon.answers import BlockMessage, KeyedRow, ValidatorState
+from adapters.beacon.answers import (
+    BlockMessage,
+    DepositData,
+    DepositRequest,
+    KeyedRow,
+    PendingDeposit,
+    ValidatorState,
+)
 from adapters.beacon.node import Nodes
 from adapters.beacon.registry import PIECE
 from adapters.beacon.states import columns
+from chainfolio.blocks import Span
 from chainfolio.validators import ADDRESS, KEY
+
+Queue = Callable[[], Awaitable[tuple[int, Sequence[PendingDeposit] | None]]]
 
 
 def address_of(credentials: bytes) -> str | None:
     """The address to which credentials withdraw; None for a BLS key."""
     return f"0x{credentials[12:].hex()}" if credentials[0] in (1, 2) else None
+
+
+def deposits_in(blocks: Iterable[BlockMessage]) -> Iterator[tuple[str, str]]:
+    """For which public keys blocks pay, each with the address that the deposit names."""
+    for body in (block.body for block in blocks):
+        paid: list[DepositData | DepositRequest] = [each.data for each in body.deposits]
+        for each in (*paid, *body.execution_requests.deposits):
+            yield each.pubkey.lower(), f"0x{each.withdrawal_credentials[26:].lower()}"
 
 
 def keys_in(blocks: Iterable[BlockMessage]) -> set[str]:
@@ -40,6 +58,8 @@ class Chosen:
     _by_address: dict[str, set[int]] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)
     _read: int = 0  # validators of the registry that were looked through
+    _waiting: dict[str, set[str]] = field(default_factory=dict)  # keys by the address that a deposit for them named
+    _noted: int = -1  # the last slot whose deposits are among those, or were credited before they were noted
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage] = ()) -> tuple[int, ...]:
@@ -76,6 +96,36 @@ class Chosen:
                 taken = await self._ask_keys([*map(str, left), *named])
                 unborn = frozenset(named) - taken if self._without_key(left) else unborn
         return unborn | {self._keys[each] for each in indexes if each in self._keys}
+
+    async def waiting(
+        self, filters: Collection[str], span: Span, blocks: Sequence[BlockMessage], queue: Queue
+    ) -> frozenset[str]:
+        """The public keys in `blocks`, which are all of a span, of validators that are not there yet and for which a
+        deposit that waits names one of some addresses: whoever else pays for them may name another. To be asked before
+        `indexes`, which finds those that are there. `queue` tells what waits now, and after which slot that is; None
+        where no node tells it: then the keys of all that are not there yet."""
+        async with self._turn:
+            paid = list(deposits_in(blocks))
+            if span.first > self._noted + 1 and paid:
+                slot, queued = await queue()
+                if queued is None:
+                    return await self._unborn({key for key, _ in paid})
+                self._noted = max(self._noted, slot)
+                for each in queued:
+                    self._note(each.pubkey.lower(), f"0x{each.withdrawal_credentials[26:].lower()}")
+            for key, address in paid:
+                self._note(key, address)
+            if span.first <= self._noted + 1:
+                self._noted = max(self._noted, span.last)
+            own = set[str]().union(*(self._waiting.get(each, ()) for each in filters))
+            return await self._unborn(own & {key for key, _ in paid})
+
+    def _note(self, key: str, address: str) -> None:
+        self._waiting.setdefault(address, set()).add(key)
+
+    async def _unborn(self, keys: Collection[str]) -> frozenset[str]:
+        """Those of some keys that no validator has."""
+        return frozenset(keys) - await self._ask_keys(sorted(keys)) if keys else frozenset()
 
     def _without_key(self, indexes: Sequence[int]) -> list[int]:
         return [each for each in indexes if each not in self._keys]

@@ -14,8 +14,9 @@
 //   POST /local/payload {slot, blockNumber, blockHash, feeRecipient}   what a slot's block is to carry
 //   POST /local/exit {validators}                        voluntary exits in the next block
 //   POST /local/slash {validators}                       double-proposal slashings in the next block
-//   POST /local/deposit {validator?, amount, credentials?}   deposit request of the execution layer: top-up, or a new
-//                                                        validator, with withdrawal credentials of whoever pays
+//   POST /local/deposit {validator?, pubkey?, amount, credentials?}   deposit request of the execution layer: top-up, by
+//                                                        the key where there is no validator yet, or a new validator,
+//                                                        with withdrawal credentials of whoever pays
 //   POST /local/withdrawable {validator, epoch}          another end of its stay, as a long queue of exits brings
 //   POST /local/withdraw {validator, amount}             EIP-7002 request; amount 0 is a full exit
 //   POST /local/rewind {slot}                            forget what came after a slot: what follows is another branch
@@ -654,11 +655,11 @@ local("exit", ({ validators }) => queue.exits.push(...validators));
 local("slash", ({ validators }) => queue.slashings.push(...validators));
 const validatorAt = (index) => posts.get(head).validators.getReadonly(index);
 let depositIndex = Number(opt.validators);
-local("deposit", ({ validator, amount, credentials }) => {
-  const fresh = validator === undefined,
+local("deposit", ({ validator, pubkey, amount, credentials }) => {
+  const fresh = validator === undefined && pubkey === undefined,
     key = fresh ? secret(10_000 + depositIndex) : null;
   const message = {
-    pubkey: fresh ? key.toPublicKey().toBytes() : validatorAt(validator).pubkey,
+    pubkey: fresh ? key.toPublicKey().toBytes() : pubkey ? bytesOf(pubkey) : validatorAt(validator).pubkey,
     withdrawalCredentials: credentials
       ? bytesOf(credentials)
       : fresh

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from adapters.beacon.epochs import Deposits
+from adapters.beacon.reader import Reader
+from chainfolio.errors import HistoryUnavailable
 from chainfolio.settings import load
 from chainfolio.tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS, VALIDATORS
 from cli.main import main
@@ -169,3 +172,49 @@ async def test_the_first_deposit_of_a_validator_chosen_by_its_index_is_in_its_an
     async with served(load(config)) as client:
         status, page = await client.get(f"/deposits/index/{NEW}")
         assert (status, [each["amount"] for each in page["data"]]) == (200, [str(32 * ETH * GWEI)]), page
+
+
+def address_in(credentials: str) -> str:
+    return f"0x{credentials[-40:]}"
+
+
+def without_queue(told: Callable[[Reader, int], Awaitable[Deposits]]) -> Callable[[Reader, int], Awaitable[Deposits]]:
+    """As of a node that says what was credited, and not what waits now."""
+
+    async def pending_deposits(reader: Reader, slot: int) -> Deposits:
+        if reader.wanted == ():
+            raise HistoryUnavailable("a node", slot, "404 for a slot that it has passed")
+        return await told(reader, slot)
+
+    return pending_deposits
+
+
+@pytest.mark.parametrize("pieces", [(4, 3, 80), (90,)], ids=["while it waits", "afterwards"])
+@pytest.mark.parametrize("tells_queue", [True, False])
+def test_what_others_deposit_for_a_validator_that_waits_is_a_row_where_it_was_chosen_by_its_address(
+    node: BeaconRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: tuple[int, ...], tells_queue: bool
+) -> None:
+    """The second deposit names somebody else, and comes while the first waits: the registry has no validator yet."""
+    node.advance(1)
+    waiting = node.call("/eth/v1/beacon/states/head/pending_deposits")["data"]
+    first = next(each for each in waiting if int(each["amount"]) == 32 * ETH)
+    config = settings_of(node, tmp_path, f'validators = ["{address_in(first["withdrawal_credentials"])}"]\n')
+    if len(pieces) > 1:
+        assert main(["index", "own", "--config", str(config), "--json"]) == 0
+    node.do("deposit", pubkey=first["pubkey"], amount=ETH, credentials=STRANGERS)
+    node.do("deposit", amount=32 * ETH, credentials=STRANGERS)  # a validator of theirs
+    if not tells_queue:
+        monkeypatch.setattr(Reader, "pending_deposits", without_queue(Reader.pending_deposits))
+    for slots in pieces:
+        node.advance(slots)
+        assert main(["index", "own", "--config", str(config), "--json"]) == 0
+    system = System(load(config))
+    assert node.call(f"/eth/v1/beacon/states/head/validators/{NEW}")["data"]["validator"]["pubkey"] == first["pubkey"]
+    rows = [each for each in stored(system, DEPOSITS) if each["pubkey"] == first["pubkey"]]
+    assert sorted((each["gwei"], each["credentials"]) for each in rows) == [
+        (ETH, STRANGERS), (32 * ETH, first["withdrawal_credentials"]),
+    ]  # fmt: skip
+    others = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
+    assert bool(others) == (len(pieces) > 1 and not tells_queue)  # it may be theirs, as far as anybody says
+    credited = [each for each in stored(system, STAKE_CHANGES) if each["validator"] == NEW]
+    assert sum(each["gwei"] for each in credited if each["kind"] == "deposit") == 33 * ETH
