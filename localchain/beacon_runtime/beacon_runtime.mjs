@@ -14,9 +14,9 @@
 //   POST /local/payload {slot, blockNumber, blockHash, feeRecipient}   what a slot's block is to carry
 //   POST /local/exit {validators}                        voluntary exits in the next block
 //   POST /local/slash {validators}                       double-proposal slashings in the next block
-//   POST /local/deposit {validator?, pubkey?, amount, credentials?}   deposit request of the execution layer: top-up, by
-//                                                        the key where there is no validator yet, or a new validator,
-//                                                        with withdrawal credentials of whoever pays
+//   POST /local/deposit {validator?, pubkey?, amount, credentials?}   deposit request of the execution layer: top-up
+//                                                        (by the key where there is no validator yet), or a new
+//                                                        validator, with withdrawal credentials of whoever pays
 //   POST /local/withdrawable {validator, epoch}          another end of its stay, as a long queue of exits brings
 //   POST /local/withdraw {validator, amount}             EIP-7002 request; amount 0 is a full exit
 //   POST /local/rewind {slot}                            forget what came after a slot: what follows is another branch
