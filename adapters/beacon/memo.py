@@ -44,7 +44,7 @@ class Memo:
     async def _answered(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
             return await ask()
-        except BaseException:
+        except BaseException:  # whatever ends it, a cancellation too, it is no answer
             task = asyncio.current_task()
             assert task is not None
             if self._kept[kind].get(key) is task:
