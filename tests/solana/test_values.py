@@ -25,7 +25,7 @@ from cli.state_store import open_state
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import TOKEN, coins, home
 from pricing.relatives import rounded
-from tests.solana import ledger
+from tests.solana import kamino, ledger, marginfi
 from tests.solana.conftest import GENESIS, ROOT, facts_of
 from tests.solana.sdk import done
 from tests.solana.vendor_accounts import (
@@ -216,3 +216,47 @@ def worth_of(portfolio: dict[str, Any]) -> tuple[set[tuple[str, int, str]], str]
     return {
         (each["contract"], int(Decimal(each["balance"]) * UNITS[each["contract"]]), each["price"]) for each in assets
     }, found["poolAddress"]
+
+
+MAIN_GROUP = "4qp6Fx6tnZkY5Wropq9wUYgtFxXKwE6viZxFHg3rdAG8"
+
+
+def lent(node: SolanaNode, wallet: Pubkey) -> None:
+    """10 SOL at Kamino against 500 USDC, and 4 SOL at MarginFi against 100, all without interest."""
+    market, written = str(Keypair().pubkey()), ledger.Ledger()
+    flat: Any = {"shares": 4 * 10**12, "slot": 1, "curve": ((0, 0), *((10_000, 0),) * 10)}
+    sol, usd = (
+        kamino.Reserve(str(Keypair().pubkey()), market, mint, str(Keypair().pubkey()), **flat) for mint in (WSOL, USDC)
+    )
+    one, debt = kamino.ONE, 500 * 10**6 * kamino.ONE
+    kamino.write(
+        written, kamino.Obligation(str(Keypair().pubkey()), market, str(wallet), ((sol, 10**10),), ((usd, debt, one),))
+    )
+    coin, dollar = (
+        marginfi.Bank(
+            str(Keypair().pubkey()), MAIN_GROUP, mint, str(Keypair().pubkey()), time_s=1, ends=(0, 0), points=()
+        )
+        for mint in (WSOL, USDC)
+    )
+    has, owes = ((coin, 4 * 10**9 * marginfi.ONE),), ((dollar, 10**8 * marginfi.ONE),)
+    marginfi.write(written, marginfi.Account(str(Keypair().pubkey()), MAIN_GROUP, str(wallet), has, owes))
+    for address, (owner, content) in written.accounts.items():
+        put(node, address, owner, content)
+
+
+def test_what_was_borrowed_counts_against_what_is_there(node: SolanaNode, run: Run, priced: None) -> None:
+    wallet = Keypair().pubkey()
+    coins(node, wallet, 2 * 10**9)
+    put(node, WSOL, str(TOKEN), ledger.mint(0, 9))
+    put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
+    lent(node, wallet)
+    [shown] = run("portfolio", str(wallet))
+    assert shown["completeness"] == "complete"
+    found = {}
+    for protocol in ("kamino", "marginfi"):
+        [kind] = shown["assetByProtocols"][protocol]["chains"]["solana"]["protocolPositions"].values()
+        [position] = kind["protocolPositions"]
+        sides = (position["supplyAssets"], position["borrowAssets"])
+        found[protocol] = [[(each["contract"], each["balance"]) for each in side] for side in sides]
+    assert found == {"kamino": [[(WSOL, "10")], [(USDC, "500")]], "marginfi": [[(WSOL, "4")], [(USDC, "100")]]}
+    assert Decimal(shown["chains"]["solana"]["value"]) == (2 + 10 + 4) * Decimal("150.25") - 600
