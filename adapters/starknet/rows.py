@@ -32,6 +32,7 @@ APPROVAL: Final = (
     "approved",
 )  # fmt: skip
 NO_RAW: Final = bytes(32)
+LONGEST: Final = 8  # felts of an event that moves one thing: longer ones are rare, and without bound
 CALL: Final = 4  # felts of what an account was asked to do that say whom it calls first
 Row = tuple[Any, ...]
 Said = tuple[int, Event]  # an event that may be of a token, and its place in the block
@@ -77,9 +78,10 @@ def _spoken(forms: Padded, done: Sequence[Done]) -> list[list[Said]]:
         said = [(at, it) for at, it in enumerate(events, log_index) if may_be_of_a_token(it)]
         words += (each.receipt.transaction_hash, body.sender_address or "0x0", *body.calldata[:CALL])
         for _, event in said:
-            words.append(event.from_address)
-            words += event.keys
-            words += event.data
+            if len(event.keys) + len(event.data) <= LONGEST:
+                words.append(event.from_address)
+                words += event.keys
+                words += event.data
         spoken.append(said)
         log_index += len(events)
     forms.learn(words)

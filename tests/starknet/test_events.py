@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from adapters.starknet.events import ALLOWS, FOR_ALL, MOVES, Allowed, allowed, may_be_of_a_token, moved
 from adapters.starknet.felts import Padded, selector
-from adapters.starknet.forms import Event
+from adapters.starknet.forms import Body, Done, Event, Receipt, Whole
+from adapters.starknet.rows import read
 from chainfolio.addresses import STARKNET_PRIME
 from chainfolio.errors import BadAnswer
+from tests.starknet.recorded import FACTS
 
 WORDS = st.one_of(
     st.integers(0, STARKNET_PRIME - 1).map(hex), st.integers(0, 5).map(hex), st.integers(2**127, 2**129).map(hex)
@@ -74,3 +76,14 @@ def test_what_is_learnt_before_changes_no_row(name: str, keys: list[str], data: 
         assert list(moved(learnt, found, said)) == list(moved(Padded("node"), found, said))
     else:
         assert allowed(learnt, found, said) == allowed(Padded("node"), found, said)
+
+
+def test_an_event_without_end_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt: list[str] = []
+    monkeypatch.setattr(Padded, "learn", lambda _, words: learnt.extend(words))
+    endless = [event("Transfer", [], [hex(each) for each in range(500_000)]), event("Transfer", [], ["f" * 5_000_000])]
+    body = Body("INVOKE", sender_address="0x1", calldata=["0x2710", *["0x1"] * 30_000])
+    block = Whole("0x2", "0x1", 5, 1_700_000_000, transactions=[Done(body, Receipt("0x3", "0x0", endless))])
+    found = read("node", 5, block, FACTS)
+    assert (len(found.paid), found.movements) == (1, [])
+    assert len(learnt) < 20

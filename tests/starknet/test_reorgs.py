@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.chain import StarknetChain
+from adapters.starknet.chain import StarknetChain, build
+from adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.plans import run_batched
 from chainfolio.seams import Seams
 from indexer.follow import Follower
+from localchain.errors import InstallFailed, NoSuchNode
+from localchain.starknet.devnet import Devnet
 from storage.lake import Lake
 from storage.tail import Tail
+from tests.starknet.conftest import facts_file
 from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
 
 MINE = f"0x{int(WALLET, 16):064x}"
@@ -51,6 +55,36 @@ async def test_a_thousand_blocks_that_are_taken_back_leave_no_trace(tmp_path: Pa
     assert tail.top("starknet") == await chain.block(1_101)
     tail.close()
     await chain.close()
+
+
+@pytest.mark.node
+async def test_blocks_that_a_real_node_takes_back_leave_no_trace(tmp_path: Path) -> None:
+    """Each has a transfer: an empty one has its number for a hash there, whatever the branch."""
+    facts = facts_file(tmp_path)
+    facts.write_text(facts.read_text().replace("finality = 2", "finality = 100"))
+    try:
+        with Devnet() as devnet:
+            to = devnet.accounts[1]["address"]
+            devnet.transfer(*((0, to, 1_000 + each) for each in range(1, 8)))
+            rpc = StarknetSettings(adapter="starknet", rpc=[devnet.url + "/rpc"], facts=str(facts))
+            chain, tail = build("starknet", rpc, Seams(), configs=tmp_path), Tail(tmp_path / "tail.db")
+            follower = Follower(chain, Lake(str(tmp_path / "lake")), tail, Seams(), DATASETS)
+            await follower.step()
+            assert _sent(tail) == [(each, 1_000 + each) for each in range(1, 8)]
+            devnet.forget(2)
+            devnet.transfer(*((0, to, 2_000 + each) for each in range(2, 9)))
+            await follower.step()
+            assert (follower.status.reorgs, tail.top("starknet")) == (1, await chain.block(8))
+            assert _sent(tail) == [(1, 1_001), *((each, 2_000 + each) for each in range(2, 9))]
+            tail.close()
+            await chain.close()
+    except (InstallFailed, NoSuchNode) as error:
+        pytest.skip(f"a Starknet node cannot be installed here: {error}")
+
+
+def _sent(tail: Tail) -> list[tuple[int, int]]:
+    """The heights and amounts of what was sent, but for what the node made at its start."""
+    return [(row["height"], int.from_bytes(row["raw"], "big")) for row in _rows(tail) if row["height"]]
 
 
 def _rows(tail: Tail) -> list[dict[str, Any]]:
