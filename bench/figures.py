@@ -118,15 +118,21 @@ def _place(bench: str) -> int:
     return ORDER.index(bench) if bench in ORDER else len(ORDER)
 
 
-def markdown(entries: Sequence[tuple[str, dict[str, Any], Figure]]) -> str:
-    """The table of the README: what has a bar."""
+def markdown(entries: Sequence[tuple[str, dict[str, Any], Figure]], kept: Sequence[str] = ()) -> str:
+    """The table of the README: what has a bar, with rows of other benchmarks that `kept` has."""
     dates = sorted({date[:10] for date, _, _ in entries})
     facts = entries[-1][1] if entries else {}
     about = f"{facts.get('cores')} cores ({facts.get('cpu')}), {facts.get('ram_gb')} GB, Python {facts.get('python')}"
     shown = [figure for _, _, figure in entries if figure.in_readme and figure.bar]
+    measured = {figure.bench for _, _, figure in entries}
     rows = [f"| {f.bench} | {f.name} | {f.value} | {f.bar} | {MARKS[f.met]} |" for f in shown]
+    rows = sorted([*rows, *(row for row in kept if _bench(row) not in measured)], key=lambda row: _place(_bench(row)))
     head = f"{about}; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}." if entries else "Nothing was measured yet."
     return "\n".join([head, "", "| bench | what | figure | bar | met |", "|---|---|---|---|---|", *rows])
+
+
+def _bench(row: str) -> str:
+    return row.removeprefix("| ").partition(" |")[0]
 
 
 def between(text: str, content: str) -> str:
@@ -138,10 +144,12 @@ def between(text: str, content: str) -> str:
 
 
 def rewrite(readme: Path = README) -> None:
-    """Put the newest figures into the README."""
-    path = results() / "figures.jsonl"
+    """Put the newest figures into the README; benchmarks that were not run here keep the rows that they have there."""
+    path, text = results() / "figures.jsonl", readme.read_text()
     lines = path.read_text().splitlines() if path.exists() else []
-    readme.write_text(between(readme.read_text(), markdown(latest(lines))))
+    rows = text.partition(BEGIN)[2].partition(END)[0].splitlines()
+    kept = [row for row in rows if row.startswith("| ") and _bench(row) != "bench"]
+    readme.write_text(between(text, markdown(latest(lines), kept)))
 
 
 Bench = Callable[[argparse.Namespace], list[Figure]]

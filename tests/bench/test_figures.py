@@ -56,6 +56,17 @@ def test_a_bar_that_is_not_met_is_said_plainly(tmp_path: Path) -> None:
     assert "2030-01-01 to 2030-01-02" in text
 
 
+def test_a_benchmark_that_was_not_run_here_keeps_its_rows(tmp_path: Path) -> None:
+    appended(SLOW, 1)
+    readme = tmp_path / "README.md"
+    rows = ["| rate | wall | 2.0 s |", "| rate | rows | 7 |", "| lookup | gone | 1/9 |", "| other | it | 1 |"]
+    readme.write_text("\n".join([BEGIN, "of another day", "", "| bench | what |", "|---|---|", *rows, END]))
+    figures.rewrite(readme)
+    rows = [line for line in readme.read_text().splitlines() if line.startswith("| ") and "bench" not in line]
+    lookup = "| lookup | ratio | 1/3 | ≤ 1/50 | **no** |"
+    assert rows == ["| rate | wall | 2.0 s |", "| rate | rows | 7 |", lookup, "| other | it | 1 |"]
+
+
 def test_rewriting_twice_is_rewriting_once() -> None:
     once = figures.between(f"{BEGIN}{END}", "table")
     assert figures.between(once, "table") == once
