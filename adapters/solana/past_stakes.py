@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.solana.accounts import stake_position
@@ -12,6 +13,7 @@ from adapters.solana.reads import Reward, RewardRead, Staking
 from adapters.solana.rewards import rewards
 from adapters.solana.stake_histories import Known, TooMany
 from adapters.solana.stake_lives import Life
+from adapters.solana.state import stakes_of
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.errors import SourceError
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 ADAPTER: Final = "solana"
 MOST_TRANSACTIONS: Final = 500  # of an account that are looked at for an answer
 MOST_EPOCHS: Final = 100  # of which rewards are asked for
-BEING_MADE: Final = "stake accounts of a block that may still go are not told"
+BEING_MADE: Final = (
+    "stake accounts that have changed since the newest final block are not told of one that may still go"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PastStakes:
-    """The stake accounts of one chain at a block that is final."""
+    """The stake accounts of one chain at a block."""
 
     chain: SolanaChain
     block: Block
@@ -40,13 +44,23 @@ class PastStakes:
             return (), ()
         slot = self.block.height
         try:
-            if slot > self.chain.node.finalized and slot > (await self.chain.heads()).finalized:
-                return (), [self._issue(account, account, BEING_MADE)]
+            if slot > self.chain.node.finalized and slot > (final := (await self.chain.heads()).finalized):
+                return await self._between(account, final)
             known = await self.chain.stake_histories.of(account, slot, MOST_TRANSACTIONS)
             return await self._positions(account, known)
         except (SourceError, TooMany) as error:
             reason = error.reason if isinstance(error, SourceError) else str(error)
             return (), [self._issue(account, account, f"stake accounts of that block are not known: {reason}")]
+
+    async def _between(self, account: str, final: int) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
+        """Those of a block that may still go: what is the same at the newest final slot and now was so between them."""
+        positions, issues = await PastStakes(self.chain, replace(self.block, height=final)).of(account)
+        now = await self.chain.node.with_any(partial(stakes_of, self.chain.node, account), kind="state")
+        native = self.chain.info.native.asset
+        then = {each.pool: each.supplied[native] for each in positions}
+        if issues or then == {stake: each.lamports for stake, each in now.items()}:
+            return positions, issues
+        return (), [self._issue(account, account, BEING_MADE)]
 
     async def _positions(self, account: str, known: Known) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
         positions, issues = [], []

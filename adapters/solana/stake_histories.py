@@ -116,7 +116,7 @@ class StakeHistories:
             begun = max(begun, next(whole, span.last + 1))
             present = await stakes_of(node, account, endpoint)
             owners |= dict.fromkeys(present, account)
-            idle |= {stake for stake, is_delegated in present.items() if not is_delegated}
+            idle |= {stake for stake, each in present.items() if not each.voter}
         named = {stake for account in accounts for stake in self._named[account]}
         found = await self._follow(endpoint, named | owners.keys())
         return Known(span, lives(list(found.values()), owners), frozenset(idle), begun)

@@ -157,13 +157,12 @@ def _wallet(
     return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes), epoch)
 
 
-async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, bool]:
-    """The stake accounts that an account may withdraw from now, and whether they were ever delegated. Unsupported or
-    TooMuch where nobody lists them."""
+async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, Staking]:
+    """The stake accounts that an account may withdraw from now. Unsupported or TooMuch where nobody lists them."""
     request = _stakes(account)
     request = Request(request.method, (*request.params[:-1], request.params[-1].at(node.commitment, 0)))
     _, content = slot_and_content(endpoint.name, await endpoint.one(request))
-    return {each.address: bool(each.voter) for each in stake_accounts(endpoint.name, content, account, 0, {})[0]}
+    return {each.address: each for each in stake_accounts(endpoint.name, content, account, 0, {})[0]}
 
 
 async def lamports_of(endpoint: Endpoint, accounts: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -191,6 +191,8 @@ class SolanaSubject:
                 return GENESIS
             case "getSlot":
                 return max(0, head - FINALITY) if params[0]["commitment"] == "finalized" else head
+            case "getFirstAvailableBlock":
+                return 0
             case "getBlocks":
                 return [height for height in range(params[0], min(params[1], head) + 1) if height in self.ledger.slots]
             case "getBlock":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import base58
@@ -19,7 +19,7 @@ from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.solana.fakes import ROOT, WALLET, Refuse, account
-from tests.solana.test_rewards import OTHER, STAKED, Staked, paid
+from tests.solana.test_rewards import LAMPORTS, OTHER, STAKED, Staked, paid
 
 SLOTS = 432_000
 CLOCK = "SysvarC1ock11111111111111111111111111111111"
@@ -290,12 +290,21 @@ async def test_what_was_looked_at_is_not_read_again_after_a_restart() -> None:
     assert asked == [4, 2], "the second lists those of the stake account alone"
 
 
-async def test_a_block_that_may_still_go_tells_no_stake_accounts() -> None:
-    node = whole()
-    chain = node.chain()
-    await chain.heads()
-    block = await chain.block(NOW)
-    node.slot -= 5
-    chain.node.finalized -= 5
-    positions, [issue] = (await chain.positions_at([WALLET], block))[WALLET]
-    assert (list(positions), "may still go" in issue.reason) == ([], True)
+async def test_a_block_that_may_still_go_has_what_is_the_same_before_it_and_now() -> None:
+    for now, told in ((LAMPORTS, [LAMPORTS]), (LAMPORTS - 1, [])):
+        node = Past([step(BORN, 0, LAMPORTS, initialised())], LAMPORTS)
+        node.answers = {**node.answers, "getSlot": lambda params: NOW - 5 if params[0] == FINAL else NOW}
+        listed = Staked._stake(100)
+        listed["account"]["lamports"] = now
+        node.answers = {**node.answers, "getProgramAccounts": saying({"context": {"slot": NOW}, "value": [listed]})}
+        found, reasons = await held(node, NOW - 1)
+        assert (found, len(reasons)) == (told, 0 if told else 1)
+        assert not reasons or "may still go" in reasons[0]
+
+
+FINAL = {"commitment": "finalized"}
+
+
+def saying(value: Any) -> Callable[[Any], Any]:
+    """Always the same answer."""
+    return lambda params: value
