@@ -21,7 +21,7 @@ from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledPr
 from localchain.solana.node import SolanaNode
 from tests.solana.fakes import WALLET
 from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve, said, write
-from tests.solana.ledger import Ledger
+from tests.solana.ledger import Ledger, cut, gone, spliced
 from tests.solana.ledger_node import LedgerNode, read
 
 NOW_S: Final = 1_760_000_000
@@ -193,31 +193,6 @@ def test_in_a_market_that_no_file_names_what_could_not_be_taken_out_now_has_no_v
 Change = Callable[[Ledger, Obligation], None]
 
 
-def spliced(at: int, content: bytes, of: Callable[[Obligation], str] = lambda each: each.address) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger, obligation: Obligation) -> None:
-        owner, before = ledger.accounts[of(obligation)]
-        ledger.put(of(obligation), owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def cut(by: int, of: Callable[[Obligation], str]) -> Change:
-    """An account that is longer or shorter."""
-
-    def change(ledger: Ledger, obligation: Obligation) -> None:
-        owner, before = ledger.accounts[of(obligation)]
-        ledger.put(of(obligation), owner, before + bytes(by) if by > 0 else before[:by])
-
-    return change
-
-
-def gone(of: Callable[[Obligation], str]) -> Change:
-    """An account that there is not."""
-    return lambda ledger, obligation: ledger.accounts.pop(of(obligation)) and None
-
-
 def itself(obligation: Obligation) -> str:
     """Where the obligation lies."""
     return obligation.address
@@ -251,8 +226,9 @@ def stolen(ledger: Ledger, obligation: Obligation) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut(-1, itself), "3343 bytes"), (cut(1, itself), "3345 bytes"), (spliced(0, b"\0"), "another kind"),
-        (spliced(64, bytes(32)), "an obligation of 1111"), (cut(-1, lent), "8623 bytes"), (cut(8, owed), "8632 bytes"),
+        (cut(-1, itself), "3343 bytes"), (cut(1, itself), "3345 bytes"), (spliced(0, b"\0", itself), "another kind"),
+        (spliced(64, bytes(32), itself), "an obligation of 1111"), (cut(-1, lent), "8623 bytes"),
+        (cut(8, owed), "8632 bytes"),
         (spliced(0, b"\0", lent), "another kind"), (gone(lent), "there is no account"), (stolen, "it belongs to"),
         (gone(market), "there is no account"), (cut(1, market), "4665 bytes"), (strange_vault, "another token"),
         (spliced(32, bytes(32), lent), "a reserve of another market"),
@@ -261,8 +237,8 @@ def stolen(ledger: Ledger, obligation: Obligation) -> None:
         (spliced(16, b"\xff" * 8, owed), "a slot that is to come"), (spliced(BASIS_AT, b"\2", lent), "not known"),
         (spliced(344, b"\xff" * 16, lent), "more fees than it has"), (spliced(232, b"\xff" * 16, lent), "reserve"),
         (spliced(296, bytes(32), owed), "a rate that its reserve has never had"),
-        (spliced(1_240, bytes(32)), "a rate that its reserve has never had"),
-        (spliced(1_240, b"\xff" * 32), "a rate that its reserve has never had"),
+        (spliced(1_240, bytes(32), itself), "a rate that its reserve has never had"),
+        (spliced(1_240, b"\xff" * 32, itself), "a rate that its reserve has never had"),
         (spliced(4_920, bytes(88), lent), "no rate"), (spliced(4_940, bytes(4), lent), "no rate"),
     ],
 )  # fmt: skip
@@ -281,6 +257,23 @@ async def test_obligations_are_found_by_their_owner_and_owe_what_they_borrowed()
     found = states[WALLET].positions
     assert sorted(each.pool for each in found) == sorted(each.market for each in several[:2])
     assert all(each.protocol == "kamino" and sum(each.borrowed.values()) >= 10**6 for each in found)
+    assert not states[WALLET].issues
+
+
+async def test_reserves_that_are_counted_anew_in_every_slot_are_no_obstacle() -> None:
+    obligation = pair(slot=1)
+    node = LedgerNode(stored(obligation), {WALLET: []})
+    real = node.answers["getMultipleAccounts"]
+
+    def used(params: Any) -> Any:
+        for at in obligation.reserves:
+            owner, content = node.ledger.accounts[at]
+            node.ledger.put(at, owner, content[:16] + node.slot.to_bytes(8, "little") + content[24:])
+        return real(params)
+
+    node.answers = {**node.answers, "getMultipleAccounts": used}
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert [each.pool for each in states[WALLET].positions] == [obligation.market]
     assert not states[WALLET].issues
 
 

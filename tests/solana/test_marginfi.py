@@ -20,7 +20,7 @@ from chainfolio.plans import run_batched, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from localchain.solana.node import SolanaNode
 from tests.solana.fakes import WALLET
-from tests.solana.ledger import Ledger
+from tests.solana.ledger import Ledger, cut, gone, spliced
 from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.marginfi import ALL, NOW_S, ONE, PROGRAM, Account, Bank, said, write
 
@@ -183,31 +183,6 @@ def group_of(account: Account) -> str:
     return account.group
 
 
-def spliced(at: int, content: bytes, of: Callable[[Account], str] = itself) -> Change:
-    """An account with some other bytes."""
-
-    def change(ledger: Ledger, account: Account) -> None:
-        owner, before = ledger.accounts[of(account)]
-        ledger.put(of(account), owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def cut(by: int, of: Callable[[Account], str]) -> Change:
-    """An account that is longer or shorter."""
-
-    def change(ledger: Ledger, account: Account) -> None:
-        owner, before = ledger.accounts[of(account)]
-        ledger.put(of(account), owner, before + bytes(by) if by > 0 else before[:by])
-
-    return change
-
-
-def gone(of: Callable[[Account], str]) -> Change:
-    """An account that there is not."""
-    return lambda ledger, account: ledger.accounts.pop(of(account)) and None
-
-
 def strange_vault(ledger: Ledger, account: Account) -> None:
     """A vault holds another token."""
     ledger.put_vault(account.assets[0][0].vault, key(), key(), 5)
@@ -215,7 +190,7 @@ def strange_vault(ledger: Ledger, account: Account) -> None:
 
 def without_debt(ledger: Ledger, account: Account) -> None:
     """A vault holds another token, and nothing is owed."""
-    spliced(72 + 104 + 56, bytes(16))(ledger, account)
+    spliced(72 + 104 + 56, bytes(16), itself)(ledger, account)
     strange_vault(ledger, account)
 
 
@@ -230,13 +205,15 @@ MINUS: Final = b"\xff" * 16
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut(-1, itself), "2311 bytes"), (cut(8, itself), "2320 bytes"), (spliced(0, b"\0"), "another kind"),
-        (spliced(40, bytes(32)), "an account of 1111"), (cut(-1, lending), "1863 bytes"), (cut(8, owed), "1872 bytes"),
+        (cut(-1, itself), "2311 bytes"), (cut(8, itself), "2320 bytes"), (spliced(0, b"\0", itself), "another kind"),
+        (spliced(40, bytes(32), itself), "an account of 1111"), (cut(-1, lending), "1863 bytes"),
+        (cut(8, owed), "1872 bytes"),
         (spliced(0, b"\0", lending), "another kind"), (gone(lending), "there is no account"),
         (stolen, "it belongs to"), (gone(group_of), "there is no account"), (cut(1, group_of), "1065 bytes"),
         (without_debt, "another token"), (spliced(41, bytes(32), lending), "a bank of another group"),
-        (spliced(785, b"\3", lending), "another protocol"), (spliced(72 + 104 + 36, b"\1"), "a premium"),
-        (spliced(72 + 40, MINUS), "less than nothing"), (spliced(72 + 104 + 56, MINUS), "less than nothing"),
+        (spliced(785, b"\3", lending), "another protocol"), (spliced(72 + 104 + 36, b"\1", itself), "a premium"),
+        (spliced(72 + 40, MINUS, itself), "less than nothing"),
+        (spliced(72 + 104 + 56, MINUS, itself), "less than nothing"),
         (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, owed), "less than nothing"),
         (spliced(288, b"\xff" * 7, owed), "a time that is to come"), (spliced(544, b"\0", owed), "a curve"),
         (spliced(516, bytes(4), lending), "no rate"),
