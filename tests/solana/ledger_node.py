@@ -11,7 +11,7 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Report, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from tests.solana.fakes import FakeNode
+from tests.solana.fakes import FakeNode, Refuse
 from tests.solana.ledger import Ledger, meant
 
 
@@ -32,6 +32,16 @@ class LedgerNode(FakeNode):
             for address, (owner, content) in self.ledger.accounts.items()
             if owner == program and all(meant(content, _filter(each)) for each in options["filters"])
         ])  # fmt: skip
+
+    def refuse_lists(self, program: str) -> None:
+        """From now on it looks for no accounts of a program."""
+
+        def said(params: Any) -> Any:
+            if params[0] == program:
+                raise Refuse(-32010, "excluded from account secondary indexes")
+            return self._list(params)
+
+        self.answers = {**self.answers, "getProgramAccounts": said}
 
     def _accounts(self, params: Any) -> Any:
         return self.at([self._account(address) for address in params[0]])

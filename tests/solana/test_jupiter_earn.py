@@ -16,7 +16,7 @@ from adapters.solana.protocols.jupiter_earn import FAMILY, PRICE, YEAR_S, share_
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, key, sized, spliced, without
-from tests.solana.fakes import WALLET, Refuse
+from tests.solana.fakes import WALLET
 from tests.solana.jupiter import (
     ADMIN,
     CONTRACTS,
@@ -208,12 +208,7 @@ async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain:
 async def test_a_wallet_whose_lendings_nobody_looks_for_is_partial_and_says_so(plain: Written) -> None:
     node = LedgerNode(stored(plain), {WALLET: {SHARE: (10**6, 6)}})
 
-    def refuses(params: Any) -> Any:
-        if params[0] == EARN:
-            raise Refuse(-32010, "excluded from account secondary indexes")
-        return node._list(params)
-
-    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    node.refuse_lists(EARN)
     states = await read(node, WALLET, installed=INSTALLED)
     assert states[WALLET].positions == ()
     [issue] = states[WALLET].issues

@@ -15,7 +15,7 @@ from adapters.solana.protocols.raydium_amm import FAMILY, NOT_OPEN
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, itself, key, sized, spliced, strange, without
-from tests.solana.fakes import WALLET, Refuse
+from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.raydium_amm import AMM, AUTHORITY, Pool, write
@@ -199,12 +199,7 @@ async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain:
 async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so(plain: bytes) -> None:
     node = LedgerNode(write(PLAIN, plain), {WALLET: {PLAIN.share: (10**9, 9)}})
 
-    def refuses(params: Any) -> Any:
-        if params[0] == AMM:
-            raise Refuse(-32010, "excluded from account secondary indexes")
-        return node._list(params)
-
-    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    node.refuse_lists(AMM)
     states = await read(node, WALLET, installed=INSTALLED)
     assert states[WALLET].positions == ()
     [issue] = states[WALLET].issues

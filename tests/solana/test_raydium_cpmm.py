@@ -16,7 +16,7 @@ from adapters.solana.protocols.raydium_cpmm import FAMILY
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, itself, key, sized, strange, without
-from tests.solana.fakes import WALLET, Refuse
+from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.raydium import CPMM, Reserves
@@ -159,12 +159,7 @@ async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so() ->
     pool = drawn(random.Random(6))
     node = LedgerNode(stored(pool), {WALLET: {pool.share: (5, 9)}})
 
-    def refuses(params: Any) -> Any:
-        if params[0] == CPMM:
-            raise Refuse(-32010, "excluded from account secondary indexes")
-        return node._list(params)
-
-    node.answers = {**node.answers, "getProgramAccounts": refuses}
+    node.refuse_lists(CPMM)
     states = await read(node, WALLET, installed=INSTALLED)
     assert states[WALLET].positions == ()
     [issue] = states[WALLET].issues

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from adapters.solana.account_layouts import MintFacts
 from adapters.solana.account_reads import AccountRead, ListRead, derived
 from adapters.solana.pool_layouts import JupiterLending, JupiterReserve, JupiterRewards
 from adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, sure
-from chainfolio.plans import Unknown
+from adapters.solana.shares import issued
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 SHARE_AT: Final = 40  # where a lending names the mint of its shares
@@ -24,11 +23,8 @@ MOST_RATE: Final = RETURN // 2  # of rewards: a half in a year
 
 def position(claim: Claim) -> DecoderPlan:
     """What redeeming the shares gives, rounded down, as the program counts it at this slot."""
-    [mint] = yield [AccountRead("", "mint", (claim.subject,))]
-    if isinstance(mint, Unknown) and mint.cause != "read":
-        return []
-    share: MintFacts = sure(mint)
-    if share.issuer != derived(claim.program, (b"lending_admin",)):
+    share = yield from issued(claim, b"lending_admin")
+    if not share:
         return []
     [listed] = yield [ListRead(claim.program, "jupiter_lending", SHARE_AT, claim.subject)]
     if len(sure(listed)) != 1:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import isqrt
 from typing import Final
 
-from adapters.solana.account_reads import AccountRead, ListRead, derived
+from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.pool_layouts import RaydiumAmm, RaydiumCounted
 from adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import held
-from chainfolio.plans import Unknown
+from adapters.solana.shares import issued
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 SHARE_AT: Final = 464  # where a pool names the mint of its shares
@@ -20,10 +20,7 @@ NOT_OPEN: Final = "its pool is closed: nothing can be withdrawn"
 
 def position(claim: Claim) -> DecoderPlan:
     """What withdrawing a share gives, as the program has it: profits are taken first, then it is a part of the rest."""
-    [mint] = yield [AccountRead("", "mint", (claim.subject,))]
-    if isinstance(mint, Unknown) and mint.cause != "read":
-        return []
-    if sure(mint).issuer != derived(claim.program, (b"amm authority",)):
+    if not (yield from issued(claim, b"amm authority")):
         return []
     [listed] = yield [ListRead(claim.program, "raydium_amm", SHARE_AT, claim.subject)]
     if len(sure(listed)) != 1:

@@ -8,7 +8,7 @@ from adapters.solana.account_layouts import RaydiumReserves
 from adapters.solana.account_reads import AccountRead, ListRead, derived
 from adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import held
-from chainfolio.plans import Unknown
+from adapters.solana.shares import issued
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 SHARE_AT: Final = 136  # where a pool names the mint of its shares
@@ -16,10 +16,7 @@ SHARE_AT: Final = 136  # where a pool names the mint of its shares
 
 def position(claim: Claim) -> DecoderPlan:
     """What withdrawing a share gives, rounded down, before fees that a mint withholds."""
-    [mint] = yield [AccountRead("", "mint", (claim.subject,))]
-    if isinstance(mint, Unknown) and mint.cause != "read":
-        return []
-    if sure(mint).issuer != derived(claim.program, (b"vault_and_lp_mint_auth_seed",)):
+    if not (yield from issued(claim, b"vault_and_lp_mint_auth_seed")):
         return []
     [listed] = yield [ListRead(claim.program, "raydium_cpmm", SHARE_AT, claim.subject)]
     ours = [each for each in sure(listed) if derived(claim.program, (b"pool_lp_mint", each)) == claim.subject]
