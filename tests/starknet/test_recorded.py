@@ -73,6 +73,19 @@ def test_a_block_of_today_has_its_rows_in_each_table() -> None:
     assert [number(row[3]) for row in found.paid] == [number(each) for each in listed]
 
 
+def test_fees_by_the_gas_of_today_are_paid_once() -> None:
+    """Version 3, which pays STRK for gas on Ethereum, for its data, and for gas here."""
+    block = whole("sepolia_3100000")
+    receipts = [each["receipt"] for each in block["transactions"]]
+    assert all(each["execution_resources"]["l2_gas"] and each["actual_fee"]["unit"] == "FRI" for each in receipts)
+    found, sequencer = rows(block), number(block["sequencer_address"])
+    paid = [int.from_bytes(row[10], "big") for row in found.paid]
+    assert paid == [number(each["actual_fee"]["amount"]) for each in receipts]
+    assert all(paid)
+    assert {row[8] for row in found.paid} == {3}
+    assert not [row for row in found.movements if number(row[8]) == sequencer], "the fee is said once"
+
+
 def test_addresses_of_rows_have_one_form() -> None:
     for name in BLOCKS:
         for row in rows(whole(name)).movements:
