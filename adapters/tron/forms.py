@@ -16,6 +16,7 @@ MAX_TIME_MS = 2**47
 HALF = 16  # digits of a block's id that are its height
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Height = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+Word = Annotated[str, msgspec.Meta(max_length=100)]
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
@@ -74,8 +75,8 @@ class Ret(msgspec.Struct, gc=False):
     """How a transaction ended: the chain says the last. The others are there where whoever sent it wrote them."""
 
     fee: Number = 0
-    ret: str = ""
-    contractRet: str = ""
+    ret: Word = ""
+    contractRet: Word = ""
 
 
 class Transaction(msgspec.Struct, gc=False):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
-from adapters.tron.forms import Ret, Transaction, Whole
+from adapters.tron.forms import Transaction, Whole
 from adapters.tron.protobuf import BYTES, written
 from chainfolio.errors import BadAnswer
 
@@ -45,19 +46,16 @@ def root(source: str, done: Sequence[Transaction]) -> str:
 def _packed(done: Transaction) -> bytes:
     """A transaction as it lies in its block."""
     signatures = (written(SIGNATURE, bytes.fromhex(each)) for each in done.signature)
-    ends = (_field(RET, _ended(each)) for each in done.ret)
+    ends = (_ended(each.fee, each.ret, each.contractRet) for each in done.ret)
     return b"".join((written(RAW, bytes.fromhex(done.raw_data_hex)), *signatures, *ends))
 
 
-def _ended(ret: Ret) -> bytes:
-    """How it ended. A word that nobody knows is taken as it is: it fits no root."""
-    code, said = CODES.get(ret.ret, ret.ret.encode()), ret.contractRet
-    return written(FEE, ret.fee) + written(CODE, code) + written(RESULT, RESULTS.get(said, said.encode()))
-
-
-def _field(key: int, value: bytes) -> bytes:
-    """A field that is there even where it is empty."""
-    return written(key, value) or bytes([key << 3 | BYTES, 0])
+@lru_cache(1_000)
+def _ended(fee: int, code: str, result: str) -> bytes:
+    """How it ended, as a field that is there even where it is empty. A word that nobody knows is taken as it is: it
+    fits no root."""
+    known = written(CODE, CODES.get(code, code.encode())), written(RESULT, RESULTS.get(result, result.encode()))
+    return written(RET, b"".join((written(FEE, fee), *known))) or bytes([RET << 3 | BYTES, 0])
 
 
 class Roots:

@@ -89,8 +89,7 @@ class Permissions:
     async def strange(self, endpoint: TronNode, signed: Sequence[Signed]) -> list[Signed]:
         """Those of some transactions that neither their owners signed nor whom these name. What is of nobody, nobody
         signs."""
-        doubtful = [each for each in signed if each.by != (each.owner,) and each.owner != ZERO]
-        doubtful.sort(key=lambda each: each.height)
+        doubtful = sorted((each for each in signed if each.owner != ZERO), key=lambda each: each.height)
         newest = {each.owner: each.height for each in doubtful if self._asks(each)}
         told = await asyncio.gather(*(_named(endpoint, owner) for owner in newest))
         for (owner, height), accounts in zip(newest.items(), told, strict=True):

@@ -63,7 +63,8 @@ async def _blocks(heights: Sequence[int], chain: TronChain, endpoint: TronNode) 
 
 
 async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Read, list[Signed]]:
-    """A block that is proven, and who signed its transactions. The first is known by its id, and not signed."""
+    """A block that is proven, and who signed what its owner alone did not. The first is known by its id, and not
+    signed."""
     asked = {"num": height}
     whole, infos = await asyncio.gather(
         endpoint.read("/wallet/getblockbynum", asked, _whole),
@@ -76,8 +77,8 @@ async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Rea
         return found, []
     computed = await asyncio.to_thread(_computed, endpoint.name, whole.transactions)
     chain.roots.check(endpoint.name, whole, computed.root)
-    owners = ((row[4], height, row[3]) for row in found.paid)
-    return found, [Signed(*owner, by) for owner, by in zip(owners, computed.signers, strict=True)]
+    signed = zip(found.paid, computed.signers, strict=True)
+    return found, [Signed(row[4], height, row[3], by) for row, by in signed if by != (row[4],)]
 
 
 class Computed(NamedTuple):

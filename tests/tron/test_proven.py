@@ -185,6 +185,16 @@ async def test_two_who_tell_different_blocks_are_both_refused() -> None:
         await rows(node.chain("http://one.test", "http://two.test"))
 
 
+async def test_an_end_that_is_longer_than_any_is_refused() -> None:
+    node = FakeNode()
+    node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, 5))]
+    whole = node.whole(50)
+    whole["transactions"][0]["ret"] = [{"contractRet": "SUCCESS" * 1_000_000}]
+    node = FakeNode(wallet__getblockbynum=lambda body: whole)
+    with pytest.raises(BadAnswer, match="wrong shape"):
+        await rows(node.chain())
+
+
 async def test_a_signature_that_is_no_hexadecimal_is_refused() -> None:
     node = Liar(lambda answer: answer, "http://one.test")
     node.transactions[50][1]["signature"] = ["zz"]
