@@ -99,7 +99,7 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
     wrong = sum(each != 0 for each in rows.column("unexplained").to_pylist())
     count, best = len(json.loads(asked)), min(fetched.values())
     ratio = best / ran.wall_s
-    name = f"{chosen.epochs:,} epochs x {SOME} validators of {AMONG:,}, blocks of 42 kB"
+    name = f"{chosen.epochs:,} epochs x {SOME} validators of {AMONG:,}, blocks of 73 kB"
     return [
         Figure(
             "validators", f"{name}: rate / that of fetching the same {count:,} answers, {AT_ONCE} at once, with the "
