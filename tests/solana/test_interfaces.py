@@ -9,22 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from api.serve import listening
 from chainfolio.settings import load
-from cli.serve import indexing
-from cli.state_store import open_state
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home, issued, mint, opened, sent
+from tests.api.asking import asking
 from tests.solana.conftest import Run
 
 pytestmark = pytest.mark.node
 NATIVE = "0x0000000000000000000000000000000000000000"
 SYSTEM = "1" * 32
-GRANTS = ("portfolio", "at-block", "enterprise")
 
 
 @pytest.fixture
@@ -123,20 +119,7 @@ async def test_every_route_answers_about_a_solana_address(
     owner = str(wallet.pubkey())
     settings = load(tmp_path / "chainfolio.toml", {})
     await asyncio.to_thread(run, "watch", owner)
-    state = open_state(settings)
-    _, key = state.create_account("somebody", "PRO", 10_000, GRANTS)
-    state.close()
-    async with (
-        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
-    ):
-        base = f"http://127.0.0.1:{port}/v1"
-
-        async def ask(path: str, status: int = 200) -> Any:
-            async with client.get(f"{base}/{path}") as answer:
-                assert answer.status == status, await answer.text()
-                return await answer.json()
-
+    async with asking(settings) as ask:
         addresses = f"addresses={owner}"
         for route in ("portfolio", "wallet"):
             [portfolio] = await ask(f"{route}?{addresses}")

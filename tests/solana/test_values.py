@@ -11,20 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from adapters.solana.account_reads import derived
 from adapters.solana.ticks import orca_root
-from api.serve import listening
 from chainfolio.settings import load
 from cli.main import main
-from cli.serve import indexing
-from cli.state_store import open_state
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import TOKEN, coins, home
 from pricing.relatives import rounded
+from tests.api.asking import asking
 from tests.solana import kamino, ledger, marginfi
 from tests.solana.conftest import GENESIS, ROOT, facts_of
 from tests.solana.sdk import done
@@ -191,21 +188,11 @@ async def test_a_position_of_orca_is_worth_its_sides_and_fees_to_the_unit_for_th
     assert position.mint not in values(shown)  # it is shown as what it stands for
     total = Decimal(shown["chains"]["solana"]["value"])
     assert total == Decimal("1051.75") + sum(Decimal(raw) / UNITS[mint] * Decimal(usd) for mint, raw, usd in expected)
-    settings = load(tmp_path / "chainfolio.toml", {})
-    state = open_state(settings)
-    _, bearer = state.create_account("somebody", "PRO", 10_000, ("portfolio", "enterprise"))
-    state.close()
-    async with (
-        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {bearer}"}) as client,
-    ):
-        async with client.get(f"http://127.0.0.1:{port}/v1/portfolio?addresses={wallet}") as answer:
-            assert answer.status == 200, await answer.text()
-            [served] = await answer.json()
-        async with client.get(f"http://127.0.0.1:{port}/v1/nav?addresses={wallet}") as answer:
-            worth = json.loads(await answer.text(), parse_float=Decimal)
+    async with asking(load(tmp_path / "chainfolio.toml", {})) as ask:
+        [served] = await ask(f"portfolio?addresses={wallet}")
+        worth = await ask(f"nav?addresses={wallet}")
     assert worth_of(served) == (expected, position.pool.address)
-    assert abs(worth["nav"] - total) < Decimal("0.01")
+    assert abs(Decimal(str(worth["nav"])) - total) < Decimal("0.01")
 
 
 def worth_of(portfolio: dict[str, Any]) -> tuple[set[tuple[str, int, str]], str]:

@@ -14,17 +14,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import ClientSession
 
-from api.serve import listening
 from chainfolio.settings import Settings, load
 from cli.main import main
-from cli.serve import indexing
-from cli.state_store import open_state
 from localchain.evm import Tx
 from localchain.node import LocalNode
 from localchain.tron.forms import base58check
 from localchain.tron.node import TronNode
+from tests.api.asking import asking
 from tests.chains import starknet
 from tests.chains.solana import SolanaSubject
 from tests.chains.starknet import StarknetSubject
@@ -32,7 +29,6 @@ from tests.tron.chains import facts
 
 Run = Callable[..., Any]
 NATIVE = "0x0000000000000000000000000000000000000000"
-GRANTS = ("portfolio", "at-block", "enterprise")
 PRICE = Decimal("0.5")
 SOLANA, TRON = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV", "TJRabPrwbZy45sbavfcjinPJC18kjpRTv8"
 BOB = "41" + "b0" * 20
@@ -197,19 +193,7 @@ async def test_every_route_answers_about_addresses_of_all_kinds_together(
 
 async def asked_about_all(settings: Settings, coins: dict[str, Decimal]) -> None:
     """Every route, for four wallets that have so much of the native coins of their chains."""
-    state = open_state(settings)
-    _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
-    state.close()
-    async with (
-        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
-    ):
-
-        async def ask(path: str, status: int = 200) -> Any:
-            async with client.get(f"http://127.0.0.1:{port}/v1/{path}") as answer:
-                assert answer.status == status, (path, await answer.text())
-                return await answer.json()
-
+    async with asking(settings) as ask:
         mixed = "addresses=" + ",".join(coins)
         for route in ("portfolio", "wallet"):
             found = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
@@ -247,19 +231,7 @@ async def test_every_route_answers_about_starknet_beside_other_kinds(
 
 async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: str) -> None:
     """Every route, for addresses of every kind."""
-    state = open_state(settings)
-    _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
-    state.close()
-    async with (
-        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
-    ):
-
-        async def ask(path: str, status: int = 200) -> Any:
-            async with client.get(f"http://127.0.0.1:{port}/v1/{path}") as answer:
-                assert answer.status == status, (path, await answer.text())
-                return await answer.json()
-
+    async with asking(settings) as ask:
         wallet, head = subject.accounts[0], subject.height
         mixed = f"addresses={wallet},{ethereum},{SOLANA},{TRON}"
         for route in ("portfolio", "wallet"):
@@ -279,8 +251,7 @@ async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: st
         assert not found[wallet]
         assert "no historical subscription" in (await ask(f"historical?{mixed}&date=2023-11-15", 403))["message"]
         wanted = {"addresses": [{"address": each} for each in (wallet, ethereum)]}
-        async with client.post(f"http://127.0.0.1:{port}/v1/subscribe-snapshot", json=wanted) as answer:
-            assert answer.status == 200, await answer.text()
+        await ask("subscribe-snapshot", told=wanted)
         past = await ask(f"historical?addresses={wallet},{ethereum}&date=2023-11-15")
         assert [each["address"] for each in past] == [wallet, ethereum]
         assert shown(past[0])[NATIVE] == coins(subject, AFTER - 1) != coins(subject, head)

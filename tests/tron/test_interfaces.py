@@ -11,19 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
-from api.serve import listening
 from chainfolio.settings import Settings, load
 from cli.main import main
-from cli.serve import indexing
-from cli.state_store import open_state
 from localchain.evm import Tx
 from localchain.node import LocalNode
 from localchain.tron.forms import base58check
 from localchain.tron.node import TronNode
 from localchain.tron.state import TRX
 from localchain.tron.wallet import Person, TronWeb
+from tests.api.asking import asking
 from tests.tron.chains import facts
 from tests.tron.conftest import RICH
 from tests.tron.test_node import token_made
@@ -31,7 +28,6 @@ from tests.tron.test_node import token_made
 pytestmark = pytest.mark.node
 Run = Callable[..., Any]
 NATIVE = "0x0000000000000000000000000000000000000000"
-GRANTS = ("portfolio", "at-block", "enterprise")
 PRICE = Decimal("0.25")
 SOLANA = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV"
 STARKNET = "0x" + "04ab" * 16
@@ -200,19 +196,7 @@ async def test_every_route_answers_about_tron_beside_other_kinds(lived: Lived, r
 
 async def asked_about(lived: Lived, settings: Settings, ethereum: str) -> None:
     """Every route, for addresses of every kind."""
-    state = open_state(settings)
-    _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
-    state.close()
-    async with (
-        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
-    ):
-
-        async def ask(path: str, status: int = 200) -> Any:
-            async with client.get(f"http://127.0.0.1:{port}/v1/{path}") as answer:
-                assert answer.status == status, (path, await answer.text())
-                return await answer.json()
-
+    async with asking(settings) as ask:
         alice, head = lived.alice.address, lived.node.head.height
         mixed = f"addresses={lived.alice.hex},{ethereum},{SOLANA},{STARKNET}"
         for route in ("portfolio", "wallet"):

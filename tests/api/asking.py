@@ -1,0 +1,41 @@
+"""Somebody who may ask everything of an API that indexes while it serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from aiohttp import ClientSession
+
+from api.serve import listening
+from chainfolio.settings import Settings
+from cli.serve import indexing
+from cli.state_store import open_state
+from tests.api.furnished import GRANTS
+
+
+class Ask(Protocol):
+    """The answer to a path below /v1, whose status is this one. What is told along is posted."""
+
+    async def __call__(self, path: str, status: int = 200, told: Any = None) -> Any: ...
+
+
+@asynccontextmanager
+async def asking(settings: Settings) -> AsyncIterator[Ask]:
+    """The API of these settings, on a port of its own."""
+    state = open_state(settings)
+    _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
+    state.close()
+    async with (
+        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+    ):
+
+        async def ask(path: str, status: int = 200, told: Any = None) -> Any:
+            method = "GET" if told is None else "POST"
+            async with client.request(method, f"http://127.0.0.1:{port}/v1/{path}", json=told) as answer:
+                assert answer.status == status, (path, await answer.text())
+                return await answer.json()
+
+        yield ask
