@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import uvloop
 
 from adapters.beacon.settings import BeaconSettings
 from bench import beacon_states, runs
@@ -306,6 +307,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 if __name__ == "__main__":
     if "--fetch" in sys.argv:
         child = options(__doc__, add, sys.argv[1:])
-        print(asyncio.run(fetch(child.fetch, child.url, child.log.read_bytes())))
+        print(uvloop.run(fetch(child.fetch, child.url, child.log.read_bytes())))
     else:
         main(__doc__, run, add)

@@ -81,6 +81,7 @@ def add_rpc(command: argparse.ArgumentParser, *, keeps: bool = False) -> None:
 
 def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[T]]) -> T:
     """Run some work on the system of the settings, and let go of everything afterwards."""
+    import uvloop
 
     async def run() -> T:
         system = await _system(options)
@@ -93,7 +94,7 @@ def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[
                 _explain(system, len(options.rpc))
             await system.close()
 
-    return asyncio.run(run())
+    return uvloop.run(run())
 
 
 def _settle_prices(system: System) -> None:
