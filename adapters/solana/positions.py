@@ -150,16 +150,16 @@ class Positions:
             nothing = {key for key, each in tried.items() if not (each.found or each.fault or each.missing)}
             if len(nothing) == len(tried):
                 break  # nothing that they have stands for a position
-            left = {read: said for read, said in known.items() if said is UNLISTED}
+            left = {read: said for read, said in known.items() if isinstance(read, ListRead) and _untold(said)}
             reads = list(
                 dict.fromkeys(
                     read for key, each in tried.items() if key not in nothing for read in each.reads if read not in left
                 )
             )
-            accounts, lists = list(self.wallets), list(self.lists)
+            accounts, lists = list(self.wallets), [each for each, said in self.lists.items() if not _untold(said)]
             answers = iter((yield [*map(WalletRead, accounts), *lists, *reads]))
             self.wallets = {account: next(answers) for account in accounts}
-            self.lists = {each: next(answers) for each in lists}
+            self.lists |= {each: next(answers) for each in lists}
             if self._decode(left | dict(zip(reads, answers, strict=True)), nothing):
                 break
         else:
@@ -248,6 +248,11 @@ class Positions:
 
     def _unread(self, account: str, subject: str, reason: str) -> None:
         self.issues.append(Issue("solana", subject, reason, account=account))
+
+
+def _untold(said: Any) -> bool:
+    """Whether a list was not told: then it is not asked for again, and what it finds stays unknown."""
+    return isinstance(said, Unknown)
 
 
 def _key(row: InstalledProtocol, claim: Claim) -> tuple[str, str, str, str]:

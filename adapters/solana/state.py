@@ -7,12 +7,13 @@ an error, and never a mixture.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, TypeVar
 
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.forms import Keyed, Plain
@@ -39,6 +40,7 @@ from chainfolio.plans import Unknown
 from transport.endpoint import Answer, Endpoint
 from transport.wire import Request, typed
 
+T = TypeVar("T")
 PAGE: Final = 100  # accounts that one request may name
 TRIES: Final = 8
 PAUSE_S: Final = 0.1
@@ -75,6 +77,7 @@ class _Together:
     found: dict[Request, _Seen] = field(default_factory=dict)
     refused: dict[Request, SourceError] = field(default_factory=dict)
     clocks: dict[int, Plain] = field(default_factory=dict)
+    spared: bool = False  # whether lists that fail are left out
 
     @property
     def slot(self) -> int | None:
@@ -95,19 +98,31 @@ async def wallets(
     node: Node, accounts: Sequence[str], beside: Sequence[Placed], block: Block, *, with_stakes: bool
 ) -> tuple[dict[str, Wallet], dict[Placed, Any]]:
     """What some accounts have, and what accounts of programs say, all at one slot: that of `block`, or a newer one."""
-    return await node.with_any(
-        lambda endpoint: _wallets(node, endpoint, accounts, beside, block, with_stakes), kind="state"
-    )
+    return await _sparing(
+        node, beside,
+        lambda endpoint, spared: _wallets(node, endpoint, accounts, beside, block, with_stakes, spared),
+    )  # fmt: skip
+
+
+async def _sparing(node: Node, reads: Sequence[Placed], read: Callable[[Endpoint, bool], Awaitable[T]]) -> T:
+    """`read` at any endpoint. Where none gives all lists, those that fail are left out: a search through a program's
+    accounts is what endpoints fail at first, and one of them says nothing about the others, or about balances."""
+    try:
+        return await node.with_any(lambda endpoint: read(endpoint, False), kind="state")
+    except Unavailable:
+        if not any(isinstance(each, ListRead) for each in reads):
+            raise
+    return await node.with_any(lambda endpoint: read(endpoint, True), kind="state")
 
 
 async def _wallets(
     node: Node, endpoint: Endpoint, accounts: Sequence[str], beside: Sequence[Placed], block: Block,
-    with_stakes: bool,
+    with_stakes: bool, spared: bool,
 ) -> tuple[dict[str, Wallet], dict[Placed, Any]]:  # fmt: skip
     placed = [each for each in beside if isinstance(each, AccountRead)]
     lists = {each: _list(each) for each in beside if isinstance(each, ListRead)}
     pages = [_contents(page) for page in _pages(list(dict.fromkeys(each.address for each in placed)))]
-    read = _Together([*_requests(accounts, with_stakes), *lists.values(), *pages])
+    read = _Together([*_requests(accounts, with_stakes), *lists.values(), *pages], spared=spared)
     slot = await _come_together(node, endpoint, read, block.height)
     lamports: dict[str, Plain | None] = {}
     for page in _pages(accounts):
@@ -257,15 +272,47 @@ async def _come_together(node: Node, endpoint: Endpoint, read: _Together, slot: 
         least = max([slot, *(each.last for each in read.found.values())])
         left = read.left()
         sent = [Request(each.method, (*each.params[:-1], each.params[-1].at(node.commitment, least))) for each in left]
-        for each, answer in zip(left, await ask_each(endpoint, sent, height=least), strict=True):
+        for each, answer in zip(left, await _asked(endpoint, sent, least, read.spared), strict=True):
             _take(endpoint.name, read, each, answer)
         if (together := read.slot) is not None and together >= slot:
             return together
     raise Unavailable(endpoint.name, f"its answers are of different slots, {TRIES} times in a row")
 
 
+async def _asked(endpoint: Endpoint, requests: Sequence[Request], height: int, spared: bool) -> list[Answer]:
+    """An answer to each request, in their order; where lists are spared, each is asked by itself, and has its own
+    error."""
+    apart = [spared and _finds(each) for each in requests]
+    if not any(apart):
+        return await ask_each(endpoint, requests, height=height)
+    together = [each for each, own in zip(requests, apart, strict=True) if not own]
+    rest = iter(await ask_each(endpoint, together, height=height))
+    lists = [_one(endpoint, each, height) for each, own in zip(requests, apart, strict=True) if own]
+    alone = iter(await asyncio.gather(*lists))
+    return [next(alone if own else rest) for own in apart]
+
+
+async def _one(endpoint: Endpoint, request: Request, height: int) -> Answer:
+    try:
+        return await endpoint.one(request, height=height)
+    except SourceError as error:
+        return error
+
+
+def _finds(request: Request) -> bool:
+    """Whether it looks for accounts of protocols."""
+    return request.method == "getProgramAccounts" and request.params[0] != STAKE
+
+
+def _is_left_out(answer: Answer, request: Request, spared: bool) -> TypeGuard[SourceError]:
+    """Whether what was looked for is unknown, and the rest is not."""
+    if spared and _finds(request):
+        return isinstance(answer, Unsupported | TooMuch | Unavailable)
+    return isinstance(answer, Unsupported | TooMuch) and request.method == "getProgramAccounts"
+
+
 def _take(source: str, read: _Together, asked: Request, answer: Answer) -> None:
-    if isinstance(answer, Unsupported | TooMuch) and asked.method == "getProgramAccounts":
+    if _is_left_out(answer, asked, read.spared):
         read.refused[asked] = answer
     elif isinstance(answer, NodeBehind):
         return
@@ -342,10 +389,12 @@ async def contents(node: Node, reads: Sequence[Placed], block: Block) -> dict[Pl
     """What some accounts of programs say now, a hundred at one slot. Unknown of a block that is not of now."""
     if node.finalized - block.height > NOW_SLOTS:
         return dict.fromkeys(reads, Unknown(PAST, "absent"))
-    return await node.with_any(lambda endpoint: _read_pages(node, endpoint, reads, block), kind="state")
+    return await _sparing(node, reads, lambda endpoint, spared: _read_pages(node, endpoint, reads, block, spared))
 
 
-async def _read_pages(node: Node, endpoint: Endpoint, reads: Sequence[Placed], block: Block) -> dict[Placed, Any]:
+async def _read_pages(
+    node: Node, endpoint: Endpoint, reads: Sequence[Placed], block: Block, spared: bool
+) -> dict[Placed, Any]:
     placed = [each for each in reads if isinstance(each, AccountRead)]
     pages = list(_pages(list(dict.fromkeys(each.address for each in placed)), PAGE))
     options = _Options("base64")
@@ -354,8 +403,8 @@ async def _read_pages(node: Node, endpoint: Endpoint, reads: Sequence[Placed], b
     sent = [Request(each.method, (each.params[0], each.params[1].at(node.commitment, block.height))) for each in asked]
     found: list[tuple[Sequence[str], Sequence[Plain | None]]] = []
     said: dict[Placed, Any] = {}
-    for each, answer in zip(asked, await ask_each(endpoint, sent, height=block.height), strict=True):
-        if each in lists and isinstance(answer, Unsupported | TooMuch):
+    for each, answer in zip(asked, await _asked(endpoint, sent, block.height, spared), strict=True):
+        if _is_left_out(answer, each, spared):
             said[lists[each]] = Unknown(answer.reason)
             continue
         if isinstance(answer, SourceError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.interactions import Interactions
@@ -13,6 +13,10 @@ from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
 from tests.solana.fakes import FakeNode, Refuse
 from tests.solana.ledger import Ledger, meant
+
+FAILURES: Final = (  # of one request among others
+    (-32005, "rate limited"), (-32603, "internal error"), (-32016, "Minimum context slot has not been reached"),
+)  # fmt: skip
 
 
 class LedgerNode(FakeNode):
@@ -33,12 +37,14 @@ class LedgerNode(FakeNode):
             if owner == program and all(meant(content, _filter(each)) for each in options["filters"])
         ])  # fmt: skip
 
-    def refuse_lists(self, program: str) -> None:
+    def refuse_lists(
+        self, program: str, code: int = -32010, words: str = "excluded from account secondary indexes"
+    ) -> None:
         """From now on it looks for no accounts of a program."""
 
         def said(params: Any) -> Any:
             if params[0] == program:
-                raise Refuse(-32010, "excluded from account secondary indexes")
+                raise Refuse(code, words)
             return self._list(params)
 
         self.answers = {**self.answers, "getProgramAccounts": said}

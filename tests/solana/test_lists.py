@@ -12,13 +12,15 @@ from adapters.solana import positions
 from adapters.solana.account_reads import ListRead
 from adapters.solana.layouts import STAKE
 from adapters.solana.protocols import marinade_ticket
-from chainfolio.errors import BadAnswer
+from adapters.solana.reads import WalletRead
+from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from tests.solana.fakes import WALLET, FakeNode, Refuse, account
 from tests.solana.ledger import Ledger
-from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.ledger_node import FAILURES, LedgerNode, read
 from tests.solana.vendor_accounts import MARINADE, MARINADE_STATE, marinade_bytes, ticket_bytes
+from transport.http_endpoint import RETRIES
 
 CONTRACTS: Final = {"program": (MARINADE,), "state": (MARINADE_STATE,)}
 ROWS: Final = tuple(InstalledProtocol(name, marinade_ticket.FAMILY, CONTRACTS, {}) for name in ("marinade", "another"))
@@ -52,6 +54,62 @@ async def test_an_endpoint_that_does_not_look_for_accounts_leaves_positions_unkn
     [issue] = [each for each in states[WALLET].issues if "positions of" in each.reason]
     assert issue.makes_partial
     assert issue.reason.startswith("positions of another, marinade were not looked for: ")
+
+
+OTHER: Final = str(Keypair().pubkey())
+BOTH: Final = InstalledProtocols((
+    *INSTALLED.rows,
+    InstalledProtocol("fork", marinade_ticket.FAMILY, {"program": (OTHER,), "state": (MARINADE_STATE,)}, {}),
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_list_that_fails_takes_no_other_positions_with_it(failure: tuple[int, str]) -> None:
+    node = LedgerNode(tickets(2), {WALLET: {OTHER: (7, 3)}})
+    node.refuse_lists(OTHER, *failure)
+    states = await read(node, WALLET, installed=BOTH)
+    assert sorted(sum(each.supplied.values()) for each in states[WALLET].positions) == [1, 2]
+    assert list(states[WALLET].balances.values()) == [7]
+    [issue] = states[WALLET].issues
+    assert issue.makes_partial
+    assert issue.reason.startswith("positions of fork were not looked for: ")
+
+
+async def test_a_list_that_never_comes_is_asked_apart_from_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = LedgerNode(tickets(2), {WALLET: []})
+    real, waited = node.post, 0
+
+    async def post(source: str, url: str, body: bytes, timeout_s: float) -> Any:
+        nonlocal waited
+        if OTHER.encode() in body:
+            waited += 1
+            raise Unavailable(source, "timed out")
+        return await real(source, url, body, timeout_s)
+
+    monkeypatch.setattr(node, "post", post)
+    states = await read(node, WALLET, installed=BOTH)
+    assert len(states[WALLET].positions) == 2
+    [issue] = states[WALLET].issues
+    assert issue.reason.endswith("were not looked for: timed out")
+    assert waited == 2 * RETRIES, "with all the rest, and then apart; what was not told is not waited for again"
+
+
+async def test_where_one_endpoint_fails_to_list_another_one_is_asked_first() -> None:
+    node = LedgerNode(tickets(2), {WALLET: []})
+    real = node.post
+
+    async def post(source: str, url: str, body: bytes, timeout_s: float) -> Any:
+        if "one" in url and b"getProgramAccounts" in body:
+            raise Unavailable(source, "timed out")
+        return await real(source, url, body, timeout_s)
+
+    node.post = post  # type: ignore[method-assign]
+    chain = node.chain("http://one.test", "http://two.test")
+    head = (await chain.heads()).latest
+    wallet, listed = await chain.answer([WalletRead(WALLET), ListRead(MARINADE, "marinade_ticket", 40, WALLET)], head)
+    assert wallet.lamports == 5
+    assert len(listed) == 2
+    await chain.close()
 
 
 Lie = Callable[[FakeNode], Any]

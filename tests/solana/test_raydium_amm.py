@@ -17,7 +17,7 @@ from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledPr
 from tests.solana.changes import Change, itself, key, sized, spliced, strange, without
 from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger, mint
-from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.ledger_node import FAILURES, LedgerNode, read
 from tests.solana.raydium_amm import AMM, AUTHORITY, Pool, write
 from tests.solana.sdk import done, one
 
@@ -196,11 +196,15 @@ async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain:
     assert not states[WALLET].issues
 
 
-async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so(plain: bytes) -> None:
+@pytest.mark.parametrize("failure", [(-32010, "excluded from account secondary indexes"), *FAILURES])
+async def test_a_wallet_whose_pools_nobody_looks_for_is_partial_and_says_so(
+    plain: bytes, failure: tuple[int, str]
+) -> None:
     node = LedgerNode(write(PLAIN, plain), {WALLET: {PLAIN.share: (10**9, 9)}})
 
-    node.refuse_lists(AMM)
+    node.refuse_lists(AMM, *failure)
     states = await read(node, WALLET, installed=INSTALLED)
     assert states[WALLET].positions == ()
+    assert {asset.reference: raw for asset, raw in states[WALLET].balances.items()} == {PLAIN.share: 10**9}
     [issue] = states[WALLET].issues
     assert (issue.subject, issue.makes_partial) == (PLAIN.share, True)
