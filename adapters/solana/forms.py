@@ -9,6 +9,7 @@ import msgspec
 T = TypeVar("T")
 # Whole numbers of the chain: lamports, slots, epochs. All lamports that there are fit into half of this.
 U64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Digits = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,19})$")]
 Key = Annotated[str, msgspec.Meta(min_length=32, max_length=44)]
 Decimals = Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -99,8 +100,7 @@ class Authorized(msgspec.Struct):
 class Lockup(msgspec.Struct):
     """Until when nothing can be withdrawn."""
 
-    unixTimestamp: int = 0
-    epoch: U64 = 0
+    unixTimestamp: I64 = 0
 
 
 class Meta(msgspec.Struct):

@@ -18,7 +18,6 @@ from transport.wire import typed
 T = TypeVar("T")
 NO_CIPHER: Final = "A"  # what base64 writes for zeros
 SEALED: Final = ("pendingBalanceLo", "pendingBalanceHi", "availableBalance")
-MAX_S: Final = 2**37
 ALWAYS: Final = 2**64 - 1  # the epoch in which stake began that is there since the first block
 
 
@@ -90,8 +89,6 @@ def stake_accounts(
         info = each.account.data.parsed.info
         if info.meta.authorized.withdrawer != account or each.account.owner != STAKE:
             raise BadAnswer(source, f"the stake account {each.pubkey} is not one of {account}")
-        if not -MAX_S < info.meta.lockup.unixTimestamp < MAX_S:
-            raise BadAnswer(source, f"the stake account {each.pubkey} is locked up for ever")
         if each.account.lamports:
             found.append(_staking(each.pubkey, each.account.lamports, info, epoch, past))
             notes += _underway(found[-1])
@@ -148,7 +145,13 @@ def _sound(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T]
     return found, notes
 
 
-def joined(parts: Sequence[dict[str, Held]]) -> dict[str, Held]:
-    """The tokens of several programs, in the order of their mints. No mint belongs to two programs."""
-    every = {mint: held for part in parts for mint, held in part.items()}
-    return dict(sorted(every.items()))
+def joined(source: str, parts: Sequence[dict[str, Held]]) -> dict[str, Held]:
+    """The tokens of several programs, in the order of their mints. A mint belongs to one program; where another one had
+    it before, and closed it, accounts of that one may be left, with nothing in them."""
+    found: dict[str, Held] = {}
+    for mint, held in (each for part in parts for each in part.items()):
+        if held.raw and mint in found and found[mint].raw:
+            raise BadAnswer(source, "a mint that belongs to two programs")
+        if held.raw or mint not in found:
+            found[mint] = held
+    return dict(sorted(found.items()))

@@ -166,10 +166,7 @@ def _wallet(
         notes.append(Note(account, f"stake accounts were not found: {read.refused[request].reason}", True))
     if own is not None and own.owner != SYSTEM:
         notes.append(Note(account, f"the address is an account of the program {own.owner}, and nobody's wallet"))
-    held = joined(parts)
-    if len(held) != sum(map(len, parts)):
-        raise BadAnswer(source, "a mint that belongs to two programs")
-    return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes), epoch)
+    return Wallet(block, own.lamports if own else 0, joined(source, parts), tuple(stakes), tuple(notes), epoch)
 
 
 async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, Staking]:

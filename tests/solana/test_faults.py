@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from adapters.solana.account_reads import AccountRead
-from adapters.solana.layouts import TOKEN, TOKEN_2022, BadLayout, Mint, mint
+from adapters.solana.layouts import STAKE, TOKEN, TOKEN_2022, BadLayout, Mint, mint
 from adapters.solana.reads import Wallet, WalletRead
 from adapters.solana.refusals import CODES, meaning
 from adapters.solana.transactions import Found, change, moved
@@ -32,6 +32,8 @@ from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocols
 from engine.together import Together
 from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode
 from transport.wire import RpcError
 
 SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ8CpJfh7UcWJ9tFXAyKc8Q"
@@ -427,3 +429,38 @@ def test_that_compressed_collectibles_are_not_seen_is_said_and_takes_nothing_fro
     [issue] = FakeNode().chain().account_reader(InstalledProtocols()).unknown(WALLET, Interactions())
     assert (issue.subject, issue.account, issue.makes_partial) == (WALLET, WALLET, False)
     assert "compressed NFTs" in issue.reason
+
+
+@pytest.mark.parametrize("lock", [{"unixTimestamp": 2**63 - 1, "epoch": 2**64 - 1}, {"unixTimestamp": -(2**63)}])
+async def test_stake_that_a_stranger_locks_for_ever_takes_nothing_from_a_wallet(lock: dict[str, int]) -> None:
+    meta = {"authorized": {"staker": HOME, "withdrawer": WALLET}, "rentExemptReserve": "2282880", "lockup": lock}
+    data = {"parsed": {"info": {"meta": meta, "stake": None}, "type": "initialized"}, "program": "stake"}
+    node = LedgerNode(Ledger(), {WALLET: []})
+    stake = {"pubkey": HOME, "account": {"data": data, "owner": STAKE, "lamports": 2_282_880}}
+    node.answers = {**node.answers, "getProgramAccounts": lambda params: node.at([stake])}
+    found = await wallet(node)
+    [each] = found.stakes
+    assert (each.lamports, each.unlock_s) == (2_282_880, max(0, lock["unixTimestamp"]))
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "held"), [("0", "7", (7, TOKEN)), ("7", "0", (7, TOKEN_2022)), ("3", "7", None)]
+)
+async def test_a_mint_that_was_closed_and_made_anew_by_the_other_program_takes_nothing_from_a_wallet(
+    old: str, new: str, held: tuple[int, str] | None
+) -> None:
+    node = FakeNode()
+
+    def tokens(params: Any) -> Any:
+        program = params[1]["programId"]
+        each = token_account(old if program == TOKEN_2022 else new)
+        return node.at([{**each, "account": {**each["account"], "owner": program}}])
+
+    node.answers = {**node.answers, "getTokenAccountsByOwner": tokens}
+    if held is None:  # a mint is closed when there is nothing left of it
+        with pytest.raises(BadAnswer, match="two programs"):
+            await wallet(node)
+    else:
+        found = (await wallet(node)).tokens[MINT]
+        assert (found.raw, found.program) == held

@@ -24,7 +24,7 @@ def test_balances_of_recorded_wallets_are_the_sums_of_their_token_accounts() -> 
         assert program in TOKEN_PROGRAMS
         _, content = slot_and_content("recorded", body(line["result"]))
         tokens, _ = token_accounts("recorded", content, account, program)
-        found[account] = joined([found.get(account, {}), tokens])
+        found[account] = joined("recorded", [found.get(account, {}), tokens])
     wanted = expected("balances.expected.json")
     assert {
         account: {mint: {"raw": str(each.raw), "decimals": each.decimals} for mint, each in tokens.items() if each.raw}
