@@ -311,6 +311,7 @@ def _is_left_out(answer: Answer, request: Request, spared: bool) -> TypeGuard[So
 def _take(source: str, read: _Together, asked: Request, answer: Answer) -> None:
     if _is_left_out(answer, asked, read.spared):
         read.refused[asked] = answer
+        read.found.pop(asked, None)
     elif isinstance(answer, NodeBehind):
         return
     elif isinstance(answer, SourceError):

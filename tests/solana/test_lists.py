@@ -75,6 +75,24 @@ async def test_a_list_that_fails_takes_no_other_positions_with_it(failure: tuple
     assert issue.reason.startswith("positions of fork were not looked for: ")
 
 
+async def test_a_list_that_comes_once_and_then_no_more_is_unknown_and_holds_nothing_up() -> None:
+    node, asked = LedgerNode(tickets(2), {WALLET: []}), 0
+
+    def once(params: Any) -> Any:
+        nonlocal asked
+        asked += params[0] == OTHER
+        if params[0] == OTHER and asked != RETRIES + 1:
+            raise Refuse(*FAILURES[0])
+        if params[0] == OTHER:
+            node.ledger.lamports[WALLET] = 9  # since that slot: what it came with is of before
+        return node._list(params)
+
+    node.answers = {**node.answers, "getProgramAccounts": once}
+    states = await read(node, WALLET, installed=BOTH)
+    assert (len(states[WALLET].positions), states[WALLET].native) == (2, 9)
+    assert ["positions of fork" in each.reason for each in states[WALLET].issues] == [True]
+
+
 async def test_a_list_that_never_comes_is_asked_apart_from_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     node = LedgerNode(tickets(2), {WALLET: []})
     real, waited = node.post, 0
