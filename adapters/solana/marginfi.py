@@ -47,7 +47,7 @@ def counted(bank: MarginfiBank, group: MarginfiGroup, time_s: int) -> Values:
         bank.asset_value, bank.debt_value, bank.asset_shares, bank.debt_shares, bank.insurance_fixed,
         bank.insurance_part, bank.group_fixed, bank.group_part, group.fixed, group.part,
     )  # fmt: skip
-    if min(numbers) < 0 or bank.time_s > time_s:
+    if min(numbers) < 0 or not bank.debt_value or bank.time_s > time_s:
         raise Unreadable("its bank has less than nothing, or was counted at a time that is to come")
     assets, debts = _times(bank.asset_shares, bank.asset_value), _times(bank.debt_shares, bank.debt_value)
     seconds = time_s - bank.time_s

@@ -23,6 +23,7 @@ ROUNDS: Final = 6  # in which decoders ask for more
 MOST: Final = 1_000  # things of an account that are looked at: many are sent to people who never asked for them
 MOST_SHARES: Final = 2_000  # and so many other tokens
 TRIES: Final = 2  # at a slot, if a wallet got another position meanwhile
+MOST_ALIKE: Final = 50  # accounts of one kind whose claims on one vault are added
 MOST_LISTS: Final = 100  # pools that are looked for: shares of them can be sent to anybody, and a list is dear
 UNLISTED: Final = Unknown(f"the pools of more than {MOST_LISTS} shares would have to be looked for")
 SLOT_MS: Final = 400  # as the cluster has it in mind
@@ -70,6 +71,14 @@ class Family(ProtocolFamily):
         """What finds the accounts that name one."""
         layout, at = self.owned
         return ListRead(program, layout, at, account)
+
+    def alike(self, claim: Claim) -> Plan[AccountRead | ListRead, Any, Sequence[Any]]:
+        """What all accounts of the layout say that name the same owner; nothing where they are more than are added."""
+        [listed] = yield [self.list_of(claim.program, claim.account)]
+        if len(sure(listed)) > MOST_ALIKE:
+            return []
+        told = yield [AccountRead(claim.program, self.owned[0], (each,)) for each in listed]
+        return [sure(each) for each in told if not isinstance(each, Unknown) or each.cause == "read"]
 
 
 class Unreadable(Exception):
@@ -151,16 +160,17 @@ class Positions:
             if len(nothing) == len(tried):
                 break  # nothing that they have stands for a position
             left = {read: said for read, said in known.items() if isinstance(read, ListRead) and _untold(said)}
+            told = left.keys() | self.lists.keys()
             reads = list(
                 dict.fromkeys(
-                    read for key, each in tried.items() if key not in nothing for read in each.reads if read not in left
+                    read for key, each in tried.items() if key not in nothing for read in each.reads if read not in told
                 )
             )
             accounts, lists = list(self.wallets), [each for each, said in self.lists.items() if not _untold(said)]
             answers = iter((yield [*map(WalletRead, accounts), *lists, *reads]))
             self.wallets = {account: next(answers) for account in accounts}
             self.lists |= {each: next(answers) for each in lists}
-            if self._decode(left | dict(zip(reads, answers, strict=True)), nothing):
+            if self._decode(left | self.lists | dict(zip(reads, answers, strict=True)), nothing):
                 break
         else:
             for account in self.wallets:
@@ -212,7 +222,7 @@ class Positions:
 
     def _known(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Any, Any, dict[Any, Any]]:
         """What decoders have to know, in rounds."""
-        known: dict[Any, Any] = {}
+        known: dict[Any, Any] = {**self.lists}
         open_claims = list(claims)
         lists_left = MOST_LISTS
         for _ in range(ROUNDS):

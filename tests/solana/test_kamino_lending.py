@@ -11,6 +11,7 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
+from adapters.solana import positions
 from adapters.solana.chain import SolanaChain
 from adapters.solana.kamino import YEAR_S
 from adapters.solana.positions import Claim
@@ -188,6 +189,32 @@ def test_in_a_market_that_no_file_names_what_could_not_be_taken_out_now_has_no_v
     drained.put_vault(reserve.vault, reserve.mint, key(), 10**6)
     assert decoded(drained, first)[0].unverified == NOT_COVERED
     assert decoded(drained, first, market=first.market)[0].unverified == ""
+
+
+def test_what_several_obligations_have_in_a_reserve_has_to_lie_in_its_vault_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = replace(pair(), debts=())
+    other, stranger = replace(one, address=key()), replace(one, address=key(), owner=key())
+    ledger, reserve = stored(one, other, stranger), one.deposits[0][0]
+    together = decoded(ledger, one)[0].supplied[0].raw + decoded(ledger, other)[0].supplied[0].raw + 1  # both in one
+    for raw, unverified in ((together, ""), (together - 1, NOT_COVERED)):
+        ledger.put_vault(reserve.vault, reserve.mint, key(), raw)
+        assert [decoded(ledger, each)[0].unverified for each in (one, other)] == [unverified] * 2
+    everything = 4 * 10**12  # what is there and what is lent
+    monkeypatch.setattr(positions, "MOST_ALIKE", 1)
+    for raw, unverified in ((everything, ""), (everything - 1, NOT_COVERED)):
+        ledger.put_vault(reserve.vault, reserve.mint, key(), raw)
+        assert decoded(ledger, one)[0].unverified == unverified
+
+
+async def test_obligations_in_a_market_that_no_file_names_are_added_without_another_search() -> None:
+    several = (pair(slot=1), pair(slot=1))
+    node = LedgerNode(stored(*several), {WALLET: []})
+    node.moves = 0
+    states = await read(node, WALLET, installed=INSTALLED)
+    assert [each.unverified for each in states[WALLET].positions] == ["", ""]
+    assert node.asked.count("getProgramAccounts") == 2 * 2  # of stake and of obligations, and once more
 
 
 Change = Callable[[Ledger, Obligation], None]

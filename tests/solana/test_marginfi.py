@@ -11,6 +11,7 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
+from adapters.solana import positions
 from adapters.solana.chain import SolanaChain
 from adapters.solana.marginfi import YEAR_S
 from adapters.solana.positions import Claim
@@ -160,6 +161,19 @@ def test_in_a_group_that_no_file_names_counts_what_could_be_taken_out_now_and_no
     assert decoded(written, first, group=first.group)[0].unverified == ""
 
 
+def test_what_several_accounts_have_in_a_bank_has_to_lie_in_its_vault_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = replace(pair(), debts=())
+    other, stranger = replace(one, address=key()), replace(one, address=key(), owner=key())
+    ledger, bank = stored(one, other, stranger), one.assets[0][0]
+    for raw, unverified in ((2 * 10**9, ""), (2 * 10**9 - 1, NOT_COVERED)):
+        ledger.put_vault(bank.vault, bank.mint, key(), raw)
+        assert [decoded(ledger, each)[0].unverified for each in (one, other)] == [unverified] * 2
+    monkeypatch.setattr(positions, "MOST_ALIKE", 1)
+    for raw, unverified in ((10**12, ""), (10**12 - 1, NOT_COVERED)):
+        ledger.put_vault(bank.vault, bank.mint, key(), raw)
+        assert decoded(ledger, one)[0].unverified == unverified
+
+
 Change = Callable[[Ledger, Account], None]
 
 
@@ -215,6 +229,9 @@ MINUS: Final = b"\xff" * 16
         (spliced(72 + 40, MINUS, itself), "less than nothing"),
         (spliced(72 + 104 + 56, MINUS, itself), "less than nothing"),
         (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, owed), "less than nothing"),
+        (spliced(96, bytes(16), owed), "less than nothing"),
+        (spliced(72 + 40, b"\xff" * 15, itself), "more than there is in a bank"),
+        (spliced(72 + 104 + 56, b"\xff" * 15, itself), "more than there is in a bank"),
         (spliced(288, b"\xff" * 7, owed), "a time that is to come"), (spliced(544, b"\0", owed), "a curve"),
         (spliced(516, bytes(4), lending), "no rate"),
         (spliced(80, b"\xff" * 15, lending), "cannot have counted"), (spliced(96, b"\xff" * 15, owed), "cannot have"),

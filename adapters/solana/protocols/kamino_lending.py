@@ -7,14 +7,13 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from adapters.solana.account_fields import address
-from adapters.solana.account_layouts import TokenAccount
-from adapters.solana.account_reads import AccountRead
+from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.kamino import Counted, counted
 from adapters.solana.layouts import SYSTEM
 from adapters.solana.lending_layouts import KaminoMarket, KaminoObligation, KaminoReserve
 from adapters.solana.positions import ACCOUNT, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import held
-from chainfolio.plans import Unknown
+from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 MARKET: Final = "market"  # the role of the markets that are relied on
@@ -58,8 +57,10 @@ def position(claim: Claim) -> DecoderPlan:
         raise Unreadable("it has something in a reserve of another market")
     now = {at: counted(each, claim.slot, claim.time_s, market.rewards_bps) for at, each in reserves.items()}
     supplied = {at: now[at].redeemed(shares) for at, shares in deposits.items()}
-    listed = stored.market in claim.contracts.get(MARKET, ())
-    covered = listed or _covered(supplied, reserves, dict(zip(deposits, map(sure, vaults), strict=True)))
+    covered = stored.market in claim.contracts.get(MARKET, ())
+    if not covered:
+        there = {at: held(sure(vault), reserves[at].mint) for at, vault in zip(deposits, vaults, strict=True)}
+        covered = yield from _covered(claim, now, there)
     return [
         DecodedPosition(
             "LENDING", supplied=tuple(TokenAmount(reserves[at].mint, raw) for at, raw in supplied.items()),
@@ -69,10 +70,10 @@ def position(claim: Claim) -> DecoderPlan:
     ]  # fmt: skip
 
 
-def _deposits(content: bytes) -> dict[str, int]:
+def _deposits(*contents: bytes) -> dict[str, int]:
     """How many shares of each reserve were deposited."""
     found: dict[str, int] = {}
-    for reserve, shares in _places(content, *DEPOSITS):
+    for reserve, shares in (each for content in contents for each in _places(content, *DEPOSITS)):
         if reserve != SYSTEM and shares:
             found[reserve] = found.get(reserve, 0) + shares
     return found
@@ -94,10 +95,13 @@ def _owed(now: Mapping[str, Counted], debt: _Debt) -> int:
 
 
 def _covered(
-    supplied: Mapping[str, int], reserves: Mapping[str, KaminoReserve], vaults: Mapping[str, TokenAccount]
-) -> bool:
-    """Whether all that was deposited could be taken out now: anybody can open a market, and borrow from himself."""
-    return all(held(vaults[at], reserves[at].mint) >= raw for at, raw in supplied.items())
+    claim: Claim, now: Mapping[str, Counted], there: Mapping[str, int]
+) -> Plan[AccountRead | ListRead, Any, bool]:
+    """Whether all that the account has in the reserves, by this obligation and others, could be taken out now, by what
+    lies in their vaults: anybody can open a market, and borrow from himself."""
+    alike = yield from FAMILY.alike(claim)
+    own = _deposits(*(each.content for each in alike if each.owner == claim.account))
+    return all(raw >= now[at].redeemed(own.get(at, now[at].shares)) for at, raw in there.items())
 
 
 FAMILY = Family(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from adapters.solana.account_fields import address
-from adapters.solana.account_layouts import TokenAccount
-from adapters.solana.account_reads import AccountRead
+from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.lending_layouts import MarginfiAccount, MarginfiBank, MarginfiGroup
-from adapters.solana.marginfi import ONE, counted
+from adapters.solana.marginfi import ONE, Values, counted
 from adapters.solana.positions import ACCOUNT, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import held
-from chainfolio.plans import Unknown
+from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 GROUP: Final = "group"  # the role of the groups that are relied on
@@ -51,18 +50,19 @@ def position(claim: Claim) -> DecoderPlan:
     group: MarginfiGroup = sure(told[0])
     banks: dict[str, MarginfiBank] = dict(zip(addresses, map(sure, told[1:]), strict=True))
     vaults = yield [AccountRead("", "token_account", (each.vault,)) for each in banks.values()]
-    _check(stored, balances, banks)
     now = {at: counted(each, group, claim.time_s) for at, each in banks.items()}
+    _check(stored, balances, banks)
     supplied = {each.bank: now[each.bank].redeemed(each.assets) for each in balances if each.assets}
     borrowed = {each.bank: now[each.bank].owed(each.debts) for each in balances if each.debts >= ONE}
-    ours = stored.group in claim.contracts.get(GROUP, ()) or (
-        not borrowed and _covered(supplied, banks, dict(zip(banks, map(sure, vaults), strict=True)))
-    )
+    covered = stored.group in claim.contracts.get(GROUP, ())
+    if not covered and not borrowed:
+        there = {at: held(sure(vault), bank.mint) for (at, bank), vault in zip(banks.items(), vaults, strict=True)}
+        covered = yield from _covered(claim, now, banks, there)
     return [
         DecodedPosition(
             "LENDING", supplied=tuple(TokenAmount(banks[at].mint, raw) for at, raw in supplied.items()),
             borrowed=tuple(TokenAmount(banks[at].mint, raw) for at, raw in borrowed.items()),
-            name="Lending market", pool=stored.group, unverified="" if ours else NOT_COVERED,
+            name="Lending market", pool=stored.group, unverified="" if covered else NOT_COVERED,
         )
     ]  # fmt: skip
 
@@ -89,15 +89,23 @@ def _check(stored: MarginfiAccount, balances: Sequence[_Balance], banks: Mapping
         raise Unreadable("it has something in a bank of another group")
     if any(each.kind >= ELSEWHERE for each in banks.values()):
         raise Unreadable("it has something in a bank that lends to another protocol, which is not read")
+    own = [(each, banks[each.bank]) for each in balances]
+    if any(each.assets > bank.asset_shares or each.debts > bank.debt_shares for each, bank in own):
+        raise Unreadable("it has or owes more than there is in a bank")
     if any(each.premium and each.debts for each in balances):
         raise Unreadable("it owes a premium beside interest, which is not read")
 
 
 def _covered(
-    supplied: Mapping[str, int], banks: Mapping[str, MarginfiBank], vaults: Mapping[str, TokenAccount]
-) -> bool:
-    """Whether all that was deposited could be taken out now."""
-    return all(held(vaults[at], banks[at].mint) >= raw for at, raw in supplied.items())
+    claim: Claim, now: Mapping[str, Values], banks: Mapping[str, MarginfiBank], there: Mapping[str, int]
+) -> Plan[AccountRead | ListRead, Any, bool]:
+    """Whether all that somebody has in the banks, by this account and others, could be taken out now, by what lies in
+    their vaults."""
+    own: dict[str, int] = {}
+    for each in (yield from FAMILY.alike(claim)):
+        for balance in _balances(each.content) if each.owner == claim.account else ():
+            own[balance.bank] = own.get(balance.bank, 0) + balance.assets
+    return all(raw >= now[at].redeemed(own.get(at, banks[at].asset_shares)) for at, raw in there.items())
 
 
 FAMILY = Family(
