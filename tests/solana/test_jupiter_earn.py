@@ -179,7 +179,9 @@ BIG: Final = b"\xff" * 8
         (without(model), "there is no account"), (sized(1, model), "90 bytes"), (few, "less than the account has"),
         (spliced(78, BIG, reserve), "time to come"), (spliced(86, bytes(8), reserve), "has no price"),
         (spliced(94, bytes(8), reserve), "has no price"), (spliced(74, BIG[:2], reserve), "more than all interest"),
-        (spliced(107, BIG, lending), "worth less than when"), (spliced(107, bytes(8), lending), "worth less than when"),
+        (spliced(107, BIG, lending), "worth less than when"),
+        (spliced(115, bytes(8), lending), "has no price"), (spliced(123, BIG, lending), "a time to come"),
+        (spliced(107, bytes(8), lending), "worth less than when"),
     ],
 )  # fmt: skip
 def test_what_a_lending_cannot_be_is_said_and_never_zero(plain: Written, change: Change, reason: str) -> None:
@@ -197,6 +199,7 @@ def test_a_file_that_names_no_program_of_reserves_is_said(plain: Written) -> Non
 async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain: Written) -> None:
     ledger = stored(plain)
     spliced(78, bytes(8), reserve)(ledger, None)  # the node has a clock of its own
+    spliced(123, bytes(8), lending)(ledger, None)
     node = LedgerNode(ledger, {WALLET: {SHARE: (10**6, 6), key(): (5, 6)}})
     states = await read(node, WALLET, installed=INSTALLED)
     [found] = states[WALLET].positions

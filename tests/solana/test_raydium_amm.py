@@ -162,7 +162,8 @@ LIES: Final[Sequence[tuple[Mapping[str, int], str]]] = (
         ({"status": 0}, "no known status"), ({"status": 8}, "no known status"), ({"baseDecimal": 20}, "decimals"),
         ({"quoteDecimal": 2**64 - 1}, "decimals"), ({"systemDecimalValue": 0}, "no unit"),
         ({"pnlDenominator": 0}, "no unit"), ({"status": 1}, "book of orders"), ({"status": 5}, "book of orders"),
-        ({"lpReserve": 0}, "issued less"), ({"lpReserve": 5 * 10**8}, "issued less"),
+        ({"lpReserve": 0}, "issued less"), ({"lpReserve": 10**12 - 2}, "issued less"),
+        ({"lpReserve": 5 * 10**8}, "issued less"),
         ({"baseNeedTakePnl": 10**15}, "owes more"), ({"quoteNeedTakePnl": 2**64 - 1}, "owes more"),
         ({"systemDecimalValue": 1}, "has less than"), ({"pnlNumerator": 2**64 - 1}, "takes more than its pool has"),
 )  # fmt: skip

@@ -100,7 +100,8 @@ def test_what_a_pool_cannot_be_is_said_and_never_zero(change: Change, reason: st
 
 
 @pytest.mark.parametrize(
-    "lie", [{"vaults": (5, 2**63)}, {"lpAmount": 4}, {"lpAmount": 0}, {"fundFeesMintB": 2**64 - 1}]
+    "lie",
+    [{"vaults": (5, 2**63)}, {"lpAmount": 4}, {"lpAmount": 0}, {"lpAmount": SHARES - 1}, {"fundFeesMintB": 2**64 - 1}],
 )
 def test_a_pool_that_owes_more_than_it_has_or_issued_less_gives_nothing(lie: Mapping[str, Any]) -> None:
     pool = drawn(random.Random(5))

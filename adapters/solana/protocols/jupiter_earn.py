@@ -87,6 +87,8 @@ def share_price(
     lending: JupiterLending, reserve_price: int, rewards: JupiterRewards, supply: int, time_s: int
 ) -> int:  # fmt: skip
     """What a share is worth, times 10^12: what it was, grown by what the reserve grew and by rewards."""
+    if not lending.price or lending.counted_s > time_s:
+        raise Unreadable("its lending has no price, or was counted at a time to come")
     if not lending.reserve_price or reserve_price < lending.reserve_price:
         raise Unreadable("its reserve is worth less than when it was last counted")
     grown = (reserve_price - lending.reserve_price) * RETURN // lending.reserve_price

@@ -20,7 +20,8 @@ NOT_OPEN: Final = "its pool is closed: nothing can be withdrawn"
 
 def position(claim: Claim) -> DecoderPlan:
     """What withdrawing a share gives, as the program has it: profits are taken first, then it is a part of the rest."""
-    if not (yield from issued(claim, b"amm authority")):
+    share = yield from issued(claim, b"amm authority")
+    if not share:
         return []
     [listed] = yield [ListRead(claim.program, "raydium_amm", SHARE_AT, claim.subject)]
     if len(sure(listed)) != 1:
@@ -36,7 +37,7 @@ def position(claim: Claim) -> DecoderPlan:
         *(AccountRead("", "token_account", (each,)) for each in (pool.vault_a, pool.vault_b)),
     ]
     raws = [held(sure(each), token) for each, token in zip(vaults, (pool.mint_a, pool.mint_b), strict=True)]
-    if raws[0] <= pool.taken_a or raws[1] <= pool.taken_b or claim.raw >= pool.shares:
+    if raws[0] <= pool.taken_a or raws[1] <= pool.taken_b or max(claim.raw + 1, share.supply) > pool.shares:
         raise Unreadable("its pool issued less than the account has, or owes more than it has")
     counted: RaydiumCounted = sure(target)
     if counted.pool != listed[0]:

@@ -16,7 +16,8 @@ SHARE_AT: Final = 136  # where a pool names the mint of its shares
 
 def position(claim: Claim) -> DecoderPlan:
     """What withdrawing a share gives, rounded down, before fees that a mint withholds."""
-    if not (yield from issued(claim, b"vault_and_lp_mint_auth_seed")):
+    share = yield from issued(claim, b"vault_and_lp_mint_auth_seed")
+    if not share:
         return []
     [listed] = yield [ListRead(claim.program, "raydium_cpmm", SHARE_AT, claim.subject)]
     ours = [each for each in sure(listed) if derived(claim.program, (b"pool_lp_mint", each)) == claim.subject]
@@ -27,7 +28,7 @@ def position(claim: Claim) -> DecoderPlan:
     vaults = yield [AccountRead("", "token_account", (each,)) for each in (pool.vault_a, pool.vault_b)]
     raws = [held(sure(each), token) for each, token in zip(vaults, (pool.mint_a, pool.mint_b), strict=True)]
     reserves = pool.reserves(raws[0], raws[1])
-    if claim.raw > pool.shares or min(reserves) < 0:
+    if max(claim.raw, share.supply) > pool.shares or min(reserves) < 0:
         raise Unreadable("its pool issued less than the account has, or owes more than it has")
     parts = [claim.raw * reserve // pool.shares for reserve in reserves]
     return [
