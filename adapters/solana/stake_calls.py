@@ -18,7 +18,7 @@ from transport.wire import typed
 
 INITIALIZE, AUTHORIZE, DELEGATE, SPLIT, WITHDRAW, LOCK, MERGE = 0, 1, 2, 3, 4, 6, 7
 AUTHORIZE_SEEDED, INITIALIZE_CHECKED, AUTHORIZE_CHECKED, AUTHORIZE_CHECKED_SEEDED = 8, 9, 10, 11
-MOVE_STAKE, MOVE_LAMPORTS = 16, 17
+LOCK_CHECKED, MOVE_STAKE, MOVE_LAMPORTS = 12, 16, 17
 OF_TWO: Final = (SPLIT, MERGE, MOVE_STAKE, MOVE_LAMPORTS)  # they begin with two stake accounts
 WITHDRAWER: Final = 1  # the role
 KEY_SIZE: Final = 32
@@ -61,7 +61,7 @@ class StakeCall(NamedTuple):
         """Until when nothing may be withdrawn from then on; None where that does not change."""
         if self.kind == INITIALIZE:
             return int.from_bytes(self.content[2 * KEY_SIZE :][:8], "little", signed=True)
-        if self.kind == LOCK and self.content[:1] == b"\1":
+        if self.kind in (LOCK, LOCK_CHECKED) and self.content[:1] == b"\1":
             return int.from_bytes(self.content[1:9], "little", signed=True)
         return None
 

@@ -77,7 +77,7 @@ class _Together:
     found: dict[Request, _Seen] = field(default_factory=dict)
     refused: dict[Request, SourceError] = field(default_factory=dict)
     clocks: dict[int, Plain] = field(default_factory=dict)
-    spared: bool = False  # whether lists that fail are left out
+    spared: bool = False  # whether searches that fail are left out
 
     @property
     def slot(self) -> int | None:
@@ -99,18 +99,23 @@ async def wallets(
 ) -> tuple[dict[str, Wallet], dict[Placed, Any]]:
     """What some accounts have, and what accounts of programs say, all at one slot: that of `block`, or a newer one."""
     return await _sparing(
-        node, beside,
+        node, with_stakes or _looks(beside),
         lambda endpoint, spared: _wallets(node, endpoint, accounts, beside, block, with_stakes, spared),
     )  # fmt: skip
 
 
-async def _sparing(node: Node, reads: Sequence[Placed], read: Callable[[Endpoint, bool], Awaitable[T]]) -> T:
-    """`read` at any endpoint. Where none gives all lists, those that fail are left out: a search through a program's
-    accounts is what endpoints fail at first, and one of them says nothing about the others, or about balances."""
+def _looks(reads: Sequence[Placed]) -> bool:
+    return any(isinstance(each, ListRead) for each in reads)
+
+
+async def _sparing(node: Node, looks: bool, read: Callable[[Endpoint, bool], Awaitable[T]]) -> T:
+    """`read` at any endpoint. Where it looks for accounts, and no endpoint finds all of them, searches that fail are
+    left out: they are what endpoints fail at first, and one of them says nothing about the others, or about balances.
+    """
     try:
         return await node.with_any(lambda endpoint: read(endpoint, False), kind="state")
     except Unavailable:
-        if not any(isinstance(each, ListRead) for each in reads):
+        if not looks:
             raise
     return await node.with_any(lambda endpoint: read(endpoint, True), kind="state")
 
@@ -277,9 +282,9 @@ async def _come_together(node: Node, endpoint: Endpoint, read: _Together, slot: 
 
 
 async def _asked(endpoint: Endpoint, requests: Sequence[Request], height: int, spared: bool) -> list[Answer]:
-    """An answer to each request, in their order; where lists are spared, each is asked by itself, and has its own
-    error."""
-    apart = [spared and _finds(each) for each in requests]
+    """An answer to each request, in their order; where searches are spared, each is sent by itself, and has its
+    own error."""
+    apart = [spared and _is_search(each) for each in requests]
     if not any(apart):
         return await ask_each(endpoint, requests, height=height)
     together = [each for each, own in zip(requests, apart, strict=True) if not own]
@@ -296,16 +301,14 @@ async def _one(endpoint: Endpoint, request: Request, height: int) -> Answer:
         return error
 
 
-def _finds(request: Request) -> bool:
-    """Whether it looks for accounts of protocols."""
-    return request.method == "getProgramAccounts" and request.params[0] != STAKE
+def _is_search(request: Request) -> bool:
+    return request.method == "getProgramAccounts"
 
 
 def _is_left_out(answer: Answer, request: Request, spared: bool) -> TypeGuard[SourceError]:
     """Whether what was looked for is unknown, and the rest is not."""
-    if spared and _finds(request):
-        return isinstance(answer, Unsupported | TooMuch | Unavailable)
-    return isinstance(answer, Unsupported | TooMuch) and request.method == "getProgramAccounts"
+    failed = isinstance(answer, Unsupported | TooMuch) or (spared and isinstance(answer, Unavailable))
+    return failed and _is_search(request)
 
 
 def _take(source: str, read: _Together, asked: Request, answer: Answer) -> None:
@@ -387,7 +390,9 @@ async def contents(node: Node, reads: Sequence[Placed], block: Block) -> dict[Pl
     """What some accounts of programs say now, a hundred at one slot. Unknown of a block that is not of now."""
     if node.finalized - block.height > NOW_SLOTS:
         return dict.fromkeys(reads, Unknown(PAST, "absent"))
-    return await _sparing(node, reads, lambda endpoint, spared: _read_pages(node, endpoint, reads, block, spared))
+    return await _sparing(
+        node, _looks(reads), lambda endpoint, spared: _read_pages(node, endpoint, reads, block, spared)
+    )
 
 
 async def _read_pages(

@@ -33,7 +33,7 @@ from chainfolio.protocols import InstalledProtocols
 from engine.together import Together
 from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
 from tests.solana.ledger import Ledger
-from tests.solana.ledger_node import LedgerNode
+from tests.solana.ledger_node import FAILURES, LedgerNode
 from transport.wire import RpcError
 
 SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ8CpJfh7UcWJ9tFXAyKc8Q"
@@ -150,9 +150,10 @@ async def test_a_clock_that_is_longer_shorter_or_of_another_slot_is_refused(cloc
         await wallet(node)
 
 
-async def test_a_refused_search_for_stake_is_said_and_makes_the_answer_partial() -> None:
+@pytest.mark.parametrize("failure", [(-32010, "excluded from account secondary indexes"), *FAILURES])
+async def test_a_refused_search_for_stake_is_said_and_makes_the_answer_partial(failure: tuple[int, str]) -> None:
     def excluded(params: Any) -> Any:
-        raise Refuse(-32010, "excluded from account secondary indexes")
+        raise Refuse(*failure)
 
     found = await wallet(FakeNode(getProgramAccounts=excluded))
     assert [(note.subject, note.is_partial) for note in found.notes] == [(WALLET, True)]

@@ -77,7 +77,8 @@ def reserve_of(supplied: tuple[int, int], borrowed: tuple[int, int], fee: int = 
         # The examples that the source of the program gives, and what it says of their edges.
         (reserve_of((80, 20), (50, 10), 1_000), PRICE * 11_125 // 10_000),
         (reserve_of((20, 80), (50, 10)), PRICE * 3 // 2),
-        (reserve_of((80, 20), (0, 10)), PRICE), (reserve_of((0, 20), (50, 10)), PRICE),
+        (reserve_of((80, 20), (0, 10)), PRICE), (reserve_of((0, 0), (50, 10)), PRICE),
+        (reserve_of((0, 20), (50, 10)), PRICE),
         (reserve_of((1, 10_001), (50, 10)), PRICE), (reserve_of((50, 50), (30, 30)), PRICE * 112 // 100),
         (reserve_of((100, 0), (60, 0)), PRICE * 112 // 100), (reserve_of((100, 0), (10, 50)), PRICE * 102 // 100),
     ],
@@ -153,6 +154,11 @@ def moved(ledger: Ledger, _: Any) -> None:
     ledger.put(key(), *ledger.accounts.pop(LENDING))
 
 
+def doubled(ledger: Ledger, _: Any) -> None:
+    """Two lendings name the share."""
+    ledger.put(key(), *ledger.accounts[LENDING])
+
+
 def few(ledger: Ledger, _: Any) -> None:
     """Less was issued than the account has."""
     ledger.put(SHARE, TOKEN, mint(4, 6, ADMIN))
@@ -170,7 +176,7 @@ BIG: Final = b"\xff" * 8
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without(lending), "was not found"), (moved, "of another share"),
+        (without(lending), "was not found"), (doubled, "was not found"), (moved, "of another share"),
         (spliced(8, bytes(32), lending), "another share"),
         (sized(-1, lending), "195 bytes"), (sized(1, lending), "197 bytes"), (spliced(0, b"\0", lending), "not found"),
         (without(reserve), "there is no account"), (sized(-1, reserve), "191 bytes"),

@@ -109,6 +109,13 @@ def test_what_is_locked_for_good_has_no_value_and_what_is_vesting_says_until_whe
     assert [each.unlock_s for each in decoded(ledger, by_slots)] == [0, NOW_S + 56, 0]
 
 
+def test_more_that_was_released_than_is_due_takes_nothing_from_what_is_free() -> None:
+    ledger, position = Ledger(), plain((2**90, 2**90, 0), vesting=(NOW_S - 100, 10, 2**80, 2**80, 2**85, 4))
+    write(ledger, position)
+    free, vesting = decoded(ledger, position)
+    assert [each.raw for each in free.supplied] == [each.raw for each in vesting.supplied] == [2**26 - 1] * 2
+
+
 def test_what_vests_by_another_account_is_shown_without_a_time() -> None:
     ledger, position = Ledger(), plain((0, 2**90, 0))
     write(ledger, position)

@@ -29,6 +29,7 @@ def pool_of(raws: tuple[int, int], counted: tuple[int, int], **other: Any) -> Po
     return Pool(key(), key(), key(), (key(), key()), (key(), key()), raws, counted, **other)
 
 
+MORE: Final = 10**15 + 10**9 - 1
 PLAIN: Final = pool_of((10**15, 10**15), (10**15, 10**18))
 EARNING: Final = pool_of((10**15, 10**15), (10**14, 10**17))
 
@@ -164,6 +165,7 @@ LIES: Final[Sequence[tuple[Mapping[str, int], str]]] = (
         ({"pnlDenominator": 0}, "no unit"), ({"status": 1}, "book of orders"), ({"status": 5}, "book of orders"),
         ({"lpReserve": 0}, "issued less"), ({"lpReserve": 10**12 - 2}, "issued less"),
         ({"lpReserve": 5 * 10**8}, "issued less"),
+        ({"quoteNeedTakePnl": 10**15}, "owes more"), ({"pnlNumerator": 10, "pnlDenominator": 9}, "takes more"),
         ({"baseNeedTakePnl": 10**15}, "owes more"), ({"quoteNeedTakePnl": 2**64 - 1}, "owes more"),
         ({"systemDecimalValue": 1}, "has less than"), ({"pnlNumerator": 2**64 - 1}, "takes more than its pool has"),
 )  # fmt: skip
@@ -179,6 +181,28 @@ def lies() -> list[bytes]:
 def test_numbers_of_a_liar_are_said_and_never_zero(lies: Sequence[bytes], number: int) -> None:
     with pytest.raises(Exception, match=LIES[number][1]):
         decoded(write(EARNING, lies[number]), EARNING, 5 * 10**8)
+
+
+def test_nobody_has_all_shares_for_some_are_locked() -> None:
+    pool = pool_of((10**15, 10**15), (10**15, 10**18), shares=5 * 10**8)
+    ledger = write(pool)
+    assert len(decoded(ledger, pool, pool.shares - 1)) == 1
+    with pytest.raises(Exception, match="issued less"):
+        decoded(ledger, pool, pool.shares)
+
+
+# Amounts are counted in units, and cut off: nothing is left of one side, or one side of less looks like as much.
+@pytest.mark.parametrize(
+    ("raws", "counted", "unit", "decimals"),
+    [((5, 10**15), (0, 0), 1, (9, 6)), ((10**15, 5), (0, 0), 1, (6, 9)), ((10**6, 10**6), (MORE, MORE), 10**9, (0, 0))],
+)
+def test_a_pool_that_is_counted_in_units_too_large_pays_nobody(
+    raws: tuple[int, int], counted: tuple[int, int], unit: int, decimals: tuple[int, int]
+) -> None:
+    pool = pool_of(raws, counted, decimals=decimals)
+    [content] = done([pool.job(systemDecimalValue=unit)])
+    with pytest.raises(Exception, match="pays nobody"):
+        decoded(write(pool, content), pool, 5 * 10**8)
 
 
 def test_a_list_that_names_the_pool_of_another_share_is_not_believed(plain: bytes) -> None:

@@ -13,7 +13,17 @@ from solders.pubkey import Pubkey
 from adapters.solana.chain import build
 from adapters.solana.layouts import STAKE, SYSTEM
 from adapters.solana.settings import SolanaSettings
-from adapters.solana.stake_calls import AUTHORIZE, INITIALIZE, MERGE, SPLIT, WITHDRAW, StakeCall, named_by
+from adapters.solana.stake_calls import (
+    AUTHORIZE,
+    INITIALIZE,
+    LOCK,
+    LOCK_CHECKED,
+    MERGE,
+    SPLIT,
+    WITHDRAW,
+    StakeCall,
+    named_by,
+)
 from adapters.solana.stake_lives import Life, Step, lives
 from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams
@@ -96,6 +106,17 @@ def test_who_is_paid_has_no_say_and_who_is_named_as_the_next_owner_has() -> None
     assert named_by([taken(STAKED, OTHER, to=WALLET)], WALLET) == set()
     assert named_by([taken(STAKED, WALLET)], WALLET) == {STAKED}
     assert named_by([given(STAKED, OTHER, WALLET), begun(PART, WALLET)], WALLET) == {STAKED, PART}
+
+
+@pytest.mark.parametrize("kind", [LOCK, LOCK_CHECKED])
+def test_until_when_nothing_may_be_withdrawn_is_what_was_said_of_it_last(kind: int) -> None:
+    locked = StakeCall(INITIALIZE, (STAKED, SYSTEM), key(OTHER) + key(WALLET) + struct.pack("<qQ", 90, 1) + bytes(32))
+    later = StakeCall(kind, (STAKED, OTHER), b"\1" + struct.pack("<q", 95) + b"\0\0")
+    by_epoch = StakeCall(kind, (STAKED, OTHER), b"\0\1" + struct.pack("<Q", 7) + b"\0")
+    other = StakeCall(kind, (PART, OTHER), b"\1" + struct.pack("<q", 99) + b"\0\0")
+    steps = (Step(10, 0, 9, (locked,)), Step(20, 9, 9, (later,)), Step(30, 9, 9, (by_epoch, other)))
+    life = Life(STAKED, steps, 9, 1_000)
+    assert [life.last(slot, lambda call: call.unlock_s) for slot in (9, 19, 20, 30)] == [None, 90, 95, 95]
 
 
 # --- answers about the past ------------------------------------------------------------------------------------------
