@@ -116,6 +116,13 @@ def test_more_that_was_released_than_is_due_takes_nothing_from_what_is_free() ->
     assert [each.raw for each in free.supplied] == [each.raw for each in vesting.supplied] == [2**26 - 1] * 2
 
 
+def test_no_more_becomes_free_than_is_vesting() -> None:
+    ledger, position = Ledger(), plain((0, 2**90, 0), vesting=(NOW_S - 1, 0, 2**100, 0, 0, 0))
+    write(ledger, position)
+    [found] = decoded(ledger, position)
+    assert [each.raw for each in found.supplied] == [2**26 - 1] * 2
+
+
 def test_what_vests_by_another_account_is_shown_without_a_time() -> None:
     ledger, position = Ledger(), plain((0, 2**90, 0))
     write(ledger, position)

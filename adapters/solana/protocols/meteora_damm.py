@@ -83,7 +83,7 @@ def _amounts(pool: DammPool, liquidity: int) -> tuple[int, int]:
 def _earned(stored: DammPosition, grown: int, owed: int, scale: int) -> int:
     """What all of its liquidity earned of a token, with what is owed; no more than 64 bits have room for."""
     liquidity = stored.free + stored.vesting + stored.locked
-    return min(owed + min(liquidity * (grown % WORD) >> scale, Q64 - 1), Q64 - 1)
+    return min(owed + (liquidity * (grown % WORD) >> scale), Q64 - 1)
 
 
 def _rewards(pool: DammPool) -> list[tuple[int, str, str, int]]:
