@@ -266,6 +266,8 @@ def stolen(ledger: Ledger, obligation: Obligation) -> None:
         (spliced(296, bytes(32), owed), "a rate that its reserve has never had"),
         (spliced(1_240, bytes(32), itself), "a rate that its reserve has never had"),
         (spliced(1_240, b"\xff" * 32, itself), "a rate that its reserve has never had"),
+        (spliced(224, bytes(24), lent), "nothing left"),
+        (spliced(232, (2**128 - 2**101).to_bytes(16, "little"), lent), "cannot have counted"),
         (spliced(4_920, bytes(88), lent), "no rate"), (spliced(4_940, bytes(4), lent), "no rate"),
     ],
 )  # fmt: skip

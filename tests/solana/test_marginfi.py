@@ -141,6 +141,13 @@ def test_a_bank_of_which_nothing_is_lent_earns_nothing() -> None:
     assert found.supplied[0].raw == 10**9
 
 
+def test_less_than_a_share_that_is_owed_is_no_debt() -> None:
+    dust = pair()
+    dust = replace(dust, debts=((dust.debts[0][0], ONE - 1),))
+    [found] = decoded(stored(dust), dust)
+    assert (found.borrowed, found.unverified) == ((), "")
+
+
 def test_an_account_that_is_gone_or_empty_is_nothing(first: Account) -> None:
     empty = replace(first, assets=(), debts=())
     assert decoded(stored(empty), empty) == []
@@ -213,6 +220,12 @@ def stolen(ledger: Ledger, account: Account) -> None:
     ledger.put(lending(account), key(), ledger.accounts[lending(account)][1])
 
 
+def twice(ledger: Ledger, account: Account) -> None:
+    """Two places are of one bank."""
+    place = ledger.accounts[account.address][1][72 : 72 + 104]
+    spliced(72 + 104, place, itself)(ledger, account)
+
+
 MINUS: Final = b"\xff" * 16
 
 
@@ -229,7 +242,7 @@ MINUS: Final = b"\xff" * 16
         (spliced(72 + 40, MINUS, itself), "less than nothing"),
         (spliced(72 + 104 + 56, MINUS, itself), "less than nothing"),
         (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, owed), "less than nothing"),
-        (spliced(96, bytes(16), owed), "less than nothing"),
+        (spliced(96, bytes(16), owed), "less than nothing"), (twice, "two places for one"),
         (spliced(72 + 40, b"\xff" * 15, itself), "more than there is in a bank"),
         (spliced(72 + 104 + 56, b"\xff" * 15, itself), "more than there is in a bank"),
         (spliced(288, b"\xff" * 7, owed), "a time that is to come"), (spliced(544, b"\0", owed), "a curve"),
