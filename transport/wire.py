@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One JSON-RPC call."""
+    """One JSON-RPC call. `named` are parameters by their names, in place of those by their order."""
 
     method: str
     params: tuple[Any, ...] = ()
+    named: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 # A message of more bytes is not read, and what lies beside it is not unfolded, unless it is a text.
@@ -70,7 +71,7 @@ _TAIL = re.compile(rb'(?:,\s?"jsonrpc":\s?"2\.0"|,\s?"id":\s?(\d+))*\}\s*\Z')
 def encode(requests: Sequence[Request]) -> bytes:
     """The body of a POST: a single object for one request, else a batch; ids are 1, 2, 3…"""
     bodies = [
-        {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.params}
+        {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.named or request.params}
         for number, request in enumerate(requests, 1)
     ]
     return _encoder.encode(bodies if len(bodies) > 1 else bodies[0])

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from adapters.solana.facts import Facts
+from adapters.solana.facts import COMPRESSED, Facts
 from adapters.solana.layouts import MEANING, SYSTEM, TOKEN_2022, Mint
 from adapters.solana.positions import Opened, Positions
-from adapters.solana.reads import MintRead, Reward, RewardRead, Staking, Wallet, WalletRead
+from adapters.solana.reads import MintRead, NameRead, Reward, RewardRead, Staking, Wallet, WalletRead
+from adapters.solana.trees import Leaf
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Earning, Issue, Token
@@ -25,8 +26,7 @@ from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, D
 from chainfolio.protocols import InstalledProtocols, TokenAmount
 
 Earned = Mapping[RewardRead, Reward | Unknown | None]
-UNSEEN = "compressed NFTs lie in no account of their own, and are not seen"
-STAKES = "solana_stake"  # the protocol
+STAKES, LEAVES = "solana_stake", "bubblegum"  # the protocols
 SHOWN = 4  # characters of a validator's address
 
 
@@ -47,8 +47,8 @@ class Accounts:
         return self.installed.issues
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """Compressed collectibles are leaves of trees that nodes cannot list by owner."""
-        yield Issue(self.facts.kind, account, UNSEEN, makes_partial=False, account=account)
+        """None: what is not seen of an account is said when it is read."""
+        yield from ()
 
     def at(self, block: Block) -> Accounts:
         """The same for one snapshot, whose accounts are all read at one slot."""
@@ -85,7 +85,13 @@ class Accounts:
         native = self.facts.native_asset
         stakes = tuple(stake_position(account, each, native, self._earnings(each, earned)) for each in wallet.stakes)
         positions = tuple(self._opened(account, each) for each in opened)
-        return AccountState(wallet.lamports, balances, (*stakes, *positions), (*notes, *unread), wallet.block)
+        leaves = tuple(self._compressed(account, each) for each in self.together.compressed.proven(account))
+        return AccountState(wallet.lamports, balances, (*stakes, *positions, *leaves), (*notes, *unread), wallet.block)
+
+    def _compressed(self, account: str, leaf: Leaf) -> OpenPosition:
+        """A compressed NFT: one of itself, in the tree that the pool is."""
+        asset = Asset(self.facts.caip2, COMPRESSED, leaf.id)
+        return OpenPosition(account, LEAVES, "WALLET", f"Leaf {leaf.place}", {asset: 1}, {}, {}, pool=leaf.tree)
 
     def _opened(self, account: str, each: Opened) -> OpenPosition:
         """A position of a protocol, in place of the token that stands for it."""
@@ -172,12 +178,17 @@ def _of_mints(account: str, adapter: str, mints: Mapping[str, Any]) -> Iterator[
 
 
 def describe(assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
-    """Symbol, name and decimals of tokens, in one round; no decimals where there is no such mint."""
-    told = yield [MintRead(asset.reference) for asset in assets]
+    """Symbol, name and decimals of tokens, in one round; no decimals where there is no such mint. A compressed NFT is
+    one thing, whatever it is called."""
+    told = yield [(NameRead if each.kind == COMPRESSED else MintRead)(each.reference) for each in assets]
     return {asset: _token(asset, each) for asset, each in zip(assets, told, strict=True)}
 
 
-def _token(asset: Asset, told: Mint | Unknown) -> Token:
+def _token(asset: Asset, told: Mint | tuple[str, str] | Unknown) -> Token:
+    if asset.kind == COMPRESSED:
+        symbol, name = told if isinstance(told, tuple) else ("", "")
+        return Token(asset, symbol, name, 0)
+    assert not isinstance(told, tuple), "a mint"
     if isinstance(told, Unknown):
         return Token(asset, "", "", None)
     return Token(asset, told.symbol, told.name, told.decimals)
@@ -190,8 +201,10 @@ def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]
     return [_raw(wallets[account], asset) for account, asset in pairs]
 
 
-def _raw(wallet: Wallet, asset: Asset) -> int:
+def _raw(wallet: Wallet, asset: Asset) -> int | Unknown:
     if asset.is_native:
         return wallet.lamports
+    if asset.kind == COMPRESSED:
+        return Unknown("whose a compressed NFT is says its tree, and no balance")
     held = wallet.tokens.get(asset.reference)
     return held.raw if held else 0

@@ -125,11 +125,10 @@ class SolanaChain(BehindNodes[Node]):
     async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
         """The same for several blocks; an error in the place of one that cannot be read. What accounts have is read
         now, and no older than any of them, so it is read once; what programs say is not told of a past block."""
-        from adapters.solana.reads import MintRead, WalletRead
+        from adapters.solana.reads import LeavesRead, MintRead, WalletRead
 
-        lasting = list(
-            dict.fromkeys(read for _, reads in asked for read in reads if isinstance(read, WalletRead | MintRead))
-        )
+        of_now = WalletRead | MintRead | LeavesRead
+        lasting = list(dict.fromkeys(read for _, reads in asked for read in reads if isinstance(read, of_now)))
         newest = max((block for block, _ in asked), key=lambda block: block.height, default=None)
         try:
             now = dict(zip(lasting, await self.answer(lasting, newest), strict=True)) if newest and lasting else {}

@@ -10,6 +10,7 @@ from chainfolio.addresses import SOLANA
 from chainfolio.chain_facts import ChainFacts
 
 TOKENS = "token"  # the CAIP-19 namespace of mints
+COMPRESSED = "cnft"  # and that of compressed NFTs, by their ids: they have no mint
 GENESIS_SHOWN = 32  # characters of the genesis hash that name the chain (CAIP-2)
 
 

@@ -61,6 +61,7 @@ class Node(Pool[Endpoint]):
         super().__init__(facts.key, endpoints, seams, hedge=hedge)
         self.facts, self.commitment, self.finalized = facts, commitment, -1
         self.kept: dict[Any, Any] = {}  # what final blocks say, by the read: it never changes
+        self.names: dict[str, tuple[str, str]] = {}  # what compressed NFTs were called when they were listed last
         handshake = Handshake([Request("getGenesisHash")], self._same_chain)
         for endpoint in self.endpoints:
             endpoint.handshake = handshake

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from adapters.solana.forms import Extension, Holder, ReadAt, StakeAccount, Staked, TokenAccount
+from adapters.solana.forms import Extension, Holder, Plain, ReadAt, StakeAccount, Staked, TokenAccount
 from adapters.solana.layouts import STAKE
 from adapters.solana.reads import Held, Note, Staking
 from adapters.solana.stakes import History, share
@@ -155,3 +157,21 @@ def joined(source: str, parts: Sequence[dict[str, Held]]) -> dict[str, Held]:
         if held.raw or mint not in found:
             found[mint] = held
     return dict(sorted(found.items()))
+
+
+def decoded(source: str, account: Plain) -> bytes:
+    """The bytes of an account."""
+    content, encoding = account.data
+    if encoding != "base64":
+        raise BadAnswer(source, "an account in another encoding than base64")
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadAnswer(source, "an account that is no base64") from None
+
+
+def key_bytes(address: str) -> bytes:
+    """The 32 bytes of an address."""
+    from solders.pubkey import Pubkey
+
+    return bytes(Pubkey.from_string(address))

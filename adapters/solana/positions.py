@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapters.solana.account_reads import AccountRead, ListRead
+from adapters.solana.compressed import Compressed
 from adapters.solana.layouts import TOKEN
-from adapters.solana.reads import Wallet, WalletRead
+from adapters.solana.reads import LeavesRead, Wallet, WalletRead
 from chainfolio.contracts import Issue
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, ProtocolFamily
@@ -111,6 +112,7 @@ class Positions:
     lists: dict[ListRead, Any] = field(default_factory=dict)
     opened: dict[str, list[Opened]] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
+    compressed: Compressed = field(default_factory=Compressed)
     done: bool = False
 
     def read(self, account: str) -> Plan[Any, Any, tuple[Wallet, Sequence[Opened], Sequence[Issue]]]:
@@ -118,20 +120,21 @@ class Positions:
         first = not self.wallets
         self.wallets[account] = None
         lists = list(self._lists(account))
-        wallet, *listed = yield [WalletRead(account), *lists]
-        self.wallets[account] = wallet
+        wallet, leaves, *listed = yield [WalletRead(account), LeavesRead(account), *lists]
+        self.wallets[account], self.compressed.told[account] = wallet, leaves
         self.lists |= zip(lists, listed, strict=True)
-        if first and self.rows:
+        if first:
             yield from self._wait(lambda: all(self.wallets.values()))
             try:
                 yield from self._settle()
             finally:
                 self.done = True
-        elif self.rows:
+        else:
             yield from self._wait(lambda: self.done)
         settled = self.wallets[account]
         assert settled is not None, "every wallet was read"
-        return settled, self.opened.get(account, ()), [each for each in self.issues if each.account == account]
+        issues = [each for each in self.issues if each.account == account]
+        return settled, self.opened.get(account, ()), [*issues, *self.compressed.issues(account)]
 
     def _wait(self, over: Callable[[], bool]) -> Plan[Any, Any, None]:
         while not over():
@@ -152,12 +155,13 @@ class Positions:
     def _settle(self) -> Plan[Any, Any, None]:
         """Find what there is, and read it at one slot with the wallets."""
         self._say_what_is_left_out()
+        trees = self.compressed.wanted()
         for _ in range(TRIES):
             claims = list(self._claims())
             known = yield from self._known(claims)
             tried = {_key(row, claim): _tried(row, claim, known) for row, claim in claims}
             nothing = {key for key, each in tried.items() if not (each.found or each.fault or each.missing)}
-            if len(nothing) == len(tried):
+            if len(nothing) == len(tried) and not trees:
                 break  # nothing that they have stands for a position
             left = {read: said for read, said in known.items() if isinstance(read, ListRead) and _untold(said)}
             told = left.keys() | self.lists.keys()
@@ -167,9 +171,10 @@ class Positions:
                 )
             )
             accounts, lists = list(self.wallets), [each for each, said in self.lists.items() if not _untold(said)]
-            answers = iter((yield [*map(WalletRead, accounts), *lists, *reads]))
+            answers = iter((yield [*map(WalletRead, accounts), *lists, *trees, *reads]))
             self.wallets = {account: next(answers) for account in accounts}
             self.lists |= {each: next(answers) for each in lists}
+            self.compressed.trees = {each: next(answers) for each in trees}
             if self._decode(left | self.lists | dict(zip(reads, answers, strict=True)), nothing):
                 break
         else:

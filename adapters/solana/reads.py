@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from adapters.solana.layouts import Mint
+from adapters.solana.forms import Plain
+from adapters.solana.layouts import BadLayout, Mint
+from adapters.solana.trees import Leaf, Tree
+from adapters.solana.trees import read as tree_of
 from chainfolio.blocks import Block
+from chainfolio.plans import Unknown
 
-__all__ = ["Held", "Mint", "MintRead", "Note", "Reward", "RewardRead", "Staking", "Wallet", "WalletRead"]
+__all__ = [
+    "Held", "Leaves", "LeavesRead", "Mint", "MintRead", "NameRead", "Note", "Reward", "RewardRead", "Staking",
+    "TreeRead", "Wallet", "WalletRead",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,63 @@ class MintRead:
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
         """How answers name it."""
         return "getMultipleAccounts", self.mint, None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeavesRead:
+    """The compressed NFTs that an endpoint says an account has, with their proofs. Answered with `Leaves`, or Unknown:
+    `absent` where no endpoint has an index of them."""
+
+    account: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getAssetsByOwner", self.account, None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRead:
+    """The tree at an address, of which so many bytes are read. Answered with a `Tree` or Unknown."""
+
+    address: str
+    size: int
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getMultipleAccounts", self.address, None, (self.size,)
+
+    def result(self, account: Plain | None, content: bytes) -> Tree | Unknown:
+        """What the account says."""
+        if account is None:
+            return Unknown(f"there is no tree {self.address}", "absent")
+        try:
+            return tree_of(content, account.owner)
+        except BadLayout as error:
+            return Unknown(f"the account {self.address} is no tree: {error}", "contract")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Compressed NFTs of an account by the word of an endpoint, not proven yet; the size of each of their trees as far
+    as it has to be read; and what cannot be proven, each with the reason."""
+
+    found: tuple[Leaf, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    faults: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NameRead:
+    """What an endpoint called a compressed NFT when it listed it. Answered with symbol and name, or Unknown."""
+
+    id: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getAssetsByOwner", self.id, None, ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ an error, and never a mixture.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeGuard, TypeVar
 
+from adapters.solana import das
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.forms import Keyed, Plain
 from adapters.solana.layouts import (
@@ -30,8 +29,27 @@ from adapters.solana.layouts import (
     mint,
 )
 from adapters.solana.node import Node, ask_each
-from adapters.solana.parsing import joined, slot_and_content, stake_accounts, token_accounts
-from adapters.solana.reads import MintRead, Note, Reward, RewardRead, Staking, Wallet, WalletRead
+from adapters.solana.parsing import (
+    decoded,
+    joined,
+    key_bytes,
+    slot_and_content,
+    stake_accounts,
+    token_accounts,
+)
+from adapters.solana.reads import (
+    Leaves,
+    LeavesRead,
+    MintRead,
+    NameRead,
+    Note,
+    Reward,
+    RewardRead,
+    Staking,
+    TreeRead,
+    Wallet,
+    WalletRead,
+)
 from adapters.solana.rewards import rewards
 from adapters.solana.stakes import HISTORY_SIZE, History, history
 from chainfolio.blocks import Block
@@ -47,10 +65,12 @@ PAUSE_S: Final = 0.1
 NOW_SLOTS: Final = 150  # about a minute: a block that is not older is now
 PAST: Final = "nodes of Solana keep no old state: what this account said at that block is not known"
 CLOCK_SIZE: Final = 40
+TREE_BYTES: Final = 4 * 2**20  # of the trees of one answer
+TOGETHER: Final = Unknown("trees are read with wallets alone")
 STAKE_SIZE: Final = 200
 WITHDRAWER_AT: Final = 44
 NOTHING: Final = b"[]"  # no account
-Placed = AccountRead | ListRead
+Placed = AccountRead | ListRead | TreeRead
 
 
 @dataclass(slots=True)
@@ -125,9 +145,11 @@ async def _wallets(
     with_stakes: bool, spared: bool,
 ) -> tuple[dict[str, Wallet], dict[Placed, Any]]:  # fmt: skip
     placed = [each for each in beside if isinstance(each, AccountRead)]
+    trees = [each for each in beside if isinstance(each, TreeRead)]
     lists = {each: _list(each) for each in beside if isinstance(each, ListRead)}
     pages = [_contents(page) for page in _pages(list(dict.fromkeys(each.address for each in placed)))]
-    read = _Together([*_requests(accounts, with_stakes), *lists.values(), *pages], spared=spared)
+    rings = [_contents(page, size) for size, page in _of_one_size(trees)]
+    read = _Together([*_requests(accounts, with_stakes), *lists.values(), *pages, *rings], spared=spared)
     slot = await _come_together(node, endpoint, read, block.height)
     lamports: dict[str, Plain | None] = {}
     for page in _pages(accounts):
@@ -139,7 +161,8 @@ async def _wallets(
         account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch, past) for account in accounts
     }
     said: dict[Placed, Any] = {
-        **_said(endpoint.name, placed, ((page.params[0][:-1], read.found[page].content) for page in pages))
+        **_said(endpoint.name, placed, ((page.params[0][:-1], read.found[page].content) for page in pages)),
+        **_said(endpoint.name, trees, ((page.params[0][:-1], read.found[page].content) for page in rings)),
     }
     for each, request in lists.items():
         refusal = read.refused.get(request)
@@ -217,8 +240,18 @@ def _lamports(page: tuple[str, ...]) -> Request:
     return Request("getMultipleAccounts", ((*page, CLOCK), _Options("base64", size=CLOCK_SIZE)))
 
 
-def _contents(page: tuple[str, ...]) -> Request:
-    return Request("getMultipleAccounts", ((*page, CLOCK), _Options("base64")))
+def _contents(page: tuple[str, ...], size: int | None = None) -> Request:
+    return Request("getMultipleAccounts", ((*page, CLOCK), _Options("base64", size=size)))
+
+
+def _of_one_size(trees: Sequence[TreeRead]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Pages of trees of which as many bytes are read of each; what lies behind them may be more than they are."""
+    sizes: dict[int, list[str]] = {}
+    for each in trees:
+        sizes.setdefault(each.size, []).append(each.address)
+    for size, addresses in sizes.items():
+        for page in _pages(addresses, max(1, min(PAGE - 1, TREE_BYTES // size))):
+            yield size, page
 
 
 def _tokens(account: str, program: str) -> Request:
@@ -390,7 +423,8 @@ async def contents(node: Node, reads: Sequence[Placed], block: Block) -> dict[Pl
     """What some accounts of programs say now, a hundred at one slot. Unknown of a block that is not of now."""
     if node.finalized - block.height > NOW_SLOTS:
         return dict.fromkeys(reads, Unknown(PAST, "absent"))
-    return await _sparing(
+    said = dict.fromkeys((each for each in reads if isinstance(each, TreeRead)), TOGETHER)
+    return said | await _sparing(
         node, _looks(reads), lambda endpoint, spared: _read_pages(node, endpoint, reads, block, spared)
     )
 
@@ -425,7 +459,7 @@ async def _read_pages(
 
 
 def _said(
-    source: str, reads: Sequence[AccountRead], pages: Iterable[tuple[Sequence[str], Sequence[Plain | None]]]
+    source: str, reads: Sequence[AccountRead | TreeRead], pages: Iterable[tuple[Sequence[str], Sequence[Plain | None]]]
 ) -> dict[Placed, Any]:
     """What accounts say by their layouts."""
     accounts = {address: each for page, several in pages for address, each in zip(page, several, strict=True)}
@@ -485,24 +519,6 @@ def _mint(source: str, address: str, account: Plain | None, about: Plain | None)
     return replace(found, symbol=symbol, name=name)
 
 
-def decoded(source: str, account: Plain) -> bytes:
-    """The bytes of an account."""
-    content, encoding = account.data
-    if encoding != "base64":
-        raise BadAnswer(source, "an account in another encoding than base64")
-    try:
-        return base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError):
-        raise BadAnswer(source, "an account that is no base64") from None
-
-
-def key_bytes(address: str) -> bytes:
-    """The 32 bytes of an address."""
-    from solders.pubkey import Pubkey
-
-    return bytes(Pubkey.from_string(address))
-
-
 def metadata_address(of_mint: str) -> str:
     """Where the metadata of a mint lie."""
     from solders.pubkey import Pubkey
@@ -516,7 +532,20 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
     """The results of some reads, in their order."""
     accounts = [each.account for each in reads if isinstance(each, WalletRead)]
     addresses = [each.mint for each in reads if isinstance(each, MintRead)]
-    placed = [each for each in reads if isinstance(each, AccountRead | ListRead)]
+    placed = [each for each in reads if isinstance(each, Placed)]
+    listed = {each.account: das.leaves(node, each.account) for each in reads if isinstance(each, LeavesRead)}
+    state = _state_of(node, accounts, placed, block, with_stakes=with_stakes)
+    (own, said), *leaves = await asyncio.gather(state, *listed.values())
+    issued = await mints(node, addresses, block.height) if addresses else {}
+    earned = await rewards(node, [each for each in reads if isinstance(each, RewardRead)])
+    told = _Told(own, dict(zip(listed, leaves, strict=True)), issued, said, earned, node.names)
+    return [told.result(each) for each in reads]
+
+
+async def _state_of(
+    node: Node, accounts: Sequence[str], placed: Sequence[Placed], block: Block, *, with_stakes: bool
+) -> tuple[Mapping[str, Wallet], Mapping[Placed, Any]]:
+    """What some accounts have, and what accounts of programs say."""
     own: Mapping[str, Wallet] = {}
     said: Mapping[Placed, Any] = {}
     if accounts:
@@ -531,25 +560,33 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
             said = dict.fromkeys(placed, Unknown(PAST, "absent"))
     elif placed:
         said = await contents(node, placed, block)
-    issued = await mints(node, addresses, block.height) if addresses else {}
-    earned = await rewards(node, [each for each in reads if isinstance(each, RewardRead)])
-    return [_result(each, own, issued, said, earned) for each in reads]
+    return own, said
 
 
-def _result(
-    read: Any,
-    own: Mapping[str, Wallet],
-    issued: Mapping[str, Mint | Unknown],
-    said: Mapping[Placed, Any],
-    earned: Mapping[RewardRead, Reward | Unknown | None],
-) -> Any:
-    match read:
-        case RewardRead():
-            return earned[read]
-        case AccountRead() | ListRead():
-            return said[read]
-        case WalletRead(account):
-            return own[account]
-        case MintRead(address):
-            return issued[address]
-    return Unknown(f"Solana chains know no {type(read).__name__}")
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """All that was answered."""
+
+    own: Mapping[str, Wallet]
+    leaves: Mapping[str, Leaves | Unknown]
+    issued: Mapping[str, Mint | Unknown]
+    said: Mapping[Placed, Any]
+    earned: Mapping[RewardRead, Reward | Unknown | None]
+    names: Mapping[str, tuple[str, str]]
+
+    def result(self, read: Any) -> Any:
+        """The result of one read."""
+        match read:
+            case RewardRead():
+                return self.earned[read]
+            case AccountRead() | ListRead() | TreeRead():
+                return self.said[read]
+            case WalletRead(account):
+                return self.own[account]
+            case LeavesRead(account):
+                return self.leaves[account]
+            case MintRead(address):
+                return self.issued[address]
+            case NameRead(id):
+                return self.names.get(id, Unknown("no endpoint has listed it"))
+        return Unknown(f"Solana chains know no {type(read).__name__}")

@@ -34,6 +34,11 @@ class Refuse(Exception):
         self.code, self.message = code, message
 
 
+def unserved(params: Any) -> Any:
+    """What a node says to a method that it does not have."""
+    raise Refuse(-32601, "Method not found")
+
+
 class FakeNode:
     """Answers each method by a function of its parameters; a slot for each question, or always the same one."""
 
@@ -69,7 +74,7 @@ class FakeNode:
     def _reply(self, asked: Any) -> dict[str, Any]:
         self.asked.append(asked["method"])
         try:
-            given = self.answers[asked["method"]](asked["params"])
+            given = self.answers.get(asked["method"], unserved)(asked["params"])
         except Refuse as error:
             return {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": error.code, "message": error.message}}
         return {"jsonrpc": "2.0", "id": asked["id"], "result": given}

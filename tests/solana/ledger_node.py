@@ -25,8 +25,9 @@ class LedgerNode(FakeNode):
 
     def __init__(self, ledger: Ledger, tokens: Mapping[str, Sequence[str] | Mapping[str, tuple[int, int]]]) -> None:
         super().__init__(
-            getMultipleAccounts=self._accounts, getTokenAccountsByOwner=self._tokens, getProgramAccounts=self._list
-        )
+            getMultipleAccounts=self._accounts, getTokenAccountsByOwner=self._tokens, getProgramAccounts=self._list,
+            getAssetsByOwner=lambda params: {"items": []},
+        )  # fmt: skip
         self.ledger, self.tokens, self.moves = ledger, dict(tokens), 1
 
     def _list(self, params: Any) -> Any:

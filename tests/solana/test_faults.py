@@ -27,9 +27,7 @@ from chainfolio.errors import (
     Unavailable,
     Unsupported,
 )
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown
-from chainfolio.protocols import InstalledProtocols
 from engine.together import Together
 from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
 from tests.solana.ledger import Ledger
@@ -424,12 +422,6 @@ async def test_histories_that_several_days_want_are_read_once() -> None:
     several = [shared.collect_accounts(Span(60, 90), [WALLET], ("transfers",)) for _ in range(5)]
     found = await asyncio.gather(*several)
     assert (len(found), asked) == (5, [Span(60, 90)])
-
-
-def test_that_compressed_collectibles_are_not_seen_is_said_and_takes_nothing_from_an_answer() -> None:
-    [issue] = FakeNode().chain().account_reader(InstalledProtocols()).unknown(WALLET, Interactions())
-    assert (issue.subject, issue.account, issue.makes_partial) == (WALLET, WALLET, False)
-    assert "compressed NFTs" in issue.reason
 
 
 @pytest.mark.parametrize("lock", [{"unixTimestamp": 2**63 - 1, "epoch": 2**64 - 1}, {"unixTimestamp": -(2**63)}])

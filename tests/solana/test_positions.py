@@ -66,6 +66,7 @@ async def test_a_wallet_without_positions_takes_no_more_than_one_look_for_them(t
     node.moves = 0
     await read(node, WALLET)
     wallet = ["getMultipleAccounts", "getTokenAccountsByOwner", "getTokenAccountsByOwner", "getProgramAccounts"]
+    wallet.append("getAssetsByOwner")
     assert sorted(node.asked) == sorted(wallet + ["getMultipleAccounts"] * tokens)
 
 

@@ -1,0 +1,71 @@
+"""Which compressed NFTs accounts have at the slot of a snapshot: those whose leaves lie in their trees there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from adapters.solana.reads import Leaves, TreeRead
+from adapters.solana.trees import Leaf, fault
+from chainfolio.contracts import Issue
+from chainfolio.plans import Unknown
+
+UNSEEN: Final = "compressed NFTs lie in no account of their own, and are not seen: no endpoint has an index of them"
+SHOWN: Final = 3  # of many that have the same fault
+
+
+@dataclass(slots=True)
+class Compressed:
+    """The compressed NFTs of all accounts of one snapshot: what was said of each account, and what their trees say."""
+
+    told: dict[str, Leaves | Unknown] = field(default_factory=dict)
+    trees: Mapping[TreeRead, Any] = field(default_factory=dict)
+
+    def wanted(self) -> list[TreeRead]:
+        """The trees that have to be read."""
+        several = [each for each in self.told.values() if isinstance(each, Leaves)]
+        return sorted({_tree(each, leaf) for each in several for leaf in each.found}, key=lambda tree: tree.address)
+
+    def proven(self, account: str) -> list[Leaf]:
+        """Those that an account has."""
+        return [leaf for leaf, why in self._judged(account) if not why]
+
+    def issues(self, account: str) -> list[Issue]:
+        """What is not known of an account's, an issue for each reason."""
+        told = self.told.get(account)
+        if isinstance(told, Unknown):
+            if told.cause == "absent":
+                return [Issue("solana", account, UNSEEN, makes_partial=False, account=account)]
+            return [Issue("solana", account, f"compressed NFTs could not be read: {told.reason}", account=account)]
+        faults: dict[str, list[str]] = {}
+        for id, why in [*(told.faults if told else ()), *((leaf.id, why) for leaf, why in self._judged(account))]:
+            if why:
+                faults.setdefault(why, []).append(id)
+        return [_issue(account, why, ids) for why, ids in faults.items()]
+
+    def _judged(self, account: str) -> list[tuple[Leaf, str]]:
+        told = self.told.get(account)
+        if not isinstance(told, Leaves):
+            return []
+        return [(leaf, self._fault(leaf, _tree(told, leaf))) for leaf in told.found]
+
+    def _fault(self, leaf: Leaf, read: TreeRead) -> str:
+        tree = self.trees.get(read)
+        if tree is None or isinstance(tree, Unknown):
+            return f"its tree could not be read: {tree.reason if tree else 'what else there is changes too fast'}"
+        return fault(leaf, tree)
+
+
+def _tree(told: Leaves, leaf: Leaf) -> TreeRead:
+    return TreeRead(leaf.tree, told.sizes[leaf.tree])
+
+
+def _issue(account: str, why: str, ids: list[str]) -> Issue:
+    """That some are not shown, which of them, and why."""
+    if set(ids) == {account}:  # it is no asset's in particular
+        times = f" ({len(ids)} times)" if len(ids) > 1 else ""
+        return Issue("solana", account, f"of compressed NFTs: {why}{times}", account=account)
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    shown = ", ".join(ids[:SHOWN]) + more
+    return Issue("solana", ids[0], f"not shown as held, for it is not proven ({shown}): {why}", account=account)
