@@ -122,6 +122,8 @@ class Endpoint:
         return Posted(200, None, msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}))
 
     def _reply(self, asked: Any) -> dict[str, Any]:
+        if asked["method"] not in self.answers:
+            return {"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": asked["id"]}
         return {"jsonrpc": "2.0", "result": self.answers[asked["method"]](asked["params"]), "id": asked["id"]}
 
     async def close(self) -> None:

@@ -41,7 +41,6 @@ class NoIndex(Unavailable):
 
 
 class _Compression(msgspec.Struct):
-    compressed: bool = False
     tree: str = ""
     leaf_id: U64 | None = None
     data_hash: str = ""
@@ -64,14 +63,25 @@ class _Content(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
-class _Asset(msgspec.Struct):
-    """An asset of a list. Whose it is says its hash, and not the list."""
+class _Kind(msgspec.Struct):
+    compressed: bool = False
+
+
+class _Listed(msgspec.Struct):
+    """Any asset of a list: the others are of no concern here, whatever else they say."""
 
     id: Key
     burnt: bool = False
-    compression: _Compression | None = None
+    compression: _Kind | None = None
+
+
+class _Asset(msgspec.Struct):
+    """A compressed asset of a list. Whose it is says its hash, and not the list."""
+
+    id: Key
+    compression: _Compression
     ownership: _Ownership = msgspec.field(default_factory=_Ownership)
-    content: _Content | None = None
+    content: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Page(msgspec.Struct):
@@ -102,8 +112,7 @@ async def leaves(node: Node, account: str) -> Leaves | Unknown:
 
 
 async def _leaves(node: Node, endpoint: Endpoint, account: str) -> Leaves:
-    assets, faults = await _listed(endpoint, account)
-    own = [each for each in assets if each.compression and each.compression.compressed and not each.burnt]
+    own, faults = await _listed(endpoint, account)
     if len(own) > MOST:
         faults.append((account, f"{len(own) - MOST} more than {MOST} were not looked at"))
     hashed: dict[str, Leaf] = {}
@@ -124,20 +133,24 @@ async def _leaves(node: Node, endpoint: Endpoint, account: str) -> Leaves:
 
 
 async def _listed(endpoint: Endpoint, account: str) -> tuple[list[_Asset], list[tuple[str, str]]]:
-    """Every asset of the list, in the order of their ids, and what of the list cannot be read."""
+    """The compressed assets of the list, in the order of their ids, and what of the list cannot be read."""
     found: dict[str, _Asset] = {}
+    seen: set[str] = set()
     faults: list[tuple[str, str]] = []
     for number in range(1, PAGES + 1):
         page = await _page(endpoint, account, number)
         for item in page.items:
             try:
-                asset = msgspec.json.decode(item, type=_Asset)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                kind = msgspec.json.decode(item, type=_Listed)
+                _key(kind.id)
+                if kind.compression and kind.compression.compressed and not kind.burnt:
+                    found[kind.id] = msgspec.json.decode(item, type=_Asset)
+            except (ValueError, RecursionError):  # of msgspec, too
                 faults.append((account, "an asset of the list cannot be read"))
                 continue
-            if asset.id in found:
-                raise BadAnswer(endpoint.name, f"lists the asset {asset.id} twice")
-            found[asset.id] = asset
+            if kind.id in seen:
+                raise BadAnswer(endpoint.name, f"lists the asset {kind.id} twice")
+            seen.add(kind.id)
         if len(page.items) < min(PAGE, page.limit):
             break
     else:
@@ -161,7 +174,6 @@ async def _page(endpoint: Endpoint, account: str, number: int) -> _Page:
 def _hashed(asset: _Asset, account: str) -> Leaf:
     """The leaf that an asset is if it is the account's, without its proof. ValueError where it can be none."""
     said = asset.compression
-    assert said is not None, "it is compressed"
     if said.leaf_id is None or said.leaf_id >> MOST_DEPTH:
         raise ValueError("no tree has such a leaf")
     if asset.id != _address(said.tree, said.leaf_id):
@@ -195,8 +207,12 @@ def _key(written: str) -> bytes:
 
 
 def _name(asset: _Asset) -> tuple[str, str]:
-    """Symbol and name, made safe."""
-    said = (asset.content and asset.content.metadata) or _Metadata()
+    """Symbol and name, made safe; none where they are no texts."""
+    try:
+        content = msgspec.json.decode(asset.content, type=_Content | None)
+    except (ValueError, RecursionError):
+        return "", ""
+    said = (content and content.metadata) or _Metadata()
     return clean(said.symbol or "", MAX_SYMBOL), clean(said.name or "", MAX_NAME)
 
 

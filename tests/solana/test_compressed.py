@@ -344,10 +344,11 @@ def item(one: Grove, **changed: Any) -> dict[str, Any]:
     ({"data_hash": 7}, "cannot be read"), ({"creator_hash": OTHER}, "no root"), ({"data_hash": OTHER}, "no root"),
     ({"flags": 0}, "version"), ({"flags": 256}, "cannot be read"), ({"collection_hash": OTHER}, "version"),
     ({"flags": 0, "collection_hash": OTHER, "asset_data_hash": OTHER}, "no root"), ({"id": 7}, "cannot be read"),
+    ({"id": "\x1b[2J" + "x" * 36}, "cannot be read"),
     ({"id": OTHER}, "called otherwise"), ({"compressed": "yes"}, "cannot be read"),
     ({"ownership": {"owner": OWNER, "delegate": OTHER}}, "no root"),
     ({"ownership": {"owner": OWNER, "delegate": "x"}}, "made of"),
-    ({"ownership": "mine"}, "cannot be read"), ({"content": {"metadata": {"name": 7}}}, "cannot be read"),
+    ({"ownership": "mine"}, "cannot be read"),
 ])  # fmt: skip
 async def test_an_asset_that_is_not_what_its_tree_has_is_not_held(changed: Mapping[str, Any], said: str) -> None:
     one = mine()
@@ -377,7 +378,18 @@ def test_a_leaf_beyond_its_tree_lies_in_none() -> None:
     assert "no such leaf" in fault(leaf._replace(place=8), tree)
 
 
-@pytest.mark.parametrize("left", [{"burnt": True}, {"compressed": False}, {"compression": None}])
+@pytest.mark.parametrize("content", [None, 7, [], {"metadata": 7}, {"metadata": {"name": 7}}, {"metadata": None}])
+async def test_what_it_is_called_cannot_keep_it_from_being_held(content: Any) -> None:
+    one = mine()
+    node, _ = serving(one)
+    node.answers = {**node.answers, "getAssetsByOwner": lambda params: {"items": [item(one, content=content)]}}
+    found = await state(node)
+    assert (list(held(found)), found.issues) == (ids(one, 0), ())
+
+
+@pytest.mark.parametrize("left", [
+    {"burnt": True}, {"compressed": False}, {"compression": None}, {"compressed": False, "leaf_id": "x", "tree": 7},
+])  # fmt: skip
 async def test_what_is_burnt_or_not_compressed_is_left_out(left: Mapping[str, Any]) -> None:
     one = mine()
     node, _ = serving(one)

@@ -1,7 +1,8 @@
 // Jobs of what Metaplex and SPL publish for compressed NFTs.
 const { from, run } = require("../jobs.cjs");
 const BN = from("bn.js");
-const bubblegum = from("@metaplex-foundation/mpl-bubblegum"), metaplex = from("@metaplex-foundation/mpl-account-compression");
+const bubblegum = from("@metaplex-foundation/mpl-bubblegum");
+const metaplex = from("@metaplex-foundation/mpl-account-compression");
 const { createUmi } = from("@metaplex-foundation/umi-bundle-defaults");
 const { none } = from("@metaplex-foundation/umi");
 const { PublicKey } = from("@solana/web3.js");
@@ -59,7 +60,7 @@ const jobs = {
     const { tree, logs } = grown(depth, size, changes);
     const key = (buffer) => new PublicKey(buffer), last = tree.getProof(changes.length ? changes.at(-1)[0] : 0);
     const head = {
-      accountType: compression.CompressionAccountType?.ConcurrentMerkleTree ?? 1,
+      accountType: 1 /* a concurrent tree */,
       header: { __kind: "V1", fields: [{
         maxBufferSize: size, maxDepth: depth, authority: new PublicKey(authority), creationSlot: new BN(7),
         isBatchInitialized: false, padding: [0, 0, 0, 0, 0],
