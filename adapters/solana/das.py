@@ -111,6 +111,20 @@ async def leaves(node: Node, account: str) -> Leaves | Unknown:
     return unknown
 
 
+async def serves(endpoint: Endpoint, account: str) -> bool | None:
+    """Whether an endpoint has an index, asked anew and remembered; None where it does not say."""
+    try:
+        await _page(endpoint, account, 1)
+    except NoIndex:
+        served = False
+    except SourceError:
+        return None
+    else:
+        served = True
+    endpoint.learn(SERVED, int(served))
+    return served
+
+
 async def _leaves(node: Node, endpoint: Endpoint, account: str) -> Leaves:
     own, faults = await _listed(endpoint, account)
     if len(own) > MOST:
@@ -182,16 +196,12 @@ def _hashed(asset: _Asset, account: str) -> Leaf:
         key_bytes(asset.id), key_bytes(account), _key(asset.ownership.delegate or account), said.leaf_id,
         _key(said.data_hash), _key(said.creator_hash),
     )  # fmt: skip
-    more = said.collection_hash, said.asset_data_hash, said.flags
-    if more == (None, None, None):
-        hashed = first_leaf(*first)
-    elif None in more:
+    collection, data, flags = said.collection_hash, said.asset_data_hash, said.flags
+    if collection is None and data is None and flags is None:
+        return Leaf(asset.id, said.tree, said.leaf_id, first_leaf(*first), ())
+    if collection is None or data is None or flags is None:
         raise ValueError("it is of a version that nobody knows here")
-    else:
-        hashed = second_leaf(
-            *first, _key(said.collection_hash or ""), _key(said.asset_data_hash or ""), said.flags or 0
-        )
-    return Leaf(asset.id, said.tree, said.leaf_id, hashed, ())
+    return Leaf(asset.id, said.tree, said.leaf_id, second_leaf(*first, _key(collection), _key(data), flags), ())
 
 
 def _address(tree: str, leaf: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.solana.layouts import SYSTEM
+from adapters.solana.das import serves
+from adapters.solana.layouts import CLOCK, SYSTEM
 from adapters.solana.node import Node
 from adapters.solana.state import wallets
 from chainfolio.chains import Heads
@@ -23,6 +24,8 @@ async def examine(chain: SolanaChain) -> list[dict[str, Any]]:
 
 
 async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:
-    """Whether a node lists token accounts, and stake accounts."""
+    """Whether a node lists token accounts, stake accounts and compressed NFTs."""
+    [endpoint] = node.endpoints
     read, _ = await wallets(node, [SYSTEM], [], heads.latest, with_stakes=True)
-    return {"stakeAccounts": not any(note.is_partial for note in read[SYSTEM].notes)}
+    stakes = not any(note.is_partial for note in read[SYSTEM].notes)
+    return {"stakeAccounts": stakes, "compressedNfts": await serves(endpoint, CLOCK)}

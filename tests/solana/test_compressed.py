@@ -265,6 +265,19 @@ def refusing(code: int, words: str = "Method not found") -> Callable[[Any], Any]
     return refused
 
 
+async def test_doctor_asks_anew_whether_an_endpoint_has_an_index() -> None:
+    node, index = serving(mine())
+    node.moves = 0
+    chain = node.chain()
+    [endpoint] = chain.node.endpoints
+    for said, shown in ((refusing(-32601), False), (refusing(-32000, "down"), None), (index.assets, True)):
+        node.answers = {**node.answers, "getAssetsByOwner": said}
+        [row] = await chain.examine()
+        assert row["compressedNfts"] is shown
+        assert endpoint.capabilities[das.SERVED] == (shown is True)
+    await chain.close()
+
+
 async def test_that_nobody_has_an_index_is_said_and_takes_nothing_from_an_answer() -> None:
     node = LedgerNode(Ledger(), {OWNER: []})
     node.answers = {**node.answers, "getAssetsByOwner": refusing(-32601)}
