@@ -175,12 +175,16 @@ async def _first(found: Sequence[Found]) -> socket.socket:
                 if (error := each.exception()) is None:
                     return each.result()
         raise error or OSError("a name without an address")
-    finally:
+    finally:  # nothing is waited for here: whoever is called off twice would leave connections open
         for each in waiting:
             each.cancel()
-        for late in await asyncio.gather(*waiting, return_exceptions=True):
-            if isinstance(late, socket.socket):
-                late.close()
+            each.add_done_callback(_let_go)
+
+
+def _let_go(late: asyncio.Task[socket.socket]) -> None:
+    """Hang up where a connection came about that nobody wants any more."""
+    if not late.cancelled() and late.exception() is None:
+        late.result().close()
 
 
 async def _opened(where: Found) -> socket.socket:

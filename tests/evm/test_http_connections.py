@@ -296,3 +296,31 @@ async def test_who_writes_its_answer_in_chunks_of_a_byte_leaves_others_their_tur
     assert len((await transport.get("node", await serve(speak), 60)).body) == chunks
     counting.cancel()
     assert turns > chunks // plain_http._CHUNKS // 2
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_who_is_called_off_twice_leaves_no_connection_open(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[socket.socket]()
+
+    class Counted(socket.socket):
+        def __init__(self, *words: Any, **named: Any) -> None:
+            super().__init__(*words, **named)
+            made.append(self)
+
+    async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with speaking(nothing) as url:
+        monkeypatch.setattr("transport.http_line.socket.socket", Counted)
+        asked = asyncio.ensure_future(http_line.connected("127.0.0.1", int(url.rpartition(":")[2])))
+        for count in (turns, 1):
+            for _ in range(count):
+                await asyncio.sleep(0)
+            asked.cancel()
+        [ended] = await asyncio.gather(asked, return_exceptions=True)
+        monkeypatch.undo()
+        if isinstance(ended, http_line.Line):
+            ended.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert all(each.fileno() == -1 for each in made), "it is closed"
