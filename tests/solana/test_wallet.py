@@ -93,6 +93,7 @@ async def test_coins_and_all_token_accounts_of_a_mint_are_summed_to_the_unit(
     assert (found.stakes, found.notes) == ((), ())
 
 
+@pytest.mark.usefixtures("wallet")  # before anything happened there, this node has no block
 async def test_an_account_that_was_never_used_has_nothing(chain: SolanaChain) -> None:
     found = await read(chain, Keypair().pubkey())
     assert (found.lamports, found.tokens, found.stakes, found.notes) == (0, {}, (), ())
