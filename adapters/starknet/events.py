@@ -39,16 +39,15 @@ class Allowed(NamedTuple):
     approved: bool | None = None
 
 
-def may_be_of_a_token(event: Event) -> bool:
-    """Whether an event may be one of MOVES or ALLOWS."""
-    return bool(event.keys) and event.keys[0][-8:].lower() in ENDS
-
-
 def moved(forms: Padded, name: str, event: Event) -> Iterable[Moved]:
     """What an event of that name moved; nothing where it has another shape than the events of tokens have."""
     if name == TRANSFER:
-        found = _pair(forms, event)
-        return () if found is None else (_transfer(*found),)
+        if (found := _pair(forms, event)) is None:
+            return ()
+        standard, sender, recipient, raw = found
+        if standard == "erc721":
+            return ((standard, sender, recipient, 1, raw, None, 0),)
+        return ((standard, sender, recipient, raw, None, None, 0),)
     return (_single if name == SINGLE else _batch)(forms, event.keys[1:], event.data)
 
 
@@ -67,22 +66,16 @@ def allowed(forms: Padded, name: str, event: Event) -> Allowed | None:
     return Allowed(standard, owner, spender, *((None, raw) if standard == "erc721" else (raw,)))
 
 
-def _transfer(standard: str, sender: str, recipient: str, raw: int) -> Moved:
-    if standard == "erc721":
-        return standard, sender, recipient, 1, raw, None, 0
-    return standard, sender, recipient, raw, None, None, 0
-
-
 def _pair(forms: Padded, event: Event) -> Pair | None:
     """What the events of two parties say behind their name."""
-    in_keys, said = len(event.keys), event.keys + event.data
+    in_keys, said, numbers = len(event.keys), event.keys + event.data, forms.numbers
     if len(said) == 5 and in_keys in (1, 3, 5):
         _, one, other, low, high = said
-        raw = u256(forms.numbers[low], forms.numbers[high])
+        raw = u256(numbers[low], numbers[high])
         standard = UNSURE if in_keys == 1 else "erc20" if in_keys == 3 else "erc721"
         return None if raw is None else (standard, forms[one], forms[other], raw)
     if len(said) == 4 and in_keys in (1, 3):
-        return "erc20", forms[said[1]], forms[said[2]], forms.numbers[said[3]]
+        return "erc20", forms[said[1]], forms[said[2]], numbers[said[3]]
     return None
 
 

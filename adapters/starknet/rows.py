@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from adapters.starknet.datasets import NATIVE, TOKENS
-from adapters.starknet.events import ALLOWS, MOVES, UNSURE, allowed, may_be_of_a_token, moved
+from adapters.starknet.events import ALLOWS, ENDS, MOVES, UNSURE, allowed, moved
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Done, Event, Whole
@@ -61,11 +61,12 @@ def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
     spoken = _spoken(forms, whole.transactions)
     found, sequencer, time = Read(block, [], [], []), forms[whole.sequencer_address], block.time
     for tx_index, (done, said) in enumerate(zip(whole.transactions, spoken, strict=True)):
-        row = _paid(forms, (height, time, tx_index), done, facts.fee_unit)
+        fee = done.receipt.fee(forms.numbers, facts.fee_unit)
+        row = _paid(forms, (height, time, tx_index), done, fee)
         found.paid.append(row)
         before = len(found.movements)
         _say(found, forms, row, said)
-        if fee := done.receipt.fee(forms.numbers, facts.fee_unit):
+        if fee:
             _forget(found.movements, before, (facts.coin, row[4], sequencer, fee))
     return found
 
@@ -75,7 +76,7 @@ def _spoken(forms: Padded, done: Sequence[Done]) -> list[list[Said]]:
     spoken, words, log_index = [], list[str](), 0
     for each in done:
         events, body = each.receipt.events, each.transaction
-        said = [(at, it) for at, it in enumerate(events, log_index) if may_be_of_a_token(it)]
+        said = [(at, it) for at, it in enumerate(events, log_index) if it.keys and it.keys[0][-8:].lower() in ENDS]
         words += (each.receipt.transaction_hash, body.sender_address or "0x0", *body.calldata[:CALL])
         for _, event in said:
             if len(event.keys) + len(event.data) <= LONGEST:
@@ -88,7 +89,7 @@ def _spoken(forms: Padded, done: Sequence[Done]) -> list[list[Said]]:
     return spoken
 
 
-def _paid(forms: Padded, place: tuple[int, datetime, int], done: Done, unit: str) -> Row:
+def _paid(forms: Padded, place: tuple[int, datetime, int], done: Done, fee: int) -> Row:
     """The row of a transaction."""
     body, receipt, numbers = done.transaction, done.receipt, forms.numbers
     hashed = forms[receipt.transaction_hash]
@@ -97,7 +98,7 @@ def _paid(forms: Padded, place: tuple[int, datetime, int], done: Done, unit: str
     sender, recipient, created, called = parties(forms, body, receipt)
     return (
         *place, hashed, sender, recipient, created, nonce(numbers, body), version(numbers, body),
-        int(not receipt.failed), receipt.fee(numbers, unit).to_bytes(32, "big"), called,
+        int(not receipt.failed), fee.to_bytes(32, "big"), called,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -52,7 +53,10 @@ def first(data: bytes, key: int) -> bytes:
             tag, at = _long(data, at - 1)
         kind = tag & 7
         if kind == BYTES:
-            size, at = _long(data, at)
+            size = data[at] if at < end else 128
+            at += 1
+            if size > 127:
+                size, at = _long(data, at - 1)
             if tag >> 3 == key and at + size <= end:
                 return data[at : at + size]
             at += size
@@ -116,7 +120,12 @@ def written(key: int, value: int | bytes) -> bytes:
         return b""
     if isinstance(value, int):
         return _varint(key << 3) + _varint(value)
-    return _varint(key << 3 | BYTES) + _varint(len(value)) + value
+    return _begin(key, len(value)) + value
+
+
+@lru_cache(4_096)
+def _begin(key: int, size: int) -> bytes:
+    return _varint(key << 3 | BYTES) + _varint(size)
 
 
 def _varint(value: int) -> bytes:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from adapters.tron.forms import Info, Transaction, Whole
+from adapters.tron.forms import Info, Whole
 from adapters.tron.node import TronNode, is_empty
 from adapters.tron.roots import root
 from adapters.tron.rows import Read, read, tables
-from adapters.tron.signers import Signed, Signers, recovered
+from adapters.tron.signers import Signed, recovered
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Collected
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
@@ -75,21 +75,9 @@ async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Rea
     found = read(endpoint.name, height, whole, infos, chain.facts)
     if not height:
         return found, []
-    computed = await asyncio.to_thread(_computed, endpoint.name, whole.transactions)
-    chain.roots.check(endpoint.name, whole, computed.root)
-    signed = zip(found.paid, computed.signers, strict=True)
+    chain.roots.check(endpoint.name, whole, root(endpoint.name, whole.transactions))
+    signed = zip(found.paid, map(recovered, whole.transactions), strict=True)
     return found, [Signed(row[4], height, row[3], by) for row, by in signed if by != (row[4],)]
-
-
-class Computed(NamedTuple):
-    """What takes longest of all that is computed of a block; the library does it beside everything else."""
-
-    root: str
-    signers: list[Signers]
-
-
-def _computed(source: str, done: Sequence[Transaction]) -> Computed:
-    return Computed(root(source, done), [recovered(each) for each in done])
 
 
 def _whole(source: str, content: bytes) -> Whole | None:
