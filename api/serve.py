@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
@@ -25,6 +25,7 @@ from api.connection import Server
 from api.edge import MAX_HEADERS, MAX_URL
 from api.guard import Guard, room
 from chainfolio.errors import BadSettings
+from chainfolio.loop import run_until_done
 from chainfolio.settings import Settings
 
 DRAIN_S: Final = 30.0
@@ -82,16 +83,7 @@ def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
 
 def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
     configure_log(settings.log_level)
-    _run(_until_told(make, settings, port, reuse_port))
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    if sys.platform == "win32":
-        asyncio.run(main)
-        return
-    import uvloop
-
-    uvloop.run(main)
+    run_until_done(_until_told(make, settings, port, reuse_port))
 
 
 async def _until_told(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
@@ -130,7 +122,6 @@ def settle_memory() -> None:
     requests, which costs more than the requests do."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 # --- several processes -----------------------------------------------------------------------------------------------

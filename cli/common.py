@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainfolio.errors import BadRequest, StoreError
+from chainfolio.loop import run_until_done
 from chainfolio.printable import harmless
 from chainfolio.settings import Settings, load
 
@@ -81,9 +82,8 @@ def add_rpc(command: argparse.ArgumentParser, *, keeps: bool = False) -> None:
 
 def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[T]]) -> T:
     """Run some work on the system of the settings, and let go of everything afterwards."""
-    import uvloop
 
-    async def run() -> T:
+    async def main() -> T:
         system = await _system(options)
         try:
             found = await work(system)
@@ -94,7 +94,7 @@ def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[
                 _explain(system, len(options.rpc))
             await system.close()
 
-    return uvloop.run(run())
+    return run_until_done(main())
 
 
 def _settle_prices(system: System) -> None:

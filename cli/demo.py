@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chainfolio.errors import BadRequest, Missing
+from chainfolio.loop import run_until_done
 from chainfolio.settings import Quotas, Settings, load
 from cli import demo_solana
 from cli.common import Commands, one_line, show_json
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
             if solana is not None:
                 solana.prepare(Path(options.data))
                 config = load(Path(options.data) / "chainfolio.toml", {})
-            return asyncio.run(_show(config, deployment, options, say, solana.wallets if solana else {}))
+            return run_until_done(_show(config, deployment, options, say, solana.wallets if solana else {}))
     except LocalChainError as error:
         raise Missing(str(error)) from None
 

@@ -17,6 +17,7 @@ from chainfolio.blocks import Span
 from chainfolio.chains import error_counts
 from chainfolio.errors import ChainfolioError
 from chainfolio.kinds import EndpointMemory, kind_of
+from chainfolio.loop import run_until_done
 from chainfolio.settings import Settings
 from indexer.collect import Collector
 from indexer.progress import Progress
@@ -64,7 +65,7 @@ def main(handle: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
     pipe = Connection(handle)
     number, worker_processes, settings, chain = pipe.recv()
-    asyncio.run(_serve(RemoteTail(pipe), pipe, number, _share(settings, chain, worker_processes), chain))
+    run_until_done(_serve(RemoteTail(pipe), pipe, number, _share(settings, chain, worker_processes), chain))
 
 
 def _share(settings: Settings, key: str, worker_processes: int) -> Settings:
