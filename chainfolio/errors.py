@@ -183,6 +183,14 @@ class StorageFull(StoreError):
         super().__init__(store, "no space left on the device", remedy="free some space; indexing resumes by itself")
 
 
+class TooManyFiles(StoreError):
+    """The process may open no more files: a limit of the machine, and no fault of what it wanted to open."""
+
+    def __init__(self, store: str) -> None:
+        remedy = "allow more: `ulimit -n 4096` in the same shell, or LimitNOFILE=4096 in the unit of systemd"
+        super().__init__(store, "this process may not open more files at once", remedy=remedy)
+
+
 class Busy(StoreError):
     """Another process holds what this one needs."""
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from chainfolio import __version__
-from chainfolio.errors import ChainfolioError, StorageFull, StoreError
-from cli import output
+from chainfolio.errors import ChainfolioError, StorageFull, StoreError, TooManyFiles
+from cli import output, process
 from cli.examples import EXAMPLES
 
 GROUPS = (
@@ -108,6 +108,7 @@ def _ended(arguments: Sequence[str] | None) -> int:
     if unknown:  # said by the command that does not know it, which knows what was meant
         _named(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
+        process.allow_files()
         return int(options.run(options) or 0)
     except ChainfolioError as error:
         _complain(error, as_json=getattr(options, "json", False))
@@ -116,9 +117,11 @@ def _ended(arguments: Sequence[str] | None) -> int:
         print("stopped; what was committed stays", file=sys.stderr)
         return 130
     except OSError as error:
-        if error.filename is None:
+        is_limit = error.errno in (errno.EMFILE, errno.ENFILE)
+        if error.filename is None and not is_limit:
             raise
-        refusal = StoreError("files", f"{error.filename}: {error.strerror}", remedy=WHERE)
+        refused = StoreError("files", f"{error.filename}: {error.strerror}", remedy=WHERE)
+        refusal = TooManyFiles("files") if is_limit else refused
         _complain(refusal, as_json=getattr(options, "json", False))
         return refusal.exit_code
 

@@ -1,4 +1,4 @@
-"""What a process that moves much data sets before it begins: how its memory is kept."""
+"""What a process sets before it begins: how many files it may open, and how the memory of much data is kept."""
 
 from __future__ import annotations
 
@@ -7,10 +7,31 @@ import gc
 import os
 import sys
 
+from chainfolio.errors import TooManyFiles
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 MIB = 2**20
 # What is loaded and what is moved makes no rings; by default Python looks for some some hundred times a run.
 GARBAGE_AFTER = 100_000
+LEAST_FILES, MOST_FILES = 32, 65_536
+
+
+def allow_files() -> None:
+    """Let this process open as many files as it may allow itself: shells begin with few (256 on a Mac), and each client
+    of the server and each file of the lake takes one. TooManyFiles where not even the libraries could be loaded.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with contextlib.suppress(OSError, ValueError):  # the kernel of a Mac allows less than it says: then it stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            now = wanted
+    if now != resource.RLIM_INFINITY and now < LEAST_FILES:
+        raise TooManyFiles("files")
 
 
 def for_bulk() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
+from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull, TooManyFiles
 from chainfolio.supervisor import Supervisor, Task, described
 from indexer import consistency, materialise
 from indexer.collect import Collector
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # The tasks of each chain, as logs and metrics name them.
 INDEXING, MAINTENANCE, SCRUB = "indexing", "derivation", "scrub"
+PASSING = (SourceError, StorageFull, Busy, TooManyFiles)  # waited out
 RETRY_S = 5.0
 # For so long a chain stays halted, and its nodes have to stay with what they say, before its past is forgotten.
 RECOVER_AFTER_S = 30.0
@@ -80,7 +81,7 @@ class Worker:
                     await self._chain(chain, task)
                 except DeepReorg as error:
                     status.halted = str(error)
-                except (SourceError, StorageFull, Busy) as error:
+                except PASSING as error:
                     status.problem = str(error)
                     await self.system.seams.clock.sleep(RETRY_S)
                     continue
@@ -102,7 +103,7 @@ class Worker:
             try:
                 with system.tail.lock(chain.key):
                     first = await recover_reorg(chain, system.lake, system.tail)
-            except (SourceError, StorageFull, Busy) as error:
+            except PASSING as error:
                 status.problem = str(error)
                 continue
             status.halted = status.problem = ""

@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import Busy, Damaged, StaleTable, StorageFull, StoreError
+from chainfolio.errors import Busy, Damaged, StaleTable, StorageFull, StoreError, TooManyFiles
 from chainfolio.table import Table, bucket
 from chainfolio.tables import TABLES
 from storage.arrays import numbers
@@ -507,4 +507,6 @@ def _said(table: Table) -> Iterator[None]:
         text = str(error)
         if any(sign in text for sign in ("No space left", "os error 28", "Disk quota exceeded")):
             raise StorageFull("lake") from error
+        if any(sign in text for sign in ("Too many open files", "os error 24")):
+            raise TooManyFiles("lake") from error
         raise StoreError("lake", f"table {table.name}: {text.strip().splitlines()[0][:300]}") from error

@@ -6,6 +6,8 @@ same moment can damage it, and the one that Python was built with is often such 
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Final
 
 import apsw
 
-from chainfolio.errors import Busy, StorageFull, StoreError
+from chainfolio.errors import Busy, StorageFull, StoreError, TooManyFiles
 
 BUSY_MS: Final = 5000
 _BACKUP: Final = {"tail": "restore it and the lake from one backup", "state": "restore it from a backup"}
@@ -64,7 +66,18 @@ def translated(store: str, path: Path, error: apsw.Error) -> StoreError:
         return Busy(store, f"{path} is in use by another process", remedy="try again")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return StoreError(store, f"{path} is damaged: {error}", remedy=f"stop everything, then {_BACKUP[store]}")
+    if isinstance(error, apsw.CantOpenError) and not _may_open():
+        return TooManyFiles(store)
     if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
         remedy = "check its folder and its owner"
         return StoreError(store, f"{path} cannot be opened for writing: {error}", remedy=remedy)
     return StoreError(store, f"{path}: {error}")
+
+
+def _may_open() -> bool:
+    """Whether this process may open one more file: SQLite does not say why it could not."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno not in (errno.EMFILE, errno.ENFILE)
+    return True

@@ -1,9 +1,12 @@
-"""A server over fakes as a process of its own: `python -m tests.api.served WORKERS PORT SECONDS`."""
+"""A server over fakes as a process of its own: `python -m tests.api.served WORKERS PORT SECONDS [YOUNG]`.
+
+A worker that dies is young until its age in seconds, where that is said; else as usual."""
 
 from __future__ import annotations
 
 import sys
 
+from api import serve as serving
 from api.app import App
 from api.serve import serve
 from chainfolio.settings import Server, Settings
@@ -16,5 +19,7 @@ async def make(settings: Settings) -> App:
 
 
 if __name__ == "__main__":
-    workers, port, seconds = map(int, sys.argv[1:])
+    workers, port, seconds, *young = map(int, sys.argv[1:])
+    if young:
+        serving.TOO_SOON_S = young[0]  # type: ignore[misc]
     serve(make, Settings(server=Server(workers=workers, port=port, cache_s=seconds)))

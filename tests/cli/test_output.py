@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,20 +48,19 @@ def closed_pipe() -> Iterator[int]:
     os.close(writer)
 
 
+def printed_into(target: Any, environment: dict[str, str], words: list[str]) -> tuple[int, str]:
+    """How a command ends that prints into a pipe or a file, and what it complains of."""
+    ran = subprocess.run(
+        [*COMMAND, *words], env=environment, stdout=target, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+    )
+    return ran.returncode, ran.stderr
+
+
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_a_command_whose_reader_has_gone_ends_quietly(
     environment: dict[str, str], closed_pipe: int, words: list[str]
 ) -> None:
-    ran = subprocess.run(
-        [*COMMAND, *words],
-        env=environment,
-        stdout=closed_pipe,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (ran.returncode, ran.stderr) == (BY_SHELL, "")
+    assert printed_into(closed_pipe, environment, words) == (BY_SHELL, "")
 
 
 def test_a_reader_of_errors_that_has_gone_is_none_either(environment: dict[str, str], closed_pipe: int) -> None:
@@ -86,15 +86,7 @@ def test_a_reader_that_has_had_enough_ends_a_long_answer(environment: dict[str, 
 @pytest.mark.parametrize("words", WORDS[3:6], ids=" ".join)
 def test_an_answer_that_cannot_be_written_is_an_error(environment: dict[str, str], words: list[str]) -> None:
     with FULL.open("wb") as full:
-        ran = subprocess.run(
-            [*COMMAND, *words],
-            env=environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert ran.returncode == 5
-    assert ran.stderr.startswith("error: output: no space left on the device\n")
-    assert "Traceback" not in ran.stderr
+        code, complaint = printed_into(full, environment, words)
+    assert code == 5
+    assert complaint.startswith("error: output: no space left on the device\n")
+    assert "Traceback" not in complaint
