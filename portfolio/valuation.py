@@ -19,7 +19,10 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Day, Earning, Holding, Issue, Position, Price, Snapshot, Spam
 from chainfolio.reads import ReadResult
 
-BEYOND: Final = "its market could pay {most} USD at most: it is worth no more here, though its price says {whole} USD"
+BEYOND: Final = (
+    "its market could pay {most} USD at most: all that is held of it is worth no more here, though its price says "
+    "{whole} USD"
+)
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
@@ -29,7 +32,7 @@ class Valued:
 
     `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them, `pegged` whether it is
     meant to be worth a fixed sum. `beyond_usd`: what it would be worth by its price, where the market of that price
-    could not pay as much; then it is worth what the market could pay.
+    could not pay as much for all that the account has of it; then it is worth what the market could still pay.
     """
 
     holding: Holding
@@ -131,11 +134,12 @@ class Valuation:
     @property
     def beyond(self) -> tuple[Issue, ...]:
         """What is worth less than its price says, for its market could not pay that: said, and no failed read."""
-        return tuple(
-            Issue(each.price.source, str(each.holding.token.asset), _beyond(each), makes_partial=False)
-            for each in self.everything
-            if each.beyond_usd is not None and each.price is not None and each.counted
-        )
+        found: defaultdict[tuple[str, Asset], list[Valued]] = defaultdict(list)
+        held = (part for each in self.positions for part in (*each.supplied, *each.rewards))
+        for part in (*self.holdings, *held):
+            if part.counted:
+                found[part.holding.account, part.holding.token.asset].append(part)
+        return tuple(issue for parts in found.values() if (issue := _beyond(parts)) is not None)
 
     def with_spam(self) -> Valuation:
         """The same with what is taken for spam in its sums."""
@@ -180,9 +184,15 @@ class Valuation:
         }  # fmt: skip
 
 
-def _beyond(part: Valued) -> str:
-    whole, most = (amounts.text(each) for each in (part.beyond_usd, part.value_usd) if each is not None)
-    return BEYOND.format(whole=whole, most=most)
+def _beyond(parts: Sequence[Valued]) -> Issue | None:
+    """What to say of all that an account has of one asset; None where its market could pay as much."""
+    price = next((part.price for part in parts if part.beyond_usd is not None), None)
+    if price is None:
+        return None
+    full = [part.value_usd if part.beyond_usd is None else part.beyond_usd for part in parts]
+    whole = amounts.total([each for each in full if each is not None])
+    reason = BEYOND.format(whole=amounts.text(whole), most=amounts.text(amounts.total(_values_usd(parts))))
+    return Issue(price.source, str(price.asset), reason, makes_partial=False)
 
 
 def _values_usd(parts: Iterable[Valued]) -> list[Decimal]:
@@ -196,7 +206,8 @@ def _counted(parts: Iterable[Valued]) -> tuple[Valued, ...]:
 def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = ()) -> Valuation:
     """Snapshots of several chains, valued at the prices read with them.
 
-    Left out are holdings of zero, and those that a position is another view of.
+    Left out are holdings of zero, and those that a position is another view of. What the market of a price could pay,
+    it pays an account once: for what lies loose, then for what lies in positions.
     """
     holdings: list[Valued] = []
     inside, fees, days = list(positions), list[Valued](), list[ValuedDay]()
@@ -208,12 +219,16 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
             unread[account] = (*unread.get(account, ()), *said[account])
         prices, shown = prices_of(snapshot), shown_of(snapshot)
-        holdings += [
+        loose = [
             _loose(holding, snapshot, prices)
             for holding in snapshot.holdings
             if holding.raw != 0 and (holding.account, holding.token.asset) not in shown
         ]
-        inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
+        opened = [_valued_position(each, snapshot, prices) for each in snapshot.positions]
+        if thin_of(prices):
+            loose, opened = _paid_once(loose, opened)
+        holdings += loose
+        inside += opened
         fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
         days += [_valued_day(day, snapshot, prices) for day in snapshot.days]
     heights = {each.chain: (each.block.height, each.head) for each in snapshots if each.block.hash}
@@ -226,9 +241,46 @@ def prices_of(snapshot: Snapshot) -> dict[Asset, Price]:
     return {price.asset: price for price in reversed(snapshot.prices)}
 
 
+def thin_of(prices: Mapping[Asset, Price]) -> set[Asset]:
+    """What has a price that a market makes, so that it is worth no more than that could pay."""
+    return {asset for asset, price in prices.items() if usable(price) is not None and bound(price) is not None}
+
+
 def shown_of(snapshot: Snapshot) -> set[tuple[str, Asset]]:
     """What positions are another view of, by account and asset."""
     return {(each.account, share) for each in snapshot.positions for share in each.replaces}
+
+
+def _paid_once(loose: Sequence[Valued], opened: Sequence[ValuedPosition]) -> tuple[list[Valued], list[ValuedPosition]]:
+    """The same, each part worth what its market could still pay its account after the parts before it; those that no
+    sum has in it come last."""
+    left: dict[tuple[str, Asset], Decimal] = {}
+    holdings, positions = list(loose), list(opened)
+    for counted in (True, False):
+        holdings = [_paid(part, left, counted=counted) for part in holdings]
+        positions = [
+            replace(
+                each,
+                supplied=tuple(_paid(part, left, counted=counted) for part in each.supplied),
+                rewards=tuple(_paid(part, left, counted=counted) for part in each.rewards),
+            )
+            for each in positions
+        ]
+    return holdings, positions
+
+
+def _paid(part: Valued, left: dict[tuple[str, Asset], Decimal], *, counted: bool) -> Valued:
+    """A part with what is `left` of its market for its account, which becomes less by as much."""
+    most = None if part.price is None else bound(part.price)
+    if most is None or part.value_usd is None or part.counted is not counted:
+        return part
+    key = part.holding.account, part.holding.token.asset
+    there = left.get(key, most)
+    paid = min(part.value_usd, there)
+    left[key] = amounts.EXACT.subtract(there, paid)
+    if paid == part.value_usd:
+        return part
+    return replace(part, value_usd=paid, beyond_usd=part.value_usd if part.beyond_usd is None else part.beyond_usd)
 
 
 def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:

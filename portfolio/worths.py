@@ -1,4 +1,5 @@
-"""What each of many accounts is worth, without a row for each of its holdings: loose ones are valued in columns."""
+"""What each of many accounts is worth, without a row for each of its holdings: loose ones are valued in columns, but
+those of a thin market that pays for several at once."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
-from chainfolio.contracts import Price, Snapshot, Token
+from chainfolio.contracts import Holding, Price, Snapshot, Token
 from portfolio.columns import Quote, values_by_account
-from portfolio.valuation import Valuation, bound, prices_of, shown_of, usable, value
+from portfolio.valuation import Valuation, bound, prices_of, shown_of, thin_of, usable, value
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,8 +37,9 @@ def worth(valuation: Valuation) -> Worth:
 
 def worths(snapshots: Sequence[Snapshot]) -> dict[str, Worth]:
     """What each account of some snapshots is worth: exactly what `worth` says of its part of their valuation."""
-    inside = value([replace(each, holdings=(), fees=(), days=()) for each in snapshots]).apart()
-    loose = [_loose(each) for each in snapshots if each.holdings]
+    divided = [_divided(each) for each in snapshots]
+    inside = value([by_row for by_row, _ in divided]).apart()
+    loose = [_loose(each) for _, each in divided if each.holdings]
     found = {}
     for account, rest in inside.items():
         known = worth(rest)
@@ -47,6 +49,22 @@ def worths(snapshots: Sequence[Snapshot]) -> dict[str, Worth]:
             amounts.total([known.value_usd, *values]), known.unpriced_assets + unpriced, known.is_partial
         )
     return found
+
+
+def _divided(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
+    """The same in two parts, the first to be valued row by row: positions, and what is held of an asset whose market
+    may have to pay the same account for more than that."""
+    thin = thin_of(prices_of(snapshot))
+    rows: list[Holding] = []
+    if thin:
+        inside = {each.account for each in snapshot.positions}
+        held = Counter((each.account, each.token.asset) for each in snapshot.holdings if each.token.asset in thin)
+        several = {pair for pair, count in held.items() if count > 1 or pair[0] in inside}
+        rows = [each for each in snapshot.holdings if (each.account, each.token.asset) in several] if several else []
+    apart = {id(each) for each in rows}
+    columns = [each for each in snapshot.holdings if id(each) not in apart] if rows else snapshot.holdings
+    plain = replace(snapshot, fees=(), days=())
+    return replace(plain, holdings=tuple(rows)), replace(plain, holdings=tuple(columns))
 
 
 def _loose(snapshot: Snapshot) -> tuple[Mapping[str, Decimal], Counter[str]]:

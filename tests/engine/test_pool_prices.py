@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.protocols.uniswap_v2 import FAMILY
 from chainfolio.contracts import Snapshot
+from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from chainfolio.seams import Seams
 from engine.answers import TransactionFilter
 from engine.mixed_reads import mixed
@@ -19,7 +21,7 @@ from engine.tokens import TokenBook
 from engine.transactions import Statement, Subject
 from indexer.registry import Registry
 from localchain.airdrop import airdrop
-from localchain.deploy import WAD, Deployer
+from localchain.deploy import FOREVER, WAD, Deployer
 from localchain.evm import tx
 from portfolio.activity import Functions
 from portfolio.facts import ChainFacts
@@ -35,6 +37,7 @@ from tests.chains.index import index
 from tests.pricing.pool_chain import PoolChain, section
 
 pytestmark = pytest.mark.node
+NONE = InstalledProtocols()
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,9 @@ def settings(market: PoolChain, feeds: Any) -> dict[str, Any]:
     return {"chainlink": {"local": chainlink}, "pools": {"local": section(market, {"WETH": "5", "USDC": "10000"})}}
 
 
-def taken(subject: EvmSubject, market: PoolChain, folder: Path, account: str) -> Snapshot:
+def taken(
+    subject: EvmSubject, market: PoolChain, folder: Path, account: str, installed: InstalledProtocols = NONE
+) -> Snapshot:
     """What an account has now, with the chain indexed."""
 
     async def go() -> Snapshot:
@@ -78,7 +83,7 @@ def taken(subject: EvmSubject, market: PoolChain, folder: Path, account: str) ->
             priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
             http = Http(Seams())
             book = TokenBook(indexed.chain.key, indexed.lake, {})
-            snapshotter = Snapshotter(mixed(indexed.chain, http), indexed.lake, indexed.tail, book, priced)
+            snapshotter = Snapshotter(mixed(indexed.chain, http), indexed.lake, indexed.tail, book, priced, installed)
             return await snapshotter.take([account], await indexed.chain.block(subject.height))
 
     return asyncio.run(go())
@@ -133,6 +138,28 @@ def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than
     assert nav(value([snapshot])).nav == Decimal(came.value) == 200_000  # what is in the pool, and not 2 * 10^14
     (lot,) = entries_of([record], {holder}, Treatment()).entries
     assert (lot.kind, lot.value) == ("received", money(Decimal(200_000)))
+
+
+def test_worthless_pairs_with_a_token_mint_no_more_than_its_own_market_could_pay(
+    subject: EvmSubject, market: PoolChain, tmp_path: Path
+) -> None:
+    """Pairs of a token with one that nobody prices cost only gas: what lies in them is the token all the same."""
+    holder, router = "0x" + "7c" * 20, market.contracts["UniswapV2Router02"]
+    market.token("BAIT")
+    market.pair("BAIT", 10**6 * WAD, "WETH", 100 * WAD)
+    add = "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)"
+    for number in range(5):
+        market.token(f"JUNK{number}")
+        tokens = (market.tokens[symbol].address for symbol in ("BAIT", f"JUNK{number}"))
+        market.do(router, add, *tokens, 10**7 * WAD, WAD, 0, 0, holder, FOREVER)
+    market.node.mine()
+    pairs = InstalledProtocol("uniswap2", FAMILY, {"factory": (market.contracts["UniswapV2Factory"].lower(),)}, {})
+    snapshot = taken(subject, market, tmp_path, holder, InstalledProtocols((pairs,)))
+    valuation = value([snapshot])
+    assert len(valuation.positions) == 5
+    assert nav(valuation).nav == 200_000, "what lies in the pool with WETH, and not five times that"
+    (told,) = valuation.beyond
+    assert "200000 USD at most" in told.reason
 
 
 def test_spam_for_which_somebody_opened_a_pool_is_spam_still(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_RAW
-from chainfolio.contracts import Holding, Issue, Position
+from chainfolio.contracts import Holding, Issue, Position, Spam
 from portfolio.compose import portfolio
 from portfolio.valuation import ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, erc20, native, price, snapshot
@@ -58,6 +58,41 @@ def test_a_debt_is_owed_in_full_whatever_its_market_could_pay() -> None:
     result = value([replace(snapshot(prices=(thin,)), positions=(position,))])
     assert [part.value_usd for each in result.positions for part in each.parts] == [7, 10]
     assert result.value_usd == -3
+
+
+def test_a_market_pays_an_account_once_for_all_that_it_has_of_an_asset() -> None:
+    token, coin = erc20(), native()
+    thin = replace(price(token, "10"), depth_usd=Decimal(7000))
+    pools = tuple(
+        Position(ALICE, "uniswap2", "LIQUIDITYPOOL", f"T/{name}", (Holding(ALICE, token, 500 * 10**6),))
+        for name in range(100)
+    )
+    rewards = Position(ALICE, "farm", "FARMING", "T", rewards=(Holding(ALICE, token, 10**30),))
+    debt = Position(ALICE, "aave3", "LENDING", "Main", (), (Holding(ALICE, token, 10**6),))
+    holdings = Holding(ALICE, token, 300 * 10**6), Holding(BOB, token, 10**30), Holding(ALICE, coin, 10**18)
+    taken = snapshot(*holdings, prices=(thin, price(coin, "2000")), accounts=(ALICE, BOB))
+    result = value([replace(taken, positions=(*pools, rewards, debt))])
+    alice = result.of(ALICE)
+    assert [each.value_usd for each in alice.holdings] == [3000, 2000]
+    assert [each.value_usd for each in alice.positions] == [4000, *[0] * 100, -10]
+    assert alice.value_usd == 3000 + 4000 + 2000 - 10
+    assert result.of(BOB).value_usd == 7000, "what it pays one account says nothing of another"
+    (issue,) = alice.beyond
+    assert "7000 USD at most" in issue.reason
+    document = portfolio(ALICE, result, CHAINS, updated_ms=1)
+    assert document.networth == "8990"
+    assert sum(Decimal(each.value) for each in document.asset_by_protocols.values()) == 8990
+
+
+def test_what_no_sum_has_in_it_takes_nothing_of_a_market_from_what_is_counted() -> None:
+    token = erc20()
+    thin = replace(price(token, "10"), depth_usd=Decimal(70))
+    share = erc20("0x" + "5e" * 20)
+    position = Position(ALICE, "farm", "FARMING", "T", (Holding(ALICE, token, 6 * 10**6),), replaces=(share.asset,))
+    taken = replace(snapshot(Holding(ALICE, token, 5 * 10**6), prices=(thin,)), positions=(position,))
+    spam = replace(taken, spam={(ALICE, share.asset): Spam(90, ("LINK", "NO_PRICE"))})
+    worths = [each.value_usd for each in (value([spam]), value([spam]).with_spam(), value([taken]))]
+    assert worths == [50, 70, 70]
 
 
 def test_holdings_of_zero_are_left_out() -> None:

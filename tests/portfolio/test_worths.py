@@ -82,13 +82,17 @@ def test_every_account_is_worth_the_same_as_by_its_rows(taken: list[Snapshot]) -
     assert worths(taken) == by_row
 
 
-def test_a_bound_holds_for_each_holding_and_not_for_their_sum() -> None:
+def test_a_bound_holds_for_all_that_an_account_has_of_an_asset() -> None:
     thin = replace(price(erc20(), "2"), depth_usd=Decimal(10))
-    taken = snapshot(
+    several = (
         Holding(ALICE, erc20(), 5 * 10**6), Holding(ALICE, erc20(), 5 * 10**6 + 1), Holding(ALICE, erc20(), 10**30),
-        prices=(thin,),
+        Holding(BOB, erc20(), 3 * 10**6),
     )  # fmt: skip
-    assert worths([taken])[ALICE].value_usd == 30
+    inside = Position(BOB, "aave3", "LENDING", "Main", (Holding(BOB, erc20(), 4 * 10**6),))
+    taken = replace(snapshot(*several, prices=(thin,), accounts=(ALICE, BOB)), positions=(inside,))
+    found = worths([taken])
+    assert [found[account].value_usd for account in (ALICE, BOB)] == [10, 10]
+    assert found == {account: worth(part) for account, part in value([taken]).apart().items()}
 
 
 def test_what_nobody_priced_is_counted_and_in_no_sum() -> None:
