@@ -15,6 +15,7 @@ from chainfolio.errors import BadAnswer
 MAX_TIME_MS = 2**47
 HALF = 16  # digits of a block's id that are its height
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Anything = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Height = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 Word = Annotated[str, msgspec.Meta(max_length=100)]
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
@@ -74,7 +75,7 @@ class Header(msgspec.Struct):
 class Ret(msgspec.Struct, gc=False):
     """How a transaction ended: the chain says the last. The others are there where whoever sent it wrote them."""
 
-    fee: Number = 0
+    fee: Anything = 0
     ret: Word = ""
     contractRet: Word = ""
 

@@ -119,16 +119,22 @@ def written(key: int, value: int | bytes) -> bytes:
     if not value:
         return b""
     if isinstance(value, int):
-        return _varint(key << 3) + _varint(value)
+        return varint(key << 3) + varint(value)
+    return there(key, value)
+
+
+def there(key: int, value: bytes) -> bytes:
+    """A field that is bytes, also where it is empty: one of several is there all the same."""
     return _begin(key, len(value)) + value
 
 
 @lru_cache(4_096)
 def _begin(key: int, size: int) -> bytes:
-    return _varint(key << 3 | BYTES) + _varint(size)
+    return varint(key << 3 | BYTES) + varint(size)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number that is not negative, in as many bytes as it takes."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)

@@ -1,42 +1,46 @@
 """The root of a block's transactions: its header was signed with it, so what a node leaves out or changes shows.
 
-A leaf is a whole transaction: what was signed, the signatures, how it ended. What somebody else wrote beside that into
-the same bytes nodes do not show, and no root comes of it. So a node alone is refused, and what two give alike is
+A leaf is a whole transaction: what was signed, the signatures, how it ended, and what its sender wrote beside that.
+Where a node does not show all of it, no root comes of it. So a node alone is refused, and what two give alike is
 believed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from adapters.tron.forms import Transaction, Whole
-from adapters.tron.protobuf import BYTES, written
+from adapters.tron.protobuf import MOST, there, written
 from chainfolio.errors import BadAnswer
 
 RAW, SIGNATURE, RET = 1, 2, 5  # fields of a transaction
 FEE, CODE, RESULT = 1, 2, 3  # fields of how it ended
-CODES: Final = {"": 0, "FAILED": 1}  # nodes leave out what is zero
+CODES: Final = {"": 0, "FAILED": 1}  # what is zero has no name: nodes leave it out
 RESULTS: Final = {
     name: number
     for number, name in enumerate((
-        "DEFAULT", "SUCCESS", "REVERT", "BAD_JUMP_DESTINATION", "OUT_OF_MEMORY", "PRECOMPILED_CONTRACT",
+        "", "SUCCESS", "REVERT", "BAD_JUMP_DESTINATION", "OUT_OF_MEMORY", "PRECOMPILED_CONTRACT",
         "STACK_TOO_SMALL", "STACK_TOO_LARGE", "ILLEGAL_OPERATION", "STACK_OVERFLOW", "OUT_OF_ENERGY", "OUT_OF_TIME",
         "JVM_STACK_OVER_FLOW", "UNKNOWN", "TRANSFER_FAILED", "INVALID_CODE",
     ))
 }  # fmt: skip
-MOST: Final = 1_000  # doubtful blocks that are remembered
+DOUBTS: Final = 1_000  # doubtful blocks that are remembered
 
 
 def root(source: str, done: Sequence[Transaction]) -> str:
-    """The root of some transactions, of which one without a neighbour goes up alone; BadAnswer where their bytes are no
-    hexadecimal."""
+    """The root of some transactions; BadAnswer where their bytes are no hexadecimal."""
     try:
-        level = [hashlib.sha256(_packed(each)).digest() for each in done]
+        return tree([_packed(each) for each in done])
     except ValueError:
-        raise BadAnswer(source, "a transaction is signed with what is no hexadecimal") from None
+        raise BadAnswer(source, "a transaction of its block is no hexadecimal") from None
+
+
+def tree(leaves: Iterable[bytes]) -> str:
+    """The root of some leaves, of which one without a neighbour goes up alone."""
+    level = [hashlib.sha256(each).digest() for each in leaves]
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=False)
         level = [hashlib.sha256(one + other).digest() for one, other in pairs] + level[len(level) & ~1 :]
@@ -45,17 +49,20 @@ def root(source: str, done: Sequence[Transaction]) -> str:
 
 def _packed(done: Transaction) -> bytes:
     """A transaction as it lies in its block."""
-    signatures = (written(SIGNATURE, bytes.fromhex(each)) for each in done.signature)
+    signatures = (there(SIGNATURE, bytes.fromhex(each)) for each in done.signature)
     ends = (_ended(each.fee, each.ret, each.contractRet) for each in done.ret)
     return b"".join((written(RAW, bytes.fromhex(done.raw_data_hex)), *signatures, *ends))
 
 
 @lru_cache(1_000)
 def _ended(fee: int, code: str, result: str) -> bytes:
-    """How it ended, as a field that is there even where it is empty. A word that nobody knows is taken as it is: it
-    fits no root."""
-    known = written(CODE, CODES.get(code, code.encode())), written(RESULT, RESULTS.get(result, result.encode()))
-    return written(RET, b"".join((written(FEE, fee), *known))) or bytes([RET << 3 | BYTES, 0])
+    """How it ended."""
+    return there(RET, written(FEE, fee & MOST) + _word(CODE, CODES, code) + _word(RESULT, RESULTS, result))
+
+
+def _word(key: int, names: Mapping[str, int], word: str) -> bytes:
+    """A word that nobody knows is written where no field can be: it fits no root."""
+    return written(key, names[word]) if word in names else there(0, word.encode())
 
 
 class Roots:
@@ -70,7 +77,7 @@ class Roots:
             return
         if self._doubtful.setdefault((whole.blockID, found), source) != source:
             return
-        while len(self._doubtful) > MOST:
+        while len(self._doubtful) > DOUBTS:
             del self._doubtful[next(iter(self._doubtful))]
         height = whole.block_header.raw_data.number
         raise BadAnswer(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from adapters.tron.forms import Info, Whole
+from adapters.tron.leaves import leaves
 from adapters.tron.node import TronNode, is_empty
-from adapters.tron.roots import root
+from adapters.tron.roots import root, tree
 from adapters.tron.rows import Read, read, tables
 from adapters.tron.signers import Signed, recovered
 from chainfolio.blocks import Block, Span
@@ -66,22 +67,35 @@ async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Rea
     """A block that is proven, and who signed what its owner alone did not. The first is known by its id, and not
     signed."""
     asked = {"num": height}
-    whole, infos = await asyncio.gather(
+    given, infos = await asyncio.gather(
         endpoint.read("/wallet/getblockbynum", asked, _whole),
         endpoint.read("/wallet/gettransactioninfobyblocknum", asked, _infos),
     )
-    if whole is None:
+    if given is None:
         raise NodeBehind(endpoint.name, f"does not have block {height}")
+    whole, came_to = given
     found = read(endpoint.name, height, whole, infos, chain.facts)
     if not height:
         return found, []
-    chain.roots.check(endpoint.name, whole, root(endpoint.name, whole.transactions))
+    chain.roots.check(endpoint.name, whole, came_to)
     signed = zip(found.paid, map(recovered, whole.transactions), strict=True)
     return found, [Signed(row[4], height, row[3], by) for row, by in signed if by != (row[4],)]
 
 
-def _whole(source: str, content: bytes) -> Whole | None:
-    return None if is_empty(content) else typed(source, content, Whole)
+def _whole(source: str, content: bytes) -> tuple[Whole, str] | None:
+    """A block and the root that its transactions come to: by what mostly is in them, else by all that is shown."""
+    if is_empty(content):
+        return None
+    whole = typed(source, content, Whole)
+    usual, said = root(source, whole.transactions), whole.block_header.raw_data.txTrieRoot
+    return whole, usual if usual == said or _shown(content) != said else said
+
+
+def _shown(content: bytes) -> str | None:
+    try:
+        return tree(leaves(content))
+    except ValueError:
+        return None
 
 
 def _infos(source: str, content: bytes) -> list[Info]:

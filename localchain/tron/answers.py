@@ -85,7 +85,7 @@ def block_json(view: View, block: Block) -> Json:
 def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
     """A transaction of a block."""
     return {
-        "ret": [{"contractRet": result}], "signature": list(transaction.signatures), "txID": transaction.txid,
+        **transaction.ends(result), "txID": transaction.txid,
         "raw_data": decode("raw", transaction.raw, view.visible), "raw_data_hex": transaction.raw.hex(),
     }  # fmt: skip
 

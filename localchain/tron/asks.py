@@ -82,7 +82,7 @@ def _broadcast(node: Chain, signed: Json, visible: bool) -> Json:
 
 def _broadcast_hex(view: View, body: Json) -> Json:
     whole = decode("Transaction", bytes.fromhex(body["transaction"]))
-    said = _broadcast(view.node, {"raw_data_hex": whole["raw_data"], "signature": whole.get("signature", [])}, False)
+    said = _broadcast(view.node, {**whole, "raw_data_hex": whole["raw_data"]}, False)
     if "code" in said:
         said["message"] = bytes.fromhex(said["message"]).decode()
     return {**said, "transaction": body["transaction"]}

@@ -49,6 +49,8 @@ class Transaction:
     raw: bytes
     signatures: tuple[str, ...]
     content: Mapping[str, Any]  # the JSON of `raw`, addresses in hex
+    beside: Mapping[str, Any] = field(default_factory=dict)  # what its sender wrote that Tron has no name for
+    ended: Mapping[str, Any] = field(default_factory=dict)  # and how it ended, as its sender says
 
     @property
     def kind(self) -> str:
@@ -69,11 +71,15 @@ class Transaction:
     @property
     def serialized(self) -> bytes:
         """With its signatures, as it is handed in."""
-        return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures})
+        return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures, **self.beside})
 
-    def ended(self, result: str) -> bytes:
-        """The same with how it ended, as it goes into a block."""
-        return self.serialized + encode("Transaction", {"ret": [{"contractRet": result}]})
+    def ends(self, result: str) -> dict[str, Any]:
+        """How it ended and what its sender wrote, as JSON of a block."""
+        return {"ret": [{**self.ended, "contractRet": result}], "signature": list(self.signatures), **self.beside}
+
+    def leaf(self, result: str) -> bytes:
+        """With how it ended, as it goes into a block."""
+        return encode("Transaction", {"raw_data": self.raw.hex(), **self.ends(result)})
 
 
 @dataclass(frozen=True)
@@ -405,9 +411,11 @@ def read(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
         content = decode("raw", raw)
         if len(content["contract"]) != 1:
             raise BadMessage("a transaction has one contract")
+        beside = {name: values for name, values in signed.items() if name.isdigit()}
+        ended = dict((signed.get("ret") or [{}])[0])  # of several results, nodes keep as many as there are contracts
     except (KeyError, TypeError, ValueError) as error:
         raise Rejected("OTHER_ERROR", f"Error: {error}") from error
-    return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content)
+    return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content, beside, ended)
 
 
 def _given(address: str, sun: int) -> Transaction:
@@ -445,7 +453,7 @@ def sealed(
 ) -> Block:  # fmt: skip
     """A block with its id and its witness's signature."""
     key = WITNESSES[height % len(WITNESSES)]
-    leaves = [sha256(each.ended(result)) for each, result in zip(transactions, results, strict=True)]
+    leaves = [sha256(each.leaf(result)) for each, result in zip(transactions, results, strict=True)]
     header = {
         "number": height, "txTrieRoot": _root(leaves).hex(),
         "witness_address": tron(key.public_key.to_address()), "parentHash": parent, "version": VERSION,

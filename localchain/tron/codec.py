@@ -1,6 +1,7 @@
 """Tron's messages: their bytes (protobuf) and the JSON that java-tron writes of them, both ways, by one table.
 
-In JSON an address is hex or, where a request is `visible`, base58; names are hex or text; what is zero is left out.
+In JSON an address is hex or, where a request is `visible`, base58; names are hex or text; what is zero is left out. A
+field that a message does not have is there by its number, with everything that was written under it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,7 @@ ENUMS = {
             )
         )
     ),
+    "code": {1: "FAILED"},
     "mutability": {1: "Pure", 2: "View", 3: "Nonpayable", 4: "Payable"},
 }
 TYPE_URL = "type.googleapis.com/protocol."
@@ -108,7 +110,9 @@ _TABLE = {
     "Header": """1 timestamp int; 2 txTrieRoot bytes; 3 parentHash bytes; 7 number int; 9 witness_address address;
         10 version int""",
     "Transaction": "1 raw_data bytes; 2 signature* bytes; 5 ret* Result",
-    "Result": "3 contractRet result",
+    "Result": """1 fee int; 2 ret code; 3 contractRet result; 14 assetIssueID text; 15 withdraw_amount int;
+        16 unfreeze_amount int; 25 orderId bytes; 26 orderDetails* Order""",
+    "Order": "1 makerOrderId bytes; 2 takerOrderId bytes; 3 fillSellQuantity int; 4 fillBuyQuantity int",
 }  # fmt: skip
 FIELDS: dict[str, dict[int, tuple[str, str, bool]]] = {
     message: {
@@ -128,7 +132,9 @@ def decode(message: str, content: bytes, visible: bool = False) -> dict[str, Any
     found: dict[str, Any] = {}
     for number, wire in _fields(content):
         if number not in FIELDS[message]:
-            raise BadMessage(f"{message} has no field {number}")
+            found.setdefault(str(number), []).append(wire if isinstance(wire, int) else wire.hex())
+            found[str(number)].sort(key=lambda each: isinstance(each, str))  # numbers first, as Java writes them
+            continue
         name, kind, several = FIELDS[message][number]
         value = _shown(kind, wire, visible)
         if several:
@@ -156,10 +162,20 @@ def encode(message: str, content: Mapping[str, Any], visible: bool = False) -> b
         for each in content[name] if several else [content[name]]:
             wire = _wire(kind, each, visible)
             if isinstance(wire, bytes):
-                made += _varint(number << 3 | 2) + _varint(len(wire)) + wire if wire or kind in FIELDS else b""
+                made += _piece(number, wire) if wire or several or kind in FIELDS else b""
             elif wire:
                 made += _varint(number << 3) + _varint(wire)
-    return made
+    nameless = sorted(int(name) for name in content if name.isdigit())
+    return made + b"".join(_nameless(number, each) for number in nameless for each in content[str(number)])
+
+
+def _nameless(number: int, value: int | str) -> bytes:
+    """What is in a field that a message does not have."""
+    return _varint(number << 3) + _varint(value) if isinstance(value, int) else _piece(number, bytes.fromhex(value))
+
+
+def _piece(number: int, wire: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(wire)) + wire
 
 
 def _shown(kind: str, wire: int | bytes, visible: bool) -> Any:

@@ -221,9 +221,8 @@ def broken(**change: Any) -> dict[str, Any]:
     ("transaction", "words"),
     [
         (broken(raw_data_hex="00"), "bytes of another"),
-        (broken(raw_data_hex="zz"), "non-hexadecimal"),
+        (broken(raw_data_hex="zz"), "no hexadecimal"),
         (broken(txID="00" * 32), "receipts of others"),
-        (broken(ret=[{"contractRet": "SUCCESS"}] * 2), "2 results"),
         (done(1, (1, ALICE), (2, BOB), (3, -5 + 2**64)), "an amount of -5"),
         (done(1, (1, b"\x42" + bytes(20)), (2, BOB), (3, 5)), "is no address"),
         (done(1, (1, 77), (2, BOB), (3, 5)), "is a number"),
