@@ -62,6 +62,11 @@ class OpenPosition:
         """Every token in it."""
         return {*self.owned, *self.borrowed}
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it."""
+        return not any(raw for side in (self.supplied, self.borrowed, self.rewards) for raw in side.values())
+
     def named(self, tokens: Mapping[Asset, Token]) -> Position:
         """The position with its tokens; called by what was supplied, where it has no name of its own."""
         supplied, borrowed, rewards = (

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
+from chainfolio.decoded import uncounted
 from chainfolio.positions import OpenPosition
 from portfolio.spam import Arrival
 
@@ -34,7 +35,7 @@ def judged(
     for each in opened:
         if _is_in_doubt(each) and not _is_own(each.ground, came.get(each.account, {})):
             for share in sorted(share.reference for share in each.unlisted):
-                reason = f"not counted for {each.account}, since nobody can verify it: {NO_ACT}"
+                reason = uncounted(each.account, NO_ACT)
                 issues.append(Issue(each.protocol, share, reason, makes_partial=False, account=each.account))
             each = replace(each, unverified=NO_ACT)
         result.append(each)

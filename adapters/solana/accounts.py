@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from adapters.solana.facts import COMPRESSED, Facts
@@ -84,7 +85,7 @@ class Accounts:
         notes += _unpaid(account, self.facts.kind, earned)
         native = self.facts.native_asset
         stakes = tuple(stake_position(account, each, native, self._earnings(each, earned)) for each in wallet.stakes)
-        positions = tuple(self._opened(account, each) for each in opened)
+        positions = [each for each in map(partial(self._opened, account), opened) if not each.empty]
         leaves = tuple(self._compressed(account, each) for each in self.together.compressed.proven(account))
         return AccountState(wallet.lamports, balances, (*stakes, *positions, *leaves), (*notes, *unread), wallet.block)
 
@@ -95,20 +96,26 @@ class Accounts:
 
     def _opened(self, account: str, each: Opened) -> OpenPosition:
         """A position of a protocol, in place of the token that stands for it."""
-        found = each.position
+        found, asset = each.position, self._asset
+        replaces, supplied = tuple(map(asset, found.replaces)), self._amounts(found.supplied)
         return OpenPosition(
-            account, each.row.protocol, found.position_type, found.name, self._amounts(found.supplied),
-            self._amounts(found.borrowed), self._amounts(found.rewards), unlock_s=found.unlock_s, pool=found.pool,
-            replaces=tuple(map(self.facts.token_asset, found.replaces)), unverified=found.unverified,
+            account, each.row.protocol, found.position_type, found.name, supplied, self._amounts(found.borrowed),
+            self._amounts(found.rewards), found.health, found.unlock_s, found.vault, found.pool, replaces,
+            frozenset(replaces or supplied), frozenset([asset(each.claim.subject)] if found.unlisted else []),
+            unverified=found.unverified,
         )  # fmt: skip
 
     def _amounts(self, several: Sequence[TokenAmount]) -> Amounts:
-        """By asset: what is there several times is added. The system program stands for lamports."""
+        """By asset: what is there several times is added."""
         found: dict[Asset, int] = {}
         for each in several:
-            asset = self.facts.native_asset if each.token == SYSTEM else self.facts.token_asset(each.token)
+            asset = self._asset(each.token)
             found[asset] = found.get(asset, 0) + each.raw
         return found
+
+    def _asset(self, token: str) -> Asset:
+        """What decoders name by a mint; the system program stands for lamports."""
+        return self.facts.native_asset if token == SYSTEM else self.facts.token_asset(token)
 
     def _earnings(self, staking: Staking, earned: Earned) -> tuple[Earning, ...]:
         """What a stake account earned, epoch by epoch; those in which it earned nothing are left out."""

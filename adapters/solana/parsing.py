@@ -175,3 +175,12 @@ def key_bytes(address: str) -> bytes:
     from solders.pubkey import Pubkey
 
     return bytes(Pubkey.from_string(address))
+
+
+def is_address(written: str) -> bool:
+    """Whether a text is an address."""
+    try:
+        key_bytes(written)
+    except ValueError:
+        return False
+    return True

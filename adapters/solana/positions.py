@@ -15,8 +15,10 @@ from typing import Any, Final
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.compressed import Compressed
 from adapters.solana.layouts import TOKEN
+from adapters.solana.parsing import is_address
 from adapters.solana.reads import LeavesRead, Wallet, WalletRead
 from chainfolio.contracts import Issue
+from chainfolio.decoded import founds, notes
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, ProtocolFamily
 
@@ -29,6 +31,9 @@ MOST_LISTS: Final = 100  # pools that are looked for: shares of them can be sent
 UNLISTED: Final = Unknown(f"the pools of more than {MOST_LISTS} shares would have to be looked for")
 SLOT_MS: Final = 400  # as the cluster has it in mind
 PROGRAM: Final = "program"
+SHARED: Final = (
+    "no file names its market: it counts because the vaults there have as much now, which other accounts may claim, too"
+)
 THING, SHARE, ACCOUNT = "thing", "share", "account"
 
 
@@ -100,6 +105,14 @@ class Opened:
     row: InstalledProtocol
     claim: Claim
     position: DecodedPosition
+
+    def notes(self) -> Iterator[Issue]:
+        """What the position itself says is not known of it, or not to be relied on."""
+        account, subject = self.claim.account, self.claim.subject
+        yield from notes(
+            self.position, account,
+            lambda reason, is_partial: Issue(self.row.protocol, subject, reason, is_partial, account),
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -257,6 +270,7 @@ class Positions:
                 issues.append((claim, row, tried.fault))
             opened.setdefault(claim.account, []).extend(Opened(row, claim, each) for each in tried.found)
         self.opened = opened
+        self.issues += [note for several in opened.values() for each in several for note in each.notes()]
         for claim, row, fault in issues:
             self._unread(claim.account, claim.subject, f"a position of {row.protocol} could not be read: {fault}")
         return True
@@ -312,7 +326,8 @@ def _tried(row: InstalledProtocol, claim: Claim, known: Mapping[Any, Any]) -> _T
                 return _Tried(asked, missing)
             reads = plan.send([known[each] for each in reads])
     except StopIteration as stop:
-        return _Tried(asked, found=stop.value)
+        found = founds(stop.value, is_address)
+        return _Tried(asked, fault=found) if isinstance(found, str) else _Tried(asked, found=found)
     except Unreadable as error:
         return _Tried(asked, fault=str(error))
     except Exception as error:  # a decoder may be third-party code: whatever it raises is its own issue

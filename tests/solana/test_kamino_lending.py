@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from adapters.solana import positions
 from adapters.solana.chain import SolanaChain
 from adapters.solana.kamino import YEAR_S
-from adapters.solana.positions import Claim
+from adapters.solana.positions import SHARED, Claim
 from adapters.solana.protocols.kamino_lending import FAMILY, NOT_COVERED
 from chainfolio.interactions import Interactions
 from chainfolio.plans import run_batched, run_known
@@ -208,6 +208,23 @@ def test_what_several_obligations_have_in_a_reserve_has_to_lie_in_its_vault_toge
         assert decoded(ledger, one)[0].unverified == unverified
 
 
+async def test_of_a_market_that_no_file_names_the_answer_says_that_others_may_claim_the_same() -> None:
+    several = (replace(pair(slot=1), debts=()), replace(pair(slot=1), owner=key()))
+    apart = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=INSTALLED)
+    both = await read(
+        LedgerNode(stored(*several), {WALLET: [], several[1].owner: []}), WALLET, several[1].owner, installed=INSTALLED
+    )
+    assert {issue.reason for issue in apart[WALLET].issues} == {f"of {WALLET}: {SHARED}"}
+    assert not any(issue.makes_partial for issue in apart[WALLET].issues)
+    for each in (apart, both):  # what somebody has does not depend on who else is asked about
+        assert [(found.pool, found.unverified) for found in each[WALLET].positions] == [(several[0].market, "")]
+        assert [issue.reason for issue in each[WALLET].issues] == [f"of {WALLET}: {SHARED}"]
+    [row] = INSTALLED.rows
+    named = InstalledProtocols((replace(row, contracts={**row.contracts, "market": (several[0].market,)}),))
+    relied = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=named)
+    assert (len(relied[WALLET].positions), relied[WALLET].issues) == (1, ())
+
+
 async def test_obligations_in_a_market_that_no_file_names_are_added_without_another_search() -> None:
     several = (pair(slot=1), pair(slot=1))
     node = LedgerNode(stored(*several), {WALLET: []})
@@ -286,7 +303,7 @@ async def test_obligations_are_found_by_their_owner_and_owe_what_they_borrowed()
     found = states[WALLET].positions
     assert sorted(each.pool for each in found) == sorted(each.market for each in several[:2])
     assert all(each.protocol == "kamino" and sum(each.borrowed.values()) >= 10**6 for each in found)
-    assert not states[WALLET].issues
+    assert not any(each.makes_partial for each in states[WALLET].issues)
 
 
 async def test_reserves_that_are_counted_anew_in_every_slot_are_no_obstacle() -> None:
@@ -303,7 +320,7 @@ async def test_reserves_that_are_counted_anew_in_every_slot_are_no_obstacle() ->
     node.answers = {**node.answers, "getMultipleAccounts": used}
     states = await read(node, WALLET, installed=INSTALLED)
     assert [each.pool for each in states[WALLET].positions] == [obligation.market]
-    assert not states[WALLET].issues
+    assert not any(each.makes_partial for each in states[WALLET].issues)
 
 
 @pytest.mark.node

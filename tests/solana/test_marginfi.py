@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from adapters.solana import positions
 from adapters.solana.chain import SolanaChain
 from adapters.solana.marginfi import YEAR_S
-from adapters.solana.positions import Claim
+from adapters.solana.positions import SHARED, Claim
 from adapters.solana.protocols.marginfi import FAMILY, NOT_COVERED
 from chainfolio.interactions import Interactions
 from chainfolio.plans import run_batched, run_known
@@ -159,10 +159,11 @@ def test_in_a_group_that_no_file_names_counts_what_could_be_taken_out_now_and_no
 ) -> None:
     lender = replace(first, address=key(), debts=())
     ledger = stored(lender)
-    assert decoded(ledger, lender)[0].unverified == ""
+    assert (decoded(ledger, lender)[0].unverified, decoded(ledger, lender)[0].remark) == ("", SHARED)
+    assert decoded(ledger, lender, group=lender.group)[0].remark == ""
     bank = lender.assets[0][0]
     ledger.put_vault(bank.vault, bank.mint, key(), 10**6)
-    assert decoded(ledger, lender)[0].unverified == NOT_COVERED
+    assert (decoded(ledger, lender)[0].unverified, decoded(ledger, lender)[0].remark) == (NOT_COVERED, "")
     assert decoded(ledger, lender, group=lender.group)[0].unverified == ""
     assert decoded(written, first)[0].unverified == NOT_COVERED
     assert decoded(written, first, group=first.group)[0].unverified == ""
@@ -265,7 +266,9 @@ async def test_accounts_are_found_by_their_owner_and_owe_what_they_borrowed() ->
     [found] = states[WALLET].positions
     assert (found.protocol, found.type, found.pool) == ("marginfi", "LENDING", several[0].group)
     assert sum(found.borrowed.values()) >= 10**6
-    assert not states[WALLET].issues
+    assert [(each.reason, each.makes_partial) for each in states[WALLET].issues] == [
+        (f"not counted for {WALLET}, since nobody can verify it: {NOT_COVERED}", False)
+    ]
 
 
 @pytest.mark.node

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Final
 
 import pytest
 
 from adapters.solana import positions
 from adapters.solana.layouts import TOKEN
-from adapters.solana.positions import Family
+from adapters.solana.positions import Claim, DecoderPlan, Family
 from adapters.solana.protocols.orca_whirlpool import FAMILY
 from chainfolio.positions import AccountState
-from chainfolio.protocols import InstalledProtocol, InstalledProtocols
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
 from tests.solana import ledger_node
 from tests.solana.changes import key
 from tests.solana.fakes import WALLET, FakeNode
@@ -135,6 +137,82 @@ async def test_a_decoder_that_raises_is_an_issue(position: Position, pool: Ledge
     states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=InstalledProtocols(rows))
     assert [each.protocol for each in states[WALLET].positions] == ["orca"]
     assert "ZeroDivisionError: nothing to divide by" in states[WALLET].issues[0].reason
+
+
+def saying(found: Any = None, **said: Any) -> InstalledProtocols:
+    """Orca, whose decoder says something more of each position that it reads, or returns something else."""
+
+    def position(claim: Claim) -> DecoderPlan:
+        read = yield from FAMILY.position(claim)
+        return [replace(each, **said) for each in read] if found is None else found
+
+    return InstalledProtocols((replace(INSTALLED.rows[0], family=replace(FAMILY, position=position)),))
+
+
+async def test_what_a_decoder_says_beside_amounts_is_in_the_answer(position: Position, pool: Ledger) -> None:
+    said = {"health": Decimal("1.25"), "vault": key(), "unlock_s": 7, "remark": "of two", "unknown": "its farm"}
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(**said))
+    [found] = states[WALLET].positions
+    assert (found.health, found.vault, found.unlock_s) == (said["health"], said["vault"], 7)
+    assert [(each.adapter, each.subject, each.reason, each.makes_partial) for each in states[WALLET].issues] == [
+        ("orca", position.mint, f"not known of {WALLET}: its farm", True),
+        ("orca", position.mint, f"of {WALLET}: of two", False),
+    ]
+    assert {each.account for each in states[WALLET].issues} == {WALLET}
+
+
+async def test_why_a_position_has_no_value_is_said_and_what_else_is_unknown_of_it_leaves_nothing_out(
+    position: Position, pool: Ledger
+) -> None:
+    node = LedgerNode(pool, {WALLET: [position.mint]})
+    states = await read(node, WALLET, installed=saying(unverified="it is odd", unknown="its farm"))
+    [found] = states[WALLET].positions
+    assert found.unverified == "it is odd"
+    assert [(each.reason, each.makes_partial) for each in states[WALLET].issues] == [
+        (f"not counted for {WALLET}, since nobody can verify it: it is odd", False),
+        (f"not known of {WALLET}: its farm", False),
+    ]
+
+
+async def test_a_share_that_anybody_could_have_made_counts_only_where_the_account_came_by_it(
+    position: Position, pool: Ledger
+) -> None:
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(unlisted=True))
+    [found] = states[WALLET].positions
+    assert {each.reference for each in found.unlisted} == {each.reference for each in found.ground} == {position.mint}
+
+
+async def test_a_position_with_nothing_in_it_is_none_and_what_is_unknown_of_it_is_said(
+    position: Position, pool: Ledger
+) -> None:
+    empty = saying(DecodedPosition("LENDING", (TokenAmount(key(), 0),), unknown="what it earned"))
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=empty)
+    assert states[WALLET].positions == ()
+    assert [(each.reason, each.makes_partial) for each in states[WALLET].issues] == [
+        (f"not known of {WALLET}: what it earned", True)
+    ]
+
+
+@pytest.mark.parametrize(("found", "said"), [
+    (7, "a int, not a DecodedPosition"), ("nothing", "a str, not"), ([None], "a NoneType, not"),
+    (DecodedPosition("STEAKED"), "did you mean `STAKED`?"),
+    (DecodedPosition("LENDING", TokenAmount(TOKEN, 1)), "is a comma missing?"),  # type: ignore[arg-type]
+    (DecodedPosition("LENDING", (TokenAmount("0x" + "ab" * 20, 1),)), "no address as the chain has it"),
+    (DecodedPosition("LENDING", (TokenAmount(TOKEN, -1),)), "-1 units"),
+    (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1.5),)), "1.5 units"),  # type: ignore[arg-type]
+    (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1),), health=1.5), "`health`"),  # type: ignore[arg-type]
+    (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1),), health=Decimal("NaN")), "`health`"),
+    (DecodedPosition("LENDING", replaces=("nothing",)), "`replaces`"),
+    (DecodedPosition("LENDING", remark=None), "`remark` is a NoneType"),  # type: ignore[arg-type]
+])  # fmt: skip
+async def test_a_decoder_that_returns_what_is_no_position_spoils_nothing_else(
+    position: Position, pool: Ledger, found: Any, said: str
+) -> None:
+    rows = (*INSTALLED.rows, *saying(found).rows)
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=InstalledProtocols(rows))
+    assert [each.pool for each in states[WALLET].positions] == [position.pool.address]
+    [issue] = states[WALLET].issues
+    assert (issue.subject, issue.makes_partial, said in issue.reason) == (position.mint, True, True)
 
 
 async def test_an_account_that_was_sent_thousands_of_tokens_is_read_and_what_was_not_looked_at_is_said(

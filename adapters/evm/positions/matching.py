@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.evm.positions.rules import Always, Collection, Counterparty, Event, Family, ProtocolMatch, Token
 from chainfolio.contracts import Issue
+from chainfolio.decoded import remarked, uncounted
 from chainfolio.interactions import contract_of
 from chainfolio.protocols import InstalledProtocol, UnreadProtocol
 
@@ -68,14 +69,12 @@ class RuleMatch:
         return Issue(self.row.protocol, subject, reason, makes_partial, match.account)
 
     def unverified(self, reason: str) -> Issue:
-        """Why what it claims is in no sum. Anybody can send such a claim to anybody, so it makes no answer partial."""
-        return self.issue(
-            f"not counted for {self.match.account}, since nobody can verify it: {reason}", makes_partial=False
-        )
+        """Why what it claims is in no sum."""
+        return self.issue(uncounted(self.match.account, reason), makes_partial=False)
 
     def remarked(self, remark: str) -> Issue:
         """What its decoder has to say of what it found."""
-        return self.issue(f"of {self.match.account}: {remark}", makes_partial=False)
+        return self.issue(remarked(self.match.account, remark), makes_partial=False)
 
 
 @dataclass

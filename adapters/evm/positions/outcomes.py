@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from adapters.evm.positions.matching import RuleMatch
 from adapters.evm.positions.rules import DecoderPlan, Unread, reading
-from adapters.evm.positions.validation import founds
 from adapters.evm.reads import Read, Reads
+from adapters.evm.words import ADDRESS
 from chainfolio.contracts import Issue
+from chainfolio.decoded import founds, notes
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.protocols import DecodedPosition, Unverified
 from chainfolio.reads import AtParent, ReadResult
@@ -52,23 +53,12 @@ def outcome_of(matched: RuleMatch, whose: Reads | None = None) -> Plan[Read, Any
         return Outcome(matched, issues=(matched.issue(said, makes_partial(matched, report)),))
     if isinstance(report.result, Unverified):
         return Outcome(matched, issues=(matched.unverified(report.result.reason),), calls=answered(report))
-    found = founds(report.result)
+    found = founds(report.result, ADDRESS.match)
     if isinstance(found, str):
         said = f"the position of {matched.match.account} is unknown: {found}"
         return Outcome(matched, issues=(matched.issue(said, True),), calls=answered(report))
-    return Outcome(matched, found, tuple(_notes(matched, found)), answered(report))
-
-
-def _notes(matched: RuleMatch, found: Iterable[DecodedPosition]) -> Iterator[Issue]:
-    """What positions themselves say is not known of them, or not to be relied on."""
-    for each in found:
-        if each.unverified:
-            yield matched.unverified(each.unverified)
-        if each.unknown:
-            said = f"not known of {matched.match.account}: {each.unknown}"
-            yield matched.issue(said, makes_partial=not each.unverified and not each.unlisted)
-        if each.remark:
-            yield matched.remarked(each.remark)
+    issues = (note for each in found for note in notes(each, matched.match.account, matched.issue))
+    return Outcome(matched, found, tuple(issues), answered(report))
 
 
 def makes_partial(matched: RuleMatch, report: Report[Any]) -> bool:

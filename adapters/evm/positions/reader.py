@@ -16,12 +16,13 @@ from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
 from adapters.evm.positions.shares import Shares
-from adapters.evm.positions.validation import problem_of_parts
 from adapters.evm.reads import NativeBalance, Read, Reads, balance_of
+from adapters.evm.words import ADDRESS
 from chainfolio.abi import NamesAssets
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
+from chainfolio.decoded import problem_of_parts
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, batched
@@ -176,7 +177,7 @@ class OneAccount:
         remark = result.remark if isinstance(result, Remarked) else ""
         given: Any = result.given if isinstance(result, Remarked) else result
         parts = given.parts if isinstance(given, Unlisted) else given
-        why = report.reason or problem_of_parts(parts)
+        why = report.reason or problem_of_parts(parts, ADDRESS.match)
         if why:
             itself.issues.append(self._unknown(share, why, makes_partial(share, report)))
             return itself

@@ -11,7 +11,7 @@ from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.kamino import Counted, counted
 from adapters.solana.layouts import SYSTEM
 from adapters.solana.lending_layouts import KaminoMarket, KaminoObligation, KaminoReserve
-from adapters.solana.positions import ACCOUNT, Claim, DecoderPlan, Family, Unreadable, sure
+from adapters.solana.positions import ACCOUNT, SHARED, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import held
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
@@ -57,7 +57,7 @@ def position(claim: Claim) -> DecoderPlan:
         raise Unreadable("it has something in a reserve of another market")
     now = {at: counted(each, claim.slot, claim.time_s, market.rewards_bps) for at, each in reserves.items()}
     supplied = {at: now[at].redeemed(shares) for at, shares in deposits.items()}
-    covered = stored.market in claim.contracts.get(MARKET, ())
+    covered = named = stored.market in claim.contracts.get(MARKET, ())
     if not covered:
         there = {at: held(sure(vault), reserves[at].mint) for at, vault in zip(deposits, vaults, strict=True)}
         covered = yield from _covered(claim, now, there)
@@ -66,6 +66,7 @@ def position(claim: Claim) -> DecoderPlan:
             "LENDING", supplied=tuple(TokenAmount(reserves[at].mint, raw) for at, raw in supplied.items()),
             borrowed=tuple(TokenAmount(reserves[each.reserve].mint, _owed(now, each)) for each in debts),
             name="Lending market", pool=stored.market, unverified="" if covered else NOT_COVERED,
+            remark=SHARED if supplied and covered and not named else "",
         )
     ]  # fmt: skip
 

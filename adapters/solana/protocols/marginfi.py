@@ -10,7 +10,7 @@ from adapters.solana.account_fields import address
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.lending_layouts import MarginfiAccount, MarginfiBank, MarginfiGroup
 from adapters.solana.marginfi import ONE, Values, counted
-from adapters.solana.positions import ACCOUNT, Claim, DecoderPlan, Family, Unreadable, sure
+from adapters.solana.positions import ACCOUNT, SHARED, Claim, DecoderPlan, Family, Unreadable, sure
 from adapters.solana.ranges import held
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
@@ -54,7 +54,7 @@ def position(claim: Claim) -> DecoderPlan:
     _check(stored, balances, banks)
     supplied = {each.bank: now[each.bank].redeemed(each.assets) for each in balances if each.assets}
     borrowed = {each.bank: now[each.bank].owed(each.debts) for each in balances if each.debts >= ONE}
-    covered = stored.group in claim.contracts.get(GROUP, ())
+    covered = named = stored.group in claim.contracts.get(GROUP, ())
     if not covered and not borrowed:
         there = {at: held(sure(vault), bank.mint) for (at, bank), vault in zip(banks.items(), vaults, strict=True)}
         covered = yield from _covered(claim, now, banks, there)
@@ -63,6 +63,7 @@ def position(claim: Claim) -> DecoderPlan:
             "LENDING", supplied=tuple(TokenAmount(banks[at].mint, raw) for at, raw in supplied.items()),
             borrowed=tuple(TokenAmount(banks[at].mint, raw) for at, raw in borrowed.items()),
             name="Lending market", pool=stored.group, unverified="" if covered else NOT_COVERED,
+            remark=SHARED if supplied and covered and not named else "",
         )
     ]  # fmt: skip
 
