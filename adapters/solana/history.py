@@ -51,10 +51,10 @@ class Listed(msgspec.Struct):
 
 
 class _Read(NamedTuple):
-    """A transaction, and what it had the stake program do."""
+    """A transaction, and what it had the stake program do; None where the node does not keep that."""
 
     entry: Found
-    calls: tuple[StakeCall, ...]
+    calls: tuple[StakeCall, ...] | None
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class AccountHistory:
         for account in accounts:
             if account not in self._token_accounts:
                 self._token_accounts[account] = await _open_accounts(endpoint, account)
-        done: dict[str, tuple[int, _Read]] = {}
+        done: dict[str, _Read] = {}
         late: set[tuple[str, str]] = set()
         while True:
             addresses = {*accounts, *(each for own in accounts for each in self._token_accounts[own])}
@@ -128,16 +128,17 @@ class AccountHistory:
             if not missing:
                 break
             for each, read in zip(missing, await _transactions(endpoint, missing), strict=True):
-                done[each.signature] = each.slot, read
+                done[each.signature] = read
                 for owner, address in token_accounts_of(endpoint.name, read.entry):
                     if owner in accounts and address not in self._token_accounts[owner]:
                         self._token_accounts[owner].add(address)
                         late.add((owner, address))
-        changes = {each.signature: done[each.signature] for each in wanted}
-        made = [_done(endpoint.name, slot, read.entry) for slot, read in changes.values()]
+        reads = [done[each.signature] for each in wanted]
+        made = [_done(endpoint.name, each, read.entry) for each, read in zip(wanted, reads, strict=True)]
         made.sort(key=lambda each: (each.slot, each.tx_index))
-        calls = [call for _, read in changes.values() for call in read.calls]
-        if (served := await first_block(endpoint)) <= piece.last:  # of what was before, it lists nothing
+        calls = [call for read in reads for call in read.calls or ()]
+        is_whole = all(read.calls is not None for read in reads)
+        if is_whole and (served := await first_block(endpoint)) <= piece.last:  # of what was before, it lists nothing
             for account in accounts:
                 self.chain.stake_histories.saw(account, Span(max(piece.first, served), piece.last), calls)
         told = await self._told(endpoint, late, span)
@@ -240,13 +241,16 @@ def _found(listed: Listed, source: str, content: bytes | memoryview) -> _Read:
     return _Read(found, about.calls if about else ())
 
 
-def _done(source: str, slot: int, entry: Found) -> Done:
+def _done(source: str, listed: Listed, entry: Found) -> Done:
+    slot = listed.slot
     if entry.blockTime is None:
         raise HistoryUnavailable(source, slot, "the node does not know its time")
     if not 0 <= entry.blockTime < MAX_TIME_S:
         raise BadAnswer(source, f"a transaction of slot {slot} at a time that cannot be")
     changed = change(source, entry, slot)
-    (number,) = places([changed.signature])
+    if changed.signature != listed.signature:
+        raise BadAnswer(source, f"another transaction than the one that it lists in slot {slot}")
+    (number,) = places(source, [changed.signature])
     return Done(slot, entry.blockTime * 1_000_000, number, changed)
 
 

@@ -12,6 +12,7 @@ from adapters.solana.datasets import STANDARDS
 from adapters.solana.layouts import SYSTEM
 from adapters.solana.transactions import Change, moved
 from chainfolio.blocks import Block
+from chainfolio.errors import BadAnswer
 from chainfolio.table import Table
 from chainfolio.tables import BLOCKS, REWARD, TRANSACTIONS, TRANSFERS
 
@@ -36,11 +37,15 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     change: Change
 
 
-def places(signatures: Sequence[str]) -> list[int]:
-    """A number for each transaction of a slot, which is the same whoever reads it, alone or with its block."""
+def places(source: str, signatures: Sequence[str]) -> list[int]:
+    """A number for each transaction of a slot, which is the same whoever reads it, alone or with its block. BadAnswer
+    where `source` gave what is no signature."""
     from solders.signature import Signature
 
-    found = [int.from_bytes(bytes(Signature.from_string(each))[:4], "big") >> 1 for each in signatures]
+    try:
+        found = [int.from_bytes(bytes(Signature.from_string(each))[:4], "big") >> 1 for each in signatures]
+    except ValueError:
+        raise BadAnswer(source, "a transaction whose signature is none") from None
     if len(set(found)) == len(found):
         return found
     taken: set[int] = set()

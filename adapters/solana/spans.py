@@ -47,7 +47,7 @@ def whole(slot: int, source: str, content: bytes | memoryview) -> Read | None:
         raise BadAnswer(source, f"block {slot} says that its parent is {found.parentSlot}")
     block = found.block(source, slot)
     changes = [change(source, typed(source, entry, Entry), slot) for entry in found.transactions]
-    numbers, moment = places([each.signature for each in changes]), block.time_us
+    numbers, moment = places(source, [each.signature for each in changes]), block.time_us
     done = tuple(Done(slot, moment, number, each) for number, each in zip(numbers, changes, strict=True))
     return Read(block, found.parentSlot, done)
 

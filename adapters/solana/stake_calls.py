@@ -6,13 +6,13 @@ The numbers and the order of accounts are those of the program: https://github.c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from adapters.solana.forms import U64, Key
-from adapters.solana.layouts import STAKE
-from adapters.solana.transactions import Index, Loaded
+from adapters.solana.layouts import STAKE, SYSTEM, TOKEN
+from adapters.solana.transactions import COMPUTE_BUDGET, Index, Loaded
 from chainfolio.errors import BadAnswer
 from transport.wire import typed
 
@@ -22,6 +22,8 @@ LOCK_CHECKED, MOVE_STAKE, MOVE_LAMPORTS = 12, 16, 17
 OF_TWO: Final = (SPLIT, MERGE, MOVE_STAKE, MOVE_LAMPORTS)  # they begin with two stake accounts
 WITHDRAWER: Final = 1  # the role
 KEY_SIZE: Final = 32
+SILENT: Final = frozenset([STAKE, SYSTEM, TOKEN, COMPUTE_BUDGET])  # programs that call none
+NOT_KEPT: Final = "the node does not keep what programs called, so that what was done with stake is not known"
 
 
 class StakeCall(NamedTuple):
@@ -119,6 +121,7 @@ class _Message(msgspec.Struct):
 
 
 class _Signed(msgspec.Struct):
+    signatures: Annotated[list[str], msgspec.Meta(min_length=1)]
     message: _Message
 
 
@@ -129,10 +132,12 @@ class _Entry(msgspec.Struct):
 
 
 class Staked(NamedTuple):
-    """What a transaction had the stake program do, and what each of its accounts had in lamports before and after."""
+    """What a transaction had the stake program do, None where the node does not keep what programs called; and what
+    each of its accounts had in lamports before and after."""
 
+    signature: str
     slot: int
-    calls: tuple[StakeCall, ...]
+    calls: tuple[StakeCall, ...] | None
     lamports: dict[str, tuple[int, int]]
 
 
@@ -147,8 +152,12 @@ def staked(source: str, content: bytes) -> Staked | None:
     if not len(keys) == len(meta.preBalances) == len(meta.postBalances):
         raise BadAnswer(source, f"a transaction of slot {entry.slot} with {len(keys)} accounts and other balances")
     lamports = dict(zip(keys, zip(meta.preBalances, meta.postBalances, strict=True), strict=True))
-    calls = () if meta.err is not None else tuple(_calls(source, keys, message, meta))
-    return Staked(entry.slot, calls, lamports)
+    if meta.err is not None or STAKE not in keys:
+        return Staked(entry.transaction.signatures[0], entry.slot, (), lamports)
+    calls = list(_calls(source, keys, message, meta))
+    programs = {keys[each.programIdIndex] for each in message.instructions}
+    is_whole = meta.innerInstructions is not None or programs <= SILENT
+    return Staked(entry.transaction.signatures[0], entry.slot, tuple(calls) if is_whole else None, lamports)
 
 
 def _calls(source: str, keys: Sequence[str], message: _Message, meta: _Meta) -> Iterator[StakeCall]:

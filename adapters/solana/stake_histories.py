@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.solana.history import FULL, TOGETHER, Listed, signatures
 from adapters.solana.node import first_block
-from adapters.solana.stake_calls import OF_TWO, StakeCall, Staked, named_by, staked
+from adapters.solana.stake_calls import NOT_KEPT, OF_TWO, StakeCall, Staked, named_by, staked
 from adapters.solana.stake_lives import Life, Step, lives
 from adapters.solana.state import lamports_of, stakes_of
 from chainfolio.blocks import Span, Spans
@@ -130,7 +130,7 @@ class StakeHistories:
         listed = [each for each in listed if any(each.slot in part for part in left)]
         if most is not None and len(listed) > most:
             raise TooMany(f"{len(listed)} transactions since would have to be looked at")
-        calls = [call for part in await self._transactions(endpoint, listed) for call in part.calls]
+        calls = [call for part in await self._transactions(endpoint, listed) for call in part.calls or ()]
         self.saw(account, span, calls)
 
     async def _follow(self, endpoint: Endpoint, stakes: Collection[str]) -> dict[str, Life]:
@@ -163,7 +163,7 @@ class StakeHistories:
         for part in await self._transactions(endpoint, list(reversed(listed))):
             if stake not in part.lamports:
                 raise BadAnswer(endpoint.name, f"lists a transaction for {stake} that does not name it")
-            own = tuple(call for call in part.calls if stake in call.stakes)
+            own = tuple(call for call in part.calls or () if stake in call.stakes)
             steps.append(Step(part.slot, *part.lamports[stake], own))
         return Life(stake, tuple(steps), lamports, top)
 
@@ -189,4 +189,8 @@ def _part(listed: Listed, source: str, content: bytes | memoryview) -> Staked:
         raise HistoryUnavailable(source, listed.slot, "the node lists a transaction that it does not have")
     if found.slot != listed.slot:
         raise BadAnswer(source, f"a transaction of slot {found.slot} that is listed in slot {listed.slot}")
+    if found.signature != listed.signature:
+        raise BadAnswer(source, f"another transaction than the one that it lists in slot {found.slot}")
+    if found.calls is None:
+        raise HistoryUnavailable(source, listed.slot, NOT_KEPT)
     return found

@@ -50,8 +50,9 @@ class TokenBalance(msgspec.Struct, gc=False):
 
 
 BALANCES: Final = msgspec.json.Decoder(list[TokenBalance] | None)
-NOTHING: Final = (b"[]", b"null")
-NO_BALANCES: Final = msgspec.Raw(NOTHING[1])
+UNTOLD: Final = b"null"  # nodes that do not keep balances of tokens say null, or nothing
+NOTHING: Final = (b"[]", UNTOLD)
+NO_BALANCES: Final = msgspec.Raw(UNTOLD)
 
 
 class Loaded(msgspec.Struct, gc=False):
@@ -164,6 +165,9 @@ def change(source: str, entry: Entry, slot: int) -> Change:
     native = {key: new - old for key, old, new in zip(keys, before, after, strict=True) if old != new}
     native[keys[0]] = native.get(keys[0], 0) + meta.fee
     tokens = _tokens(source, keys, meta)
+    is_untold = not tokens and bytes(meta.preTokenBalances) == UNTOLD and meta.err is None
+    if is_untold and any(each in keys for each in TOKEN_PROGRAMS):
+        raise HistoryUnavailable(source, slot, "what token accounts had in a transaction is not kept")
     program, content = _main(source, keys, calls)
     failed = meta.err is not None
     return Change(signatures[0], keys[0], program, meta.fee, failed, len(signatures), native, tokens, content)
@@ -283,6 +287,8 @@ def _sides(source: str, meta: Meta) -> Sequence[tuple[bool, Sequence[TokenBalanc
         content = bytes(meta.preTokenBalances)
         if content in NOTHING or (stays and content[:1] == b"["):
             return ()
+    elif UNTOLD in (bytes(meta.preTokenBalances), bytes(meta.postTokenBalances)):
+        raise BadAnswer(source, "it tells what token accounts had on one side of a transaction alone")
     before, after = _balances(source, meta.preTokenBalances), _balances(source, meta.postTokenBalances)
     if stays and len(before) == len(after):
         changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]

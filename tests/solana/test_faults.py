@@ -333,12 +333,38 @@ def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
     {"postTokenBalances": [token_balance(2)]}, {"postTokenBalances": [token_balance(amount=7.0)]},
     {"preTokenBalances": [token_balance()], "postTokenBalances": [token_balance(amount="-1")]},
     {"preTokenBalances": [token_balance()], "postTokenBalances": ["nothing"]},
+    {"preTokenBalances": None, "postTokenBalances": [token_balance()]},
     {"preTokenBalances": {}, "postTokenBalances": {}}, {"preTokenBalances": 7, "postTokenBalances": 7},
     *({"postTokenBalances": [token_balance(amount=each)]} for each in ("", "+1", "1_0", " 1", "\u0663", "9" * 21)),
 ])  # fmt: skip
 async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
         await rows(listing([[named(60)]], **meta))
+
+
+async def test_what_tokens_moved_is_not_nothing_where_a_node_does_not_keep_it() -> None:
+    def said(**meta: Any) -> FakeNode:
+        node = listing([[named(60)]])
+        told = transaction(60, SIGNATURE, preBalances=[10, 1, 1], postBalances=[5, 1, 1], **meta)
+        told["transaction"]["message"]["accountKeys"].append(TOKEN)
+        node.answers = {**node.answers, "getTransaction": lambda params: told}
+        return node
+
+    for untold in ({}, {"preTokenBalances": None, "postTokenBalances": None}):
+        with pytest.raises(HistoryUnavailable, match="what token accounts had"):
+            await rows(said(**untold))
+        assert len(await rows(said(**untold, err="no"))) == 1
+    assert len(await rows(said(preTokenBalances=[], postTokenBalances=[]))) == 1
+
+
+@pytest.mark.parametrize("signature", ["", "x", "1" * 88 + "1", SIGNATURE[:-1] + "R", "\u0663"])
+async def test_another_transaction_than_the_one_that_was_asked_for_is_refused(signature: str) -> None:
+    node = listing([[named(60)]])
+    node.answers = {**node.answers, "getTransaction": lambda params: transaction(60, signature)}
+    with pytest.raises(BadAnswer):
+        await rows(node)
+    with pytest.raises(BadAnswer):
+        await rows(listing([[named(60, "x")]]))
 
 
 @pytest.mark.parametrize("time", [-1, 2**37, 2**63 - 1])

@@ -25,6 +25,7 @@ from adapters.solana.stake_calls import (
     named_by,
 )
 from adapters.solana.stake_lives import Life, Step, lives
+from chainfolio.blocks import Span
 from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
@@ -152,15 +153,23 @@ class Past(Staked):
         return {
             "slot": step["slot"], "blockTime": 1_700_000_000,
             "transaction": {"signatures": [step["signature"]], "message": message},
-            "meta": {"err": None, "fee": 5, "preBalances": step["before"], "postBalances": step["after"]},
+            "meta": {
+                "err": None, "fee": 5, "preBalances": step["before"], "postBalances": step["after"],
+                "innerInstructions": step.get("inside"),
+            },
         }  # fmt: skip
+
+
+def signature(slot: int) -> str:
+    """One for each slot."""
+    return base58.b58encode(slot.to_bytes(64, "big")).decode()
 
 
 def step(slot: int, before: int, after: int, *calls: dict[str, Any]) -> dict[str, Any]:
     """A transaction that names the stake account, and the wallet."""
     keys = [WALLET, STAKED, STAKE, CLOCK]
     lamports = {"before": [9, before, 1, 1], "after": [9, after, 1, 1]}
-    return {"slot": slot, "signature": f"{slot}", "keys": keys, "calls": list(calls), **lamports}
+    return {"slot": slot, "signature": signature(slot), "keys": keys, "calls": list(calls), **lamports}
 
 
 def initialised(owner: str = WALLET) -> dict[str, Any]:
@@ -228,6 +237,7 @@ async def test_transactions_that_are_lost_or_too_many_or_refused_are_said() -> N
         ({"getSignaturesForAddress": _many}, "600 transactions since"),
         ({"getSignaturesForAddress": _refuse}, ""),
         ({"getTransaction": lambda params: {**whole()._transaction(params), "slot": 5}}, "is listed in slot"),
+        ({"getTransaction": _another}, "another transaction"),
     ):
         node = whole()
         node.answers = {**node.answers, **changed}
@@ -235,6 +245,11 @@ async def test_transactions_that_are_lost_or_too_many_or_refused_are_said() -> N
         assert found == []
         assert reason.startswith("stake accounts of that block are not known")
         assert word in reason or word == "not served", reason
+
+
+def _another(params: Any) -> Any:
+    found = whole()._transaction(params)
+    return {**found, "transaction": {**found["transaction"], "signatures": [signature(7)]}}
 
 
 def _refuse(params: Any) -> Any:
@@ -259,7 +274,7 @@ async def test_a_transaction_that_cannot_be_is_refused_and_said(broken: dict[str
 
 
 def _one(params: Any, slot: int) -> list[dict[str, Any]]:
-    return [] if "before" in params[1] else [{"signature": f"{slot}", "slot": slot}]
+    return [] if "before" in params[1] else [{"signature": signature(slot), "slot": slot}]
 
 
 @pytest.mark.parametrize("calls", [
@@ -269,6 +284,48 @@ def _one(params: Any, slot: int) -> list[dict[str, Any]]:
 ])  # fmt: skip
 async def test_instructions_that_say_less_than_they_should_say_nothing(calls: list[dict[str, Any]]) -> None:
     node = Past([step(BORN, 0, 1_000, initialised()), step(BORN + 9, 1_000, 1_000, *calls)], 1_000)
+    assert await held(node, BORN + 9) == ([1_000], [])
+
+
+def by_a_program(inside: Any) -> Past:
+    """A program that is called by the wallet gives its stake account away; a node says so or not."""
+    called, to_heir = {"programIdIndex": 3, "accounts": [1], "data": ""}, {
+        "programIdIndex": 2, "accounts": [1, 3, 0],
+        "data": base58.b58encode(struct.pack("<I", 1) + key(HEIR) + struct.pack("<I", 1)).decode(),
+    }  # fmt: skip
+    given = {**step(BORN + 9, 1_000, 1_000, called), "inside": inside and [{"index": 0, "instructions": [to_heir]}]}
+    return Past([step(BORN, 0, 1_000, initialised()), given], 1_000)
+
+
+async def test_what_programs_did_with_stake_is_not_known_where_a_node_does_not_keep_what_they_called() -> None:
+    assert await held(by_a_program(True), BORN + 9) == ([], []), "it is another's"
+    assert await held(by_a_program(True), BORN + 8) == ([1_000], [])
+    found, [reason] = await held(by_a_program(None), BORN + 9)
+    assert (found, "does not keep what programs called" in reason) == ([], True)
+    assert await held(by_a_program([]), BORN + 9) == ([1_000], []), "that nothing was called is another thing"
+
+
+async def test_rows_do_not_need_what_programs_called_and_do_not_say_that_stake_was_seen() -> None:
+    for inside, is_seen in ((None, False), (True, True)):
+        node = by_a_program(inside)
+        node.answers = {**node.answers, "getBlocks": lambda params: [params[1]]}
+        chain = node.chain()
+        await chain.heads()
+        found = await chain.collect_accounts(Span(0, NOW), [WALLET], ["transactions", "native"])
+        assert len(found.tables["transactions"]) == 2, "by balances alone"
+        assert bool(chain.stake_histories._seen.get(WALLET)) is is_seen
+        await chain.close()
+
+
+async def test_a_program_that_failed_did_nothing_with_stake() -> None:
+    node = by_a_program(None)
+    real = node._transaction
+
+    def failed(params: Any) -> Any:
+        found = real(params)
+        return {**found, "meta": {**found["meta"], "err": "no" if found["slot"] > BORN else None}}
+
+    node.answers = {**node.answers, "getTransaction": failed}
     assert await held(node, BORN + 9) == ([1_000], [])
 
 
