@@ -190,7 +190,7 @@ def _rows(settings: Settings) -> tuple[int, int]:
 
 def _what(settings: Settings, wallet: str) -> str:
     system = System(settings)
-    held = system.lake.of_account(SNAPSHOT_HOLDINGS, "local", wallet).collect()
+    held = system.lake.of_accounts(SNAPSHOT_HOLDINGS, "local", [wallet]).collect()
     one = held.filter(held["day"] == held["day"].max()).to_dicts()
     system.tail.close()
     positions: set[tuple[Any, ...]] = {(row["protocol"], row["name"], row["position"]) for row in one if row["name"]}

@@ -111,7 +111,7 @@ def _compared(lake: Lake, rows: int, repeat: int) -> list[Figure]:
 
 
 def _history(lake: Lake, account: str) -> pl.LazyFrame:
-    return lake.account_transfers(CHAIN, account).select(ACCOUNT_TRANSFERS.names)
+    return lake.of_accounts(ACCOUNT_TRANSFERS, CHAIN, [account]).select(ACCOUNT_TRANSFERS.names)
 
 
 def _scan(lake: Lake, account: str) -> pl.LazyFrame:

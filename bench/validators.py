@@ -235,7 +235,7 @@ def year(chosen: argparse.Namespace) -> list[Figure]:
         rows = fill(system.lake, chosen.years_of)
         system.tail.set_anchor(CHAIN, HEAD)
         for table in (VALIDATOR_REWARDS, VALIDATORS):
-            system.tail.add_indexed_ranges(CHAIN, table.name, "", Span(0, HEAD.height))
+            system.tail.add_ranges(CHAIN, [(table.name, "")], Span(0, HEAD.height))
         took, buckets = asyncio.run(asked(system, chosen.years_of, chosen.repeat))
     name = f"365 days of a validator by day, from {rows:,} rows of {chosen.years_of:,} validators"
     middle = sorted(took)[len(took) // 2]

@@ -14,7 +14,6 @@ from chainfolio.chains import Chain
 
 KEPT_DAYS: Final = 10_000
 SEARCHED: Final = 400  # days that are looked for together
-INTERVALS: Final = ("day", "week", "month")
 
 
 def midnight_us(day: date) -> int:

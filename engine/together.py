@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from chainfolio.chains import Capability, having
 from chainfolio.errors import HistoryUnavailable, SourceError
@@ -90,8 +90,3 @@ def _of(block: Block, error: BaseException) -> BaseException:
     if isinstance(error, HistoryUnavailable):
         return HistoryUnavailable(error.source, block.height, "no node has it any more")
     return error
-
-
-def together(chain: Chain, readers: int) -> Chain:
-    """A chain for so many readers that go on together."""
-    return cast("Chain", Together(chain, readers))

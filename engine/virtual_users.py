@@ -7,7 +7,7 @@ A BALANCE lies in the `wallet`, and its worth is in `manualBalanceNetworth` too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -18,12 +18,10 @@ from chainfolio import amounts
 from chainfolio.assets import SHOWN_NATIVE, Account, Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Quoted, Token, VirtualHolding, VirtualUser
-from chainfolio.errors import BadRequest
 from portfolio.compose import clean, portfolio
 from portfolio.document import WALLET, Portfolio
 from portfolio.facts import ChainFacts, Options, ProtocolFacts
 from portfolio.valuation import Valuation, Valued, market_value
-from pricing.guards import MAX_USD
 
 OFFCHAIN: Final = "offchain"
 CEX: Final = "cex"
@@ -40,45 +38,6 @@ class Shown:
     protocols: Mapping[str, ProtocolFacts]
     options: Options
     now_us: int
-
-
-def check(user: VirtualUser, chains: Collection[str]) -> None:
-    """Whether this can be valued with these chains configured; BadRequest names what of it cannot."""
-    if user.type == "GROUP":
-        if not user.accounts or user.holdings:
-            raise BadRequest("accounts", "a GROUP has accounts, at least one, and no holdings")
-        read_group(user)
-        return
-    if user.type not in PLACES:
-        raise BadRequest("type", f"`{user.type}` is none of BALANCE, CEX, GROUP")
-    if user.accounts:
-        raise BadRequest("accounts", f"a {user.type} has holdings and no accounts")
-    for at, holding in enumerate(user.holdings):
-        _check_holding(holding, chains, f"holdings[{at}]")
-
-
-def _check_holding(holding: VirtualHolding, chains: Collection[str], where: str) -> None:
-    if _decimal(holding.amount, f"{where}.amount") < 0:
-        raise BadRequest(f"{where}.amount", "is not below zero")
-    if holding.chain:
-        if holding.chain not in chains:
-            remedy = f"one of {', '.join(sorted(chains))}"
-            raise BadRequest(f"{where}.chain", f"`{holding.chain}` is not configured", remedy=remedy)
-        if holding.symbol or holding.name or holding.usd is not None:
-            raise BadRequest(where, "symbol, name and price of what is on a chain are read from it")
-        _contract(holding)
-        return
-    if holding.contract or not holding.symbol:
-        raise BadRequest(where, "is at a contract of a chain, or a symbol of none")
-    if holding.usd is not None and not 0 < _decimal(holding.usd, f"{where}.usd") <= MAX_USD:
-        raise BadRequest(f"{where}.usd", f"is above 0 and at most {MAX_USD:f}")
-
-
-def _decimal(written: str, where: str) -> Decimal:
-    try:
-        return amounts.parse(written)
-    except ValueError as error:
-        raise BadRequest(where, str(error)) from None
 
 
 def _contract(holding: VirtualHolding) -> str:

@@ -8,7 +8,7 @@ by name.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -235,13 +235,8 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
-def encode(portfolios: Sequence[Portfolio]) -> bytes:
-    """The body: an array with one portfolio an address, as UTF-8 JSON."""
-    return _ENCODER.encode(portfolios)
-
-
 def encode_one(portfolio: Portfolio) -> bytes:
-    """One element of that array."""
+    """One element of the body, which is an array with one portfolio an address: UTF-8 JSON."""
     return _ENCODER.encode(portfolio)
 
 

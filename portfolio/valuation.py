@@ -203,14 +203,14 @@ def _counted(parts: Iterable[Valued]) -> tuple[Valued, ...]:
     return tuple(replace(part, counted=True) for part in parts)
 
 
-def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = ()) -> Valuation:
+def value(snapshots: Sequence[Snapshot]) -> Valuation:
     """Snapshots of several chains, valued at the prices read with them.
 
     Left out are holdings of zero, and those that a position is another view of. What the market of a price could pay,
     it pays an account once: for what lies loose, then for what lies in positions.
     """
     holdings: list[Valued] = []
-    inside, fees, days = list(positions), list[Valued](), list[ValuedDay]()
+    inside, fees, days = list[ValuedPosition](), list[Valued](), list[ValuedDay]()
     scope: dict[str, tuple[str, ...]] = {}
     unread: dict[str, tuple[Issue, ...]] = {}
     for snapshot in snapshots:

@@ -377,14 +377,6 @@ class Lake:
         files = [file for file in self._files(table, chain) if wanted is None or wanted & [Span(file.first, file.last)]]
         return with_decimals(frame(table, lambda names: self._batches(table, files, names, wanted)), table)
 
-    def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """As `of_account`, of `account_transfers`."""
-        return self.of_account(TABLES["account_transfers"], chain, account, columns)
-
-    def of_account(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of a table by account, as `of_accounts`."""
-        return self.of_accounts(table, chain, [account], columns)
-
     def of_accounts(
         self,
         table: Table,

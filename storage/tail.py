@@ -222,11 +222,6 @@ class Tail:
         made = {ends: Spans(Span(*each) for each in ends) for ends in {tuple(each) for each in found.values()}}
         return {filter_: made[tuple(each)] for filter_, each in found.items()}
 
-    def add_indexed_ranges(self, chain: str, dataset: str, filter: str, span: Span) -> None:
-        """Say that a span is indexed."""
-        with self._write() as connection:
-            _indexed_ranges(connection, chain, (dataset,), (filter,), span)
-
     def add_ranges(self, chain: str, several: Iterable[tuple[str, str]], span: Span) -> None:
         """Say that a span is indexed of several datasets, each with its filter, in one transaction."""
         with self._write() as connection:

@@ -45,5 +45,4 @@ Status = Annotated[str, Meta(pattern=r"\A0x[01]\Z")]
 Decimal256 = Annotated[str, Meta(pattern=r"\A[0-9]{1,78}\Z")]
 DecimalHeight = Annotated[str, Meta(pattern=r"\A[0-9]{1,10}\Z")]
 
-MAX_HEIGHT: Final = 2**31 - 1
 MAX_TIME_S: Final = 2**32 - 1

@@ -1,4 +1,4 @@
-"""The time-weighted return: what one unit of money would have become, whatever was paid in and taken out meanwhile."""
+"""Time-weighted growth: what one unit of money would have become, whatever was paid in and taken out meanwhile."""
 
 from __future__ import annotations
 
@@ -18,9 +18,3 @@ def growths(series: Sequence[Point]) -> list[Fraction | None]:
         last, step = grown[-1], growth(before, after)
         grown.append(None if last is None or step is None else last * step)
     return grown
-
-
-def time_weighted(series: Sequence[Point]) -> Fraction | None:
-    """The return over the series, 1/10 for ten per cent. None where that of a period is not known."""
-    grown = growths(series)
-    return None if len(series) < 2 or grown[-1] is None else grown[-1] - 1

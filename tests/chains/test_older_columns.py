@@ -129,7 +129,7 @@ async def test_an_older_folder_is_read_as_it_is(folder: Folder) -> None:
             assert {row["hash"] for row in rows} == {row["hash"] for row in plain[name]}
             assert told(rows, name) == [WANTED[name]] * len(rows)
         account = folder.subject.accounts[0]
-        history = indexed.lake.of_account(ACCOUNT_TRANSACTIONS, indexed.key, account).collect()
+        history = indexed.lake.of_accounts(ACCOUNT_TRANSACTIONS, indexed.key, [account]).collect()
         assert history.height
         assert set(history["selector"]) == {b""}
 

@@ -164,7 +164,7 @@ async def test_without_an_index_days_are_partial_and_are_not_asked_again_until_t
     assert await all_of(unindexed, [alice], DAYS[:3]) == found
     assert chain.requests == before
     height = found[alice, DAYS[0]].block.height
-    unindexed.tail.add_indexed_ranges("local", "transfers", "", Span(0, height))
+    unindexed.tail.add_ranges("local", [("transfers", "")], Span(0, height))
     await all_of(unindexed, [alice], DAYS[:3])
     assert chain.requests > before
 

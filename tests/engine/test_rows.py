@@ -74,7 +74,7 @@ class Places:
         self.tail.put(CHAIN, [TailBlock(block, self._streams(block.height)) for block in blocks])
         for dataset in HISTORIES[history.name].datasets:
             for filter_ in EVENTS if history is ACCOUNT_EVENTS else [""]:
-                self.tail.add_indexed_ranges(CHAIN, dataset, filter_, Span(0, HEIGHTS - 1))
+                self.tail.add_ranges(CHAIN, [(dataset, filter_)], Span(0, HEIGHTS - 1))
 
     def _rows(self, first: int, last: int) -> pa.Table:
         return in_schema(self.rows.filter(pl.col("height").is_between(first, last)), self.source)

@@ -187,7 +187,7 @@ async def test_an_operator_says_how_many_lists_have_to_name_a_token_that_is_look
 async def test_where_transfers_are_indexed_the_registry_is_not_asked(subject: EvmSubject, tmp_path: Path) -> None:
     held = mint(subject, "HELD", "Held")
     async with engine(subject, tmp_path, [line(held, 2, "HELD")]) as asked:
-        asked.system.tail.add_indexed_ranges("local", "transfers", "", Span(0, subject.height))
+        asked.system.tail.add_ranges("local", [("transfers", "")], Span(0, subject.height))
         document = await read(asked)
         assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 0
     assert held not in loose(document)
@@ -201,7 +201,7 @@ async def test_the_registry_is_asked_for_the_accounts_alone_whose_transfers_are_
     held, watched = mint(subject, "HELD", "Held"), account("0x" + "b1" * 20)
     async with engine(subject, tmp_path, [line(held, 2, "HELD")]) as asked:
         whole, tail = Span(0, subject.height), asked.system.tail
-        tail.add_indexed_ranges("local", "transfers", account_filter(watched.address), whole)
+        tail.add_ranges("local", [("transfers", account_filter(watched.address))], whole)
         block = await asked.system.chain("local").block(subject.height)
         both = await asked.at_pinned([HOLDER, watched], "local", block, Options(), past=True)
         assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 1

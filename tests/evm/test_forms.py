@@ -71,7 +71,7 @@ def test_a_field_of_another_form_is_refused_and_not_repeated(
         (Transaction, SENT, "nonce", 2**63 - 1),
         (Transaction, SENT, "gasPrice", 2**120 - 1),
         (Receipt, RECEIPT, "status", 1),
-        (Receipt, RECEIPT, "transactionIndex", forms.MAX_HEIGHT),
+        (Receipt, RECEIPT, "transactionIndex", 2**31 - 1),
     ],
 )
 def test_a_number_is_as_wide_as_its_column_and_no_wider(

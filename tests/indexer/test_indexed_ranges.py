@@ -46,7 +46,7 @@ def test_what_is_missing_is_what_nobody_covered(
     with a_tail() as tail:
         have: dict[tuple[str, str], set[int]] = {}
         for dataset, filter_, span in known:
-            tail.add_indexed_ranges(CHAIN, dataset, filter_, span)
+            tail.add_ranges(CHAIN, [(dataset, filter_)], span)
             have.setdefault((dataset, filter_), set()).update(heights(span))
         work = missing(tail, CHAIN, wanted, sorted(datasets), contracts)
         told = [
@@ -73,7 +73,7 @@ def test_what_is_missing_is_what_nobody_covered(
 def test_what_the_tail_holds_is_not_in_the_lake(known: list[tuple[str, str, Span]], kept: Span | None) -> None:
     with a_tail() as tail:
         for dataset, filter_, span in known:
-            tail.add_indexed_ranges(CHAIN, dataset, filter_, span)
+            tail.add_ranges(CHAIN, [(dataset, filter_)], span)
         if kept:
             blocks = [Block(height, str(height), str(height - 1), height) for height in sorted(heights(kept))]
             tail.put(CHAIN, [TailBlock(block, {}) for block in blocks], datasets=["transfers"])
@@ -81,7 +81,7 @@ def test_what_the_tail_holds_is_not_in_the_lake(known: list[tuple[str, str, Span
             indexed_ranges = heights(tail.indexed_ranges(CHAIN, "transfers", filter_))
             below = {height for height in indexed_ranges if kept is None or height < kept.first}
             assert heights(indexed_in_lake(tail, CHAIN, "transfers", filter_)) == below
-            tail.add_indexed_ranges(CHAIN, "account_transfers/transfers", "", Span(5, 9))
+            tail.add_ranges(CHAIN, [("account_transfers/transfers", "")], Span(5, 9))
             left = below - set(range(5, 10))
             assert heights(pending(tail, CHAIN, "transfers", filter_)) == left
 
@@ -95,7 +95,7 @@ def test_what_nobody_listened_to_is_said_by_contract_beside_what_nobody_indexed(
             ("events", also, Span(3, 19)),
             ("events", other, Span(0, 30)),
         ):
-            tail.add_indexed_ranges(CHAIN, dataset, filter_, span)
+            tail.add_ranges(CHAIN, [(dataset, filter_)], span)
         left = unindexed_transfers(tail, CHAIN, 40, ["0x1"])
         said = gaps(CHAIN, left, unindexed(tail, CHAIN, 40, [one, also, other], ["0x1"]))
     assert [(issue.subject, issue.makes_partial) for issue in said] == [(CHAIN, True), ("0xa", True)]

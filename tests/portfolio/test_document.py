@@ -22,7 +22,7 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam
 from chainfolio.reads import ReadResult
 from portfolio.compose import clean, iso, portfolio
-from portfolio.document import Sources, encode, percentages, wallet_only
+from portfolio.document import Sources, encode_one, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
 from portfolio.valuation import Valuation, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
@@ -35,8 +35,10 @@ def tree(
     snapshots: list[Snapshot], *, positions: tuple[ValuedPosition, ...] = (), wallet: bool = False, **options: Any
 ) -> Any:
     """The answer for Alice, as a client parses it."""
-    document = portfolio(ALICE, value(snapshots, positions), CHAINS, updated_ms=1_760_000_000_000, **options)
-    return json.loads(encode([wallet_only(document) if wallet else document]))[0]
+    document = portfolio(
+        ALICE, replace(value(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1_760_000_000_000, **options
+    )
+    return json.loads(encode_one(wallet_only(document) if wallet else document))
 
 
 def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
@@ -352,9 +354,9 @@ def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherw
     }
 
     def shown(options: Options) -> Any:
-        valuation = value(snapshots, (lending(pool="0x" + "90" * 20),))
+        valuation = replace(value(snapshots), positions=(lending(pool="0x" + "90" * 20),))
         document = portfolio(ALICE, valuation, chains, updated_ms=0, options=options, protocols=facts)
-        return json.loads(encode([document]))[0]
+        return json.loads(encode_one(document))
 
     assert pictured(shown(Options()), {}) == {}
     answer = shown(Options(images=True, explorer_urls=True))
@@ -412,8 +414,8 @@ def test_assets_are_ordered_by_value_then_contract_with_the_unpriced_last() -> N
 )
 def test_whatever_a_token_calls_itself_the_answer_is_json_in_utf8(name: str) -> None:
     held = snapshot(Holding(ALICE, erc20(symbol=name), 1), issues=(Issue(name, name, name),))
-    body = encode([portfolio(ALICE, value([held]), CHAINS, updated_ms=0)])
-    assert assets(json.loads(body.decode("utf-8"))[0])[0]["symbol"] == clean(name).lower()
+    body = encode_one(portfolio(ALICE, value([held]), CHAINS, updated_ms=0))
+    assert assets(json.loads(body.decode("utf-8")))[0]["symbol"] == clean(name).lower()
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -494,7 +496,7 @@ def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: li
 @given(HOLDINGS, st.randoms())
 def test_the_same_holdings_in_any_order_give_the_same_bytes(held: list[Any], shuffle: random.Random) -> None:
     first, second = (
-        encode([portfolio(ALICE, value(arranged(held, order)), CHAINS, updated_ms=0, options=Options(sources=True))])
+        encode_one(portfolio(ALICE, value(arranged(held, order)), CHAINS, updated_ms=0, options=Options(sources=True)))
         for order in (random.Random(1), shuffle)
     )
     assert first == second
@@ -507,7 +509,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         " for chain in CHAINS for n in range(5)]\n"
         "issues = tuple(Issue('evm', str(n), 'late') for n in range(5))\n"
         "snaps = [*arranged(held, random.Random(3)), snapshot(issues=issues)]\n"
-        "print(encode([portfolio(ALICE, value(snaps), CHAINS, updated_ms=0)]))\n"
+        "print(encode_one(portfolio(ALICE, value(snaps), CHAINS, updated_ms=0)))\n"
     )
     root = Path(__file__).parents[2]
     bodies = {

@@ -29,7 +29,7 @@ def held(*rows: tuple[str, int, str | None], lent: ValuedPosition | None = None)
         token = native(chain)
         prices = (price(token, usd),) if usd else ()
         snapshots.append(snapshot(Holding(ALICE, token, raw), prices=prices, chain=chain))
-    found = value(snapshots, [lent] if lent else [])
+    found = replace(value(snapshots), positions=(lent,) if lent else ())
     return portfolio(ALICE, found, CHAINS, updated_ms=0, protocols=AAVE)
 
 

@@ -48,7 +48,8 @@ def document(loose: dict[str, int], *positions: ValuedPosition, spam: dict[str, 
         prices=tuple(price(tokens[symbol], PRICES[symbol]) for symbol in PRICES),
     )
     marks = {(ALICE, tokens[symbol].asset): Spam(100, ("LURE",)) for symbol in spam or {}}
-    return portfolio(ALICE, value([replace(taken, spam=marks)], positions), CHAINS, updated_ms=1)
+    found = value([replace(taken, spam=marks)])
+    return portfolio(ALICE, replace(found, positions=tuple(positions)), CHAINS, updated_ms=1)
 
 
 Side = dict[str, int] | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import example, given, settings
@@ -113,7 +114,7 @@ def document(places: Places, inside: Places, owed: Places) -> Portfolio:
         supplied, borrowed = (_valued(chain, side) for side in (inside, owed))
         if supplied or borrowed:
             positions.append(ValuedPosition(ALICE, chain, "aave3", "LENDING", "pool", supplied, borrowed))
-    return portfolio(ALICE, value(snapshots, positions), CHAINS, updated_ms=1)
+    return portfolio(ALICE, replace(value(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1)
 
 
 raws = st.dictionaries(st.sampled_from(sorted(TOKENS)), st.integers(1, 10**20), max_size=4)

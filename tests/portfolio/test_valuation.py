@@ -105,7 +105,7 @@ def test_debts_are_positive_and_the_worth_is_net_and_exact() -> None:
     less = valued(Holding(ALICE, token, MAX_RAW - 1), "ethereum", BLOCK, price(token, "1"))
     position = ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=(part,), borrowed=(less,))
     assert position.value_usd == Decimal("1E-77")
-    assert value([], [position]).value_usd == Decimal("1E-77")
+    assert replace(value([]), positions=(position,)).value_usd == Decimal("1E-77")
 
 
 def test_each_account_sees_its_own_and_no_one_elses_issues() -> None:

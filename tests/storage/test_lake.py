@@ -158,14 +158,14 @@ def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, mad
     for path in lake.files(ACCOUNT_TRANSFERS):
         if f"chain=a/bucket={bucket(account)}/" not in path:
             os.remove(path)
-    frame = lake.account_transfers("a", account).collect()
+    frame = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect()
     found = frame.select(ACCOUNT_TRANSFERS.names).to_arrow().cast(ACCOUNT_TRANSFERS.schema())
     assert multiset(found) == multiset(rows.filter(pa.compute.equal(rows["account"], account)))
     assert frame.schema == lake.scan(ACCOUNT_TRANSFERS).collect_schema()
-    assert lake.account_transfers("z", account).collect().schema == frame.schema
-    some = lake.account_transfers("a", account, ("raw", "height", "chain")).collect()
+    assert lake.of_accounts(ACCOUNT_TRANSFERS, "z", [account]).collect().schema == frame.schema
+    some = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account], ("raw", "height", "chain")).collect()
     assert some.equals(frame.select("raw", "height", "chain", "raw_dec"))
-    assert lake.account_transfers("z", account).collect().is_empty()
+    assert lake.of_accounts(ACCOUNT_TRANSFERS, "z", [account]).collect().is_empty()
 
 
 def test_an_account_may_fill_many_row_groups_or_share_one(
@@ -182,7 +182,9 @@ def test_an_account_may_fill_many_row_groups_or_share_one(
     assert len(accounts) > 20
     for account in (*accounts, "", "0x", "0x' OR 1=1", "~"):
         plain = whole.filter(pl.col("account") == account).collect()
-        assert lake.account_transfers("a", account).collect().equals(plain), "the same rows in the same order"
+        assert lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().equals(plain), (
+            "the same rows in the same order"
+        )
 
 
 def test_no_more_footers_are_kept_than_was_said(lake: Lake, made: Maker) -> None:
@@ -202,9 +204,9 @@ def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lak
     rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     accounts = sorted(set(rows["account"].to_pylist()), key=bucket)
-    lake.account_transfers("a", accounts[0])
+    lake.of_accounts(ACCOUNT_TRANSFERS, "a", [accounts[0]])
     assert not [thread for thread in threading.enumerate() if thread.name == "footers"], "one is looked up by itself"
-    lake.account_transfers("a", accounts[0])
+    lake.of_accounts(ACCOUNT_TRANSFERS, "a", [accounts[0]])
     for thread in threading.enumerate():
         if thread.name == "footers":
             thread.join()
@@ -439,7 +441,7 @@ def test_an_object_store_is_written_and_read_like_a_folder(lake: Lake, made: Mak
     assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*parts)
     account = parts[0]["account"][0].as_py()
     own = [rows.filter(pa.compute.equal(rows["account"], account)) for rows in parts]
-    found = lake.account_transfers("a", account).collect().select(ACCOUNT_TRANSFERS.names).to_arrow()
+    found = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().select(ACCOUNT_TRANSFERS.names).to_arrow()
     assert multiset(found.cast(ACCOUNT_TRANSFERS.schema())) == multiset(*own)
 
 
@@ -449,7 +451,7 @@ def test_a_reader_sees_what_another_process_committed(lake: Lake, made: Maker) -
     for batch in range(3):
         lake.append(ACCOUNT_TRANSFERS, made(ACCOUNT_TRANSFERS, "a", [0]), stream="s", batch=batch)
         assert other.count(ACCOUNT_TRANSFERS) == 2 * (batch + 1)
-        assert other.account_transfers("a", account).collect().height >= batch + 1
+        assert other.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().height >= batch + 1
 
 
 def test_opening_the_lake_and_the_tail_loads_no_engine() -> None:

@@ -74,7 +74,7 @@ class LakeModel(RuleBasedStateMachine):
             assert self.lake.count(table, chain) == len(rows)
             if table is ACCOUNT_TRANSFERS:
                 for account in {row["account"] for row in rows} | {"0x"}:
-                    own = self.lake.account_transfers(chain, account).collect().select(table.names)
+                    own = self.lake.of_accounts(ACCOUNT_TRANSFERS, chain, [account]).collect().select(table.names)
                     mine = Counter(_row(row) for row in rows if row["account"] == account)
                     assert Counter(map(_row, own.to_arrow().cast(table.schema()).to_pylist())) == mine
 

@@ -277,7 +277,7 @@ class TailModel(RuleBasedStateMachine):
 
     @rule(first=heights, size=st.integers(0, 9))
     def indexed_ranges(self, first: int, size: int) -> None:
-        self.tail.add_indexed_ranges("a", "logs", "", Span(first, first + size))
+        self.tail.add_ranges("a", [("logs", "")], Span(first, first + size))
         self.covered |= set(range(first, first + size + 1))
 
     @rule()
@@ -339,11 +339,11 @@ def test_a_comparison_of_an_account_stands_until_a_block_of_its_range_goes(tmp_p
     assert tail.reconciliations("a") == []
     for account in ("0xa", "0xb"):
         tail.keep_reconciliation("a", account, Span(5, 9), "0x9", b"3")
-    tail.add_indexed_ranges("a", "logs", account_filter("0xb"), Span(10, 20))
+    tail.add_ranges("a", [("logs", account_filter("0xb"))], Span(10, 20))
     assert len(tail.reconciliations("a")) == 2
-    tail.add_indexed_ranges("a", "logs", account_filter("0xb"), Span(9, 9))
+    tail.add_ranges("a", [("logs", account_filter("0xb"))], Span(9, 9))
     assert [account for account, _ in tail.reconciliations("a")] == ["0xa"]
-    tail.add_indexed_ranges("a", "logs", "", Span(2, 5))
+    tail.add_ranges("a", [("logs", "")], Span(2, 5))
     assert tail.reconciliations("a") == []
 
 

@@ -20,7 +20,6 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError, Unsupp
 from transport.endpoint import Endpoint
 from transport.wire import Request, typed
 
-WAY: Final = "eth_simulateV1"
 COIN: Final = "0x" + "ee" * 20  # ERC-7528: the address that stands for native coins
 AT_ONCE = 10  # blocks of one request
 
