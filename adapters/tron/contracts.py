@@ -61,6 +61,13 @@ class Message:
         """An address; ValueError where it is none."""
         return of_bytes(data(self.of, key))
 
+    def party(self, key: int) -> str:
+        """An address that need not be there: the zero address where it is not, or where the chain looks at none."""
+        try:
+            return self.address(key)
+        except ValueError:
+            return ZERO
+
     def raw(self, key: int) -> int:
         """An amount; ValueError where it is less than nothing."""
         found = number(self.of, key)
@@ -115,7 +122,7 @@ def _trigger(told: Message, info: Info) -> Asked:
 
 def _create(told: Message, info: Info) -> Asked:
     """Who fails may not be told where the contract would have been."""
-    owner, contract = told.address(1), message(told.source, data(told.of, 2))
+    owner, contract = told.address(1), message(told.source, b"".join(repeated(told.packed, 2)))
     raw, tokens = contract.raw(5), told.raw(3)
     if not info.contract_address:
         if info.result != FAILED:
@@ -133,7 +140,7 @@ def _staked(receiver: int = 0) -> Read:
 
     def read(told: Message, info: Info) -> Asked:
         owner, raw = told.address(1), told.raw(2)
-        to = told.address(receiver) if receiver in told.of else ZERO
+        to = told.party(receiver)
         return Asked(owner, to, moves=(Move(None, owner, ZERO, raw),))
 
     return read
@@ -144,7 +151,7 @@ def _given(amount: Callable[[Info], int], receiver: int = 0) -> Read:
 
     def read(told: Message, info: Info) -> Asked:
         owner, raw = told.address(1), amount(info)
-        to = told.address(receiver) if receiver in told.of else ZERO
+        to = told.party(receiver)
         return Asked(owner, to, moves=(Move(None, ZERO, owner, raw),) if raw else ())
 
     return read
@@ -154,7 +161,7 @@ def _to(key: int = 0, owner: int = 1) -> Read:
     """What moves nothing and is about somebody."""
 
     def read(told: Message, info: Info) -> Asked:
-        return Asked(told.address(owner), told.address(key) if key in told.of else ZERO)
+        return Asked(told.address(owner), told.party(key))
 
     return read
 
@@ -201,7 +208,7 @@ def _participated(told: Message, info: Info) -> Asked:
 
 def _untold(what: str) -> Read:
     """What moves something of its owner; where it has none, of nobody who is known."""
-    return lambda told, info: Asked(told.address(1) if 1 in told.of else ZERO, untold=what)
+    return lambda told, info: Asked(told.party(1), untold=what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from adapters.tron.protobuf import BYTES, MOST, VARINT, there, varint, written
+from adapters.tron.protobuf import BEGIN, BYTES, END, MOST, VARINT, there, varint, written
 from adapters.tron.roots import CODES, RESULTS
 
-BEGIN, END = 3, 4  # of a group
 LARGEST: Final = 2**29 - 1  # number of a field
 NO_NAME: Final = "UNKNOWN_ENUM_VALUE_"
 

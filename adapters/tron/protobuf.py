@@ -1,14 +1,21 @@
-"""Protocol buffers, as far as Tron's need it: the fields of a message by their numbers, and fields as bytes."""
+"""Protocol buffers, as far as Tron's need it: the fields of a message by their numbers, and fields as bytes.
+
+What was signed may hold more than its sender's tool would write: fields twice, in another way than they have, groups,
+numbers that are longer than they need to be. All is read as the nodes read it, in Java.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, BYTES, BEGIN, END, FIXED32 = range(6)
+SIZES: Final = {FIXED64: 8, FIXED32: 4}
 MOST: Final = 2**64 - 1
+_SHORT: Final = 2**32 - 1  # of the number and the kind of a field, and of a size, no more bits are looked at
 _SIGN: Final = 1 << 63
-Fields = dict[int, "int | bytes"]
+Fields = dict[int, "int | bytes"]  # by number and kind
 
 
 def fields(data: bytes) -> Fields:
@@ -20,25 +27,22 @@ def fields(data: bytes) -> Fields:
         tag = data[at]
         at += 1
         if tag > 127:
-            tag, at = _long(data, at - 1)
+            tag, at = _short(data, at - 1)
         kind = tag & 7
         if kind == VARINT:
-            value, at = _long(data, at)
-            found[tag >> 3] = value
+            found[tag], at = _long(data, at)
             continue
         if kind == BYTES:
             size = data[at] if at < end else 128
             at += 1
             if size > 127:
-                size, at = _long(data, at - 1)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
+                size, at = _short(data, at - 1)
+            found[tag] = data[at : at + size]
+            at += size
         else:
-            raise ValueError(f"a field of kind {kind}")
-        if at + size > end:
-            raise ValueError("a field reaches beyond its message")
-        found[tag >> 3] = data[at : at + size]
-        at += size
+            at = _past(data, at, kind)
+    if at > end:
+        raise ValueError("a field reaches beyond its message")
     return found
 
 
@@ -50,41 +54,65 @@ def first(data: bytes, key: int) -> bytes:
         tag = data[at]
         at += 1
         if tag > 127:
-            tag, at = _long(data, at - 1)
+            tag, at = _short(data, at - 1)
         kind = tag & 7
         if kind == BYTES:
             size = data[at] if at < end else 128
             at += 1
             if size > 127:
-                size, at = _long(data, at - 1)
+                size, at = _short(data, at - 1)
             if tag >> 3 == key and at + size <= end:
                 return data[at : at + size]
             at += size
-        elif kind == VARINT:
-            _, at = _long(data, at)
-        elif kind in (FIXED64, FIXED32):
-            at += 8 if kind == FIXED64 else 4
         else:
-            raise ValueError(f"a field of kind {kind}")
+            at = _past(data, at, kind)
     if at > end:
         raise ValueError("a field reaches beyond its message")
     return b""
 
 
-def repeated(data: bytes, key: int) -> list[bytes]:
-    """Every one of a field that is there several times. ValueError where it is no message."""
-    found, rest = [], data
-    while rest:
-        tag, behind = _long(rest, 0)
-        size, at = _long(rest, behind) if tag & 7 == BYTES else (0, behind)
-        if tag & 7 == VARINT:
-            _, at = _long(rest, behind)
-        elif tag & 7 != BYTES or at + size > len(rest):
-            raise ValueError("a field that cannot be there several times")
+def repeated(data: bytes, key: int) -> Iterator[bytes]:
+    """Every one of a field that is there several times; of a message that may be there once, all together are that
+    one. ValueError where it is no message."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _short(data, at)
+        if tag & 7 != BYTES:
+            at = _past(data, at, tag & 7)
+            continue
+        size, at = _short(data, at)
         if tag >> 3 == key:
-            found.append(rest[at : at + size])
-        rest = rest[at + size :]
-    return found
+            yield data[at : at + size]
+        at += size
+    if at > end:
+        raise ValueError("a field reaches beyond its message")
+
+
+def _past(data: bytes, at: int, kind: int) -> int:
+    """Where a field ends that is not looked at: all of a group, and of the groups in it."""
+    depth = 0
+    while True:
+        if kind == VARINT:
+            _, at = _long(data, at)
+        elif kind == BYTES:
+            size, at = _short(data, at)
+            at += size
+        elif kind in SIZES:
+            at += SIZES[kind]
+        elif kind in (BEGIN, END) and (kind == BEGIN or depth):
+            depth += 1 if kind == BEGIN else -1
+        else:
+            raise ValueError(f"a field of kind {kind}")
+        if not depth:
+            return at
+        tag, at = _short(data, at)
+        kind = tag & 7
+
+
+def _short(data: bytes, at: int) -> tuple[int, int]:
+    """The number and the kind of a field, or a size, and where it ends."""
+    value, at = _long(data, at)
+    return value & _SHORT, at
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
@@ -99,18 +127,16 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
 
 
 def number(message: Fields, key: int) -> int:
-    """A field that is a number of 64 bits with a sign; 0 where it is not there. ValueError where it is none."""
-    value = message.get(key, 0)
-    if isinstance(value, bytes):
-        raise ValueError(f"field {key} is no number")
+    """A field that is a number of 64 bits with a sign; 0 where it is not there."""
+    value = message.get(key << 3 | VARINT, 0)
+    assert isinstance(value, int), "by its kind"
     return value - 2 * _SIGN if value >= _SIGN else value
 
 
 def data(message: Fields, key: int) -> bytes:
-    """A field that is bytes; empty where it is not there. ValueError where it is none."""
-    value = message.get(key, b"")
-    if isinstance(value, int):
-        raise ValueError(f"field {key} is a number")
+    """A field that is bytes; empty where it is not there."""
+    value = message.get(key << 3 | BYTES, b"")
+    assert isinstance(value, bytes), "by its kind"
     return value
 
 

@@ -42,9 +42,11 @@ class Refuse(Exception):
 
 
 def packed(kind: int, *said: tuple[int, int | bytes | str]) -> bytes:
-    """What is signed of a transaction: its type, and the fields of its contract (addresses as text)."""
+    """What is signed of a transaction: its type, and the fields of its contract (addresses as text; bytes of the field
+    0 as they are)."""
     value = b"".join(
-        written(key, b"\x41" + raw(each) if isinstance(each, str) else each) for key, each in said
+        each if not key and isinstance(each, bytes)
+        else written(key, b"\x41" + raw(each) if isinstance(each, str) else each) for key, each in said
     )  # fmt: skip
     contract = written(1, kind) + written(2, written(1, b"type.googleapis.com/protocol.X") + written(2, value))
     return written(8, START_MS) + written(11, contract) + written(14, START_MS)
