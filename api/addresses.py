@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from api.example_addresses import WALLET
-from api.fields import Reader, Refused
+from api.fields import Reader, Refused, shown
 from chainfolio.addresses import EVM, every
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
@@ -46,6 +46,10 @@ def read_account(written: str) -> Account:
     try:
         return account(written)
     except BadRequest as error:
+        if "." in written:
+            raise Refused(
+                f"is malformed: {shown(written)} is a name: only commands look up names, give its address"
+            ) from None
         raise Refused(f"is malformed: {error.reason}" + (f" ({error.remedy})" if error.remedy else "")) from None
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, get_args
 
 import msgspec
 
+from api.complaints import of_value
 from api.errors import FieldError
 from chainfolio.settings import Settings
 
@@ -138,4 +139,4 @@ def _plain(message: str, kind: Any) -> str:
         "Expected `bool`, got `str`": "it is `true` or `false`",
         "Expected `int`, got `str`": "it is a whole number",
     }
-    return words.get(message, message[:1].lower() + message[1:])
+    return words.get(message) or of_value(message)

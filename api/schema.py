@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from api.complaints import of_body
 from api.context import Answer, Context, Proceed, Step
 from api.errors import FieldError, Problem, invalid
 from api.fields import fields_of, read
@@ -85,7 +86,7 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     try:
         return strict(await content(context), kind)
     except ValidationError as error:
-        raise invalid("body", [FieldError(str(error), error.path)]) from None
+        raise invalid("body", [FieldError(*of_body(str(error), error.path, kind))]) from None
 
 
 async def content(context: Context) -> bytes:

@@ -1,0 +1,77 @@
+"""What msgspec has to complain about a request, in a user's words."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, Final
+
+import msgspec
+
+_KINDS: Final = {
+    "object": "an object", "array": "a list", "str": "a string", "int": "a whole number", "float": "a number",
+    "bool": "`true` or `false`", "null": "null",
+}  # fmt: skip
+_BOUNDS: Final = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_ITEMS: Final = {"str": "character", "array": "item", "object": "field"}
+_OTHER: Final = re.compile(r"Expected `([a-z |]+)`, got `([a-z]+)`\Z")
+_BOUND: Final = re.compile(r"Expected `([a-z]+)` (>=|<=|>|<) ([0-9.e+-]+)\Z")
+_LENGTH: Final = re.compile(r"Expected `([a-z]+)` of length (>=|<=) ([0-9]+)\Z")
+_FORM: Final = re.compile(r"Expected `str` matching regex '(.*)'\Z")
+_FIELD: Final = re.compile(r"Object (missing required|contains unknown) field `(.*)`\Z", re.DOTALL)
+_MAX_LIKE: Final = 24  # to find a name that is like a long one takes long
+
+
+def of_value(message: str) -> str:
+    """A complaint about one value."""
+    if found := _OTHER.match(message):
+        wanted = " or ".join(_KINDS.get(kind, kind) for kind in found[1].split(" | "))
+        return f"expected {wanted}, got {'a boolean' if found[2] == 'bool' else _KINDS.get(found[2], found[2])}"
+    if found := _BOUND.match(message):
+        return f"expected {_KINDS.get(found[1], found[1])} of {_BOUNDS[found[2]]} {found[3]}"
+    if found := _LENGTH.match(message):
+        counted = _ITEMS[found[1]] + ("" if found[3] == "1" else "s")
+        return f"expected {_KINDS.get(found[1], found[1])} of {_BOUNDS[found[2]]} {found[3]} {counted}"
+    if found := _FORM.match(message):
+        return f"expected a string of the form {found[1]}"
+    return message[:1].lower() + message[1:]
+
+
+def of_body(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[str, list[str]]:
+    """A complaint about a place in a body of a type: the sentence, and the path of what is wrong."""
+    if found := _FIELD.match(message):
+        path = [*path, found[2][:70]]
+        if found[1] == "missing required":
+            return f"`{_place(path)}` is required", path
+        like = _names(kind, path[:-1]) if len(found[2]) <= _MAX_LIKE else []
+        near = difflib.get_close_matches(found[2], like, 1)
+        inside = f" in `{_place(path[:-1])}`" if path[:-1] else ""
+        hint = f"; did you mean `{near[0]}`?" if near else ""
+        return f"unknown field {path[-1]!a}{inside}{hint}", path
+    if message == "Input data was truncated":
+        message = "its JSON ends too early"
+    about = f"`{_place(path)}` is malformed" if path else "the body is malformed"
+    return f"{about}: {of_value(message.replace('JSON is malformed', 'it is no JSON', 1))}", path
+
+
+def _place(path: list[str]) -> str:
+    """`entries[0].label`."""
+    return "".join(f"[{step}]" if step.isdigit() or step == "..." else f".{step}" for step in path).lstrip(".")
+
+
+def _names(kind: Any, path: list[str]) -> list[str]:
+    """The fields of the object at a place in a document of a type; none where that is not known."""
+    info = msgspec.inspect.type_info(kind)
+    for step in path:
+        if isinstance(info, msgspec.inspect.Metadata):
+            info = info.type
+        if isinstance(info, msgspec.inspect.ListType):
+            info = info.item_type
+        elif isinstance(info, msgspec.inspect.StructType):
+            fields = {field.encode_name: field.type for field in info.fields}
+            if step not in fields:
+                return []
+            info = fields[step]
+    if isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    return [field.encode_name for field in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
