@@ -225,7 +225,7 @@ def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Se
     if sum(least) + 3 * len(least) + 1 > width and rows:
         _show_lines(title, [name for name, _ in columns], rows)
         return
-    table = Table(title=Text(title) if title else None, title_justify="left", title_style="bold")
+    table = Table()
     for (name, side), wide in zip(columns, least, strict=True):
         is_number = side == "right"
         table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, min_width=wide)
@@ -233,6 +233,8 @@ def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Se
         table.add_row(*(Text(cell) for cell in row))
     console = Console(width=width)
     with console.capture() as shown:  # printed by itself it would end the process where nobody reads it any more
+        if title:  # in one piece, however narrow the table is: an address in it is copied
+            console.print(Text(title, style="bold"), soft_wrap=True)
         console.print(table)
     print(shown.get(), end="")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import shlex
 import shutil
 import signal
 import sys
@@ -282,6 +284,13 @@ def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: i
     virtual_users.add(tx, account, id, "BALANCE", "Cold storage", document, now_us)
 
 
+def as_called(program: str) -> str:
+    """The command as the user's shell finds it: by its name where that is this program, else by its path."""
+    found = shutil.which("chainfolio")
+    is_other = os.access(program, os.X_OK) and not (found and os.path.samefile(found, program))
+    return shlex.quote(os.path.relpath(program)) if is_other else "chainfolio"
+
+
 async def _serve(
     config: Settings, wallets: Mapping[str, str], options: argparse.Namespace, say: Callable[[str], None]
 ) -> None:
@@ -308,11 +317,12 @@ async def _serve(
             print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={wallets['alice']}'\n")
             last = date.fromisoformat(config.examples["2026-03-01"])
             span = f"--from {last - timedelta(days=PAST_DAYS)} --to {last} --plot --config {file}"
+            called = as_called(sys.argv[0])
             for command in ("history", "performance"):
-                print(f"  chainfolio {command} {wallets['alice']} {span}\n")
+                print(f"  {called} {command} {wallets['alice']} {span}\n")
             if len(wallets) > len(WALLETS):
-                print(f"  chainfolio history {[*wallets.values()][-1]} --from {_days_ago()} --config {file}\n")
-            print(f"  chainfolio --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
+                print(f"  {called} history {[*wallets.values()][-1]} --from {_days_ago()} --config {file}\n")
+            print(f"  {called} --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -19,6 +19,7 @@ import pytest
 from chainfolio import __version__
 from chainfolio.settings import Settings, load
 from cli.common import show_csv, show_table
+from cli.demo import as_called
 from cli.examples import EXAMPLES
 from cli.main import commands_of, parser
 from tests.cli.conftest import Run, configure
@@ -189,3 +190,18 @@ def test_a_port_that_is_taken_is_told_before_the_demo_begins(run: Run, dead: str
         "  remedy: stop the other server or choose another port\n",
     )  # fmt: skip
     assert list(here.iterdir()) == []
+
+
+def test_the_demo_names_commands_as_the_users_shell_finds_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = here / "my venv", here / "bin"
+    for folder in folders:
+        folder.mkdir()
+        (folder / "chainfolio").touch(0o755)
+    ours = str(folders[0] / "chainfolio")
+    monkeypatch.setenv("PATH", "")
+    assert as_called(ours) == "'my venv/chainfolio'"
+    assert as_called("-c") == "chainfolio"
+    monkeypatch.setenv("PATH", str(folders[1]))
+    assert as_called(ours) == "'my venv/chainfolio'"
+    monkeypatch.setenv("PATH", str(folders[0]))
+    assert as_called(ours) == "chainfolio"
