@@ -18,9 +18,9 @@ BODIES = [
     ('{"addresses": []}', "`addresses` is malformed: expected a list of at least 1 item", ["addresses"]),
     (f'{{"address": "{ALICE}"}}', "unknown field 'address'; did you mean `addresses`?", ["address"]),
     (
-        f'{{"addresses": [{{"adress": "{ALICE}"}}]}}',
-        "unknown field 'adress' in `addresses[0]`; did you mean `address`?",
-        ["addresses", "0", "adress"],
+        f'{{"addresses": [{{"addressed": "{ALICE}"}}]}}',
+        "unknown field 'addressed' in `addresses[0]`; did you mean `address`?",
+        ["addresses", "0", "addressed"],
     ),
     ('{"addresses": [{}]}', "`addresses[0].address` is required", ["addresses", "0", "address"]),
     ("{}", "`addresses` is required", ["addresses"]),
