@@ -19,6 +19,7 @@ from pricing.quotes import Relative
 MAX_USD: Final = Decimal(10**12)
 MIN_USD: Final = Decimal("1E-18")
 MAX_DIGITS: Final = 120  # what exact arithmetic has room for
+MAX_DEPTH: Final = Decimal(10**24)  # USD: more than any market has
 
 # Updates are sent when the heartbeat is over and mined after that: a tenth more is late, beyond it is stale.
 LATE_PERCENT: Final = 10
@@ -93,6 +94,8 @@ def source_fault(price: Price | Relative, source: str) -> str:
     for what, value, kind in [("usd", price.usd, Decimal), *typed] if isinstance(price, Price) else typed:
         if not isinstance(value, kind):
             return f"the price's {what} is a {type(value).__name__}, not {'an' if kind is int else 'a'} {kind.__name__}"
+    if isinstance(price, Price) and not isinstance(price.depth_usd, Decimal | None):
+        return f"the price's depth_usd is a {type(price.depth_usd).__name__}, not a Decimal"
     return "" if price.source == source else f"the price names another source: {price.source!s:.100}"
 
 
@@ -104,7 +107,19 @@ def price_fault(price: Price, block: Block) -> str:
         return f"the price is out of all proportion: {price.usd:.3E} USD"
     if len(price.usd.as_tuple().digits) > MAX_DIGITS:
         return f"the price has more than {MAX_DIGITS} digits"
-    return told_fault(price, block)
+    return _depth_fault(price.depth_usd) or told_fault(price, block)
+
+
+def _depth_fault(depth_usd: Decimal | None) -> str:
+    """Why what a market could pay is no bound of what something is worth; empty where it is one."""
+    if depth_usd is None:
+        return ""
+    if not depth_usd.is_finite() or depth_usd < 0:
+        return f"what its market could pay is no sum: {depth_usd}"
+    if depth_usd and not MIN_USD <= depth_usd <= MAX_DEPTH:
+        return f"what its market could pay is out of all proportion: {depth_usd:.3E} USD"
+    is_long = len(depth_usd.as_tuple().digits) > MAX_DIGITS
+    return f"what its market could pay has more than {MAX_DIGITS} digits" if is_long else ""
 
 
 def told_fault(price: Price | Relative, block: Block) -> str:

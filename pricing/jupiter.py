@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +18,7 @@ from pricing.vendors import (
     Host,
     Off,
     Told,
+    ToldOfMarket,
     base_url,
     checked,
     decoded,
@@ -69,12 +69,14 @@ class Mints:
                 some = several[at : at + MAX_MINTS]
                 yield self.host.get("/price/v3", ("ids", ",".join(mint for mint, _ in some))), some
 
-    def told(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, Told | Unknown]:
+    def told(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, Told | ToldOfMarket | Unknown]:
         """The price of each token, which is of the moment: the answer says of which block, and not when."""
         answer = decoded(body, dict[str, msgspec.Raw])
-        return {key: self._seen(answer[key[0]], key[1]) for key in keys if key[0] in answer}
+        return {key: self._seen(answer[key[0]], key) for key in keys if key[0] in answer}
 
-    def _seen(self, raw: msgspec.Raw, moment: int) -> Told | Unknown:
+    def _seen(self, raw: msgspec.Raw, key: Key) -> Told | ToldOfMarket | Unknown:
+        """Anybody can open a market for a token of their own, so all of a token is worth no more than its markets have:
+        but for the coin, whose markets are not only there."""
         try:
             seen = decoded(raw, _Seen)
             usd, liquidity = number(seen.usdPrice), number(seen.liquidity)
@@ -83,7 +85,7 @@ class Mints:
         if liquidity < self.least_usd:
             thin = f"its markets have {liquidity:f} USD, {self.least_usd} are the least"
             return Unknown(f"Jupiter's price is not to be relied on: {thin}", "contract")
-        return Told(usd, moment, Decimal(1))
+        return Told(usd, key[1]) if key[0] == WRAPPED else ToldOfMarket(usd, key[1], liquidity)
 
     def shown(self, key: Key) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
         """The request that would ask for this alone."""

@@ -40,6 +40,15 @@ class Told(NamedTuple):
     confidence: Decimal = Decimal(1)
 
 
+class ToldOfMarket(NamedTuple):
+    """The same of what markets make, and what these could pay at most, in USD."""
+
+    usd: Decimal
+    time_s: int
+    depth_usd: Decimal
+    confidence: Decimal = Decimal(1)
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """Where a vendor is asked, and how often at most. What is secret is sent and shown nowhere."""
@@ -159,7 +168,7 @@ def number(raw: msgspec.Raw | str) -> Decimal:
     return Decimal(digits)
 
 
-def fault(told: Told, block: Block, max_age_s: int, least: Decimal = MIN_CONFIDENCE) -> str:
+def fault(told: Told | ToldOfMarket, block: Block, max_age_s: int, least: Decimal = MIN_CONFIDENCE) -> str:
     """Why what was told is no price at a block; empty where it is one."""
     age_s = block.time_us // 1_000_000 - told.time_s
     if not told.usd > 0:
@@ -202,7 +211,12 @@ def told_of(source: str, batch: Any, keys: Mapping[Asset, Any], block: Block, ma
 
 
 def outcome(
-    source: str, asset: Asset, read: BatchedRead, told: Told | Unknown | None, block: Block, max_age_s: int
+    source: str,
+    asset: Asset,
+    read: BatchedRead,
+    told: Told | ToldOfMarket | Unknown | None,
+    block: Block,
+    max_age_s: int,
 ) -> Price | Refusal | None:
     """The price that a vendor's answer is, or why it is none; None where the vendor does not know the asset."""
     if told is None:
@@ -213,4 +227,5 @@ def outcome(
     if wrong:
         return Refusal(asset, source, wrong)
     calls = (ReadResult(read, told),)
-    return Price(asset, told.usd, source, told.time_s * 1_000_000, told.confidence, "", calls)
+    depth_usd = told.depth_usd if isinstance(told, ToldOfMarket) else None
+    return Price(asset, told.usd, source, told.time_s * 1_000_000, told.confidence, "", calls, depth_usd)

@@ -7,6 +7,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Final
 
+from chainfolio import amounts
 from portfolio.metrics.value_series import Point, check
 
 YEAR_US: Final = 365 * 86_400_000_000
@@ -58,7 +59,7 @@ def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
     """Norstrom's rule: the running sum of payments changes its sign once."""
     running, signs = Decimal(0), list[bool]()
     for _, payment in payments:
-        running += payment
+        running = amounts.EXACT.add(running, payment)
         if running and (not signs or (running > 0) != signs[-1]):
             signs.append(running > 0)
     return len(signs) <= 2 and any(payment < 0 for _, payment in payments) and any(p > 0 for _, p in payments)

@@ -112,6 +112,13 @@ def test_the_money_weighted_return_agrees_with_the_published_example_of_xirr() -
     assert abs(rate - Decimal("0.373362535")) < Decimal("5e-9")
 
 
+def test_the_last_digit_of_large_payments_says_whether_more_than_one_rate_may_fit() -> None:
+    large = "1" + "0" * 30
+    # What was paid in is never all taken out, but for the last digit: rounded to fewer digits it seems to be, and back.
+    known = series(large, ("0", "0.00001"), ("0", f"-{large}.000005"), ("0", "0.00001"), f"1{large}", step_us=YEAR_US)
+    assert money_weighted(known) is not None
+
+
 def test_a_span_shorter_than_a_year_has_no_rate_a_year() -> None:
     short = series("100", "110", step_us=YEAR_US // 2)
     assert money_weighted(short) == Decimal("0.100000000000")

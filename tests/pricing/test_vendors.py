@@ -19,6 +19,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
+from portfolio.valuation import market_value
 from pricing import binance, coingecko, defillama, jupiter, pyth, vendors
 from pricing.fixed import fixed
 from pricing.http_reads import MAX_WAIT_S, HttpGet
@@ -260,6 +261,17 @@ async def test_jupiter_prices_now_alone_and_what_has_a_market(late_s: int, liqui
     assert [each.reason for each in quotes.refused] == ([words] if words else [])
     assert [price.usd for price in quotes.prices] == ([] if words else [Decimal("150.25")])
     assert len(found.asked) == (late_s < 60)
+
+
+async def test_a_token_is_worth_no_more_than_the_markets_that_jupiter_knows_and_the_coin_is_not_bounded() -> None:
+    token = asset(f"{jupiter.SOLANA}/token:{'a' * 43}")
+    said = (f'"{mint}":{{"usdPrice":2.5,"liquidity":62199.5}}' for mint in (jupiter.WRAPPED, token.reference))
+    body = f"{{{','.join(said)}}}"
+    async with vendor(lambda _: body) as found, sending() as http:
+        source = jupiter.SECTION.build({"base_url": found.url}, "solana", "jupiter")
+        (quotes,) = await priced(http, source, [SOL, token])
+    assert {each.asset: each.depth_usd for each in quotes.prices} == {SOL: None, token: Decimal("62199.5")}
+    assert market_value(Decimal(10**30), quotes.prices[1]) == Decimal("62199.5")
 
 
 # --- the facts --------------------------------------------------------------------------------------------------------
