@@ -21,8 +21,19 @@ from adapters.tron.node import TronNode
 SIZE: Final = 65
 EARLIER: Final = 27  # how Ethereum counts what the last byte says
 PACKED: Final = 4  # what the last byte is more where a key is written short, which changes nothing here
+IN_A_TURN: Final = 500  # transactions whose signers are recovered at once: 17 milliseconds
 MOST: Final = 100_000  # accounts of which it is remembered whom they name
 Signers = tuple[str | None, ...]
+
+
+async def signers(done: Sequence[Transaction]) -> list[Signers]:
+    """Who signed each of some transactions. Others have their turn in between."""
+    found: list[Signers] = []
+    for at in range(0, len(done), IN_A_TURN):
+        if at:
+            await asyncio.sleep(0)
+        found += map(recovered, done[at : at + IN_A_TURN])
+    return found
 
 
 def recovered(done: Transaction) -> Signers:

@@ -14,7 +14,7 @@ from adapters.tron.leaves import leaves
 from adapters.tron.node import TronNode, is_empty
 from adapters.tron.roots import root, tree
 from adapters.tron.rows import Read, read, tables
-from adapters.tron.signers import Signed, recovered
+from adapters.tron.signers import Signed, signers
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Collected
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
@@ -78,7 +78,7 @@ async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Rea
     if not height:
         return found, []
     chain.roots.check(endpoint.name, whole, came_to)
-    signed = zip(found.paid, map(recovered, whole.transactions), strict=True)
+    signed = zip(found.paid, await signers(whole.transactions), strict=True)
     return found, [Signed(row[4], height, row[3], by) for row, by in signed if by != (row[4],)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from coincurve import PrivateKey
+from sha3 import keccak_256
 
-from adapters.tron.addresses import ZERO, in_hex, of_hex
+from adapters.tron.addresses import ZERO, in_hex, of_hex, shown
 from adapters.tron.chain import TronChain
 from adapters.tron.forms import Header, RawHeader, Ret, Signed, Transaction
 from adapters.tron.roots import root
-from adapters.tron.signers import recovered
+from adapters.tron.signers import recovered, signers
+from bench.tron_blocks import ORDER
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Unsupported
 from localchain.tron.node import TronNode
@@ -268,6 +272,44 @@ async def test_an_account_is_asked_once_whom_it_names_and_again_of_a_newer_block
     node.give(ALICE, **named(BOB))
     assert await unexplained(chain, 63, 63) == []
     assert node.asked.count("/wallet/getaccount") == 3
+
+
+async def test_others_have_their_turn_while_signers_of_many_transactions_are_recovered() -> None:
+    one, turns, ended = real()[0], 0, False
+
+    async def others() -> None:
+        nonlocal turns
+        while not ended:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(others())
+    found = await signers([one] * 2_001)
+    ended = True
+    await waiting
+    assert found == [recovered(one)] * 2_001
+    assert turns >= 4
+
+
+async def test_five_keys_sign_for_one_account_and_a_sixth_is_told() -> None:
+    """Each with the other half of the curve, too: both spellings of a signature are of one key."""
+    node, keys = FakeNode(), [PrivateKey.from_int(number) for number in range(11, 17)]
+    people = [shown(keccak_256(key.public_key.format(compressed=False)[1:]).digest()[12:]) for key in keys]
+    node.give(ALICE, **named(*people[:5]))
+    for height, several in ((50, keys[:5]), (51, keys)):
+        made = sent(ALICE, BOB, height)
+        both = [key.sign_recoverable(bytes.fromhex(made["txID"]), hasher=None) for key in several]
+        both = [other for each in both for other in (each, other_half(each))]
+        node.transactions[height] = [{**made, "signature": [each.hex() for each in both]}]
+    found = await node.chain().collect(Span(50, 51), DATASETS)
+    assert [(each.account, each.height) for each in found.unexplained] == [(ALICE, 51)]
+    assert people[5] in found.unexplained[0].reason
+
+
+def other_half(signature: bytes) -> bytes:
+    """The same signature with the other of the two numbers that fit."""
+    other = (ORDER - int.from_bytes(signature[32:64], "big")).to_bytes(32, "big")
+    return signature[:32] + other + bytes([signature[64] ^ 1])
 
 
 async def test_what_nobody_signed_is_told_unless_it_is_of_nobody() -> None:
