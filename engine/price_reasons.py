@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,9 @@ def named(system: System, written: str) -> tuple[Chain, Asset]:
     found = [(chain, asset) for chain in chains for asset in _of_symbol(system, chain, name)]
     if len(found) != 1:
         said = "several tokens have" if found else "no token of the lists has"
-        names = ", ".join(str(asset) for _, asset in found[:8]) or "write its CAIP-19 name, or chain:address"
+        times = Counter(chain.key for chain, _ in found)
+        ways = [f"{chain.key}:{name}" if times[chain.key] == 1 else str(asset) for chain, asset in found[:8]]
+        names = f"write {' or '.join(ways) or 'its CAIP-19 name, or chain:address'}"
         raise BadRequest("asset", f"{said} the symbol {name[:40]!r}", remedy=names)
     return found[0]
 

@@ -37,6 +37,14 @@ class Unreachable(Unavailable):
     """There is nobody at that address."""
 
 
+class Silent(Unavailable):
+    """Somebody took the question, and said nothing in the time that it had."""
+
+    def __init__(self, source: str, timeout_s: float) -> None:
+        remedy = "is the node busy, and is the address right?"
+        super().__init__(source, f"no answer within {timeout_s:g} s", remedy=remedy)
+
+
 def room_for(question: bytes | None, most: int) -> int:
     """How many bytes the answer to some requests may have."""
     if question is None or b'"method":' not in question or _LARGE.search(question):

@@ -15,6 +15,7 @@ from transport.exchange import (
     Body,
     HandedOn,
     Posted,
+    Silent,
     Sink,
     asked_by,
     retry_after,
@@ -129,7 +130,7 @@ class HttpTransport:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise unreachable(source, error) from None
         except TimeoutError:
-            raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
+            raise Silent(source, timeout_s) from None
         except (aiohttp.ClientError, ConnectionError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 

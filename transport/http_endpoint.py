@@ -15,13 +15,14 @@ from chainfolio.chains import Cost, EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
 from chainfolio.seams import Seams
 from transport import metering
-from transport.exchange import Posted, Unreachable
+from transport.exchange import Posted, Silent, Unreachable
 from transport.health import Evidence, Health
 from transport.http import Transport
 
 RETRIES = 6
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 20.0
+NOTICE_S = 10.0  # a user who waits for an address that has never answered is told so meanwhile
 LARGE = 256 * 1024  # an answer of more bytes is decoded beside the event loop
 
 MIN_SECRET = 8
@@ -150,7 +151,9 @@ class HttpEndpoint:
 
     def _last_try(self, error: Unavailable) -> int:
         """Nobody there at first contact is a mistake in the settings more often than an outage: say so soon."""
-        return RETRIES - 1 if self.checked or not isinstance(error, Unreachable) else 2
+        if self.checked:
+            return RETRIES - 1
+        return 2 if isinstance(error, Unreachable) else 1 if isinstance(error, Silent) else RETRIES - 1
 
     def _hushed(self, error: SourceError) -> SourceError:
         for secret in self._secrets:
@@ -164,7 +167,7 @@ class HttpEndpoint:
             self.requests += 1
             self.sent_bytes += sent_bytes
             start_s = self._seams.clock.monotonic_s()
-            posted = await send()
+            posted = await self._noticed(send())
             self.received_bytes += len(posted.body) if posted.took is None else posted.took
             refusal = self.refused(posted)
             if refusal is not None:
@@ -173,6 +176,17 @@ class HttpEndpoint:
             if posted.took is None:  # how long so many bytes take says nothing of how soon it answers
                 self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
         return posted
+
+    async def _noticed(self, sent: Awaitable[Posted]) -> Posted:
+        """What came back. At first contact it is told after a while that nothing did yet."""
+        if self.checked:
+            return await sent
+        words = "%s: no answer yet after %g s"
+        notice = asyncio.get_running_loop().call_later(NOTICE_S, log.warning, words, self.name, NOTICE_S)
+        try:
+            return await sent
+        finally:
+            notice.cancel()
 
     async def _pace(self) -> None:
         """Keep to the configured rate and to what `Retry-After` asked of everybody."""

@@ -21,6 +21,7 @@ from transport.exchange import (
     Body,
     HandedOn,
     Posted,
+    Silent,
     Sink,
     asked_by,
     retry_after,
@@ -94,7 +95,7 @@ class PlainTransport:
                 is_answered = True
                 return posted
         except TimeoutError:
-            raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
+            raise Silent(source, timeout_s) from None
         except (OSError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
         finally:

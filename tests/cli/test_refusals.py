@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 from cli.main import GROUPS
 from localchain.node import LocalNode
 from tests.cli.conftest import ALICE, Run, configure
+from transport import http_endpoint
 
 ROOT = Path(__file__).parents[2]
 FAST_S = 15
@@ -152,6 +154,49 @@ def test_a_command_ends_with_its_code_and_says_why_on_standard_error_alone(here:
     first, remedy = child.stderr.splitlines()
     assert first == "error: address: '0x12' is not an address of any kind known here"
     assert remedy.startswith("  remedy: EVM 0x + 40 hex digits")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address where somebody takes every connection, and says nothing."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen(100)
+        yield f"http://127.0.0.1:{holder.getsockname()[1]}"
+
+
+def test_a_node_that_never_said_anything_is_named_meanwhile_and_given_up_after_two_time_outs(
+    run: Run,
+    here: Path,
+    silent: str,
+    waited: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(http_endpoint, "NOTICE_S", 0.2)
+    configure(here, f"{silent}/v2/s3cr3t0123456789", more="worker_processes = 1\ntimeout_s = 1")
+    ran = run("portfolio", ALICE, "--json")
+    name = silent.removeprefix("http://")
+    assert (ran.code, ran.error["kind"], ran.error["source"]) == (3, "Silent", name)
+    assert ran.error["message"].endswith("no answer within 1 s")
+    assert "is the address right" in ran.error["remedy"]
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count(f"{name}: no answer yet after 0.2 s") == 2
+    assert said.index(f"{name}: no answer yet after 0.2 s") < said.index(
+        f"{name}: no answer within 1 s (Silent, 1 so far)"
+    )
+    assert "s3cr3t" not in ran.out + ran.err
+
+
+def test_a_symbol_of_several_chains_is_refused_with_words_that_name_one(run: Run, here: Path, dead: str) -> None:
+    (here / "chainfolio.toml").write_text(
+        "".join(f'[chains.{key}]\nrpc = ["{dead}"]\n' for key in ("ethereum", "base"))
+    )
+    ran = run("price", "ETH", "--json")
+    assert (ran.code, ran.error["message"]) == (2, "asset: several tokens have the symbol 'ETH'")
+    ways = set(ran.error["remedy"].removeprefix("write ").split(" or "))
+    assert ways == {"ethereum:ETH", "base:ETH"}
+    assert run("price", "base:ETH", "--json").error["kind"] == "Unreachable"
 
 
 @pytest.mark.node
