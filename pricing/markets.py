@@ -18,6 +18,7 @@ from chainfolio.reads import AtParent, Read
 
 WITH_MEAN: Final = Decimal("0.9")
 WITHOUT_MEAN: Final = Decimal("0.7")  # the block before is all that there is to compare with
+SIDES: Final = 10  # so many times what it could sell a pool may pay
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,13 @@ class Market:
         if self.mean is not None and factor(self.now.price, self.mean) > max_move:
             return f"its price is {percent(self.now.price, self.mean)} away from its average: manipulated?"
         return ""
+
+
+def two_sided(price: Fraction, paid: int, sold: int) -> State:
+    """A pool of concentrated liquidity that could pay so much of the quote and sell so much of the token. What it could
+    pay counts as far as it has some of the token beside it: a price at which nothing is sold is only a bid, which costs
+    nothing far below what the token is worth, and which nobody can correct by buying."""
+    return State(price, min(paid, int(SIDES * sold * price)))
 
 
 class Venue(Protocol):

@@ -1,7 +1,7 @@
 """Pools of Uniswap V3 and its forks: the price of the last trade, compared with the pool's own average of some minutes.
 
 How much a pool could pay is what really lies in it, and no more than its active liquidity stands for: liquidity without
-tokens, or tokens that lie far below the price, pay nobody.
+tokens, or tokens that lie far below the price, pay nobody. It has to have both of its tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from chainfolio.reads import AtParent, Read
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
-from pricing.markets import Market, Pair, Pool, State, is_there
+from pricing.markets import Market, Pair, Pool, State, is_there, two_sided
 from pricing.venues.section import Facts, call
 
 GET_POOL: Final = "getPool(address,address,uint24)(address)"
@@ -51,14 +51,15 @@ class UniswapV3:
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
         """Price, liquidity and what lies in it, now and before; and its average."""
         at = pool.at
-        state = [call(at, self.state), call(at, LIQUIDITY), call(pool.pair.quote, BALANCE_OF, (at,))]
+        held = [call(token, BALANCE_OF, (at,)) for token in (pool.pair.quote, pool.pair.token)]
+        state = [call(at, self.state), call(at, LIQUIDITY), *held]
         mean = [call(at, OBSERVE, ((self.mean_s, 0),))] if self.mean_s else []
         return [*state, *map(AtParent, state), *mean]
 
     def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
         """The price of the last trade."""
-        now, before = concentrated(pool.pair, *answers[:3]), concentrated(pool.pair, *answers[3:6])
-        return Market(now, before, self._mean(pool.pair, *answers[6:])) if now else None
+        now, before = concentrated(pool.pair, *answers[:4]), concentrated(pool.pair, *answers[4:8])
+        return Market(now, before, self._mean(pool.pair, *answers[8:])) if now else None
 
     def _mean(self, pair: Pair, observed: Any = None) -> Fraction | None:
         """The geometric average of the price; None where the pool does not remember for so long."""
@@ -69,13 +70,14 @@ class UniswapV3:
         return pair.price(price(sqrt_price(tick))) if abs(tick) <= MAX_TICK else None
 
 
-def concentrated(pair: Pair, slot0: Any, liquidity: Any, held: Any) -> State | None:
-    """A pool of concentrated liquidity, by its price, its active liquidity and the quote tokens that it holds."""
-    if not (isinstance(slot0, tuple) and slot0[0] and isinstance(liquidity, int) and isinstance(held, int)):
+def concentrated(pair: Pair, slot0: Any, *said: Any) -> State | None:
+    """A pool of concentrated liquidity, by its price, its active liquidity, and how much of the quote and of the token
+    it holds."""
+    if not (isinstance(slot0, tuple) and slot0[0] and all(isinstance(each, int) for each in said)):
         return None
-    root = slot0[0]
+    root, (liquidity, paid, sold) = slot0[0], said
     active = liquidity * root // Q96 if pair.first else liquidity * Q96 // root
-    return State(pair.price(price(root)), min(held, active))
+    return two_sided(pair.price(price(root)), min(paid, active), sold)
 
 
 def of(facts: Facts) -> UniswapV3:

@@ -1,8 +1,8 @@
 """Pools of Uniswap V4 without hooks: one contract keeps the tokens of all pools, and none of them keeps an average.
 
 A pool with a hook is never looked at: its hook may trade otherwise than the pool says. How much a pool could pay is
-what the liquidity between the price and the end of its tick spacing really has of the quote: what lies further away
-cannot be told from the outside.
+what the liquidity between the price and the end of its tick spacing really has of the quote, if it has some of the
+token up to the other end: what lies further away cannot be told from the outside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sha3 import keccak_256
 
 from chainfolio.reads import AtParent, Read
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
-from pricing.markets import Market, Pair, Pool, State
+from pricing.markets import Market, Pair, Pool, State, two_sided
 from pricing.venues.section import Facts, call
 
 SLOT0: Final = "getSlot0(bytes32)(uint160,int24)"
@@ -88,13 +88,14 @@ def _state(place: Place, slot0: Any, liquidity: Any) -> State | None:
         return None
     root, tick = slot0
     lower = tick // place.spacing * place.spacing
-    if place.pair.first:  # the quote is the second of the two: it is paid as the price falls
-        end = min(sqrt_price(max(lower, -MAX_TICK)), root)
-        depth = liquidity * (root - end) // Q96
-    else:
-        end = max(sqrt_price(min(lower + place.spacing, MAX_TICK)), root)
-        depth = (liquidity << 96) * (end - root) // end // root
-    return State(place.pair.price(price(root)), depth)
+    low, high = (
+        min(sqrt_price(max(lower, -MAX_TICK)), root),
+        max(sqrt_price(min(lower + place.spacing, MAX_TICK)), root),
+    )
+    first, second = (liquidity << 96) * (high - root) // high // root, liquidity * (root - low) // Q96
+    # Where the quote is the second of the two, it is paid as the price falls, and the first is sold as it rises.
+    paid, sold = (second, first) if place.pair.first else (first, second)
+    return two_sided(place.pair.price(price(root)), paid, sold)
 
 
 def of(facts: Facts) -> UniswapV4:

@@ -14,6 +14,8 @@ from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.reads import AtParent
+from chainfolio.tick_math import sqrt_price
+from localchain.deploy import FOREVER, MINT_POSITION
 from localchain.node import LocalNode
 from pricing.fixed import fixed
 from pricing.pools import TOO_MANY, Pools, pools
@@ -228,6 +230,44 @@ def test_liquidity_without_tokens_and_tokens_far_from_the_price_are_no_depth(cha
     chain.node.mine()
     assert "could pay enough" in reason(chain, "THIN")
     assert "could pay enough" in reason(chain, "FAR")
+
+
+def bid(chain: PoolChain, symbol: str, raw: int, tick: int) -> None:
+    """A pool with WETH alone, which it bids for the token at a price of some 1.0001^`tick` and below."""
+    at, quote = chain.tokens[symbol].address, chain.tokens["WETH"].address
+    first = int(at, 16) < int(quote, 16)
+    tokens = (at, quote) if first else (quote, at)
+    end = tick // 200 * 200 if first else -(tick // 200) * 200
+    root, ends = (sqrt_price(end) - 1, (end - 2000, end)) if first else (sqrt_price(end), (end, end + 2000))
+    manager, raws = chain.contracts["NonfungiblePositionManager"], (10**12, raw) if first else (raw, 10**12)
+    create = "createAndInitializePoolIfNecessary(address,address,uint24,uint160)"
+    chain.do(manager, create, *tokens, 10_000, root)
+    chain.do(manager, MINT_POSITION, (*tokens, 10_000, *ends, *raws, 0, 0, chain.me, FOREVER))
+    pool = chain.pool_at(symbol, "WETH", 10_000)
+    assert chain.node.call(pool, "liquidity()(uint128)") > 0, "it is what the pool trades with"
+    assert chain.node.call(quote, "balanceOf(address)(uint256)", pool) > raw * 99 // 100
+
+
+@pytest.mark.node
+def test_a_bid_far_below_the_price_in_a_pool_without_the_token_is_no_price_however_much_it_could_pay(
+    chain: PoolChain,
+) -> None:
+    """Nobody loses by bidding a thousandth, and where nothing is sold nobody can correct it by buying."""
+    names = [f"T{number}" for number in range(8)]
+    for name in names:
+        chain.token(name)
+    weth = int(chain.tokens["WETH"].address, 16)
+    first, second = (
+        next(name for name in names if (int(chain.tokens[name].address, 16) < weth) is wanted)
+        for wanted in (True, False)
+    )
+    for name in (first, second):
+        chain.pair(name, 10**6 * WAD, "WETH", 100 * WAD)
+        bid(chain, name, 500 * WAD, -161_200)  # 10^-7, and not 10^-4
+    chain.node.mine()
+    for name in (first, second):
+        _, quote, price = one_part(chain.quoted(source(chain), name))
+        assert (quote, price) == (chain.asset("WETH"), Fraction(1, 10_000))
 
 
 @pytest.mark.node

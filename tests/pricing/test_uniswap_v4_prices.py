@@ -89,6 +89,20 @@ def test_a_pool_could_pay_what_a_trade_to_the_end_of_its_tick_spacing_pays(made:
     assert not chain.quoted(source(chain, v4, str(relative.depth[1].__ceil__() + 1)), "DAI").relative
 
 
+def test_what_could_be_paid_counts_as_far_as_the_token_is_there_to_be_bought(made: Made) -> None:
+    """As in a pool into which somebody put the quote alone, to bid far below what the token is worth."""
+    chain, v4 = made
+    usdc, key = chain.tokens["USDC"].address, v4.keys[1]
+    buys_first = key[0] != usdc  # DAI is bought: is it the first?
+    tick = chain.node.call(v4.view, "getSlot0(bytes32)(uint160,int24,uint24,uint24)", pool_id(lower(key)))[1]
+    end = sqrt_price(tick // 60 * 60 + 60) - 1 if buys_first else sqrt_price(tick // 60 * 60) + 1
+    swap(chain, key, not buys_first, 10**24, end)
+    chain.node.mine()
+    quotes = chain.quoted(source(chain, v4), "DAI")
+    assert not quotes.relative
+    assert "could pay enough" in quotes.refused[0].reason
+
+
 def test_a_pool_that_a_trade_moved_has_no_price_in_that_block(made: Made) -> None:
     chain, v4 = made
     assert one_part(chain.quoted(source(chain, v4), "WETH"))
