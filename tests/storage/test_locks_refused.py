@@ -1,0 +1,41 @@
+"""A lock whose file cannot be opened or written: a typed error with the cure, whatever the machine lacks."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.errors import StorageFull, StoreError, TooManyFiles
+from storage.disk import held
+
+LACKS = [
+    (errno.EROFS, StoreError, "cannot be opened for writing: read-only file system"),
+    (errno.EACCES, StoreError, "cannot be opened for writing: permission denied"),
+    (errno.ENOSPC, StorageFull, "no space left"),
+    (errno.EDQUOT, StorageFull, "no space left"),
+    (errno.EMFILE, TooManyFiles, "may not open more files"),
+]
+
+
+@pytest.mark.parametrize("step", ["open", "pwrite"])
+@pytest.mark.parametrize(("number", "kind", "words"), LACKS, ids=lambda given: str(given))
+def test_a_lock_that_cannot_be_taken_says_what_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[StoreError], words: str
+) -> None:
+    def lacking(*_: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    path, before = tmp_path / "locks" / "a.lock", len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, lacking)
+        with pytest.raises(kind, match=words) as refused, held(path, store="tail", what="chain a"):
+            raise AssertionError("nobody holds it")
+    assert type(refused.value) is kind
+    assert refused.value.remedy
+    with held(path, store="tail", what="chain a"):
+        pass
+    assert not before or len(os.listdir("/proc/self/fd")) == before, "no descriptor is left open"
