@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -58,7 +58,7 @@ class Receipt(msgspec.Struct):
     transaction_hash: str
     actual_fee: str | Fee
     events: list[Event]
-    execution_status: str = "SUCCEEDED"
+    execution_status: Literal["SUCCEEDED", "REVERTED"] = "SUCCEEDED"
     contract_address: str | None = None
 
     @property

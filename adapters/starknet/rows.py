@@ -68,6 +68,8 @@ def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
         _say(found, forms, row, said)
         if fee:
             _forget(found.movements, before, (facts.coin, row[4], sequencer, fee))
+    if len({row[3] for row in found.paid}) != len(found.paid):
+        raise BadAnswer(source, f"block {height} has a transaction twice")
     return found
 
 

@@ -211,6 +211,16 @@ async def test_a_transaction_that_cannot_be_is_refused(change: dict[str, Any], w
         await node.chain().collect(Span(5, 5), ALL)
 
 
+async def test_a_transaction_twice_in_a_block_or_with_an_end_that_nobody_knows_is_refused() -> None:
+    node = FakeNode()
+    node.transactions[5] = [invoked(1), invoked(2), {**invoked(3), "receipt": invoked(1)["receipt"]}]
+    with pytest.raises(BadAnswer, match="a transaction twice"):
+        await node.chain().collect(Span(5, 5), ALL)
+    node.transactions[5] = [invoked(1, status="REJECTED")]
+    with pytest.raises(BadAnswer, match="wrong shape"):
+        await node.chain().collect(Span(5, 5), ALL)
+
+
 async def test_a_fee_in_an_unknown_unit_is_refused() -> None:
     node = FakeNode()
     node.transactions[5] = [invoked(1, fee={"amount": "0x1", "unit": "GWEI"})]
