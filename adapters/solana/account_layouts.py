@@ -72,6 +72,12 @@ class MarinadeTicket(NamedTuple):
     epoch: int
 
 
+class BubblegumTree(NamedTuple):
+    """`TreeConfig` of Bubblegum: of how many leaves of a tree it is."""
+
+    minted: int
+
+
 class TokenAccount(NamedTuple):
     """A token account of either token program."""
 
@@ -286,6 +292,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "marinade_ticket": Layout(
         MarinadeTicket, 88, ((8, "key"), (40, "key"), (72, "u64"), (80, "u64")), bytes.fromhex("854d1262d301e703"), 256
     ),
+    "bubblegum_tree": Layout(BubblegumTree, 88, ((80, "u64"),), bytes.fromhex("7af5aff8ab2200cf"), 256),
     "whirlpool": Layout(
         Whirlpool, 653, (
             (8, "key"), (41, "u16"), (49, "u128"), (65, "u128"), (81, "i32"), (101, "key"), (133, "key"), (165, "u128"),

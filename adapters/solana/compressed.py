@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from adapters.solana.account_layouts import BubblegumTree
+from adapters.solana.account_reads import AccountRead
+from adapters.solana.parsing import key_bytes
 from adapters.solana.reads import Leaves, TreeRead
-from adapters.solana.trees import Leaf, fault
+from adapters.solana.trees import BUBBLEGUM, Leaf, Tree, fault
 from chainfolio.contracts import Issue
 from chainfolio.plans import Unknown
 
@@ -20,12 +23,13 @@ class Compressed:
     """The compressed NFTs of all accounts of one snapshot: what was said of each account, and what their trees say."""
 
     told: dict[str, Leaves | Unknown] = field(default_factory=dict)
-    trees: Mapping[TreeRead, Any] = field(default_factory=dict)
+    trees: Mapping[TreeRead | AccountRead, Any] = field(default_factory=dict)
 
-    def wanted(self) -> list[TreeRead]:
-        """The trees that have to be read."""
+    def wanted(self) -> list[TreeRead | AccountRead]:
+        """The trees that have to be read, and what Bubblegum says of each."""
         several = [each for each in self.told.values() if isinstance(each, Leaves)]
-        return sorted({_tree(each, leaf) for each in several for leaf in each.found}, key=lambda tree: tree.address)
+        trees = sorted({_tree(each, leaf) for each in several for leaf in each.found}, key=lambda tree: tree.address)
+        return [*trees, *map(_planted, dict.fromkeys(each.address for each in trees))]
 
     def proven(self, account: str) -> list[Leaf]:
         """Those that an account has."""
@@ -51,10 +55,18 @@ class Compressed:
         return [(leaf, self._fault(leaf, _tree(told, leaf))) for leaf in told.found]
 
     def _fault(self, leaf: Leaf, read: TreeRead) -> str:
-        tree = self.trees.get(read)
-        if tree is None or isinstance(tree, Unknown):
+        tree, planted = self.trees.get(read), self.trees.get(_planted(leaf.tree))
+        if not isinstance(tree, Tree):
             return f"its tree could not be read: {tree.reason if tree else 'what else there is changes too fast'}"
-        return fault(leaf, tree)
+        if isinstance(planted, Unknown) and planted.cause == "read":
+            return f"what Bubblegum says of its tree could not be read: {planted.reason}"
+        return fault(leaf, tree, planted.minted if isinstance(planted, BubblegumTree) else 0)
+
+
+def _planted(tree: str) -> AccountRead:
+    """What Bubblegum keeps of a tree that it has planted. Whoever made a tree himself, and wrote leaves into it, can
+    name Bubblegum as the one who may change it, but cannot make this."""
+    return AccountRead(BUBBLEGUM, "bubblegum_tree", (key_bytes(tree),))
 
 
 def _tree(told: Leaves, leaf: Leaf) -> TreeRead:

@@ -17,13 +17,14 @@ from adapters.solana.node import Node, ask_each
 from adapters.solana.parsing import decoded, key_bytes, slot_and_content
 from adapters.solana.reads import Leaves
 from adapters.solana.trees import HEADER_SIZE, MOST_DEPTH, Leaf, asset_address, first_leaf, ring_end, second_leaf
-from chainfolio.errors import BadAnswer, SourceError, Unavailable, Unsupported
+from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.plans import Unknown
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from transport.endpoint import Answer, Endpoint
 from transport.wire import Request, typed
 
 PAGE: Final = 500  # assets of one answer
+SMALL: Final = 50  # and of one where too much is written about them
 PAGES: Final = 20
 MOST: Final = 1_000  # compressed NFTs of an account that are looked at
 MOST_BYTES: Final = 16 * 2**20  # of all trees of an account together: many are sent to people who never asked for them
@@ -146,13 +147,26 @@ async def _leaves(node: Node, endpoint: Endpoint, account: str) -> Leaves:
     return Leaves(tuple(each for each in found if each.tree in sizes), sizes, tuple(faults))
 
 
-async def _listed(endpoint: Endpoint, account: str) -> tuple[list[_Asset], list[tuple[str, str]]]:
-    """The compressed assets of the list, in the order of their ids, and what of the list cannot be read."""
+_List = tuple[list[_Asset], list[tuple[str, str]]]
+
+
+async def _listed(endpoint: Endpoint, account: str) -> _List:
+    """The compressed assets of the list, in the order of their ids, and what of the list cannot be read. Whoever sent
+    them may have written as much about them as he liked."""
+    try:
+        return await _paged(endpoint, account, PAGE)
+    except TooMuch:
+        return await _paged(endpoint, account, SMALL)
+
+
+async def _paged(endpoint: Endpoint, account: str, size: int) -> _List:
     found: dict[str, _Asset] = {}
     seen: set[str] = set()
     faults: list[tuple[str, str]] = []
+    count = 0
     for number in range(1, PAGES + 1):
-        page = await _page(endpoint, account, number)
+        page = await _page(endpoint, account, number, size)
+        count += len(page.items)
         for item in page.items:
             try:
                 kind = msgspec.json.decode(item, type=_Listed)
@@ -165,16 +179,16 @@ async def _listed(endpoint: Endpoint, account: str) -> tuple[list[_Asset], list[
             if kind.id in seen:
                 raise BadAnswer(endpoint.name, f"lists the asset {kind.id} twice")
             seen.add(kind.id)
-        if len(page.items) < min(PAGE, page.limit):
+        if len(page.items) < min(size, page.limit):
             break
     else:
-        faults.append((account, f"assets behind the first {PAGES * PAGE} of the list were not looked at"))
+        faults.append((account, f"assets behind the first {count} of the list were not looked at"))
     return [found[id] for id in sorted(found)], faults
 
 
-async def _page(endpoint: Endpoint, account: str, number: int) -> _Page:
+async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE) -> _Page:
     order = {"sortBy": "id", "sortDirection": "asc"}
-    named = {"ownerAddress": account, "sortBy": order, "limit": PAGE, "page": number}
+    named = {"ownerAddress": account, "sortBy": order, "limit": size, "page": number}
     try:
         content = await endpoint.one(Request("getAssetsByOwner", named=named))
     except Unsupported as error:
@@ -273,10 +287,10 @@ async def _sizes(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> tuple[
         try:
             size = ring_end(decoded(endpoint.name, account), account.owner) if account else 0
         except BadLayout as error:
-            unread[tree] = f"the account {tree} is no tree: {error}"
+            unread[tree] = f"the account of its tree is none: {error}"
             continue
         if not size:
-            unread[tree] = f"there is no tree {tree}"
+            unread[tree] = "there is no such tree"
         elif size > left:
             unread[tree] = f"the trees of all have more than {MOST_BYTES // 2**20} MiB"
         else:

@@ -126,9 +126,9 @@ def _change(content: bytes, depth: int) -> Change:
     return Change(content[:KEY_SIZE], content[KEY_SIZE : -2 * U32], index)
 
 
-def fault(leaf: Leaf, tree: Tree) -> str:
-    """Why a leaf is not proven to lie in its tree; empty where it is."""
-    if tree.authority != derived(BUBBLEGUM, (leaf.tree,)):
+def fault(leaf: Leaf, tree: Tree, minted: int) -> str:
+    """Why a leaf is not proven to lie in its tree, of which Bubblegum has minted so many; empty where it is."""
+    if tree.authority != derived(BUBBLEGUM, (leaf.tree,)) or leaf.place >= minted:
         return "its tree is not Bubblegum's, so that anything may have been written into it"
     if leaf.place >> tree.depth:
         return f"its tree is {tree.depth} deep, and has no such leaf"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -9,10 +10,19 @@ from typing import Any, Final
 
 import base58
 
-from adapters.solana.trees import PROGRAMS
+from adapters.solana.facts import COMPRESSED
+from adapters.solana.trees import BUBBLEGUM, PROGRAMS
+from chainfolio.positions import AccountState
+from chainfolio.protocols import InstalledProtocols
+from tests.solana.fakes import FakeNode, Refuse
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.sdk import Small, done
 
 APART: Final = "bubblegum"
+OWNER: Final = "4abvSWugzSRhpAk4rpvdSruFAFoNG1D1JTStmzpGt7xA"
+OTHER: Final = "D9fuVSy8oRGmztVJZVFsnHzTvowsfCAkY7VoNV8Ls2Jt"
+SECOND: Final = "7K8DVxtNJGnMtUY1CQJT5jcs8sFGSZTDiG7kowvFpECh"
 TREE: Final = "9cnHhwQ1YRBMvLLNqAsRmAHfT2NbrNJSc86F8ttCdV4f"
 
 
@@ -28,11 +38,12 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Grove:
-    """A tree after its leaves were planted one by one: its account, what an index says of each, and the proofs of all
-    after each of them."""
+    """A tree after its leaves were planted one by one: its account, what Bubblegum keeps of it and where, what an index
+    says of each, and the proofs of all after each of them."""
 
     tree: str
     content: bytes
+    config: tuple[str, bytes]
     items: tuple[Mapping[str, Any], ...]
     proofs: tuple[tuple[tuple[str, ...], ...], ...]
     program: str = PROGRAMS[0]
@@ -49,12 +60,12 @@ def grove(
                   "version": Small(each.version), "flags": Small(0)})
         for place, each in enumerate(leaves)
     ]  # fmt: skip
-    own, *made = done([("authority", of), *jobs], APART)
+    config, own, *made = done([("config", {"minted": len(leaves)}), ("authority", of), *jobs], APART)
     changes = [[Small(place), hashes[1]] for place, hashes in enumerate(made)]
     sizes = {"depth": Small(depth), "size": Small(size), "canopy": Small(canopy)}
     [(content, proofs)] = done([("tree", {**sizes, "authority": authority or own, "changes": changes})], APART)
     items = tuple(_item(tree, place, *both) for place, both in enumerate(zip(leaves, made, strict=True)))
-    return Grove(tree, content, items, tuple(tuple(map(tuple, each)) for each in proofs))
+    return Grove(tree, content, (own, config), items, tuple(tuple(map(tuple, each)) for each in proofs))
 
 
 def _item(tree: str, place: int, leaf: Planted, made: Sequence[Any]) -> dict[str, Any]:
@@ -119,3 +130,57 @@ class Index:
     def methods(self) -> dict[str, Callable[[Any], Any]]:
         """What it answers."""
         return {"getAssetsByOwner": self.assets, "getAssetProofs": self.proofs}
+
+
+def mine() -> Grove:
+    """A tree in which the owner has the first leaf, somebody else the second, and the owner two more."""
+    delegated = Planted(OWNER, "Monke #3", delegate=OTHER)
+    return grove(Planted(OWNER, "Monke #1"), Planted(OTHER), delegated, Planted(OWNER, "Monke #4", 2))
+
+
+def ids(one: Grove, *places: int) -> list[str]:
+    """What some leaves are called."""
+    return [one.items[place]["id"] for place in places]
+
+
+def serving(*groves: Grove, index: Index | None = None) -> tuple[LedgerNode, Index]:
+    """A node that has these trees, and an index of them."""
+    ledger, index = Ledger(), index or Index(groves)
+    for each in groves:
+        ledger.put(each.tree, each.program, each.content)
+        ledger.put(each.config[0], BUBBLEGUM, each.config[1])
+    node = LedgerNode(ledger, {OWNER: []})
+    node.answers = {**node.answers, **index.methods}
+    return node, index
+
+
+async def state(node: FakeNode) -> AccountState:
+    """What is read of the owner."""
+    return (await read(node, OWNER, installed=InstalledProtocols()))[OWNER]
+
+
+def held(found: AccountState) -> dict[str, tuple[str, str]]:
+    """The compressed NFTs of an account, each with its tree and its leaf."""
+    return {
+        asset.reference: (each.pool, each.name)
+        for each in found.positions
+        for asset, raw in each.supplied.items()
+        if asset.kind == COMPRESSED and raw == 1
+    }
+
+
+def refusing(code: int, words: str = "Method not found") -> Callable[[Any], Any]:
+    """Refuses what it is asked."""
+
+    def refused(params: Any) -> Any:
+        raise Refuse(code, words)
+
+    return refused
+
+
+def item(one: Grove, **changed: Any) -> dict[str, Any]:
+    """The owner's first leaf as an index says it, with some fields of `compression` or of its own changed."""
+    found = copy.deepcopy(dict(one.items[0]))
+    for name, each in changed.items():
+        (found if name in found else found["compression"])[name] = each
+    return found

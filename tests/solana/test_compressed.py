@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +13,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from adapters.solana import das
-from adapters.solana.accounts import describe
 from adapters.solana.chain import SolanaChain
-from adapters.solana.compressed import UNSEEN
 from adapters.solana.facts import COMPRESSED
 from adapters.solana.layouts import SYSTEM, BadLayout
 from adapters.solana.parsing import key_bytes
@@ -25,60 +22,30 @@ from adapters.solana.trees import BUBBLEGUM, HEADER_SIZE, PROGRAMS, Leaf, asset_
 from adapters.solana.trees import read as tree_of
 from chainfolio.assets import Asset
 from chainfolio.plans import Unknown, run_batched
-from chainfolio.positions import AccountState
-from chainfolio.protocols import InstalledProtocols
 from localchain.solana.dated import dated
 from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins
-from tests.solana.bubblegum import APART, TREE, Grove, Index, Planted, grove
+from tests.solana.bubblegum import (
+    APART,
+    OTHER,
+    OWNER,
+    SECOND,
+    TREE,
+    Grove,
+    Index,
+    Planted,
+    grove,
+    held,
+    ids,
+    item,
+    mine,
+    refusing,
+    serving,
+    state,
+)
 from tests.solana.conftest import Run
-from tests.solana.fakes import FakeNode, Refuse
-from tests.solana.ledger import Ledger
-from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.sdk import done
 from tests.solana.test_interfaces import later
-
-OWNER = "4abvSWugzSRhpAk4rpvdSruFAFoNG1D1JTStmzpGt7xA"
-OTHER = "D9fuVSy8oRGmztVJZVFsnHzTvowsfCAkY7VoNV8Ls2Jt"
-SECOND = "7K8DVxtNJGnMtUY1CQJT5jcs8sFGSZTDiG7kowvFpECh"
-NONE = InstalledProtocols()
-
-
-def mine() -> Grove:
-    """A tree in which the owner has the first leaf, somebody else the second, and the owner two more."""
-    delegated = Planted(OWNER, "Monke #3", delegate=OTHER)
-    return grove(Planted(OWNER, "Monke #1"), Planted(OTHER), delegated, Planted(OWNER, "Monke #4", 2))
-
-
-def ids(one: Grove, *places: int) -> list[str]:
-    """What some leaves are called."""
-    return [one.items[place]["id"] for place in places]
-
-
-def serving(*groves: Grove, index: Index | None = None) -> tuple[LedgerNode, Index]:
-    """A node that has these trees, and an index of them."""
-    ledger, index = Ledger(), index or Index(groves)
-    for each in groves:
-        ledger.put(each.tree, each.program, each.content)
-    node = LedgerNode(ledger, {OWNER: []})
-    node.answers = {**node.answers, **index.methods}
-    return node, index
-
-
-async def state(node: FakeNode) -> AccountState:
-    """What is read of the owner."""
-    return (await read(node, OWNER, installed=NONE))[OWNER]
-
-
-def held(found: AccountState) -> dict[str, tuple[str, str]]:
-    """The compressed NFTs of an account, each with its tree and its leaf."""
-    return {
-        asset.reference: (each.pool, each.name)
-        for each in found.positions
-        for asset, raw in each.supplied.items()
-        if asset.kind == COMPRESSED and raw == 1
-    }
-
 
 # --- what vendors say -------------------------------------------------------------------------------------------------
 
@@ -111,7 +78,9 @@ def test_a_proof_is_carried_forward_through_every_change_since_as_far_as_the_rin
         for place, leaf in enumerate(leaves_of(one, age)):
             # A proof made just before its leaf was planted leads to the root just after.
             reached = age < size if place < planted else place == planted and age - 1 < size
-            assert fault(leaf, tree) == ("" if reached else "its proof leads to no root that its tree has at this slot")
+            assert fault(leaf, tree, count) == (
+                "" if reached else "its proof leads to no root that its tree has at this slot"
+            )
 
 
 def test_a_leaf_that_changed_hands_since_its_proof_is_not_held() -> None:
@@ -119,8 +88,8 @@ def test_a_leaf_that_changed_hands_since_its_proof_is_not_held() -> None:
     tree = tree_of(before.content, before.program)
     [mine, _] = leaves_of(before)
     last = tree.changes[-1]._replace(place=0, nodes=bytes(32) + tree.changes[-1].nodes[32:], root=b"\7" * 32)
-    assert fault(mine, tree) == ""
-    assert "changed" in fault(mine, tree._replace(changes=(*tree.changes, last)))
+    assert fault(mine, tree, 2) == ""
+    assert "changed" in fault(mine, tree._replace(changes=(*tree.changes, last)), 2)
 
 
 @pytest.mark.parametrize(("spoilt", "said"), [
@@ -150,6 +119,7 @@ def indexed(node: SolanaNode, *groves: Grove) -> Iterator[str]:
     """A node with these trees that has an index of them."""
     for each in groves:
         node.put(Pubkey.from_string(each.tree), each.program, each.content, 10**9)
+        node.put(Pubkey.from_string(each.config[0]), BUBBLEGUM, each.config[1], 10**9)
     later(node)
     with dated(node, beside=Index(groves).methods) as url:
         yield url
@@ -216,22 +186,9 @@ async def test_many_trees_are_read_at_the_slot_of_the_wallet_in_few_requests() -
     node.moves = 0
     assert len(held(await state(node))) == 4
     wallet = ["getMultipleAccounts", "getTokenAccountsByOwner", "getTokenAccountsByOwner", "getProgramAccounts"]
-    trees = ["getMultipleAccounts"] * 2  # of two sizes
+    trees = ["getMultipleAccounts"] * 3  # of two sizes, and what Bubblegum says of all
     lists = ["getAssetsByOwner", "getAssetProofs", "getMultipleAccounts"]
     assert sorted(node.asked) == sorted([*wallet * 2, *trees, *lists])
-
-
-async def test_names_are_those_of_the_list_and_a_leaf_that_nobody_listed_has_none() -> None:
-    one = mine()
-    chain = serving(one)[0].chain()
-    block = (await chain.heads()).latest
-    await chain.answer([LeavesRead(OWNER)], block)
-    assets = [Asset(chain.caip2, COMPRESSED, id) for id in ids(one, 0, 1)]
-    reports = await run_batched({"": describe(assets)}, lambda reads: chain.answer(reads, block))
-    assert reports[""].result is not None
-    told = [reports[""].result[asset] for asset in assets]
-    assert [(each.symbol, each.name, each.decimals) for each in told] == [("LEAF", "Monke #1", 0), ("", "", 0)]
-    await chain.close()
 
 
 async def test_whose_one_is_is_no_balance() -> None:
@@ -242,112 +199,6 @@ async def test_whose_one_is_is_no_balance() -> None:
     assert reports[""].result is not None
     assert isinstance(reports[""].result[0], Unknown)
     await chain.close()
-
-
-@pytest.mark.parametrize("code", [-32601, -32600, -32602])
-async def test_an_endpoint_without_an_index_is_not_asked_again(code: int) -> None:
-    node = FakeNode(getAssetsByOwner=refusing(code))
-    chain = node.chain()
-    block = (await chain.heads()).latest
-    for _ in range(3):
-        [told] = await chain.answer([LeavesRead(OWNER)], block)
-        assert told == das.UNSERVED
-    assert node.asked.count("getAssetsByOwner") == 1
-    await chain.close()
-
-
-def refusing(code: int, words: str = "Method not found") -> Callable[[Any], Any]:
-    """Refuses what it is asked."""
-
-    def refused(params: Any) -> Any:
-        raise Refuse(code, words)
-
-    return refused
-
-
-async def test_doctor_asks_anew_whether_an_endpoint_has_an_index() -> None:
-    node, index = serving(mine())
-    node.moves = 0
-    chain = node.chain()
-    [endpoint] = chain.node.endpoints
-    for said, shown in ((refusing(-32601), False), (refusing(-32000, "down"), None), (index.assets, True)):
-        node.answers = {**node.answers, "getAssetsByOwner": said}
-        [row] = await chain.examine()
-        assert row["compressedNfts"] is shown
-        assert endpoint.capabilities[das.SERVED] == (shown is True)
-    await chain.close()
-
-
-async def test_that_nobody_has_an_index_is_said_and_takes_nothing_from_an_answer() -> None:
-    node = LedgerNode(Ledger(), {OWNER: []})
-    node.answers = {**node.answers, "getAssetsByOwner": refusing(-32601)}
-    found = await state(node)
-    assert [(each.subject, each.reason, each.makes_partial) for each in found.issues] == [(OWNER, UNSEEN, False)]
-
-
-@pytest.mark.parametrize("said", [
-    refusing(-32000, "database is down"), lambda params: {"items": "none"}, lambda params: [], lambda params: None,
-    lambda params: {"items": [], "limit": 0}, lambda params: {"items": [{}] * (das.PAGE + 1)},
-])  # fmt: skip
-async def test_an_index_that_fails_is_not_an_empty_one(said: Callable[[Any], Any]) -> None:
-    node, _ = serving(mine())
-    node.answers = {**node.answers, "getAssetsByOwner": said}
-    found = await state(node)
-    assert held(found) == {}
-    [issue] = found.issues
-    assert issue.makes_partial
-    assert issue.reason.startswith("compressed NFTs could not be read")
-
-
-async def test_pages_that_repeat_are_refused() -> None:
-    one = mine()
-    node, _ = serving(one)
-    page = {"items": [one.items[0]], "limit": 1}
-    node.answers = {**node.answers, "getAssetsByOwner": lambda params: page}
-    [issue] = (await state(node)).issues
-    assert (issue.makes_partial, "twice" in issue.reason) == (True, True)
-
-
-async def test_pages_are_as_long_as_the_endpoint_likes() -> None:
-    one = mine()
-    node, index = serving(one)
-    node.answers = {
-        **node.answers, "getAssetsByOwner": lambda params: index.assets({**params, "limit": min(params["limit"], 1)})
-    }  # fmt: skip
-    assert len(held(await state(node))) == 3
-
-
-async def test_a_list_without_an_end_is_bounded_and_what_was_not_looked_at_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(das, "PAGES", 3)
-    node, _ = serving(mine())
-    plain = [{"id": str(Keypair().pubkey()), "interface": "V1_NFT"} for _ in range(3)]
-    node.answers = {
-        **node.answers, "getAssetsByOwner": lambda params: {"items": [plain[params["page"] - 1]], "limit": 1}
-    }  # fmt: skip
-    [issue] = (await state(node)).issues
-    assert (issue.makes_partial, "were not looked at" in issue.reason) == (True, True)
-
-
-async def test_more_than_are_looked_at_and_trees_that_are_too_large_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = mine()
-    monkeypatch.setattr(das, "MOST", 2)
-    found = await state(serving(one)[0])
-    assert len(held(found)) == 2
-    assert ["1 more than 2" in each.reason for each in found.issues if each.makes_partial] == [True]
-    monkeypatch.setattr(das, "MOST_BYTES", 100)
-    found = await state(serving(one)[0])
-    assert held(found) == {}
-    assert any("MiB" in each.reason for each in found.issues)
-
-
-def item(one: Grove, **changed: Any) -> dict[str, Any]:
-    """The owner's first leaf as an index says it, with some fields of `compression` or of its own changed."""
-    found = copy.deepcopy(dict(one.items[0]))
-    for name, each in changed.items():
-        (found if name in found else found["compression"])[name] = each
-    return found
 
 
 @pytest.mark.parametrize(("changed", "said"), [
@@ -388,7 +239,8 @@ async def test_what_is_somebody_elses_is_not_held_though_the_list_says_so() -> N
 def test_a_leaf_beyond_its_tree_lies_in_none() -> None:
     one = mine()
     leaf, tree = leaves_of(one)[0], tree_of(one.content, one.program)
-    assert "no such leaf" in fault(leaf._replace(place=8), tree)
+    assert "no such leaf" in fault(leaf._replace(place=8), tree, 9)
+    assert "no such leaf" not in fault(leaf._replace(place=4), tree, 4)
 
 
 @pytest.mark.parametrize("content", [None, 7, [], {"metadata": 7}, {"metadata": {"name": 7}}, {"metadata": None}])
@@ -471,6 +323,33 @@ async def test_a_tree_that_bubblegum_did_not_plant_proves_nothing() -> None:
     one = grove(Planted(OWNER), authority=OTHER)
     found = await state(serving(one)[0])
     assert held(found) == {}
+    assert ["not Bubblegum's" in each.reason and each.makes_partial for each in found.issues] == [True]
+
+
+@pytest.mark.parametrize(
+    "config", [None, (SYSTEM, b"\0" * 96), (BUBBLEGUM, b""), (BUBBLEGUM, b"\1" * 96), (OTHER, None)]
+)
+async def test_a_tree_that_was_given_to_bubblegum_after_leaves_were_written_into_it_proves_nothing(
+    config: tuple[str, bytes | None] | None,
+) -> None:
+    one = mine()
+    node, _ = serving(one)
+    at, content = one.config
+    if config is None:
+        del node.ledger.accounts[at]
+    else:
+        node.ledger.put(at, config[0], content if config[1] is None else config[1])
+    found = await state(node)
+    assert held(found) == {}
+    assert ["not Bubblegum's" in each.reason and each.makes_partial for each in found.issues] == [True]
+
+
+async def test_a_leaf_that_bubblegum_did_not_put_into_its_tree_is_not_held() -> None:
+    one, two = mine(), grove(Planted(OWNER), Planted(OTHER))
+    node, _ = serving(one)
+    node.ledger.put(one.config[0], BUBBLEGUM, two.config[1])  # it knows of two
+    found = await state(node)
+    assert list(held(found)) == ids(one, 0)
     assert ["not Bubblegum's" in each.reason and each.makes_partial for each in found.issues] == [True]
 
 

@@ -43,6 +43,14 @@ const jobs = {
     compression.PROGRAM_ID, metaplex.MPL_ACCOUNT_COMPRESSION_PROGRAM_ID, bubblegum.MPL_BUBBLEGUM_PROGRAM_ID,
   ],
   authority: async ({ tree }) => bubblegum.findTreeConfigPda(context, { merkleTree: tree })[0],
+  config: async ({ minted }) => {
+    // What Bubblegum keeps of a tree; its accounts are longer than what is in them.
+    const value = { treeCreator: NOBODY, treeDelegate: NOBODY, totalMintCapacity: 8, numMinted: minted, isPublic: false,
+      isDecompressible: bubblegum.DecompressibleState.Disabled, version: bubblegum.Version.V1 };
+    const bytes = new Uint8Array(96);
+    bytes.set(bubblegum.getTreeConfigAccountDataSerializer().serialize(value));
+    return bytes;
+  },
   leaf: async ({ tree, index, owner, delegate, name, version, flags }) => {
     // What a leaf is called, its hash, and the hashes that it is made of.
     const input = { merkleTree: tree, leafIndex: index, owner, delegate: delegate ?? owner };

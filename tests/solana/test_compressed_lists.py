@@ -1,0 +1,196 @@
+"""Lists of compressed NFTs as indexes give them: how they end, what they cost, and what is called how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana import das
+from adapters.solana.accounts import describe
+from adapters.solana.compressed import UNSEEN
+from adapters.solana.facts import COMPRESSED
+from adapters.solana.reads import LeavesRead, NameRead
+from adapters.solana.trees import asset_address
+from chainfolio.assets import Asset
+from chainfolio.errors import TooMuch
+from chainfolio.plans import run_batched
+from chainfolio.printable import MAX_NAME, MAX_SYMBOL
+from tests.solana.bubblegum import (
+    OTHER,
+    OWNER,
+    held,
+    ids,
+    item,
+    mine,
+    refusing,
+    serving,
+    state,
+)
+from tests.solana.fakes import FakeNode
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode
+
+
+async def test_names_are_those_of_the_list_and_a_leaf_that_nobody_listed_has_none() -> None:
+    one = mine()
+    chain = serving(one)[0].chain()
+    block = (await chain.heads()).latest
+    await chain.answer([LeavesRead(OWNER)], block)
+    assets = [Asset(chain.caip2, COMPRESSED, id) for id in ids(one, 0, 1)]
+    reports = await run_batched({"": describe(assets)}, lambda reads: chain.answer(reads, block))
+    assert reports[""].result is not None
+    told = [reports[""].result[asset] for asset in assets]
+    assert [(each.symbol, each.name, each.decimals) for each in told] == [("LEAF", "Monke #1", 0), ("", "", 0)]
+    await chain.close()
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("x" * 2**20, "x" * (MAX_NAME - 1) + "\u2026"), ("<b>\x1b[2J\u202eevil</b>\n", "<b>[2Jevil</b>"), ("\0", ""),
+    ("\u200b\u2066", ""),
+])  # fmt: skip
+async def test_a_name_is_made_safe_and_short(name: str, shown: str) -> None:
+    one = mine()
+    node, _ = serving(one)
+    named = item(one, content={"metadata": {"name": name, "symbol": name}})
+    node.answers = {**node.answers, "getAssetsByOwner": lambda params: {"items": [named]}}
+    chain = node.chain()
+    block = (await chain.heads()).latest
+    await chain.answer([LeavesRead(OWNER)], block)
+    [(symbol, told)] = await chain.answer([NameRead(ids(one, 0)[0])], block)
+    assert (told, len(symbol) <= MAX_SYMBOL) == (shown, True)
+    await chain.close()
+
+
+@pytest.mark.parametrize("code", [-32601, -32600, -32602])
+async def test_an_endpoint_without_an_index_is_not_asked_again(code: int) -> None:
+    node = FakeNode(getAssetsByOwner=refusing(code))
+    chain = node.chain()
+    block = (await chain.heads()).latest
+    for _ in range(3):
+        [told] = await chain.answer([LeavesRead(OWNER)], block)
+        assert told == das.UNSERVED
+    assert node.asked.count("getAssetsByOwner") == 1
+    await chain.close()
+
+
+async def test_doctor_asks_anew_whether_an_endpoint_has_an_index() -> None:
+    node, index = serving(mine())
+    node.moves = 0
+    chain = node.chain()
+    [endpoint] = chain.node.endpoints
+    for said, shown in ((refusing(-32601), False), (refusing(-32000, "down"), None), (index.assets, True)):
+        node.answers = {**node.answers, "getAssetsByOwner": said}
+        [row] = await chain.examine()
+        assert row["compressedNfts"] is shown
+        assert endpoint.capabilities[das.SERVED] == (shown is True)
+    await chain.close()
+
+
+async def test_that_nobody_has_an_index_is_said_and_takes_nothing_from_an_answer() -> None:
+    node = LedgerNode(Ledger(), {OWNER: []})
+    node.answers = {**node.answers, "getAssetsByOwner": refusing(-32601)}
+    found = await state(node)
+    assert [(each.subject, each.reason, each.makes_partial) for each in found.issues] == [(OWNER, UNSEEN, False)]
+
+
+@pytest.mark.parametrize("said", [
+    refusing(-32000, "database is down"), lambda params: {"items": "none"}, lambda params: [], lambda params: None,
+    lambda params: {"items": [], "limit": 0}, lambda params: {"items": [{}] * (das.PAGE + 1)},
+])  # fmt: skip
+async def test_an_index_that_fails_is_not_an_empty_one(said: Callable[[Any], Any]) -> None:
+    node, _ = serving(mine())
+    node.answers = {**node.answers, "getAssetsByOwner": said}
+    found = await state(node)
+    assert held(found) == {}
+    [issue] = found.issues
+    assert issue.makes_partial
+    assert issue.reason.startswith("compressed NFTs could not be read")
+
+
+async def test_pages_that_repeat_are_refused() -> None:
+    one = mine()
+    node, _ = serving(one)
+    page = {"items": [one.items[0]], "limit": 1}
+    node.answers = {**node.answers, "getAssetsByOwner": lambda params: page}
+    [issue] = (await state(node)).issues
+    assert (issue.makes_partial, "twice" in issue.reason) == (True, True)
+
+
+async def test_pages_are_as_long_as_the_endpoint_likes() -> None:
+    one = mine()
+    node, index = serving(one)
+    node.answers = {
+        **node.answers, "getAssetsByOwner": lambda params: index.assets({**params, "limit": min(params["limit"], 1)})
+    }  # fmt: skip
+    assert len(held(await state(node))) == 3
+
+
+async def test_a_list_without_an_end_is_bounded_and_what_was_not_looked_at_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(das, "PAGES", 3)
+    node, _ = serving(mine())
+    plain = [{"id": str(Keypair().pubkey()), "interface": "V1_NFT"} for _ in range(3)]
+    node.answers = {
+        **node.answers, "getAssetsByOwner": lambda params: {"items": [plain[params["page"] - 1]], "limit": 1}
+    }  # fmt: skip
+    [issue] = (await state(node)).issues
+    assert (issue.makes_partial, "behind the first 3 of the list were not looked at" in issue.reason) == (True, True)
+
+
+async def test_a_wallet_with_ten_thousand_of_them_costs_a_bound_of_requests() -> None:
+    node, _ = serving(mine())
+    made = [{**item(mine()), "id": str(Pubkey(each.to_bytes(32, "big")))} for each in range(1, 10_500)]
+
+    def page(params: Any) -> Any:
+        first = params["limit"] * (params["page"] - 1)
+        return {"items": made[first : first + params["limit"]], "limit": params["limit"]}
+
+    node.answers, node.moves = {**node.answers, "getAssetsByOwner": page}, 0
+    found = await state(node)
+    assert (held(found), node.asked.count("getAssetsByOwner")) == ({}, das.PAGES)
+    said = sorted(each.reason for each in found.issues if each.makes_partial)
+    assert ["997 more" in said[0], "9000 more than 1000" in said[1], "behind the first 10000" in said[2]] == [True] * 3
+
+
+async def test_a_list_about_whose_assets_too_much_is_written_comes_in_smaller_pages() -> None:
+    node, index = serving(mine())
+
+    def fat(params: Any) -> Any:
+        if params["limit"] > das.SMALL:
+            raise TooMuch("one", "an answer of more than 96 MiB")
+        return index.assets(params)
+
+    node.answers = {**node.answers, "getAssetsByOwner": fat}
+    found = await state(node)
+    assert (len(held(found)), found.issues) == (3, ())
+
+
+async def test_trees_that_there_are_not_are_one_issue_however_many() -> None:
+    node, _ = serving(mine())
+    made = []
+    for number in range(1, 60):
+        tree = str(Pubkey(number.to_bytes(32, "big")))
+        made.append({**item(mine(), tree=tree), "id": asset_address(tree, 0)})
+    node.answers = {
+        **node.answers, "getAssetsByOwner": lambda params: {"items": made},
+        "getAssetProofs": lambda params: {id: {"proof": [OTHER] * 3} for id in params["ids"]},
+    }  # fmt: skip
+    found = await state(node)
+    assert [("and 56 more" in each.reason, "no such tree" in each.reason) for each in found.issues] == [(True, True)]
+
+
+async def test_more_than_are_looked_at_and_trees_that_are_too_large_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = mine()
+    monkeypatch.setattr(das, "MOST", 2)
+    found = await state(serving(one)[0])
+    assert len(held(found)) == 2
+    assert ["1 more than 2" in each.reason for each in found.issues if each.makes_partial] == [True]
+    monkeypatch.setattr(das, "MOST_BYTES", 100)
+    found = await state(serving(one)[0])
+    assert held(found) == {}
+    assert any("MiB" in each.reason for each in found.issues)
