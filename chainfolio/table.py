@@ -8,6 +8,7 @@ SQL views show a `<name>_dec` DECIMAL(38,0) beside each raw, null where it does 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,21 @@ class Table:
     def schema(self) -> pa.Schema:
         """The Arrow schema of the files."""
         return _schema(self)
+
+    def filled(self, chain: str, names: Sequence[str], rows: Sequence[Sequence[Any]], **constant: Any) -> pa.Table:
+        """Rows of a chain, of which each has the columns of these names in this order. Constants are the same in each;
+        what is not named is null."""
+        import pyarrow as pa
+
+        constant["chain"] = chain
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
+        arrays = [
+            pa.array(columns[each.name], each.type)
+            if each.name in columns
+            else pa.repeat(pa.scalar(constant.get(each.name), each.type), len(rows))
+            for each in self.schema()
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.schema())
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,6 @@ from adapters.solana.layouts import SYSTEM
 from adapters.solana.transactions import Change, moved
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
-from chainfolio.table import Table
 from chainfolio.tables import BLOCKS, REWARD, TRANSACTIONS, TRANSFERS
 
 NO_RAW: Final = bytes(32)
@@ -65,7 +64,7 @@ def tables(
     found = {}
     if "transactions" in datasets:
         rows: list[Row] = [_paid(each) for each in done]
-        found["transactions"] = _table(TRANSACTIONS, chain, PAID, rows, {"raw": NO_RAW})
+        found["transactions"] = TRANSACTIONS.filled(chain, PAID, rows, raw=NO_RAW)
     standards = {STANDARDS[name] for name in datasets if name in STANDARDS}
     if standards:
         rows = [row for each in done for row in _movements(each)]
@@ -73,7 +72,7 @@ def tables(
             rows = [
                 row for row in rows if row[4] in standards and not (contracts and row[5] and row[5] not in contracts)
             ]
-        found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, rows, {"log_index": -1})
+        found["transfers"] = TRANSFERS.filled(chain, MOVEMENT, rows, log_index=-1)
     return found
 
 
@@ -85,7 +84,7 @@ def reward_table(chain: str, rewards: Iterable[Rewarded]) -> pa.Table:
         place = block.height, block.time_us, -1, block.hash
         rows.append((*place, REWARD, None, stake, owner, raw.to_bytes(32, "big"), _number(stake)))
     rows.sort(key=lambda row: (row[0], row[-1]))
-    return _table(TRANSFERS, chain, MOVEMENT, rows, {"log_index": -1})
+    return TRANSFERS.filled(chain, MOVEMENT, rows, log_index=-1)
 
 
 def _number(address: str) -> int:
@@ -97,7 +96,7 @@ def _number(address: str) -> int:
 def blocks_table(chain: str, blocks: Iterable[tuple[Block, int]]) -> pa.Table:
     """The rows of blocks, each with the number of its transactions."""
     rows = [(block.height, block.time_us, block.hash, block.parent, count) for block, count in blocks]
-    return _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows, {})
+    return BLOCKS.filled(chain, ("height", "time", "hash", "parent", "tx_count"), rows)
 
 
 def _paid(done: Done) -> Row:
@@ -119,18 +118,3 @@ def _movements(done: Done) -> Iterator[Row]:
         for sender, recipient, raw in moved(change.tokens[mint], mint):
             yield *place, TOKEN, mint, sender, recipient, raw.to_bytes(32, "big"), item
             item += 1
-
-
-def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row], constant: dict[str, Any]) -> pa.Table:
-    """Rows as a table: constants are the same in each, and what is not named is null."""
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
-    constant = {"chain": chain, **constant}
-    schema = table.schema()
-    return pa.Table.from_arrays([_column(each, columns, constant, len(rows)) for each in schema], schema=schema)
-
-
-def _column(field: pa.Field, columns: Mapping[str, Sequence[Any]], constant: Mapping[str, Any], size: int) -> pa.Array:
-    name, kind = field.name, field.type
-    if name in columns:
-        return pa.array(columns[name], kind)
-    return pa.repeat(pa.scalar(constant[name], kind), size) if name in constant else pa.nulls(size, kind)

@@ -17,7 +17,6 @@ from adapters.starknet.forms import Done, Event, Whole
 from adapters.starknet.transactions import nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
-from chainfolio.table import Table
 from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
@@ -135,10 +134,10 @@ def tables(
     found = {}
     if "blocks" in datasets:
         rows: list[Row] = [(b.block.height, b.block.time, b.block.hash, b.block.parent, len(b.paid)) for b in blocks]
-        found["blocks"] = _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows, {})
+        found["blocks"] = BLOCKS.filled(chain, ("height", "time", "hash", "parent", "tx_count"), rows)
     if "transactions" in datasets:
         rows = [row for each in blocks for row in each.paid]
-        found["transactions"] = _table(TRANSACTIONS, chain, PAID, rows, {"raw": NO_RAW})
+        found["transactions"] = TRANSACTIONS.filled(chain, PAID, rows, raw=NO_RAW)
     standards = {*(NATIVE if "native" in datasets else ()), *(TOKENS if "transfers" in datasets else ())}
     if standards:
         wanted = (row for each in blocks for row in each.movements if "transfers" in datasets or row[5] == coin)
@@ -146,11 +145,11 @@ def tables(
         rows = [
             row for row in rows if row[6] in standards and not (contracts and row[5] and row[5] not in contracts)
         ]  # fmt: skip
-        found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, rows, {})
+        found["transfers"] = TRANSFERS.filled(chain, MOVEMENT, rows)
     if "approvals" in datasets:
         rows = [_sure(row, coin, collections) for each in blocks for row in each.approvals]
         rows = [row for row in rows if not contracts or row[5] in contracts]
-        found["approvals"] = _table(APPROVALS, chain, APPROVAL, rows, {})
+        found["approvals"] = APPROVALS.filled(chain, APPROVAL, rows)
     return found
 
 
@@ -178,17 +177,3 @@ def _sure(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
 
 def _bytes(number: int | None) -> bytes | None:
     return None if number is None else number.to_bytes(32, "big")
-
-
-def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row], constant: dict[str, Any]) -> pa.Table:
-    """Rows as a table: constants are the same in each, and what is not named is null."""
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
-    schema = table.schema()
-    constant = {"chain": chain, **constant}
-    arrays = [
-        pa.array(columns[field.name], field.type)
-        if field.name in columns
-        else pa.repeat(pa.scalar(constant.get(field.name), field.type), len(rows))
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)

@@ -21,7 +21,6 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Unexplained
 from chainfolio.errors import BadAnswer
-from chainfolio.table import Table
 from chainfolio.tables import APPROVALS, BLOCKS, RESOURCES, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
@@ -173,17 +172,17 @@ def tables(
     found = {}
     if "blocks" in datasets:
         rows: list[Row] = [(b.block.height, b.block.time, b.block.hash, b.block.parent, len(b.paid)) for b in blocks]
-        found["blocks"] = _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows)
+        found["blocks"] = BLOCKS.filled(chain, ("height", "time", "hash", "parent", "tx_count"), rows)
     if "transactions" in datasets:
-        found["transactions"] = _table(TRANSACTIONS, chain, PAID, [row for each in blocks for row in each.paid])
+        found["transactions"] = TRANSACTIONS.filled(chain, PAID, [row for each in blocks for row in each.paid])
     if "resources" in datasets:
-        found["resources"] = _table(RESOURCES, chain, USED, [row for each in blocks for row in each.used])
+        found["resources"] = RESOURCES.filled(chain, USED, [row for each in blocks for row in each.used])
     if "approvals" in datasets:
         rows = [row for each in blocks for row in each.approvals if not contracts or row[5] in contracts]
-        found["approvals"] = _table(APPROVALS, chain, ALLOWED, rows)
+        found["approvals"] = APPROVALS.filled(chain, ALLOWED, rows)
     if {"native", "internal", "transfers"} & {*datasets}:
         rows = [_settled(row, pairs) for each in blocks for row in each.movements]
-        found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, _wanted(rows, datasets, contracts))
+        found["transfers"] = TRANSFERS.filled(chain, MOVEMENT, _wanted(rows, datasets, contracts))
     return found
 
 
@@ -206,15 +205,3 @@ def _settled(row: Row, pairs: Pairs) -> Row:
         standard = NATIVE if token is None else TRC10
     number = None if token_id is None else token_id.to_bytes(32, "big")
     return *place, token, standard, sender, recipient, raw.to_bytes(32, "big"), number, operator, item
-
-
-def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row]) -> pa.Table:
-    """Rows as a table: what is not named is null."""
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
-    arrays = [
-        pa.array(columns[each.name], each.type)
-        if each.name in columns
-        else pa.repeat(pa.scalar(chain if each.name == "chain" else None, each.type), len(rows))
-        for each in table.schema()
-    ]
-    return pa.Table.from_arrays(arrays, schema=table.schema())

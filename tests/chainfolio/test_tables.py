@@ -81,3 +81,13 @@ def test_a_bucket_is_one_of_the_buckets(account: str) -> None:
 )
 def test_the_bucket_of_an_account_never_changes(account: str, number: int) -> None:
     assert bucket(account) == number
+
+
+@each
+def test_rows_fill_a_table_with_constants_and_null_where_nothing_is_named(table: Table) -> None:
+    last = table.names[-1]
+    found = table.filled("here", [last], [[None]] * 3)
+    assert found.schema == table.schema()
+    assert found.to_pylist() == [{**dict.fromkeys(table.names), "chain": "here"}] * 3
+    assert table.filled("here", table.names, []).schema == table.schema()
+    assert table.filled("here", [], [[]] * 2, **{last: None}).num_rows == 2
