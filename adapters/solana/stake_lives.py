@@ -106,6 +106,19 @@ def _of_kin(life: Life, reign: _Reign, found: Mapping[str, Life]) -> Iterator[st
                 yield each.owner
 
 
+def _signed(last: _Reign, slot: int, authority: str | None) -> Iterator[_Reign]:
+    """What follows from who had to be the withdrawer. If that was somebody else before, it was changed at a time that
+    no transaction tells: a node has left one out."""
+    if authority is None or last.owner in (authority, ""):
+        return
+    if last.owner is None:
+        last.owner = authority
+        return
+    last.owner = None
+    last.kin.clear()
+    yield _Reign(slot, authority)
+
+
 def _reigns(life: Life, owner: str | None) -> list[_Reign]:
     """Who could withdraw, one after the other."""
     found = [_Reign(0, "" if life.steps and life.steps[0].before == 0 else None)]
@@ -117,8 +130,7 @@ def _reigns(life: Life, owner: str | None) -> list[_Reign]:
                 continue
             if call.kind == SPLIT and call.stakes[1:] == (life.address,):
                 found.append(_Reign(step.slot, None))
-            if call.authority is not None and found[-1].owner is None:
-                found[-1].owner = call.authority
+            found += _signed(found[-1], step.slot, call.authority)
             if call.withdrawer is not None:
                 found.append(_Reign(step.slot, call.withdrawer))
             found[-1].kin |= {(each, step.slot) for each in call.stakes if each != life.address}

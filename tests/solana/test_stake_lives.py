@@ -74,6 +74,43 @@ def test_an_account_is_of_whom_it_was_begun_for_until_it_is_given_away_or_empty(
     assert owners(steps, 9, 10, 19, 20, 29, 40) == ["", WALLET, WALLET, HEIR, HEIR, ""]
 
 
+def test_what_is_given_away_and_back_was_anothers_in_between_and_not_within_one_slot() -> None:
+    away, back = given(STAKED, WALLET, HEIR), given(STAKED, HEIR, WALLET)
+    steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (away,)), Step(30, 9, 9, (back,)),
+             Step(40, 9, 9, (away, back)), Step(50, 9, 9, (away,)), Step(50, 9, 9, (back,))]  # fmt: skip
+    assert owners(steps, 19, 20, 29, 30, 40, 50) == [WALLET, HEIR, HEIR, WALLET, WALLET, WALLET]
+
+
+def test_a_transaction_that_a_node_leaves_out_makes_unknown_who_could_withdraw_before() -> None:
+    begin, end = Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(30, 9, 0, (taken(STAKED, HEIR),))
+    assert owners([begin, end], 9, 10, 29, 30) == ["", None, None, HEIR]
+    assert owners([begin, Step(20, 9, 9, (given(STAKED, HEIR, OTHER),)), end], 10, 20, 30) == [None, None, HEIR]
+    other = Life(PART, (Step(10, 0, 9, (begun(PART, WALLET),)),), 9, 99)
+    joined = Step(15, 9, 12, (StakeCall(MERGE, (STAKED, PART, CLOCK), b""),))
+    assert owners([begin, joined, end], 10, 20, 30, beside=[other]) == [None, None, HEIR], "what was kin tells nothing"
+
+
+def test_parts_that_are_merged_again_and_again_and_begun_anew_are_of_whom_they_were_begun_for() -> None:
+    joined = StakeCall(MERGE, (STAKED, PART, CLOCK), b"")
+    part = Life(PART, (
+        Step(10, 0, 4, (begun(PART, WALLET),)), Step(20, 4, 0, (joined,)), Step(30, 0, 4, (begun(PART, HEIR),)),
+        Step(40, 4, 4, (given(PART, HEIR, WALLET),)), Step(50, 4, 0, (joined,)), Step(60, 0, 3),
+    ), 3, 99)  # fmt: skip
+    whole = Life(STAKED, (Step(20, 5, 9, (joined,)), Step(50, 9, 13, (joined,))), 13, 99)
+    found = lives([part, whole], {STAKED: WALLET})
+    assert [found[PART].owner(slot) for slot in (9, 10, 30, 40, 60)] == ["", WALLET, HEIR, WALLET, ""]
+    assert [found[STAKED].owner(slot) for slot in (5, 20, 50)] == [WALLET] * 3
+
+
+@pytest.mark.parametrize("kind", [SPLIT, MERGE])
+def test_what_is_split_or_merged_with_itself_which_no_program_does_makes_up_nobody(kind: int) -> None:
+    itself = StakeCall(kind, (STAKED, STAKED, OTHER), b"")
+    steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (itself,))]
+    assert owners(steps, 10, 20)[0] == WALLET
+    assert owners(steps, 20)[0] in (WALLET, None)
+    assert owners([Step(20, 9, 9, (itself,))], 10, 20) == [None, None]
+
+
 def test_another_staker_changes_no_owner() -> None:
     steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (given(STAKED, WALLET, HEIR, role=0),))]
     assert owners(steps, 20) == [WALLET]
