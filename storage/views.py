@@ -76,15 +76,27 @@ def decimal_of(column: str) -> str:
     return f"CASE WHEN {column} <= '{limit}'::BLOB THEN {column}[17:32]::BIT::HUGEINT::DECIMAL(38, 0) END"
 
 
+def total_of(column: str) -> str:
+    """DECIMAL(38,0) of the sum of 32-byte amounts, whatever is among them; null where it does not fit. Limbs of 64 bits
+    are summed, so that no row can overflow the sum of others, and none is left out."""
+    limbs = [f"sum({column}[{1 + 8 * at}:{8 + 8 * at}]::BIT::UBIGINT::HUGEINT)" for at in range(4)]
+    upper, lower = divmod(MAX_DEC38, 2**64)
+    # The lowest may be larger than 64 bits: what it carries is compared before anything is multiplied.
+    high, low = f"{limbs[2]} + {limbs[3]} // {2**64}", f"{limbs[3]} % {2**64}"
+    fits = f"{limbs[0]} + {limbs[1]} = 0 AND ({high} < {upper} OR {high} = {upper} AND {low} <= {lower})"
+    return f"CASE WHEN {fits} THEN (least({high}, {upper}) * {2**64} + {low})::DECIMAL(38, 0) END"
+
+
 def _macros() -> list[str]:
-    """`bucket_of(account)`, and for each table by account `<table>_of(account)`: its rows, from its own bucket alone.
-    An address with the capitals of its checksum is found too. `validator_rewards_of(index)` has the two columns of the
-    execution chain besides."""
+    """`total(raw)`, the exact sum; `bucket_of(account)`, and for each table by account `<table>_of(account)`: its rows,
+    from its own bucket alone. An address with the capitals of its checksum is found too. `validator_rewards_of(index)`
+    has the two columns of the execution chain besides."""
     account = "CASE WHEN account LIKE '0x%' THEN lower(account) ELSE account END"
     shares = "list_transform(range(1, length(account) + 1), lambda i: ascii(account[i])::UBIGINT)"
     step = f"lambda crc, byte: xor(crc // 256, {_crc_table()}[(xor(crc % 256, byte) + 1)::INTEGER])"
     crc = f"xor(list_reduce(list_concat([{ONES}::UBIGINT], {shares}), {step}), {ONES}::UBIGINT)"
     return [
+        f"CREATE OR REPLACE MACRO total(raw) AS {total_of('raw')};",
         f"CREATE OR REPLACE MACRO canonical(account) AS {account};",
         f"CREATE OR REPLACE MACRO bucket_of(account) AS ({crc} % {BUCKETS})::INTEGER;",
         *(

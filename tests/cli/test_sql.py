@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
@@ -25,7 +25,7 @@ from cli.sql import Sources, ask, sources
 from storage import sandbox
 from storage.lake import Lake
 from storage.sandbox import answer
-from storage.views import decimal_of, views
+from storage.views import decimal_of, total_of, views
 from tests.cli.conftest import Run
 from tests.storage.attacker import tree
 from tests.storage.conftest import make
@@ -119,6 +119,27 @@ def test_sums_are_exact_far_beyond_a_double(query: Query) -> None:
 
 def test_a_sum_that_does_not_fit_is_refused_and_never_rounded(query: Query) -> None:
     assert "Overflow" in query("SELECT sum(raw_dec) FROM transfers")["error"]
+
+
+@given(raws=st.lists(st.integers(0, MAX_RAW) | st.integers(0, MAX_DEC38) | st.sampled_from(EDGES), max_size=8))
+@example([MAX_DEC38]).via("all that fits")
+@example([MAX_DEC38 - 2**64, 2**63, 2**63]).via("the lower limbs carry")
+@example([MAX_DEC38, 1]).via("one more")
+@example([MAX_DEC38] * 3).via("more than 128 bits")
+@example([2**128, MAX_RAW, 5]).via("a sum without the large ones would fit")
+def test_a_total_is_the_sum_of_all_or_null_where_it_does_not_fit(
+    plain: duckdb.DuckDBPyConnection, raws: list[int]
+) -> None:
+    words = [raw.to_bytes(32, "big") for raw in raws]
+    found = plain.execute(f"SELECT {total_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)", [words]).fetchall()
+    fits = raws and sum(raws) <= MAX_DEC38
+    assert found == [(Decimal(sum(raws)) if fits else None,)]
+
+
+def test_amounts_without_bound_break_the_total_of_nothing_beside_them(query: Query) -> None:
+    of = "if(raw_dec < 10^30, 'honest', 'hostile') AS who"
+    found = query(f"SELECT {of}, total(raw) FROM transfers WHERE chain = 'base' GROUP BY who ORDER BY who")
+    assert found["rows"] == [["honest", str(sum(raw for raw in RAWS if raw < 10**30))], ["hostile", None]]
 
 
 def test_bytes_sort_as_the_numbers_they_are(query: Query) -> None:
