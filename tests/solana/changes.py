@@ -29,6 +29,11 @@ def pool_of(position: Any) -> str:
     return str(position.pool.address)
 
 
+def debt_of(subject: Any) -> str:
+    """Where that lies to which somebody owes."""
+    return str(subject.debts[0][0].address)
+
+
 def spliced(at: int, content: bytes, of: Where = itself) -> Change:
     """An account with some other bytes."""
 
@@ -58,9 +63,16 @@ def without(of: Where) -> Change:
     return change
 
 
-def stolen(ledger: Ledger, subject: Any) -> None:
-    """It belongs to another program."""
-    ledger.put(itself(subject), key(), ledger.accounts[itself(subject)][1])
+def taken_over(of: Where) -> Change:
+    """An account belongs to another program."""
+
+    def change(ledger: Ledger, subject: Any) -> None:
+        ledger.put(of(subject), key(), ledger.accounts[of(subject)][1])
+
+    return change
+
+
+stolen = taken_over(itself)
 
 
 def strange(vault: Where) -> Change:

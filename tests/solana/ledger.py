@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import base58
 from solders.pubkey import Pubkey
@@ -13,8 +12,6 @@ from solders.pubkey import Pubkey
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.forms import Plain
 from adapters.solana.layouts import TOKEN
-
-Of = TypeVar("Of")
 
 
 def token_account(mint: str, owner: str, raw: int, state: int = 1) -> bytes:
@@ -67,32 +64,3 @@ def meant(content: bytes, wanted: int | tuple[int, str]) -> bool:
         return len(content) == wanted
     part = base58.b58decode(wanted[1])
     return content[wanted[0] :][: len(part)] == part
-
-
-def spliced(at: int, content: bytes, of: Callable[[Of], str]) -> Callable[[Ledger, Of], None]:
-    """What gives an account some other bytes."""
-
-    def change(ledger: Ledger, each: Of) -> None:
-        owner, before = ledger.accounts[of(each)]
-        ledger.put(of(each), owner, before[:at] + content + before[at + len(content) :])
-
-    return change
-
-
-def cut(by: int, of: Callable[[Of], str]) -> Callable[[Ledger, Of], None]:
-    """What makes an account longer or shorter."""
-
-    def change(ledger: Ledger, each: Of) -> None:
-        owner, before = ledger.accounts[of(each)]
-        ledger.put(of(each), owner, before + bytes(by) if by > 0 else before[:by])
-
-    return change
-
-
-def gone(of: Callable[[Of], str]) -> Callable[[Ledger, Of], None]:
-    """What takes an account away."""
-
-    def change(ledger: Ledger, each: Of) -> None:
-        del ledger.accounts[of(each)]
-
-    return change

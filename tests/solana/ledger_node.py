@@ -6,11 +6,15 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from solders.pubkey import Pubkey
+
+from adapters.solana.chain import SolanaChain
 from adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Report, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
+from localchain.solana.node import SolanaNode
 from tests.solana.fakes import FakeNode, Refuse
 from tests.solana.ledger import Ledger, meant
 
@@ -96,3 +100,21 @@ async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols) ->
     )
     await chain.close()
     return {account: state for account, report in reports.items() if (state := report.result) is not None}
+
+
+async def read_of(
+    node: SolanaNode, chain: SolanaChain, ledger: Ledger, owner: str, installed: InstalledProtocols
+) -> AccountState:
+    """What a chain reads of an account on a real node that has what lies in a ledger. Nothing of it is unknown."""
+    for address, (program, content) in ledger.accounts.items():
+        node.put(Pubkey.from_string(address), program, content, 10**8)
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(installed).at(head)
+    reports = await run_batched(
+        {"own": reader.read(owner, Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
+    )
+    state = reports["own"].result
+    assert state is not None, reports
+    assert state.block is not None
+    assert not [each for each in state.issues if each.makes_partial], state.issues
+    return state

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from solders.keypair import Keypair
-from solders.pubkey import Pubkey
 
 from adapters.solana import positions
 from adapters.solana.chain import SolanaChain
 from adapters.solana.kamino import YEAR_S
 from adapters.solana.positions import SHARED, Claim
 from adapters.solana.protocols.kamino_lending import FAMILY, NOT_COVERED
-from chainfolio.interactions import Interactions
-from chainfolio.plans import run_batched, run_known
+from chainfolio.plans import run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from localchain.solana.node import SolanaNode
+from tests.solana.changes import Change, debt_of, itself, key, sized, spliced, strange, taken_over, without
 from tests.solana.fakes import WALLET
 from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve, said, write
-from tests.solana.ledger import Ledger, cut, gone, spliced
-from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read, read_of
 
 NOW_S: Final = 1_760_000_000
 ELAPSED: Final = (0, 1, 2, 3, 4, 5, 600)  # slots since reserves were counted
 CONTRACTS: Final = {"lending": (KLEND,)}
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("kamino", FAMILY, CONTRACTS, {}),))
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def decoded(ledger: Ledger, stored: Obligation, slot: int = SLOT, market: str = "") -> list[DecodedPosition]:
@@ -234,22 +227,9 @@ async def test_obligations_in_a_market_that_no_file_names_are_added_without_anot
     assert node.asked.count("getProgramAccounts") == 2 * 2  # of stake and of obligations, and once more
 
 
-Change = Callable[[Ledger, Obligation], None]
-
-
-def itself(obligation: Obligation) -> str:
-    """Where the obligation lies."""
-    return obligation.address
-
-
 def lent(obligation: Obligation) -> str:
     """Where the reserve of the deposit lies."""
     return obligation.deposits[0][0].address
-
-
-def owed(obligation: Obligation) -> str:
-    """Where the reserve of the debt lies."""
-    return obligation.debts[0][0].address
 
 
 def market(obligation: Obligation) -> str:
@@ -257,30 +237,28 @@ def market(obligation: Obligation) -> str:
     return obligation.market
 
 
-def strange_vault(ledger: Ledger, obligation: Obligation) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(obligation.deposits[0][0].vault, key(), key(), 5)
-
-
-def stolen(ledger: Ledger, obligation: Obligation) -> None:
-    """A reserve belongs to another program."""
-    ledger.put(lent(obligation), key(), ledger.accounts[lent(obligation)][1])
+def vault_of(obligation: Obligation) -> str:
+    """Where the vault lies of what it has."""
+    return obligation.deposits[0][0].vault
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut(-1, itself), "3343 bytes"), (cut(1, itself), "3345 bytes"), (spliced(0, b"\0", itself), "another kind"),
-        (spliced(64, bytes(32), itself), "an obligation of 1111"), (cut(-1, lent), "8623 bytes"),
-        (cut(8, owed), "8632 bytes"),
-        (spliced(0, b"\0", lent), "another kind"), (gone(lent), "there is no account"), (stolen, "it belongs to"),
-        (gone(market), "there is no account"), (cut(1, market), "4665 bytes"), (strange_vault, "another token"),
+        (sized(-1, itself), "3343 bytes"), (sized(1, itself), "3345 bytes"),
+        (spliced(0, b"\0", itself), "another kind"),
+        (spliced(64, bytes(32), itself), "an obligation of 1111"), (sized(-1, lent), "8623 bytes"),
+        (sized(8, debt_of), "8632 bytes"),
+        (spliced(0, b"\0", lent), "another kind"), (without(lent), "there is no account"),
+        (taken_over(lent), "it belongs to"),
+        (without(market), "there is no account"), (sized(1, market), "4665 bytes"),
+        (strange(vault_of), "another token"),
         (spliced(32, bytes(32), lent), "a reserve of another market"),
-        (spliced(32, bytes(32), owed), "a reserve of another market"),
+        (spliced(32, bytes(32), debt_of), "a reserve of another market"),
         (spliced(2_592, bytes(8), lent), "issued less"), (spliced(2_592, b"\1" + bytes(7), lent), "issued less"),
-        (spliced(16, b"\xff" * 8, owed), "a slot that is to come"), (spliced(BASIS_AT, b"\2", lent), "not known"),
+        (spliced(16, b"\xff" * 8, debt_of), "a slot that is to come"), (spliced(BASIS_AT, b"\2", lent), "not known"),
         (spliced(344, b"\xff" * 16, lent), "more fees than it has"), (spliced(232, b"\xff" * 16, lent), "reserve"),
-        (spliced(296, bytes(32), owed), "a rate that its reserve has never had"),
+        (spliced(296, bytes(32), debt_of), "a rate that its reserve has never had"),
         (spliced(1_240, bytes(32), itself), "a rate that its reserve has never had"),
         (spliced(1_240, b"\xff" * 32, itself), "a rate that its reserve has never had"),
         (spliced(224, bytes(24), lent), "nothing left"),
@@ -328,17 +306,8 @@ async def test_a_real_node_has_obligations_at_the_slot_of_the_snapshot(node: Sol
     owner = str(Keypair().pubkey())
     obligation, ledger = replace(pair(slot=1), owner=owner), Ledger()
     write(ledger, obligation)
-    for address, (program, content) in ledger.accounts.items():
-        node.put(Pubkey.from_string(address), program, content, 10**8)
-    head = (await chain.heads()).latest
-    reader = chain.account_reader(INSTALLED).at(head)
-    reports = await run_batched(
-        {"own": reader.read(owner, Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
-    )
-    state = reports["own"].result
-    assert state is not None, reports
+    state = await read_of(node, chain, ledger, owner, INSTALLED)
     assert state.block is not None
     [(supplied, debts)] = said(ledger, (obligation, state.block.height))
     [found] = state.positions
     assert [*found.supplied.values(), *found.borrowed.values()] == [*supplied.values(), *debts.values()]
-    assert not [each for each in state.issues if each.makes_partial]

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from solders.keypair import Keypair
-from solders.pubkey import Pubkey
 
 from adapters.solana import positions
 from adapters.solana.chain import SolanaChain
 from adapters.solana.marginfi import YEAR_S
 from adapters.solana.positions import SHARED, Claim
 from adapters.solana.protocols.marginfi import FAMILY, NOT_COVERED
-from chainfolio.interactions import Interactions
-from chainfolio.plans import run_batched, run_known
+from chainfolio.plans import run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from localchain.solana.node import SolanaNode
+from tests.solana.changes import Change, debt_of, itself, key, sized, spliced, strange, taken_over, without
 from tests.solana.fakes import WALLET
-from tests.solana.ledger import Ledger, cut, gone, spliced
-from tests.solana.ledger_node import LedgerNode, read
+from tests.solana.ledger import Ledger
+from tests.solana.ledger_node import LedgerNode, read, read_of
 from tests.solana.marginfi import ALL, NOW_S, ONE, PROGRAM, Account, Bank, said, write
 
 CONTRACTS: Final = {"lending": (PROGRAM,)}
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("marginfi", FAMILY, CONTRACTS, {}),))
 ELAPSED: Final = (0, 1, 60, 600)  # seconds since banks were counted
-
-
-def key() -> str:
-    """An address of nobody."""
-    return str(Keypair().pubkey())
 
 
 def decoded(ledger: Ledger, stored: Account, time_s: int = NOW_S, group: str = "") -> list[DecodedPosition]:
@@ -182,22 +175,9 @@ def test_what_several_accounts_have_in_a_bank_has_to_lie_in_its_vault_together(m
         assert decoded(ledger, one)[0].unverified == unverified
 
 
-Change = Callable[[Ledger, Account], None]
-
-
-def itself(account: Account) -> str:
-    """Where the account lies."""
-    return account.address
-
-
 def lending(account: Account) -> str:
     """Where the bank lies in which it has something."""
     return account.assets[0][0].address
-
-
-def owed(account: Account) -> str:
-    """Where the bank lies to which it owes."""
-    return account.debts[0][0].address
 
 
 def group_of(account: Account) -> str:
@@ -205,20 +185,15 @@ def group_of(account: Account) -> str:
     return account.group
 
 
-def strange_vault(ledger: Ledger, account: Account) -> None:
-    """A vault holds another token."""
-    ledger.put_vault(account.assets[0][0].vault, key(), key(), 5)
+def vault_of(account: Account) -> str:
+    """Where the vault lies of what it has."""
+    return account.assets[0][0].vault
 
 
 def without_debt(ledger: Ledger, account: Account) -> None:
     """A vault holds another token, and nothing is owed."""
     spliced(72 + 104 + 56, bytes(16), itself)(ledger, account)
-    strange_vault(ledger, account)
-
-
-def stolen(ledger: Ledger, account: Account) -> None:
-    """A bank belongs to another program."""
-    ledger.put(lending(account), key(), ledger.accounts[lending(account)][1])
+    strange(vault_of)(ledger, account)
 
 
 def twice(ledger: Ledger, account: Account) -> None:
@@ -233,22 +208,25 @@ MINUS: Final = b"\xff" * 16
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (cut(-1, itself), "2311 bytes"), (cut(8, itself), "2320 bytes"), (spliced(0, b"\0", itself), "another kind"),
-        (spliced(40, bytes(32), itself), "an account of 1111"), (cut(-1, lending), "1863 bytes"),
-        (cut(8, owed), "1872 bytes"),
-        (spliced(0, b"\0", lending), "another kind"), (gone(lending), "there is no account"),
-        (stolen, "it belongs to"), (gone(group_of), "there is no account"), (cut(1, group_of), "1065 bytes"),
+        (sized(-1, itself), "2311 bytes"), (sized(8, itself), "2320 bytes"),
+        (spliced(0, b"\0", itself), "another kind"),
+        (spliced(40, bytes(32), itself), "an account of 1111"), (sized(-1, lending), "1863 bytes"),
+        (sized(8, debt_of), "1872 bytes"),
+        (spliced(0, b"\0", lending), "another kind"), (without(lending), "there is no account"),
+        (taken_over(lending), "it belongs to"), (without(group_of), "there is no account"),
+        (sized(1, group_of), "1065 bytes"),
         (without_debt, "another token"), (spliced(41, bytes(32), lending), "a bank of another group"),
         (spliced(785, b"\3", lending), "another protocol"), (spliced(72 + 104 + 36, b"\1", itself), "a premium"),
         (spliced(72 + 40, MINUS, itself), "less than nothing"),
         (spliced(72 + 104 + 56, MINUS, itself), "less than nothing"),
-        (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, owed), "less than nothing"),
-        (spliced(96, bytes(16), owed), "less than nothing"), (twice, "two places for one"),
+        (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, debt_of), "less than nothing"),
+        (spliced(96, bytes(16), debt_of), "less than nothing"), (twice, "two places for one"),
         (spliced(72 + 40, b"\xff" * 15, itself), "more than there is in a bank"),
         (spliced(72 + 104 + 56, b"\xff" * 15, itself), "more than there is in a bank"),
-        (spliced(288, b"\xff" * 7, owed), "a time that is to come"), (spliced(544, b"\0", owed), "a curve"),
+        (spliced(288, b"\xff" * 7, debt_of), "a time that is to come"), (spliced(544, b"\0", debt_of), "a curve"),
         (spliced(516, bytes(4), lending), "no rate"),
-        (spliced(80, b"\xff" * 15, lending), "cannot have counted"), (spliced(96, b"\xff" * 15, owed), "cannot have"),
+        (spliced(80, b"\xff" * 15, lending), "cannot have counted"),
+        (spliced(96, b"\xff" * 15, debt_of), "cannot have"),
     ],
 )  # fmt: skip
 def test_what_an_account_cannot_be_is_said_and_never_zero(
@@ -276,17 +254,8 @@ async def test_a_real_node_has_accounts_at_the_time_of_the_snapshot(node: Solana
     owner = str(Keypair().pubkey())
     account, ledger = replace(pair(time_s=1), owner=owner), Ledger()
     write(ledger, account)
-    for address, (program, content) in ledger.accounts.items():
-        node.put(Pubkey.from_string(address), program, content, 10**8)
-    head = (await chain.heads()).latest
-    reader = chain.account_reader(INSTALLED).at(head)
-    reports = await run_batched(
-        {"own": reader.read(owner, Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
-    )
-    state = reports["own"].result
-    assert state is not None, reports
+    state = await read_of(node, chain, ledger, owner, INSTALLED)
     assert state.block is not None
     [(assets, debts)] = said(ledger, (account, state.block.time_us // 10**6))
     [found] = state.positions
     assert [*found.supplied.values(), *found.borrowed.values()] == [*assets.values(), *debts.values()]
-    assert not [each for each in state.issues if each.makes_partial]

@@ -10,8 +10,6 @@ from solders.pubkey import Pubkey
 from adapters.solana.chain import SolanaChain
 from adapters.solana.layouts import TOKEN
 from adapters.solana.protocols.jupiter_earn import PRICE
-from chainfolio.interactions import Interactions
-from chainfolio.plans import run_batched
 from chainfolio.protocols import InstalledProtocols
 from configs.generate import kinds
 from indexer.families import families
@@ -20,7 +18,8 @@ from localchain.solana.node import SolanaNode
 from localchain.solana.programs import coins, home
 from tests.solana import damm, jupiter, raydium_amm
 from tests.solana.changes import key
-from tests.solana.ledger import Ledger, mint, token_account
+from tests.solana.ledger import mint, token_account
+from tests.solana.ledger_node import read_of
 
 PROTOCOLS = Path(__file__).parents[2] / "configs" / "protocols"
 
@@ -44,16 +43,8 @@ async def test_shares_and_positions_of_all_protocols_are_read_at_once_to_the_uni
     for share, raw in held.items():
         at = home(owner, Pubkey.from_string(share), Pubkey.from_string(TOKEN))
         ledger.put(str(at), TOKEN, token_account(share, str(owner), raw))
-    _put(node, ledger)
     rows = load([PROTOCOLS], kinds()).rows("solana", "solana", families())
-    head = (await chain.heads()).latest
-    reader = chain.account_reader(InstalledProtocols(rows)).at(head)
-    reports = await run_batched(
-        {"own": reader.read(str(owner), Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
-    )
-    found = reports["own"].result
-    assert found is not None, reports
-    assert not [each for each in found.issues if each.makes_partial], found.issues
+    found = await read_of(node, chain, ledger, str(owner), InstalledProtocols(rows))
     parts = {each.pool: {asset.reference: raw for asset, raw in each.supplied.items()} for each in found.positions}
     assert parts == {
         # A tenth of both without the protocol's part of what the pool earned: 12 hundredths of 10 and of 40.
@@ -64,8 +55,3 @@ async def test_shares_and_positions_of_all_protocols_are_read_at_once_to_the_uni
     }
     [earned] = [each.rewards for each in found.positions if each.pool == pool.address]
     assert {asset.reference: raw for asset, raw in earned.items()} == {pool.mints[0]: 3, pool.mints[1]: 4}
-
-
-def _put(node: SolanaNode, ledger: Ledger) -> None:
-    for address, (owner, content) in ledger.accounts.items():
-        node.put(Pubkey.from_string(address), owner, content, 10**8)
