@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -52,7 +53,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
     """The folder of a demo that serves both chains, and what it printed."""
     folder, printed = tmp_path_factory.mktemp("demo") / "demo", ""
     command = ["demo", "--chains", "ethereum,solana", "--blocks", "40", "--port", "0", "--data", str(folder)]
-    with subprocess.Popen([CHAINFOLIO, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+    found = {**os.environ, "PATH": os.pathsep.join([str(Path(CHAINFOLIO).parent), os.environ.get("PATH", "")])}
+    with subprocess.Popen(
+        [CHAINFOLIO, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=found
+    ) as demo:
         try:
             assert demo.stdout is not None
             for line in demo.stdout:
