@@ -18,7 +18,8 @@ INTERNAL = -32603  # which some nodes say of a contract's own error, too
 BAD_PAGE, BAD_TOKEN, TOO_MANY_KEYS, CONTRACT_ERROR, NO_STATE = 31, 33, 34, 40, 42
 _LIMITED: Final = re.compile(
     r"rate.?limit|too many requests|requests? per|throttl|compute units|\bcredits\b|capacity|quota|calls? per|"
-    r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down", re.I)  # fmt: skip
+    r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down|rate exceeded|daily usage|query frequency|"
+    r"too quickly|reached .{0,40}limit", re.I)  # fmt: skip
 _REFUSED: Final = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted|found)|disabled|unsupported|upgrade|paid plan|"
     r"free (?:plan|tier)|forbidden|batch", re.I)  # fmt: skip

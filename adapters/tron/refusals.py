@@ -17,7 +17,8 @@ from transport.messages import shown
 _LIMITED: Final = re.compile(
     r"lack of computing resources|rate.?limit|too many requests|requests? per|throttl|frequency limit|query server is "
     r"suspended|\bcredits\b|capacity|quota|calls? per|\brps\b|\bqps\b|limit (?:reached|exceeded)|"
-    r"exceeds? .{0,30}limit|exceeded .{0,30}limit|slow down|Server.?busy", re.I)  # fmt: skip
+    r"exceeds? .{0,30}limit|exceeded .{0,30}limit|slow down|Server.?busy|rate exceeded|daily usage|"
+    r"query frequency|too quickly|reached .{0,40}limit", re.I)  # fmt: skip
 _REFUSED: Final = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|upgrade|paid plan|free (?:plan|tier)|"
     r"forbidden|method not found|API is (?:closed|unavailable)|this API is closed", re.I)  # fmt: skip

@@ -61,8 +61,9 @@ def test_every_code_of_the_specification_is_a_typed_error(code: int, message: st
 
 @pytest.mark.parametrize(
     "words",
-    ["rate limit exceeded", "Too Many Requests", "compute units per second", "daily quota reached", "slow down"],
-)
+    ["rate limit exceeded", "Too Many Requests", "compute units per second", "daily quota reached", "slow down",
+     "project ID request rate exceeded"],
+)  # fmt: skip
 def test_rate_limits_are_understood_in_each_providers_spelling(words: str) -> None:
     assert type(meaning("node", "starknet_call", RpcError(-32005, words))) is Unavailable
 
