@@ -36,6 +36,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "BadSettings": (errors.BadSettings("server.port", "no port"), 2, errors.BadRequest),
     "StoreError": (errors.StoreError("lake", "broken"), 5, errors.ChainfolioError),
     "StorageFull": (errors.StorageFull("lake"), 5, errors.StoreError),
+    "TooManyFiles": (errors.TooManyFiles("lake"), 5, errors.StoreError),
     "Busy": (errors.Busy("tail", "locked"), 5, errors.StoreError),
     "Damaged": (errors.Damaged("part-1.parquet", "cut off", "blocks"), 5, errors.StoreError),
     "StaleTable": (errors.StaleTable("transfers", 1, 2, "ethereum"), 5, errors.StoreError),
