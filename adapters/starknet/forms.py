@@ -95,9 +95,23 @@ class Done(msgspec.Struct):
 
 
 class Whole(Header, kw_only=True):
-    """A block with its transactions and their receipts."""
+    """A block with its transactions and their receipts. From version 0.10 on its header counts both; some older blocks
+    are not counted."""
 
     transactions: list[Done]
+    transaction_count: Number | None = None
+    event_count: Number | None = None
+
+    def check_counts(self, source: str) -> None:
+        """BadAnswer where there are others than the header counts: a node left something out."""
+        events = sum(len(each.receipt.events) for each in self.transactions)
+        for what, counted, there in (
+            ("transactions", self.transaction_count, len(self.transactions)), ("events", self.event_count, events),
+        ):  # fmt: skip
+            if counted and counted != there:
+                raise BadAnswer(
+                    source, f"block {self.block_number} has {there} {what}, and its header counts {counted}"
+                )
 
 
 class Hashes(Header, kw_only=True):

@@ -57,6 +57,7 @@ class Read:
 def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
     """The rows of a block."""
     block, forms = whole.block(source, height), Padded(source)
+    whole.check_counts(source)
     spoken = _spoken(forms, whole.transactions)
     found, sequencer, time = Read(block, [], [], []), forms[whole.sequencer_address], block.time
     for tx_index, (done, said) in enumerate(zip(whole.transactions, spoken, strict=True)):

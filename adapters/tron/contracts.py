@@ -75,6 +75,10 @@ class Message:
             raise ValueError(f"an amount of {found}")
         return found
 
+    def carried(self, key: int) -> int:
+        """What a call of a contract carries: less than nothing, which early blocks have, is nothing."""
+        return max(0, number(self.of, key))
+
     def token(self, key: int) -> str | None:
         """The number of a token, None for the native coin; KeyError where it is named as tokens were before they had
         numbers."""
@@ -113,7 +117,7 @@ def _named(owner: str, recipient: str, moves: Callable[[], tuple[Move, ...]]) ->
 
 
 def _trigger(told: Message, info: Info) -> Asked:
-    owner, contract, raw, tokens = told.address(1), told.address(2), told.raw(3), told.raw(5)
+    owner, contract, raw, tokens = told.address(1), told.address(2), told.carried(3), told.carried(5)
     moves = (Move(None, owner, contract, raw),) if raw else ()
     if tokens:
         moves = (*moves, Move(str(told.raw(6)), owner, contract, tokens))
@@ -123,7 +127,7 @@ def _trigger(told: Message, info: Info) -> Asked:
 def _create(told: Message, info: Info) -> Asked:
     """Who fails may not be told where the contract would have been."""
     owner, contract = told.address(1), message(told.source, b"".join(repeated(told.packed, 2)))
-    raw, tokens = contract.raw(5), told.raw(3)
+    raw, tokens = contract.carried(5), told.carried(3)
     if not info.contract_address:
         if info.result != FAILED:
             raise ValueError("a contract without an address")

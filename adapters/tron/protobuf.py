@@ -15,14 +15,17 @@ SIZES: Final = {FIXED64: 8, FIXED32: 4}
 MOST: Final = 2**64 - 1
 _SHORT: Final = 2**32 - 1  # of the number and the kind of a field, and of a size, no more bits are looked at
 _SIGN: Final = 1 << 63
+_WORD_SIGN: Final = 1 << 31
+LONGEST: Final = 70  # bits of a number in ten bytes
 Fields = dict[int, "int | bytes"]  # by number and kind
 
 
-def fields(data: bytes) -> Fields:
+def fields(data: bytes, message: int = 0) -> Fields:
     """The fields of a message: numbers as unsigned 64 bits, everything else as bytes. Of one that is there several
-    times the last counts. ValueError where it is no message."""
+    times the last counts; of a `message` in it, by its number, all parts make one. ValueError where it is no
+    message."""
     found: Fields = {}
-    at, end = 0, len(data)
+    at, end, joined = 0, len(data), message << 3 | BYTES
     while at < end:
         tag = data[at]
         at += 1
@@ -37,7 +40,8 @@ def fields(data: bytes) -> Fields:
             at += 1
             if size > 127:
                 size, at = _short(data, at - 1)
-            found[tag] = data[at : at + size]
+            part = data[at : at + size]
+            found[tag] = found[tag] + part if tag == joined and tag in found else part  # type: ignore[operator]
             at += size
         else:
             at = _past(data, at, kind)
@@ -116,14 +120,20 @@ def _short(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to ten bytes, and where it ends."""
+    """A number of up to ten bytes, and where it ends. Java takes the tenth for a sign, whatever it is."""
     value = shift = 0
     for byte in data[at : at + 10]:
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return value & MOST, at + shift // 7
+            return value & MOST if shift < LONGEST else value & MOST | _SIGN, at + shift // 7
     raise ValueError("a number does not end")
+
+
+def word(message: Fields, key: int) -> int:
+    """A field that is one word of several, as the 32 bits that a node looks at; 0 where it is not there."""
+    value = number(message, key) & _SHORT
+    return value - 2 * _WORD_SIGN if value >= _WORD_SIGN else value
 
 
 def number(message: Fields, key: int) -> int:

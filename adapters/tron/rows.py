@@ -16,7 +16,7 @@ from adapters.tron.datasets import INTERNAL, NATIVE
 from adapters.tron.events import TOLD, Moved, approved, inside, moved
 from adapters.tron.facts import TRC10, Facts
 from adapters.tron.forms import Info, Transaction, Whole
-from adapters.tron.protobuf import data, fields, first, number
+from adapters.tron.protobuf import data, fields, first, word
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Unexplained
@@ -143,8 +143,8 @@ def asked_by(source: str, done: Transaction, info: Info, *, is_first: bool = Fal
         packed = bytes.fromhex(done.raw_data_hex)
         if hashlib.sha256(packed).hexdigest() != done.txID:
             raise BadAnswer(source, f"transaction {done.txID} has the bytes of another one")
-        contract = fields(first(packed, CONTRACT))
-        kind, told = number(contract, 1), message(source, first(data(contract, 2), 2))
+        contract = fields(first(packed, CONTRACT), message=2)
+        kind, told = word(contract, 1), message(source, data(fields(data(contract, 2)), 2))
         if is_first:
             to, raw = told.address(2), told.raw(3)
             return kind, Asked(ZERO, to, raw=raw, moves=(Move(None, ZERO, to, raw),))

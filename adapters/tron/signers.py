@@ -21,7 +21,7 @@ from adapters.tron.node import TronNode
 SIZE: Final = 65
 EARLIER: Final = 27  # how Ethereum counts what the last byte says
 PACKED: Final = 4  # what the last byte is more where a key is written short, which changes nothing here
-IN_A_TURN: Final = 500  # transactions whose signers are recovered at once: 17 milliseconds
+IN_A_TURN: Final = 500  # signatures of which signers are recovered at once: 17 milliseconds
 MOST: Final = 100_000  # accounts of which it is remembered whom they name
 Signers = tuple[str | None, ...]
 
@@ -29,10 +29,13 @@ Signers = tuple[str | None, ...]
 async def signers(done: Sequence[Transaction]) -> list[Signers]:
     """Who signed each of some transactions. Others have their turn in between."""
     found: list[Signers] = []
-    for at in range(0, len(done), IN_A_TURN):
-        if at:
+    in_this_turn = 0
+    for each in done:
+        found.append(recovered(each))
+        in_this_turn += len(each.signature)
+        if in_this_turn >= IN_A_TURN:
             await asyncio.sleep(0)
-        found += map(recovered, done[at : at + IN_A_TURN])
+            in_this_turn = 0
     return found
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from adapters.tron.forms import Info, Whole
+from adapters.tron.forms import Info, Transaction, Whole
 from adapters.tron.leaves import leaves
 from adapters.tron.node import TronNode, is_empty
 from adapters.tron.roots import root, tree
@@ -22,6 +22,13 @@ from transport.wire import typed
 
 if TYPE_CHECKING:
     from adapters.tron.chain import TronChain
+
+
+# Nodes take blocks of two million bytes of each other, and five signatures of a transaction.
+MAX_BYTES: Final = 4_000_000
+MAX_SIGNATURES: Final = 100
+MAX_JSON: Final = 16 * MAX_BYTES
+TOO_LARGE: Final = "a block that is larger than any that Tron has"
 
 
 class Exchange(msgspec.Struct):
@@ -86,9 +93,19 @@ def _whole(source: str, content: bytes) -> tuple[Whole, str] | None:
     """A block and the root that its transactions come to: by what mostly is in them, else by all that is shown."""
     if is_empty(content):
         return None
+    if len(content) > MAX_JSON:
+        raise BadAnswer(source, TOO_LARGE)
     whole = typed(source, content, Whole)
+    _check_size(source, whole.transactions)
     usual, said = root(source, whole.transactions), whole.block_header.raw_data.txTrieRoot
     return whole, usual if usual == said or _shown(content) != said else said
+
+
+def _check_size(source: str, done: Sequence[Transaction]) -> None:
+    """Whether so much can be in a block: a header is quickly made up, and each signature takes its time to check."""
+    digits = sum(len(each.raw_data_hex) + sum(map(len, each.signature)) for each in done)
+    if digits > 2 * MAX_BYTES or any(len(each.signature) > MAX_SIGNATURES for each in done):
+        raise BadAnswer(source, TOO_LARGE)
 
 
 def _shown(content: bytes) -> str | None:

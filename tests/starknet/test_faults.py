@@ -222,6 +222,31 @@ async def test_a_transaction_twice_in_a_block_or_with_an_end_that_nobody_knows_i
         await node.chain().collect(Span(5, 5), ALL)
 
 
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        ({"event_count": 3}, "2 events, and its header counts 3"),
+        ({"event_count": 1}, "2 events, and its header counts 1"),
+        ({"transaction_count": 3, "event_count": 2}, "2 transactions, and its header counts 3"),
+        ({"transaction_count": 2, "event_count": 2}, ""),
+        ({"transaction_count": 0, "event_count": 0}, ""),  # blocks that were never counted
+        ({"transaction_count": None, "event_count": None}, ""),
+    ],
+)
+async def test_a_block_of_which_a_node_leaves_out_what_its_header_counts_is_refused(
+    counted: dict[str, Any], said: str
+) -> None:
+    node = FakeNode()
+    node.transactions[50] = [invoked(each, event("0x7", "0x8", "0x5", "0x0")) for each in (1, 2)]
+    node.answers = {**node.answers, "starknet_getBlockWithReceipts": lambda params: {**node.whole(50), **counted}}
+    work = node.chain().collect(Span(50, 50), ("transactions", "native"))
+    if not said:
+        assert len((await work).tables["transactions"]) == 2
+        return
+    with pytest.raises(BadAnswer, match=said):
+        await work
+
+
 async def test_a_fee_in_an_unknown_unit_is_refused() -> None:
     node = FakeNode()
     node.transactions[5] = [invoked(1, fee={"amount": "0x1", "unit": "GWEI"})]

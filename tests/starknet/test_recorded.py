@@ -8,6 +8,7 @@ import pytest
 
 from adapters.starknet.events import UNSURE
 from adapters.starknet.rows import tables
+from chainfolio.errors import BadAnswer
 from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, result, rows, whole
 
 pytestmark = needs_recordings
@@ -71,6 +72,16 @@ def test_a_block_of_today_has_its_rows_in_each_table() -> None:
     assert set(made["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
     listed = result("sepolia_3100000", "starknet_getBlockWithTxHashes")["transactions"]
     assert [number(row[3]) for row in found.paid] == [number(each) for each in listed]
+
+
+def test_a_block_of_today_without_one_of_its_transactions_or_events_is_refused() -> None:
+    block = whole("sepolia_3100000")
+    with pytest.raises(BadAnswer, match="2 transactions, and its header counts 3"):
+        rows({**block, "transactions": block["transactions"][1:]})
+    first, *others = block["transactions"]
+    shorter = {**first, "receipt": {**first["receipt"], "events": first["receipt"]["events"][1:]}}
+    with pytest.raises(BadAnswer, match="2 events, and its header counts 3"):
+        rows({**block, "transactions": [shorter, *others]})
 
 
 def test_fees_by_the_gas_of_today_are_paid_once() -> None:

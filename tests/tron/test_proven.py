@@ -284,11 +284,38 @@ async def test_others_have_their_turn_while_signers_of_many_transactions_are_rec
             await asyncio.sleep(0)
 
     waiting = asyncio.create_task(others())
-    found = await signers([one] * 2_001)
+    found = await signers([one] * 1_001)
+    before, several = turns, msgspec.structs.replace(one, signature=one.signature * 100)
+    found += await signers([several] * 11)
     ended = True
     await waiting
-    assert found == [recovered(one)] * 2_001
-    assert turns >= 4
+    assert found == [recovered(one)] * 1_001 + [recovered(several)] * 11
+    assert before >= 2
+    assert turns - before >= 2, "as many signatures in fewer transactions take as long"
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        {"signature": ["00"] * 101},
+        {"signature": ["00" * 4_000_001]},
+        {"raw_data_hex": "00" * 4_000_001},
+    ],
+)
+async def test_a_block_larger_than_any_costs_no_signature(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes up a header can put anything under it: what cannot be a block is refused before it is checked."""
+    node = FakeNode()
+    node.transactions[50] = [sent(ALICE, BOB, 5), {**sent(ALICE, BOB, 6), **many}]
+    monkeypatch.setattr("adapters.tron.spans.signers", None)
+    with pytest.raises(BadAnswer, match="larger than any"):
+        await node.chain().collect(Span(50, 50), DATASETS)
+
+
+async def test_an_answer_longer_than_any_block_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = FakeNode()
+    monkeypatch.setattr("adapters.tron.spans.MAX_JSON", len(msgspec.json.encode(node.whole(50))) - 1)
+    with pytest.raises(BadAnswer, match="larger than any"):
+        await node.chain().collect(Span(50, 50), DATASETS)
 
 
 async def test_five_keys_sign_for_one_account_and_a_sixth_is_told() -> None:
