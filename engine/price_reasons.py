@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from chainfolio.assets import Asset
 from chainfolio.assets import asset as parsed
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block
-from chainfolio.contracts import Price
+from chainfolio.contracts import Price, Token
 from chainfolio.errors import BadRequest
 from chainfolio.plans import run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
@@ -25,6 +26,9 @@ from pricing.source_chain import Said, source_chain
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from indexer.wiring import System
+
+SHOWN = 8  # of the tokens or chains that somebody may have meant
+PLAIN = re.compile(r"[\w.-]+", re.ASCII)  # a symbol that a shell leaves as it is, and that is no CAIP-19 name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +94,33 @@ def named(system: System, written: str) -> tuple[Chain, Asset]:
     found = [(chain, asset) for chain in chains for asset in _of_symbol(system, chain, name)]
     if len(found) != 1:
         said = "several tokens have" if found else "no token of the lists has"
-        times = Counter(chain.key for chain, _ in found)
-        ways = [f"{chain.key}:{name}" if times[chain.key] == 1 else str(asset) for chain, asset in found[:8]]
-        names = f"write {' or '.join(ways) or 'its CAIP-19 name, or chain:address'}"
-        raise BadRequest("asset", f"{said} the symbol {name[:40]!r}", remedy=names)
-    return found[0]
+        raise BadRequest("asset", f"{said} the symbol {name[:40]!r}", remedy=_ways(found, name, chains))
+    return found[0][0], found[0][1].asset
 
 
-def _of_symbol(system: System, chain: Chain, symbol: str) -> list[Asset]:
+def _of_symbol(system: System, chain: Chain, symbol: str) -> list[Token]:
     native = chain.info.native
     listed = snapshotter_of(system, chain).book.listed.values()
-    return [token.asset for token in (native, *listed) if token.symbol.casefold() == symbol.casefold()]
+    return [token for token in (native, *listed) if token.symbol.casefold() == symbol.casefold()]
+
+
+def _ways(found: Sequence[tuple[Chain, Token]], symbol: str, chains: Sequence[Chain]) -> str:
+    """How each of some tokens is written, as a shell takes it; where there are none, how any token is."""
+    if not found:
+        addressed = " or ".join(f"{chain.key}:ADDRESS" for chain in chains[:SHOWN])
+        return f"write its CAIP-19 name, or its address: {addressed}"
+    times = Counter(chain.key for chain, _ in found)
+    ways = [
+        f"{chain.key}:{symbol}" if times[chain.key] == 1 and PLAIN.fullmatch(symbol) else _by_address(chain, token)
+        for chain, token in found[:SHOWN]
+    ]
+    more = f" (and {len(found) - SHOWN} more: name the chain, as in {ways[0]})" if len(found) > SHOWN else ""
+    return f"write {' or '.join(ways)}{more}"
+
+
+def _by_address(chain: Chain, token: Token) -> str:
+    way = str(token.asset) if token.asset.is_native else f"{chain.key}:{token.asset.reference}"
+    return f"{way} ({token.name})"
 
 
 def _configured(system: System) -> str:

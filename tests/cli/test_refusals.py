@@ -188,15 +188,29 @@ def test_a_node_that_never_said_anything_is_named_meanwhile_and_given_up_after_t
     assert "s3cr3t" not in ran.out + ran.err
 
 
-def test_a_symbol_of_several_chains_is_refused_with_words_that_name_one(run: Run, here: Path, dead: str) -> None:
+@pytest.mark.parametrize(("symbol", "begins"), [
+    ("ETH", ["base:ETH", "ethereum:ETH", "arbitrum:ETH"]),
+    ("USDC", ["arbitrum:0xaf88", "arbitrum:0xff97", "base:USDC", "ethereum:USDC"]),  # two of them on Arbitrum
+    ("arbitrum:USDC", ["arbitrum:0xaf88", "arbitrum:0xff97"]),
+])  # fmt: skip
+def test_each_way_to_write_a_symbol_of_several_tokens_works_when_it_is_pasted(
+    run: Run, here: Path, dead: str, symbol: str, begins: list[str]
+) -> None:
     (here / "chainfolio.toml").write_text(
-        "".join(f'[chains.{key}]\nrpc = ["{dead}"]\n' for key in ("ethereum", "base"))
+        "".join(f'[chains.{key}]\nrpc = ["{dead}"]\n' for key in ("ethereum", "base", "arbitrum"))
     )
-    ran = run("price", "ETH", "--json")
-    assert (ran.code, ran.error["message"]) == (2, "asset: several tokens have the symbol 'ETH'")
-    ways = set(ran.error["remedy"].removeprefix("write ").split(" or "))
-    assert ways == {"ethereum:ETH", "base:ETH"}
-    assert run("price", "base:ETH", "--json").error["kind"] == "Unreachable"
+    ran = run("price", symbol, "--json")
+    said = f"asset: several tokens have the symbol {symbol.rpartition(':')[2]!r}"
+    assert (ran.code, ran.error["message"]) == (2, said)
+    ways = [way.split(" ")[0] for way in ran.error["remedy"].removeprefix("write ").split(" or ")]
+    assert len(ways) == len(begins)
+    assert all(any(way.startswith(each) for way in ways) for each in begins), ways
+    assert {run("price", way, "--json").error["kind"] for way in ways} == {"Unreachable"}
+
+
+def test_where_no_list_has_a_symbol_it_is_said_how_any_token_is_written(run: Run, here: Path, dead: str) -> None:
+    (here / "chainfolio.toml").write_text("".join(f'[chains.{key}]\nrpc = ["{dead}"]\n' for key in ("base", "scroll")))
+    assert run("price", "NOPE", "--json").error["remedy"].endswith("base:ADDRESS or scroll:ADDRESS")
 
 
 @pytest.mark.node

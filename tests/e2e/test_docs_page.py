@@ -28,6 +28,11 @@ GAPS = """[...document.querySelectorAll('section.operation')].map(box => {
   const send = box.querySelector('.try button').getBoundingClientRect();
   return fields.length ? send.top - fields.pop().getBoundingClientRect().bottom : 0; })"""
 
+# Of each field that holds one address whether all of it is seen, and how wide the descriptions of parameters are.
+ADDRESSES = """[...document.querySelectorAll('.parameter input')].filter(field => /^0x[0-9a-f]{40}$/.test(field.value))
+  .map(field => field.scrollWidth <= field.clientWidth)"""
+DESCRIPTIONS = "[...document.querySelectorAll('.parameter > div:nth-child(2)')].map(node => node.clientWidth)"
+
 
 async def opened(page: Page, url: str, width: int) -> None:
     """The page, drawn, in a window of that width."""
@@ -36,6 +41,16 @@ async def opened(page: Page, url: str, width: int) -> None:
     )
     await page.open(f"{url}/docs")
     await page.once("document.querySelectorAll('section.operation').length > 0")
+
+
+async def test_the_field_of_an_address_shows_all_of_it_and_squeezes_no_description(demo: Demo, tmp_path: Path) -> None:
+    async with browsing(tmp_path / "profile") as page:
+        await opened(page, demo.url, 1280)
+        assert len(await page.says(ADDRESSES)) > 5
+        for width in (910, 1190, 1210, 1280):
+            await opened(page, demo.url, width)
+            assert all(await page.says(ADDRESSES)), width
+            assert min(await page.says(DESCRIPTIONS)) > 200, width
 
 
 @pytest.mark.parametrize("width", [390, 1280])
