@@ -83,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
     try:
         try:
-            return _ended(arguments)
+            with process.few_looks_for_rings():
+                return _ended(arguments)
         finally:
             output.flush()
     except BrokenPipeError:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
 import sys
+from collections.abc import Iterator
 
 from chainfolio.errors import TooManyFiles
+from chainfolio.loop import THRESHOLD
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 MIB = 2**20
-# What is loaded and what is moved makes no rings; by default Python looks for some some hundred times a run.
-GARBAGE_AFTER = 100_000
 LEAST_FILES, MOST_FILES = 32, 65_536
+
+
+@contextlib.contextmanager
+def few_looks_for_rings() -> Iterator[None]:
+    """While a command is loaded and runs, the garbage collector looks seldom: modules make no rings. Once the process
+    ends, it does not look through all of them for what goes anyway."""
+    before = gc.get_threshold()
+    gc.set_threshold(*THRESHOLD)
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def allow_files() -> None:
@@ -38,9 +53,10 @@ def for_bulk() -> None:
     """Keep freed memory for the next answer.
 
     Answers and their columns are megabytes each. By default the C library gives such blocks back at once and takes them
-    anew, page by page, and keeps a heap for each thread: a sixth of a run's time, and more memory.
+    anew, page by page, and keeps a heap for each thread: a sixth of a run's time, and more memory. Arrow would keep one
+    of its own beside it.
     """
-    gc.set_threshold(GARBAGE_AFTER)
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here multiplies matrices
     if sys.platform == "linux":
         import ctypes

@@ -149,11 +149,14 @@ class Body:
         self._unpacker = zlib.decompressobj(_GZIP) if kind == "gzip" else None
         self._content = BytesIO()
         self._capacity = SMALL
+        self._announced = 0
 
     def announced(self, size: int | None) -> None:
         """Refuse a body that says that it is too large."""
-        if self._unpacker is None and size is not None and size > self._room:
-            raise too_large(self._source, self._room)
+        if self._unpacker is None and size is not None:
+            if size > self._room:
+                raise too_large(self._source, self._room)
+            self._announced = size
 
     async def take(self, packed: bytes | memoryview) -> None:
         """Keep what arrived, once there is room for it."""
@@ -175,11 +178,14 @@ class Body:
 
     def _write(self, part: bytes | memoryview) -> None:
         """Keep bytes. What is not small gets all its room at once: the system gives memory only as it is written, and
-        a body that grows by and by would leave holes of half its size behind."""
-        if self._content.tell() + len(part) > self._capacity:
-            larger = BytesIO(bytes(self._room))
+        a body that grows by and by would leave holes of half its size behind. Where its size was announced the room is
+        not larger, and is that of a body before: the system takes longer to give a page than to fill it."""
+        size = self._content.tell() + len(part)
+        if size > self._capacity:
+            capacity = self._announced if size <= self._announced else self._room
+            larger = BytesIO(bytes(capacity))
             larger.write(self._content.getbuffer()[: self._content.tell()])
-            self._content, self._capacity = larger, self._room
+            self._content, self._capacity = larger, capacity
         self._content.write(part)
 
     async def _unpacked(self, packed: bytes | memoryview) -> bytes:

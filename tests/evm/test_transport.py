@@ -21,7 +21,7 @@ from chainfolio.memory import ByteBudget
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.speaking import speaking
-from transport.exchange import unreachable
+from transport.exchange import MAX_BODY, Body, unreachable
 from transport.http import HttpTransport
 from transport.wire import Request, decode, encode
 
@@ -348,6 +348,20 @@ def body_of(kind: str) -> Handler:
         return given
 
     return answer
+
+
+@pytest.mark.parametrize("announced", [3_000_000, 2_999_999, 100, None])
+async def test_a_body_has_the_room_that_it_announced_and_more_if_more_comes(announced: int | None) -> None:
+    content = bytes(range(256)) * 12_000
+    body = Body("node", MAX_BODY, ByteBudget().lease(), None)
+    body.announced(announced)
+    tracemalloc.start()
+    for start in range(0, 3_000_000, 250_000):
+        await body.take(memoryview(content)[start : start + 250_000])
+    room = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert body.whole() == content[:3_000_000]
+    assert room < 5_000_000 if announced == 3_000_000 else room > MAX_BODY
 
 
 @pytest.mark.parametrize("kind", ["announced", "in chunks", "packed"])
