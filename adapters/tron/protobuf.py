@@ -26,6 +26,7 @@ def fields(data: bytes, message: int = 0) -> Fields:
     message."""
     found: Fields = {}
     at, end, joined = 0, len(data), message << 3 | BYTES
+    parts: list[bytes] = []
     while at < end:
         tag = data[at]
         at += 1
@@ -40,13 +41,16 @@ def fields(data: bytes, message: int = 0) -> Fields:
             at += 1
             if size > 127:
                 size, at = _short(data, at - 1)
-            part = data[at : at + size]
-            found[tag] = found[tag] + part if tag == joined and tag in found else part  # type: ignore[operator]
+            found[tag] = data[at : at + size]
+            if tag == joined:
+                parts.append(found[tag])  # type: ignore[arg-type]
             at += size
         else:
             at = _past(data, at, kind)
     if at > end:
         raise ValueError("a field reaches beyond its message")
+    if len(parts) > 1:
+        found[joined] = b"".join(parts)
     return found
 
 

@@ -61,6 +61,7 @@ def paid(amount: int) -> bytes:
         + 2 * written(2, written(1, b"X"))
         + written(2, written(2, paid(5)))
         + written(2, written(1, b"X")),
+        written(1, 1) + written(2, written(2, paid(5))) + 150_000 * b"\x12\x00",  # in as many parts as fit
         written(1, 2**32 + 1) + written(2, written(2, paid(5))),  # a type of more bits than nodes look at
         written(1, 2) + written(1, 1) + written(2, written(2, paid(5))),  # a type twice
     ],
