@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -170,14 +171,14 @@ async def _flows(
     if page.completeness != "complete":
         said = "; ".join(f"{each.subject}: {each.reason}" for each in page.issues)
         faults[midnight_us(days[-1])].append(f"what came from outside may not be known whole: {said}")
-    found = []
+    found, vouched = [], cache(engine.vouches)
     for before, after, records in _by_period(days, page.transactions):
         measured = Measured(*(held[before][part] | held[after][part] for part in range(3)))
         for record in records:
-            value = flow_of(record, wallets, measured)
+            value = flow_of(record, wallets, measured, vouched)
             if value is None:
                 faults[midnight_us(after)].append(
-                    f"what {record.hash} moved has no price at block {record.block_number} of {record.chain.key}"
+                    f"what {record.hash} moved has no known worth at block {record.block_number} of {record.chain.key}"
                 )
             elif value:
                 found.append((Flow(_time_us(record), value), record))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING
 
 from chainfolio import amounts
@@ -70,7 +71,7 @@ async def found(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest)
     asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
     page, _ = await engine.records(accounts, asked)
     assert page.reached is None, "an account has no more transactions than are allowed"
-    treatment = _treatment(chains, wanted)
+    treatment = _treatment(engine, chains, wanted)
     read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
     gains = gains_of(read.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
     return Found(read.entries, gains, read.facts, treatment.same, (*page.document.issues, *read.issues))
@@ -87,7 +88,7 @@ async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -
     )  # fmt: skip
 
 
-def _treatment(chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
+def _treatment(engine: Engine, chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
     """A wrapped native coin is the native coin."""
     same = {
         f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"
@@ -95,7 +96,7 @@ def _treatment(chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
         if (wrapped := chain.info.wrapped) is not None
     }
     nobody = frozenset(address for chain in chains for address in rules_of(chain.kind).nobody)
-    return Treatment(wanted.deposits_are_disposals, wanted.received_at_spot, same, nobody)
+    return Treatment(wanted.deposits_are_disposals, wanted.received_at_spot, same, nobody, cache(engine.vouches))
 
 
 def _priced(portfolios: Sequence[Portfolio], same: Mapping[str, str]) -> Iterator[tuple[str, AssetDocument]]:

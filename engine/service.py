@@ -235,6 +235,11 @@ class Engine:
             self._rates = rates_of(self.system, lambda chain, assets: self._snapshotter(chain).worth(assets))
         return self._rates
 
+    def vouches(self, chain_contract: str) -> bool:
+        """Whether somebody vouches for what a contract is (`chain:contract`), beside the contract itself."""
+        key, _, contract = chain_contract.partition(":")
+        return self._snapshotter(self.system.chain(key)).vouches(contract)
+
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:

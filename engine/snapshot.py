@@ -31,7 +31,7 @@ from engine.sent import paid
 from engine.tokens import TokenBook
 from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
-from pricing.rules import rules_of
+from pricing.rules import knows, rules_of
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain, Collected
@@ -114,6 +114,15 @@ class Snapshotter:
     def native(self) -> Token:
         """The native coin as a token."""
         return self.chain.info.native
+
+    def vouches(self, contract: str) -> bool:
+        """Whether somebody vouches for what a contract is, as documents show it: it stands for the native coin, lists
+        name it, or the settings name a price of it."""
+        info = self.chain.info
+        if contract in {each.shown_contract for each in (info.native.asset, info.wrapped, info.also_at) if each}:
+            return True
+        asset = info.token_asset(contract)
+        return self.book.is_trusted(asset) or any(knows(source, asset) for source in self.sources)
 
     async def _at(
         self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], before: int, *, past: bool = False

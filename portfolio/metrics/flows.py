@@ -7,7 +7,7 @@ out, what it is sold for comes in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -31,8 +31,10 @@ class Measured(NamedTuple):
 
 
 class Net(NamedTuple):
-    """What moved of one asset: how much (None: nobody knows) and its value, negative where it left."""
+    """What moved of one asset, whose contract is shown as `chain:contract`: how much (None: nobody knows) and its
+    value, negative where it left."""
 
+    contract: str
     amount: Decimal | None
     value: Decimal | None
 
@@ -42,12 +44,17 @@ class Net(NamedTuple):
         return self.amount is None or self.amount > 0
 
 
-def flow_of(record: TransactionDocument, own: Collection[str], measured: Measured) -> Decimal | None:
+def flow_of(
+    record: TransactionDocument, own: Collection[str], measured: Measured, vouched: Callable[[str], bool]
+) -> Decimal | None:
     """What a transaction of one wallet brought from outside, in USD at its block, negative for what it took out. `own`
-    are all wallets that are measured together. None where something that is measured has no price at that block."""
+    are all wallets that are measured together. None where the worth of something that is measured is not known at that
+    block: what others do with a token that is not `vouched` for, by its contract, may be invented."""
     if record.type == "SPAM":
         return amounts.ZERO
     moved = dict(_net(record, own))
+    if record.sender not in own:
+        moved = dict(_believed(moved, measured, vouched))
     sides = {net.came for net in moved.values()}
     if record.type in EARNED and sides == {True}:
         return amounts.ZERO
@@ -66,6 +73,17 @@ def _is_inside(key: str, net: Net, measured: Measured) -> bool:
     return key in measured.assets or (key not in measured.outside and net.value is not None)
 
 
+def _believed(
+    moved: Mapping[str, Net], measured: Measured, vouched: Callable[[str], bool]
+) -> Iterator[tuple[str, Net]]:
+    """What others moved: a token that nobody vouches for has no worth then, and counts where the values have it."""
+    for key, net in moved.items():
+        if vouched(net.contract):
+            yield key, net
+        elif key in measured.assets:
+            yield key, net._replace(value=None)
+
+
 def _net(record: TransactionDocument, own: Collection[str]) -> Iterator[tuple[str, Net]]:
     """By asset what moved between the wallet and others, without what came back."""
     moved: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
@@ -74,7 +92,8 @@ def _net(record: TransactionDocument, own: Collection[str]) -> Iterator[tuple[st
             if (asset.sender if sign > 0 else asset.recipient) not in own:
                 moved.setdefault(asset_key(asset), []).append((asset, sign))
     for key, some in moved.items():
-        net = Net(_sum((each.balance, sign) for each, sign in some), _sum((each.value, sign) for each, sign in some))
+        balances, values = ([(getattr(each, name), sign) for each, sign in some] for name in ("balance", "value"))
+        net = Net(some[0][0].chain_contract, _sum(balances), _sum(values))
         if net.amount != 0:
             yield key, net
 

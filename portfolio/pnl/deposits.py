@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, Entry
+from portfolio.pnl.entries import ARRIVED, DISPOSED, EARNED, Entry
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Deposits:
             asset = entry.asset
             if entry.kind == "deposit":
                 self.assets |= {asset} if entry.reason != EARNED else set()
-            elif entry.kind in ACQUIRED:
+            elif entry.kind in ARRIVED:
                 self.lots[asset] = self.lots.get(asset, 0) + entry.quantity
             elif entry.kind in DISPOSED:
                 of_lots = min(entry.quantity, self.lots.get(asset, 0))

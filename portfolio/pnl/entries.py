@@ -12,11 +12,13 @@ MONEY_DIGITS: Final = 30
 Kind = Literal[
     "buy", "income", "received", "borrow",
     "sell", "sent", "gift", "donate", "fee", "repay",
-    "move", "deposit", "withdraw",
+    "move", "deposit", "withdraw", "unasked", "taken",
 ]  # fmt: skip
 ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
+ARRIVED: Final = ACQUIRED | {"unasked"}
 DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
 NEVER_DEPOSITED: Final = "it was withdrawn and had never been deposited: its cost is not known"
+UNASKED: Final = "what others sent of it is in no sum: nobody vouches for this token"
 EARNED: Final = "a stake earned it, and keeps it"
 _ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_HALF_EVEN)
 
@@ -42,6 +44,7 @@ class Entry(NamedTuple):
     `value` is without the `fee` in money that was paid for it: both belong to the cost of what is acquired, and the
     fee is taken from the proceeds of what is disposed of. It is None where nobody knows it, and `reason` says why.
     `order` places what happened at the same time. A `move` goes from `wallet` to the own wallet `to`.
+    What others did with an asset that nobody vouches for may be invented: `unasked` came, `taken` left.
     """
 
     time_us: int
@@ -59,7 +62,7 @@ class Entry(NamedTuple):
     @property
     def place(self) -> tuple[int, int, bool, str, str, str, str, int]:
         """Where it stands among all. At one moment assets come before they leave."""
-        leaves = self.kind not in ACQUIRED
+        leaves = self.kind not in ARRIVED
         return self.time_us, self.order, leaves, self.transaction, self.wallet, self.asset, self.kind, self.quantity
 
 
@@ -120,7 +123,9 @@ def _withdrawn(
         rest -= back
         if back and source != key:
             yield entry._replace(kind="move", quantity=back, value=None, fee=0, wallet=source[1], to=entry.wallet)
-    if rest and is_given:
+    if rest and entry.reason == UNASKED:
+        yield _rest(entry, entry.quantity - rest, "unasked")
+    elif rest and is_given:
         yield _rest(entry, entry.quantity - rest, "income")
     elif rest:
         yield _rest(entry, entry.quantity - rest, "received")._replace(value=None, reason=NEVER_DEPOSITED)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from portfolio.pnl.entries import Entry, share
+from portfolio.pnl.entries import UNASKED, Entry, share
 from portfolio.pnl.lots import Lot, Lots
 
 SHORT: Final = "more left than is known to have come"
@@ -38,7 +39,8 @@ class Gain(NamedTuple):
 
 class Held(NamedTuple):
     """What is left of one asset (in one wallet, where lots are kept by wallet), and what it cost. `short` is what left
-    and is not known to have come, `deposited` how much of what is left lies in protocols."""
+    and is not known to have come, `unasked` what is there beside `quantity` and came without being asked for,
+    `deposited` how much of both lies in protocols."""
 
     asset: str
     wallet: str
@@ -47,6 +49,7 @@ class Held(NamedTuple):
     reason: str = ""
     short: int = 0
     deposited: int = 0
+    unasked: int = 0
 
 
 @dataclass(slots=True)
@@ -59,24 +62,42 @@ class Gains:
 
 @dataclass(slots=True)
 class Book:
-    """The lots of one asset, of an account or of a wallet."""
+    """The lots of one asset, of an account or of a wallet; apart from them how much came `unasked`."""
 
     lots: Lots
     short: int = 0
+    unasked: int = 0
 
     def take(self, quantity: int) -> Iterator[Lot]:
-        """Take a quantity out, as far as there is as much."""
+        """Take a quantity out, as far as there is as much; what came unasked goes last."""
         for lot in self.lots.take(quantity):
             quantity -= lot.quantity
             yield lot
+        if last := min(quantity, self.unasked):
+            quantity -= last
+            self.unasked -= last
+            yield unasked(last)
         self.short += quantity
+
+    def lose(self, quantity: int) -> None:
+        """Others say that so much left: what came unasked goes first, lots leave at their cost, and no more than is
+        there."""
+        first = min(quantity, self.unasked)
+        self.unasked -= first
+        deque(self.lots.take(quantity - first), maxlen=0)
 
     def held(self, asset: str, wallet: str) -> Held:
         """What is left."""
         lots = self.lots.held()
         unknown = next((lot.reason for lot in lots if lot.cost is None), "")
         cost = None if unknown else sum(lot.cost or 0 for lot in lots)
-        return Held(asset, wallet, sum(lot.quantity for lot in lots), cost, unknown, self.short)
+        quantity = sum(lot.quantity for lot in lots)
+        return Held(asset, wallet, quantity, cost, unknown, self.short, unasked=self.unasked)
+
+
+def unasked(quantity: int) -> Lot:
+    """So much of what others sent."""
+    return Lot(quantity, None, None, None, "", UNASKED)
 
 
 def acquired(entry: Entry) -> Lot:
@@ -106,8 +127,7 @@ def disposed(entry: Entry, lots: Iterable[tuple[Lot, str]]) -> Iterator[Gain]:
             part = share(proceeds, lot.quantity, left)
             proceeds -= part
         left -= lot.quantity
-        yield Gain(
-            *about, lot.quantity, part, lot.cost, lot.time_us, lot.transaction, rule, no_price or lot.reason
-        )  # fmt: skip
+        reason = lot.reason if lot.reason == UNASKED else no_price or lot.reason
+        yield Gain(*about, lot.quantity, part, lot.cost, lot.time_us, lot.transaction, rule, reason)
     if left:
         yield Gain(*about, left, proceeds, None, reason=SHORT)

@@ -1,7 +1,8 @@
 """The gains of an account in its portfolio: what its lots cost, shared out over the places where the assets lie.
 
 Deposits are no disposals, so the lots of an asset are those of the wallet and of the protocols together. Each place
-gets its part of their cost, by the amount that lies there. A sum covers what the net worth covers.
+gets its part of their cost, by the amount that lies there. A sum covers what the net worth covers, less what others
+sent of a token that nobody vouches for: of that neither cost nor gain is known, and who sends some hides no sum.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
 )
-from portfolio.pnl.entries import money, share
+from portfolio.pnl.entries import UNASKED, money, share
 from portfolio.pnl.gains import SHORT, Gains, Held
 from portfolio.pnl.report import text, total
 
@@ -61,7 +62,7 @@ def account_gains(found: Gains, same: Mapping[str, str]) -> AccountGains:
     """What is known of an account by all its gains, lots kept over all its wallets."""
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     for gain in found.gains:
-        if gain.kind != "income":
+        if gain.kind != "income" and gain.reason != UNASKED:
             closed[gain.asset].append(gain.gain)
     sums = {asset: total(parts) for asset, parts in closed.items()}
     return AccountGains({held.asset: held for held in found.held}, sums, same)
@@ -108,6 +109,7 @@ class _Shares:
     """Gives each place its part of what the lots of its asset cost: what lies in the wallet has that of its units,
     what lies in protocols that of all that was deposited."""
 
+    held: Mapping[str, Held]
     left: dict[tuple[str, bool], tuple[int, int | None]]  # by key and inside: the amount without a part, the cost left
     faults: dict[str, str]
 
@@ -127,11 +129,18 @@ class _Shares:
             if fault or held is None or held.cost is None:
                 faults[key], left[key, False], left[key, True] = fault, (loose, None), (inside, None)
                 continue
-            of_loose = share(held.cost, loose, held.quantity) if loose else 0
+            if held.unasked:
+                faults[key] = UNASKED
+            of_loose = share(held.cost, loose, held.quantity + held.unasked) if loose else 0
             left[key, False], left[key, True] = (loose, of_loose), (inside, held.cost - of_loose)
             if inside and not 0 < held.deposited <= inside:
                 faults[key], left[key, True] = ELSEWHERE if held.deposited else UNSEEN, (inside, None)
-        return cls(left, faults)
+        return cls(gains.held, left, faults)
+
+    def known(self, key: str, raw: int) -> int:
+        """How much of so much of an asset has a cost; others sent the rest."""
+        held = self.held[key]
+        return share(raw, held.quantity, held.quantity + held.unasked)
 
     def take(self, key: str, raw: int, *, inside: bool) -> int | None:
         """The cost of so much of an asset."""
@@ -157,13 +166,13 @@ def _fault(held: Held | None, loose: int, decimals: int) -> str:
     """Why the cost of an asset is not known; empty where it is. What lies in protocols may have grown or been
     exchanged there; what lies in the wallet is what transactions brought and did not deposit."""
     if held is None or not held.quantity:
-        return NO_LOTS
+        return UNASKED if held and held.unasked else NO_LOTS
     if held.cost is None:
         return held.reason
     if held.short:
         return SHORT
-    if loose != held.quantity - held.deposited:
-        said = [amounts.text(amounts.amount(each, decimals)) for each in (loose, held.quantity - held.deposited)]
+    if loose != (lots := held.quantity + held.unasked - held.deposited):
+        said = [amounts.text(amounts.amount(each, decimals)) for each in (loose, lots)]
         return DIFFERS.format(held=said[0], lots=said[1])
     return ""
 
@@ -257,17 +266,25 @@ class _Tree:
             part = self._asset(asset, inside=inside)
             filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis=text(part.cost)))
             if self._is_counted(asset):
-                sums += part
-                if part.cost is None:
-                    key = self.gains.key(asset)
-                    self.faults[key] = self.shares.faults.get(key) or NO_LOTS
+                key = self.gains.key(asset)
+                fault = self.shares.faults.get(key, "" if part.cost is not None else NO_LOTS)
+                sums += NOTHING if part.cost is None and fault == UNASKED else part
+                self.faults |= {key: fault} if fault else {}
         return tuple(filled), sums
 
     def _asset(self, asset: AssetDocument, *, inside: bool) -> Sum:
         if asset.spam is not UNSET:
             return NOT_KNOWN
-        cost = self.shares.take(self.gains.key(asset), _raw(asset), inside=inside)
-        return Sum(cost, None if cost is None or asset.value == UNKNOWN else money(Decimal(asset.value)) - cost)
+        key, raw = self.gains.key(asset), _raw(asset)
+        cost = self.shares.take(key, raw, inside=inside)
+        if cost is None or asset.value == UNKNOWN:
+            return Sum(cost, None)
+        value_usd = Decimal(asset.value)
+        if (known := self.shares.known(key, raw)) < raw:
+            value_usd = min(
+                value_usd, amounts.value_of(amounts.amount(known, int(asset.decimal)), Decimal(asset.price))
+            )
+        return Sum(cost, money(value_usd) - cost)
 
     def _rewards(self, assets: Iterable[AssetDocument]) -> tuple[tuple[AssetDocument, ...], Sum]:
         """What can be claimed cost nothing so far."""

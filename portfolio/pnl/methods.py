@@ -10,7 +10,7 @@ from datetime import UTC, tzinfo
 from itertools import chain
 from typing import Final
 
-from portfolio.pnl.entries import ACQUIRED, DISPOSED, Entry, in_order, without_loans
+from portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, in_order, without_loans
 from portfolio.pnl.gains import SHORT, Book, Gain, Gains, acquired, disposed, income
 from portfolio.pnl.lots import LOTS, Lot, Lots
 from portfolio.pnl.uk import by_uk_rules
@@ -77,9 +77,13 @@ def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, pe
     if entry.kind in ACQUIRED:
         book.lots.add(acquired(entry))
         return (income(entry),) if entry.kind == "income" else ()
-    if entry.kind in DISPOSED:
+    if entry.kind == "unasked":
+        book.unasked += entry.quantity
+    elif entry.kind == "taken":
+        book.lose(entry.quantity)
+    elif entry.kind in DISPOSED:
         return tuple(disposed(entry, ((lot, "") for lot in book.take(entry.quantity))))
-    if entry.kind != "move":  # what is paid back was never the owner's gain: it leaves at its cost
+    elif entry.kind != "move":  # what is paid back was never the owner's gain: it leaves at its cost
         deque(book.take(entry.quantity), maxlen=0)
     elif per_wallet and entry.to != entry.wallet:
         _move(entry, book, book_of(entry.to))
@@ -90,7 +94,10 @@ def _move(entry: Entry, source: Book, target: Book) -> None:
     """Lots go from one wallet to another as they are."""
     left = entry.quantity
     for lot in source.take(entry.quantity):
-        target.lots.add(lot)
         left -= lot.quantity
+        if lot.reason == UNASKED:
+            target.unasked += lot.quantity
+        else:
+            target.lots.add(lot)
     if left:
         target.lots.add(Lot(left, None, None, entry.time_us, entry.transaction, SHORT))

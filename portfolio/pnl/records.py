@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
@@ -12,7 +12,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from portfolio.document import UNKNOWN, IssueDocument
 from portfolio.pnl.deposits import Deposits
-from portfolio.pnl.entries import EARNED, Entry, Kind, money, share
+from portfolio.pnl.entries import ACQUIRED, EARNED, UNASKED, Entry, Kind, money, share
 from portfolio.pnl.report import AssetFacts
 from portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
@@ -30,12 +30,14 @@ DIGITS: Final = amounts.MAX_DECIMALS + 80
 class Treatment:
     """What the owner of an account decides: whether a deposit in a protocol is a sale, and whether what others send
     costs what it was worth then. `same` are assets that count as another one (the wrapped native coin), `nobody` the
-    addresses that mint and burn."""
+    addresses that mint and burn. What others do with an asset that is not `vouched` for, by its contract, may be
+    invented."""
 
     deposits_are_disposals: bool = False
     received_at_spot: bool = True
     same: Mapping[str, str] = field(default_factory=dict)
     nobody: Collection[str] = frozenset()
+    vouched: Callable[[str], bool] = field(default=lambda contract: True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,16 @@ class _Record:
         came, left = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
         for asset in came.keys() & left.keys():
             _net_off(came, left, asset)
+        doubtful = self._doubtful()
+        for side in (*came.values(), *left.values()):
+            side.value = None if side.asset in doubtful else side.value
         kinds = self._kinds(list(came.values()), list(left.values()))
         got, given = (self._shares(direction) for direction in ("in", "out"))
         if given:
             kinds = self._redeemed(kinds, given)
         _balance(*([side for kind, side in kinds if kind == wanted] for wanted in ("buy", "sell")))
-        entries = [*moves, *self._with_fee(kinds, fee_value), *self._staked(), *fee]
+        told = [_doubted(each) if each.asset in doubtful else each for each in self._with_fee(kinds, fee_value)]
+        entries = [*moves, *told, *self._staked(), *fee]
         self.deposits.add(entries, got)
         self.found.entries.extend(entries)
 
@@ -102,6 +108,14 @@ class _Record:
             int(record.timestamp) * 1_000_000, kind, asset, quantity, value, wallet=record.user.address,
             transaction=record.hash, order=self.order, reason=reason,
         )  # fmt: skip
+
+    def _doubtful(self) -> set[str]:
+        """The assets that nobody vouches for, in a transaction that none of the own wallets sent: their contracts log
+        what they like, and who opens a market says what they are worth."""
+        if self.record.sender in self.own:
+            return set()
+        rows = (*self.record.assets_in, *self.record.assets_out)
+        return {self._asset(row) for row in rows if not self.treatment.vouched(row.chain_contract)}
 
     def _fee(self) -> tuple[list[Entry], int | None]:
         """The coin that the sender paid, and what it was worth."""
@@ -255,6 +269,16 @@ class _Record:
 def asset_key(asset: TransactionAssetDocument) -> str:
     """The key of an asset; one of a collection has its number."""
     return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
+
+
+def _doubted(entry: Entry) -> Entry:
+    """What others did with an asset that nobody vouches for: in exchange for one that somebody does, or a thing without
+    a value. What a deposit brings back is judged where deposits are known."""
+    if entry.kind == "withdraw":
+        return entry._replace(reason=UNASKED)
+    if entry.kind == "deposit" or (entry.kind in ("buy", "sell") and entry.value is not None):
+        return entry
+    return entry._replace(kind="unasked" if entry.kind in ACQUIRED else "taken", value=None, fee=0, reason=UNASKED)
 
 
 def _exchanged(came: bool, left: bool) -> tuple[Kind, Kind]:

@@ -15,7 +15,7 @@ import msgspec
 
 from chainfolio import amounts
 from portfolio.document import UNKNOWN, IssueDocument, rounded
-from portfolio.pnl.entries import decimal, money
+from portfolio.pnl.entries import UNASKED, decimal, money
 from portfolio.pnl.gains import Gain, Gains, Held
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GainDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """What is left of one asset by the lots, its cost, and its gain as if it was sold at `price`. `short` is what left
-    and is not known to have come."""
+    and is not known to have come, `unasked` what others sent of a token that nobody vouches for."""
 
     symbol: str
     chain: str
@@ -67,6 +67,7 @@ class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     wallet: str
     amount: str
     short: str
+    unasked: str
     total_cost_basis: str
     price: str
     open_pnl: str
@@ -87,7 +88,8 @@ class SumsDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The gains of an account by one method, in USD. `closedPnl` is what disposals gained, `income` what came for
     nothing, `fees` what was paid to the chains, valued when it was paid. A sum is `N/A` where one of its parts is:
-    `unknown` counts these parts by their reasons, and `known` has the sums without them."""
+    `unknown` counts these parts by their reasons, and `known` has the sums without them. What others sent of a token
+    that nobody vouches for is counted there, too, and is in no sum."""
 
     method: str
     addresses: tuple[str, ...]
@@ -128,7 +130,7 @@ def document(
     for gain in found.gains:
         if gain.kind == "income":
             sums["income"].append(gain.gain)
-        else:
+        elif gain.reason != UNASKED:
             closed[gain.asset].append(gain.gain)
             sums["closed"].append(gain.gain)
         if gain.kind == "fee":
@@ -139,7 +141,7 @@ def document(
     for held in found.held:
         asset = facts[held.asset]
         opened = _open(held, asset, prices.get(held.asset), most.get(held.asset))
-        reason = held.reason or (NOT_PRICED if opened is None else "")
+        reason = held.reason or (NOT_PRICED if opened is None else UNASKED if held.unasked else "")
         if reason:
             unknown[reason] += 1
         sums["cost"].append(held.cost)
@@ -178,7 +180,8 @@ def _holding(
     return HoldingDocument(
         symbol=asset.symbol, chain=asset.chain, contract=asset.contract, wallet=held.wallet,
         amount=amounts.text(amounts.amount(held.quantity, asset.decimals)),
-        short=amounts.text(amounts.amount(held.short, asset.decimals)), total_cost_basis=text(held.cost),
+        short=amounts.text(amounts.amount(held.short, asset.decimals)),
+        unasked=amounts.text(amounts.amount(held.unasked, asset.decimals)), total_cost_basis=text(held.cost),
         price=UNKNOWN if price is None else amounts.text(price), open_pnl=text(opened), closed_pnl=text(closed),
         reason=reason,
     )  # fmt: skip

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
-from portfolio.pnl.entries import ACQUIRED, DISPOSED, Entry
-from portfolio.pnl.gains import Book, Gain, Gains, acquired, disposed, income
+from portfolio.pnl.entries import ACQUIRED, ARRIVED, DISPOSED, Entry
+from portfolio.pnl.gains import Book, Gain, Gains, acquired, disposed, income, unasked
 from portfolio.pnl.lots import POOL, AveragedLots, Lot
 
 SAME_DAY: Final = "same day"
@@ -31,6 +31,7 @@ class Day:
     transactions: dict[str, None] = field(default_factory=dict)
     left: list[Entry] = field(default_factory=list)
     unmatched: int = 0
+    unasked: int = 0  # what came so, less what was said to have left of it
     matched: list[tuple[Lot, str]] = field(default_factory=list)
 
     def match(self, source: Day, rule: str) -> None:
@@ -54,17 +55,25 @@ def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
     for asset, own in sorted(assets.items()):
         found.gains += (income(entry) for entry in own if entry.kind == "income")
         days = _days(own, zone, unit)
-        pool = _match(days, unit)
+        pool, unasked_left = _match(days, unit)
         found.gains += (gain for day in days for gain in _gains(day))
-        found.held.append(Book(pool, sum(day.unmatched for day in days)).held(asset, ""))
+        found.held.append(Book(pool, sum(day.unmatched for day in days), unasked_left).held(asset, ""))
     found.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
     return found
 
 
 def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
-    """The days of one asset on which something happened, in their order."""
+    """The days of one asset on which something happened, in their order. What others say that left is no more than is
+    there, and what came unasked goes first."""
     days: dict[int, Day] = {}
+    there = stock = 0
     for entry in entries:
+        quantity, first = entry.quantity, 0
+        if entry.kind == "taken":
+            quantity = min(quantity, there)
+            first = min(quantity, stock)
+        there = there + quantity if entry.kind in ARRIVED else max(there - quantity, 0)
+        stock = min(stock + quantity if entry.kind == "unasked" else stock - first, there)
         number = (EPOCH + timedelta(microseconds=entry.time_us)).astimezone(zone).toordinal()
         day = days.get(number)
         if day is None:
@@ -73,14 +82,17 @@ def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
             day.came.add(acquired(entry))
             day.open += entry.quantity
             day.last_us, day.transactions[entry.transaction] = entry.time_us, None
-        else:
-            day.left.append(entry)
-            day.unmatched += entry.quantity
+        elif entry.kind == "unasked":
+            day.unasked += quantity
+        elif quantity:
+            day.unasked -= first
+            day.left.append(entry._replace(quantity=quantity - first))
+            day.unmatched += quantity - first
     return list(days.values())
 
 
-def _match(days: Sequence[Day], unit: int) -> AveragedLots:
-    """Match all days of an asset; the pool that is left."""
+def _match(days: Sequence[Day], unit: int) -> tuple[AveragedLots, int]:
+    """Match all days of an asset; the pool that is left, and how much of what came unasked, which goes last."""
     for day in days:
         day.match(day, SAME_DAY)
     for place, day in enumerate(days):
@@ -88,14 +100,19 @@ def _match(days: Sequence[Day], unit: int) -> AveragedLots:
         while day.unmatched and later < len(days) and days[later].number <= day.number + DAYS:
             day.match(days[later], THIRTY_DAYS)
             later += 1
-    pool = AveragedLots(unit)
+    pool, stock = AveragedLots(unit), 0
     for day in days:
         for lot in day.came.held():
             pool.add(lot)
         for lot in pool.take(day.unmatched):
             day.matched.append((lot, POOL))
             day.unmatched -= lot.quantity
-    return pool
+        stock += day.unasked
+        if last := min(day.unmatched, stock):
+            day.matched.append((unasked(last), ""))
+            day.unmatched -= last
+            stock -= last
+    return pool, stock
 
 
 def _gains(day: Day) -> Iterator[Gain]:

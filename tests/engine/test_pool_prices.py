@@ -21,12 +21,15 @@ from engine.tokens import TokenBook
 from engine.transactions import Statement, Subject
 from indexer.registry import Registry
 from localchain.airdrop import airdrop
+from localchain.artifacts import artifact
 from localchain.deploy import FOREVER, WAD, Deployer
-from localchain.evm import tx
+from localchain.evm import Tx, created_address, tx, words
+from localchain.hostile import GOOD, TRANSFER, Log, log_tx
 from portfolio.activity import Functions
 from portfolio.facts import ChainFacts
 from portfolio.nav import nav
 from portfolio.pnl.entries import money
+from portfolio.pnl.methods import gains_of
 from portfolio.pnl.records import Treatment, entries_of
 from portfolio.transactions import TransactionDocument
 from portfolio.valuation import value
@@ -138,6 +141,58 @@ def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than
     assert nav(value([snapshot])).nav == Decimal(came.value) == 200_000  # what is in the pool, and not 2 * 10^14
     (lot,) = entries_of([record], {holder}, Treatment()).entries
     assert (lot.kind, lot.value) == ("received", money(Decimal(200_000)))
+
+
+def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain_and_no_loss(
+    subject: EvmSubject, market: PoolChain, tmp_path: Path
+) -> None:
+    """Its maker opens a real market for it, and logs that it came to a wallet, and that the wallet gave it away."""
+    holder, maker, weth = "0x" + "7d" * 20, market.node.accounts[9], market.tokens["WETH"].address
+    rows = [answer.row(signature) for signature, answer in GOOD.items()]
+    nonce = int(market.node.rpc("eth_getTransactionCount", maker, "pending"), 16)
+    market.node.settle(
+        [Tx(maker, None, artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows)), gas=6_000_000)]
+    )
+    bait, factory = created_address(maker, nonce), market.contracts["UniswapV2Factory"]
+    market.do(factory, "createPair(address,address)", bait, weth)
+    pair = market.node.call(factory, "getPair(address,address)(address)", bait, weth)
+    to = "transfer(address,uint256)"
+    market.do(weth, to, pair, 100 * WAD)
+    market.do(pair, "mint(address)", maker)
+    market.node.mine()
+    parties = ["0x" + "00" * 12 + each[2:].lower() for each in (maker, holder)]
+    for ends, count in ((parties, 3), (parties[::-1], 2)):
+        log = Log([TRANSFER, *ends], words(["uint256"], 1000 * WAD))
+        market.node.settle([log_tx(maker, bait, log)] * count)
+    market.do(market.tokens["USDC"].address, to, holder, 50 * 10**6)
+
+    async def go() -> tuple[Snapshotter, list[TransactionDocument]]:
+        async with index(subject, tmp_path) as indexed:
+            await indexed.fill_final()
+            await indexed.materialise()
+            await indexed.follower().step()
+            priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
+            book = TokenBook(indexed.chain.key, indexed.lake, {})
+            source = Snapshotter(mixed(indexed.chain, Http(Seams())), indexed.lake, indexed.tail, book, priced)
+            shown = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
+            statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(10, 0, newest_first=False))
+            return source, (await statement.page([shown]))[0]
+
+    source, records = asyncio.run(go())
+    forged = [
+        asset
+        for record in records
+        for asset in (*record.assets_in, *record.assets_out)
+        if asset.contract == bait.lower()
+    ]
+    assert [asset.value for asset in forged] == ["200000"] * 5, "each is worth what the market holds"
+    vouched = Treatment(vouched=lambda key: source.vouches(key.partition(":")[2]))
+    read = entries_of(records, {holder}, vouched)
+    assert [each.kind for each in read.entries] == ["unasked"] * 3 + ["taken"] * 2 + ["received"]
+    found = gains_of(read.entries, "fifo")
+    assert found.gains == []
+    (usdc,) = [each for each in found.held if each.quantity]
+    assert (usdc.quantity, usdc.cost) == (50 * 10**6, money(Decimal(50)))
 
 
 def test_worthless_pairs_with_a_token_mint_no_more_than_its_own_market_could_pay(

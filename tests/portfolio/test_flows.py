@@ -17,7 +17,7 @@ KNOWN_PROTOCOL, STRANGE = Named(key="aave3", name="Aave"), Named(key="strange", 
 
 
 def flow(each: TransactionDocument, measured: Measured = VALUED) -> Decimal | None:
-    return flow_of(each, {ME, MINE}, measured)
+    return flow_of(each, {ME, MINE}, measured, {"chain:usd", "chain:eth"}.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,14 @@ def test_what_comes_and_leaves_between_two_days_counts_at_what_it_was_worth() ->
     assert flow(record("TRANSFERIN", [passing])) == 50
     assert flow(record("TRANSFEROUT", [], [passing])) == -50
     assert flow(record("SWAP", [USD], [passing])) == 0
+
+
+def test_what_others_say_that_a_token_did_for_which_nobody_vouches_is_no_flow() -> None:
+    """Its contract logs what it likes, at a price that whoever opens a market makes."""
+    forged = asset("bait", "1000", "1000000")
+    out, came = record("TRANSFEROUT", [], [forged], sender="other"), record("TRANSFERIN", [forged], sender="other")
+    assert flow(out) == flow(came) == 0
+    assert flow(record("SWAP", [USD], [forged], sender="other")) == 10, "the dollars came, whatever was said to be sold"
+    assert flow(record("TRANSFEROUT", [], [forged])) == -1_000_000, "the owner signed it"
+    held = Measured({"chain:bait"})
+    assert flow(out, held) is flow(came, held) is None, "it may have moved: the values have it"
