@@ -42,6 +42,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.estimate and options.rewind is not None:
+        raise BadRequest("rewind", "an estimate changes nothing, and --rewind forgets blocks", remedy="leave one out")
     for_bulk()
     worker_processes = (
         [] if options.estimate else start_worker_processes(settings(options), options.chain)

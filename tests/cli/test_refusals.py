@@ -250,6 +250,12 @@ def test_what_is_no_span_is_refused(run: Run, here: Path, node: LocalNode, span:
     assert ran.error["kind"] == "BadRequest"
 
 
+def test_an_estimate_forgets_nothing(run: Run, here: Path, dead: str) -> None:
+    configure(here, dead)
+    ran = run("index", "ethereum", "--rewind", "100", "--estimate", "--json")
+    assert (ran.code, ran.error["kind"], ran.error["remedy"]) == (2, "BadRequest", "leave one out")
+
+
 # --- what is asked for -----------------------------------------------------------------------------------------------
 
 
