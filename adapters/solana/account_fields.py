@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from solders.pubkey import Pubkey
+
 from adapters.solana.layouts import BadLayout
 
 KEY_SIZE: Final = 32
@@ -47,6 +49,4 @@ def value(content: bytes, at: int, kind: str) -> Any:
 
 def address(content: bytes) -> str:
     """An address from its 32 bytes."""
-    from solders.pubkey import Pubkey
-
     return str(Pubkey.from_bytes(content))

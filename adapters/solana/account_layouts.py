@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from solders.token.state import TokenAccount as TokenAccountState
+from spl.token.constants import ACCOUNT_LEN
+
 from adapters.solana.account_fields import KEY_SIZE, Layout, address, value
-from adapters.solana.layouts import ACCOUNT_SIZE, TOKEN_2022, TOKEN_PROGRAMS, BadLayout, mint
+from adapters.solana.layouts import TOKEN_2022, TOKEN_PROGRAMS, BadLayout, mint
 from adapters.solana.lending_layouts import LENDING
 from adapters.solana.pool_layouts import POOLS
 
@@ -18,7 +21,6 @@ FIXED_TICKS, DYNAMIC_TICKS = bytes.fromhex("4561bdbe6e0742bb"), bytes.fromhex("1
 RAYDIUM_TICKS = bytes.fromhex("c09b55cd31f9812a")
 RAYDIUM_TICK_SIZE, RAYDIUM_TICKS_AT, RAYDIUM_ARRAY_SIZE = 168, 44, 10_240
 TICKS, TICK_SIZE, TICKS_AT, DYNAMIC_AT = 88, 113, 12, 60  # of an array: how many, of how many bytes, and where
-SOMEBODY: Final = b"\1\0\0\0"  # before an address that is there
 LAMPORTS: Final = "lamports"  # of an account of which nothing else is read
 TOKEN_ACCOUNT_MARK: Final = 2  # the byte behind 165 others in Token-2022: a token account, and no mint
 
@@ -361,9 +363,8 @@ def read(layout: str, content: bytes, owner: str, program: str, pick: tuple[int,
     """What an account of a program says, or the part of it that is picked; BadLayout where it belongs to another one,
     or is another kind of account."""
     if layout == "mint":
-        found = mint(content, owner)
-        issuer = address(content[4:36]) if content[:4] == SOMEBODY else ""
-        return MintFacts(found.supply, found.decimals, found.extensions, issuer)
+        facts = mint(content, owner)
+        return MintFacts(facts.supply, facts.decimals, facts.extensions, facts.authority)
     if layout == "token_account":
         return _token_account(content, owner)
     if owner != program:
@@ -405,13 +406,14 @@ def _raydium_tick(content: bytes, place: int) -> PoolTick:
 def _token_account(content: bytes, owner: str) -> TokenAccount:
     if owner not in TOKEN_PROGRAMS:
         raise BadLayout("it belongs to no token program")
-    extended = owner == TOKEN_2022 and len(content) > ACCOUNT_SIZE and content[ACCOUNT_SIZE] == TOKEN_ACCOUNT_MARK
-    if len(content) != ACCOUNT_SIZE and not extended:
+    extended = owner == TOKEN_2022 and len(content) > ACCOUNT_LEN and content[ACCOUNT_LEN] == TOKEN_ACCOUNT_MARK
+    if len(content) != ACCOUNT_LEN and not extended:
         raise BadLayout(f"it has {len(content)} bytes, and is no token account")
-    found = TokenAccount(*(value(content, *each) for each in ((0, "key"), (32, "key"), (64, "u64"), (108, "u8"))))
-    if not found.state:
-        raise BadLayout("it is not initialised")
-    return found
+    try:
+        account = TokenAccountState.from_bytes(content[:ACCOUNT_LEN])
+    except ValueError as error:
+        raise BadLayout(f"it is no initialised token account: {error}") from None
+    return TokenAccount(str(account.mint), str(account.owner), account.amount, int(account.state))
 
 
 KNOWN: Final = frozenset([*LAYOUTS, "whirlpool_tick", "raydium_tick", "mint", "token_account", LAMPORTS])

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from solders.pubkey import Pubkey
+
 from adapters.solana.account_layouts import KNOWN, LAMPORTS, LAYOUTS, Lamports, read
 from adapters.solana.forms import Plain
 from adapters.solana.layouts import SYSTEM, BadLayout
@@ -85,7 +87,5 @@ class ListRead:
 @lru_cache(65_536)
 def derived(program: str, seeds: tuple[str | bytes, ...]) -> str:
     """The address that a program derives from seeds."""
-    from solders.pubkey import Pubkey
-
     parts = [bytes(Pubkey.from_string(each)) if isinstance(each, str) else each for each in seeds]
     return str(Pubkey.find_program_address(parts, Pubkey.from_string(program))[0])

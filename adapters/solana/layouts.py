@@ -9,18 +9,22 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
+from solana.constants import STAKE_PROGRAM_ID, SYSTEM_PROGRAM_ID
+from solders import sysvar
+from solders.token.state import Mint as TokenMint
+from spl.token.constants import ACCOUNT_LEN, MINT_LEN, TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID
+
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 
-TOKEN: Final = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"
-TOKEN_2022: Final = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"
+TOKEN: Final = str(TOKEN_PROGRAM_ID)
+TOKEN_2022: Final = str(TOKEN_2022_PROGRAM_ID)
 TOKEN_PROGRAMS: Final = (TOKEN, TOKEN_2022)
 METADATA: Final = "metaqbxxUerdq28cj1RbAWkYQm3ybzjb6a8bt518x1s"
-SYSTEM: Final = "11111111111111111111111111111111"
-STAKE: Final = "Stake11111111111111111111111111111111111111"
-CLOCK: Final = "SysvarC1ock11111111111111111111111111111111"
-STAKE_HISTORY: Final = "SysvarStakeHistory1111111111111111111111111"
+SYSTEM: Final = str(SYSTEM_PROGRAM_ID)
+STAKE: Final = str(STAKE_PROGRAM_ID)
+CLOCK: Final = str(sysvar.CLOCK)
+STAKE_HISTORY: Final = str(sysvar.STAKE_HISTORY)
 
-MINT_SIZE, ACCOUNT_SIZE = 82, 165  # of a mint, and of a token account, without extensions
 MINT_MARK: Final = 1  # the byte behind 165 others: a mint, and no token account
 METADATA_KEY: Final = 4
 TOKEN_METADATA: Final = 19
@@ -39,13 +43,21 @@ class BadLayout(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Mint:
-    """What a mint says. `extensions` are those of `MEANING`, by number; names only where it carries them itself."""
+    """The facts of a mint account.
+
+    Attributes:
+        extensions: The numbers of those that `MEANING` describes.
+        symbol: Of the token metadata extension; empty if the mint has none.
+        name: As `symbol`.
+        authority: The address that may issue more; empty if the supply is fixed.
+    """
 
     supply: int
     decimals: int
     extensions: tuple[int, ...] = ()
     symbol: str = ""
     name: str = ""
+    authority: str = ""
 
 
 @dataclass(slots=True)
@@ -65,18 +77,24 @@ class _Reader:
 
 
 def mint(content: bytes, owner: str) -> Mint:
-    """A mint; BadLayout where the account is none."""
+    """Return the facts of a mint account of either token program.
+
+    Raises:
+        BadLayout: The account is no initialised mint.
+    """
     if owner not in TOKEN_PROGRAMS:
         raise BadLayout("it belongs to no token program")
-    if len(content) != MINT_SIZE and not (owner == TOKEN_2022 and len(content) > ACCOUNT_SIZE):
+    if len(content) != MINT_LEN and not (owner == TOKEN_2022 and len(content) > ACCOUNT_LEN):
         raise BadLayout(f"it has {len(content)} bytes")
-    if len(content) > MINT_SIZE and (content[ACCOUNT_SIZE] != MINT_MARK or any(content[MINT_SIZE:ACCOUNT_SIZE])):
+    if len(content) > MINT_LEN and (content[ACCOUNT_LEN] != MINT_MARK or any(content[MINT_LEN:ACCOUNT_LEN])):
         raise BadLayout("it is marked as something else")
-    supply, decimals, initialised = struct.unpack_from("<QBB", content, 36)
-    if initialised != 1:
-        raise BadLayout("it is not initialised")
-    extensions, symbol, name = _extensions(content[ACCOUNT_SIZE + 1 :])
-    return Mint(supply, decimals, extensions, symbol, name)
+    try:
+        base = TokenMint.from_bytes(content[:MINT_LEN])
+    except ValueError as error:
+        raise BadLayout(f"it is no initialised mint: {error}") from None
+    extensions, symbol, name = _extensions(content[ACCOUNT_LEN + 1 :])
+    authority = str(base.mint_authority or "")
+    return Mint(base.supply, base.decimals, extensions, symbol, name, authority)
 
 
 def _extensions(content: bytes) -> tuple[tuple[int, ...], str, str]:

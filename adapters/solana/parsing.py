@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
+from solders.pubkey import Pubkey
 
 from adapters.solana.forms import Extension, Holder, Plain, ReadAt, StakeAccount, Staked, TokenAccount
 from adapters.solana.layouts import STAKE
@@ -172,8 +173,6 @@ def decoded(source: str, account: Plain) -> bytes:
 
 def key_bytes(address: str) -> bytes:
     """The 32 bytes of an address."""
-    from solders.pubkey import Pubkey
-
     return bytes(Pubkey.from_string(address))
 
 

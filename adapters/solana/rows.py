@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+from solders.pubkey import Pubkey
+from solders.signature import Signature
 
 from adapters.solana.datasets import STANDARDS
 from adapters.solana.layouts import SYSTEM
@@ -39,8 +41,6 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 def places(source: str, signatures: Sequence[str]) -> list[int]:
     """A number for each transaction of a slot, which is the same whoever reads it, alone or with its block. BadAnswer
     where `source` gave what is no signature."""
-    from solders.signature import Signature
-
     try:
         found = [int.from_bytes(bytes(Signature.from_string(each))[:4], "big") >> 1 for each in signatures]
     except ValueError:
@@ -88,8 +88,6 @@ def reward_table(chain: str, rewards: Iterable[Rewarded]) -> pa.Table:
 
 
 def _number(address: str) -> int:
-    from solders.pubkey import Pubkey
-
     return int.from_bytes(bytes(Pubkey.from_string(address))[:4], "big") >> 1
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
+from solders.pubkey import Pubkey
 
 from adapters.solana.forms import U64, Key
 from adapters.solana.layouts import STAKE, SYSTEM, TOKEN
@@ -86,8 +87,6 @@ class StakeCall(NamedTuple):
         """An address in the data of those that name one there."""
         if self.kind not in (INITIALIZE, AUTHORIZE, AUTHORIZE_SEEDED) or len(self.content) < at + KEY_SIZE:
             return None
-        from solders.pubkey import Pubkey
-
         return str(Pubkey.from_bytes(self.content[at : at + KEY_SIZE]))
 
     def _role(self, at: int) -> int:

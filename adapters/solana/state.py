@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeGuard, TypeVar
 
+from solders.pubkey import Pubkey
+
 from adapters.solana import das
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.forms import Keyed, Plain
@@ -521,8 +523,6 @@ def _mint(source: str, address: str, account: Plain | None, about: Plain | None)
 
 def metadata_address(of_mint: str) -> str:
     """Where the metadata of a mint lie."""
-    from solders.pubkey import Pubkey
-
     program = Pubkey.from_string(METADATA)
     seeds = [b"metadata", bytes(program), key_bytes(of_mint)]
     return str(Pubkey.find_program_address(seeds, program)[0])

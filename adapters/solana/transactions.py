@@ -12,24 +12,26 @@ from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
+from base58 import BITCOIN_ALPHABET, b58encode
+from solana.constants import VOTE_PROGRAM_ID
+from solders import compute_budget
+from solders.transaction import VersionedTransaction
+from spl.memo.constants import MEMO_PROGRAM_ID
+from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID
 
 from adapters.solana.forms import U64, Key
 from adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 
-COMPUTE_BUDGET: Final = "ComputeBudget111111111111111111111111111111"
+COMPUTE_BUDGET: Final = str(compute_budget.ID)
 BASE_FEE: Final = 5_000  # lamports for each signature; what is above pays for priority
 NATIVE: Final = ""  # the native coin, among mints
-ALPHABET: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-BASE58: Final = {char: number for number, char in enumerate(ALPHABET)}
+BASE58: Final = {chr(char): number for number, char in enumerate(BITCOIN_ALPHABET)}
 BEGINNING, KNOWN_DIGITS = 8, 14  # bytes of data that are kept; digits that mostly say them
 # Programs that others use: to pay, to open accounts, to move tokens, to write a note.
-COMMON: Final = frozenset([
-    SYSTEM, *TOKEN_PROGRAMS, "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL",
-    "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
-])  # fmt: skip
+COMMON: Final = frozenset([SYSTEM, *TOKEN_PROGRAMS, str(ASSOCIATED_TOKEN_PROGRAM_ID), str(MEMO_PROGRAM_ID)])
 # What these are given says nothing: who only pays or moves tokens does a plain transfer, and votes are many.
-UNTYPED: Final = frozenset([None, "Vote111111111111111111111111111111111111111"])
+UNTYPED: Final = frozenset([None, str(VOTE_PROGRAM_ID)])
 Index = Annotated[int, msgspec.Meta(ge=0, lt=256)]
 
 
@@ -232,8 +234,6 @@ def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list
 
 
 def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Called]]:
-    from solders.transaction import VersionedTransaction
-
     if encoding != "base64":
         raise BadAnswer(source, "a transaction in an encoding that nobody asked for")
     try:
@@ -246,12 +246,8 @@ def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list
 
 
 def written(content: bytes) -> str:
-    """Bytes as a text in base58."""
-    number, found = int.from_bytes(content, "big"), ""
-    while number:
-        number, digit = divmod(number, 58)
-        found = ALPHABET[digit] + found
-    return "1" * (len(content) - len(content.lstrip(b"\0"))) + found
+    """Return bytes as base58 text."""
+    return b58encode(content).decode()
 
 
 def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:

@@ -3,26 +3,24 @@
 import hashlib
 import struct
 
+from solana.constants import STAKE_PROGRAM_ID as STAKE
+from solana.constants import VOTE_PROGRAM_ID as VOTE
+from solders import compute_budget
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, TransferParams, create_account
 from solders.system_program import transfer as pay
+from solders.sysvar import CLOCK, RENT
+from solders.sysvar import STAKE_HISTORY as HISTORY
+from spl.token import instructions as token
+from spl.token import models
+from spl.token.constants import ACCOUNT_LEN, MINT_LEN, TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 
 from localchain.solana.node import SolanaNode
 
-TOKEN = Pubkey.from_string("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA")
-TOKEN_2022 = Pubkey.from_string("TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb")
-ASSOCIATED = Pubkey.from_string("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL")
-SYSTEM = Pubkey.from_string("11111111111111111111111111111111")
-WRAPPED = Pubkey.from_string("So11111111111111111111111111111111111111112")
-STAKE = Pubkey.from_string("Stake11111111111111111111111111111111111111")
-VOTE = Pubkey.from_string("Vote111111111111111111111111111111111111111")
-CLOCK = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
-MEMO = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
-BUDGET = Pubkey.from_string("ComputeBudget111111111111111111111111111111")
-RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
-HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")
+TOKEN, TOKEN_2022, WRAPPED = TOKEN_PROGRAM_ID, TOKEN_2022_PROGRAM_ID, WRAPPED_SOL_MINT
+BUDGET = compute_budget.ID
 CONFIG = Pubkey.from_string("StakeConfig11111111111111111111111111111111")
 # Of Token-2022's mints: how many bytes an extension takes, and the instruction that makes it (before the mint's own).
 FEE, STILL, INTEREST, SCALED = 278, 170, 222, 226
@@ -71,14 +69,22 @@ def extension(node: SolanaNode, mint: Pubkey, size: int, hook: Pubkey = BUDGET) 
     return Instruction(TOKEN_2022, content, [AccountMeta(mint, False, True)])
 
 
-def mint(node: SolanaNode, decimals: int, size: int = 82, hook: Pubkey = BUDGET) -> Pubkey:
-    """A new mint: plain, or of Token-2022 with the extension of that size. The payer may issue and freeze."""
-    new, program = Keypair(), TOKEN if size == 82 else TOKEN_2022
-    own = bytes(node.payer.pubkey())
-    begin = Instruction(program, bytes([20, decimals]) + own + b"\1" + own, [AccountMeta(new.pubkey(), False, True)])
-    extensions = [extension(node, new.pubkey(), size, hook)] if size != 82 else []
+def mint(node: SolanaNode, decimals: int, size: int = MINT_LEN, hook: Pubkey = BUDGET) -> Pubkey:
+    """Create a mint: plain, or of Token-2022 with the extension of that size. The payer may issue and freeze."""
+    new, program = Keypair(), TOKEN if size == MINT_LEN else TOKEN_2022
+    extensions = [extension(node, new.pubkey(), size, hook)] if size != MINT_LEN else []
+    begin = _initialize_mint(node, new.pubkey(), decimals, program)
     node.send([allocated(node, new, size, program), *extensions, begin], new)
     return new.pubkey()
+
+
+def _initialize_mint(node: SolanaNode, new: Pubkey, decimals: int, program: Pubkey) -> Instruction:
+    own = node.payer.pubkey()
+    return token.initialize_mint(
+        models.InitializeMintParams(
+            decimals=decimals, program_id=program, mint=new, mint_authority=own, freeze_authority=own
+        )
+    )
 
 
 def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 0) -> Pubkey:
@@ -86,7 +92,7 @@ def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 
     new, own = Keypair(), node.payer.pubkey()
     at = AccountMeta(new.pubkey(), False, True)
     point = Instruction(TOKEN_2022, bytes([39, 0]) + bytes(own) + bytes(new.pubkey()), [at])
-    begin = Instruction(TOKEN_2022, bytes([20, decimals]) + bytes(own) + b"\1" + bytes(own), [at])
+    begin = _initialize_mint(node, new.pubkey(), decimals, TOKEN_2022)
     function = hashlib.sha256(b"spl_token_metadata_interface:initialize_account").digest()[:8]
     texts = b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in (name, symbol, link))
     signer = AccountMeta(own, True, False)
@@ -96,71 +102,66 @@ def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 
 
 
 def home(owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Pubkey:
-    """Where the tokens of an owner lie, unless they lie elsewhere."""
-    return Pubkey.find_program_address([bytes(owner), bytes(program), bytes(of_mint)], ASSOCIATED)[0]
+    """Return the address of the associated token account of an owner."""
+    return token.get_associated_token_address(owner, of_mint, program)
 
 
 def opened(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Instruction:
-    """What opens that token account."""
-    accounts = [
-        AccountMeta(node.payer.pubkey(), True, True), AccountMeta(home(owner, of_mint, program), False, True),
-        AccountMeta(owner, False, False), AccountMeta(of_mint, False, False), AccountMeta(SYSTEM, False, False),
-        AccountMeta(program, False, False),
-    ]  # fmt: skip
-    return Instruction(ASSOCIATED, b"\1", accounts)
+    """Return the instruction that opens that token account, if it is not open."""
+    return token.create_idempotent_associated_token_account(node.payer.pubkey(), owner, of_mint, program)
 
 
 def second(node: SolanaNode, owner: Pubkey, of_mint: Pubkey) -> tuple[Keypair, list[Instruction]]:
-    """Another token account of an owner, and what opens it."""
+    """Return the key of another token account of an owner, and the instructions that open it."""
     new = Keypair()
-    accounts = [AccountMeta(new.pubkey(), False, True), AccountMeta(of_mint, False, False)]
-    return new, [allocated(node, new, 165, TOKEN), Instruction(TOKEN, b"\x12" + bytes(owner), accounts)]
+    begin = token.initialize_account(
+        models.InitializeAccountParams(program_id=TOKEN, account=new.pubkey(), mint=of_mint, owner=owner)
+    )
+    return new, [allocated(node, new, ACCOUNT_LEN, TOKEN), begin]
 
 
 def issued(node: SolanaNode, of_mint: Pubkey, to: Pubkey, raw: int, program: Pubkey = TOKEN) -> Instruction:
-    """The payer issues tokens into a token account."""
-    accounts = [
-        AccountMeta(of_mint, False, True), AccountMeta(to, False, True), AccountMeta(node.payer.pubkey(), True, False),
-    ]  # fmt: skip
-    return Instruction(program, b"\7" + struct.pack("<Q", raw), accounts)
+    """Return the instruction by which the payer issues tokens into a token account."""
+    return token.mint_to(
+        models.MintToParams(program_id=program, mint=of_mint, dest=to, mint_authority=node.payer.pubkey(), amount=raw)
+    )
 
 
 def sent(
     of_mint: Pubkey, source: Pubkey, to: Pubkey, owner: Pubkey, raw: int, decimals: int, program: Pubkey = TOKEN
 ) -> Instruction:
-    """An owner sends tokens from one token account to another."""
-    accounts = [
-        AccountMeta(source, False, True), AccountMeta(of_mint, False, False), AccountMeta(to, False, True),
-        AccountMeta(owner, True, False),
-    ]  # fmt: skip
-    return Instruction(program, b"\x0c" + struct.pack("<QB", raw, decimals), accounts)
+    """Return the instruction by which an owner sends tokens from one token account to another."""
+    return token.transfer_checked(
+        models.TransferCheckedParams(
+            program_id=program, source=source, mint=of_mint, dest=to, owner=owner, amount=raw, decimals=decimals
+        )
+    )
 
 
 def thawed(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
-    """The payer lets a token account of Token-2022 be used that was frozen."""
-    return Instruction(TOKEN_2022, b"\x0b", frozen(node, of_mint, account).accounts)
+    """Return the instruction by which the payer thaws a token account of Token-2022."""
+    return token.thaw_account(
+        models.ThawAccountParams(program_id=TOKEN_2022, account=account, mint=of_mint, authority=node.payer.pubkey())
+    )
 
 
 def frozen(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
-    """The payer freezes a token account."""
-    accounts = [
-        AccountMeta(account, False, True), AccountMeta(of_mint, False, False),
-        AccountMeta(node.payer.pubkey(), True, False),
-    ]  # fmt: skip
-    return Instruction(TOKEN, b"\x0a", accounts)
+    """Return the instruction by which the payer freezes a token account."""
+    return token.freeze_account(
+        models.FreezeAccountParams(program_id=TOKEN, account=account, mint=of_mint, authority=node.payer.pubkey())
+    )
 
 
 def closed(account: Pubkey, owner: Pubkey) -> Instruction:
-    """An owner closes a token account; its rent goes to the owner."""
-    accounts = [AccountMeta(account, False, True), AccountMeta(owner, False, True), AccountMeta(owner, True, False)]
-    return Instruction(TOKEN, b"\x09", accounts)
+    """Return the instruction by which an owner closes a token account and receives its rent."""
+    return token.close_account(models.CloseAccountParams(program_id=TOKEN, account=account, dest=owner, owner=owner))
 
 
 def wrapped(node: SolanaNode, owner: Pubkey, lamports: int) -> str:
     """The payer puts coins into somebody's account of wrapped coins."""
     to = home(owner, WRAPPED)
     given = pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))
-    counted = Instruction(TOKEN, b"\x11", [AccountMeta(to, False, True)])
+    counted = token.sync_native(models.SyncNativeParams(program_id=TOKEN, account=to))
     return node.send([opened(node, owner, WRAPPED), given, counted])
 
 
