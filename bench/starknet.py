@@ -20,7 +20,7 @@ from adapters.starknet.forms import Whole
 from adapters.starknet.settings import StarknetSettings
 from bench.figures import main
 from bench.places import HERE
-from bench.served import Served, add, run
+from bench.served import Served, Variant, add, run
 from chainfolio.blocks import Span
 from chainfolio.seams import Seams
 
@@ -119,7 +119,7 @@ def built(url: str, folder: Path) -> StarknetChain:
     return build("starknet", settings, Seams(), configs=CONFIGS)
 
 
-SERVED = Served("starknet", Node, built, fetched, DATASETS, f"0x{WALLET:064x}")
+SERVED = Served("starknet", Node, [Variant("", built)], fetched, DATASETS, f"0x{WALLET:064x}")
 
 if __name__ == "__main__":
     main(__doc__, partial(run, SERVED), add)

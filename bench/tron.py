@@ -20,7 +20,7 @@ from adapters.tron.forms import Info, Whole
 from adapters.tron.settings import TronSettings
 from adapters.tron.state import AGGREGATE
 from bench.figures import main
-from bench.served import Served, add, run
+from bench.served import Served, Variant, add, run
 from bench.tron_blocks import generated, token
 from chainfolio.blocks import Span
 from chainfolio.seams import Seams
@@ -108,13 +108,19 @@ async def fetched(chain: TronChain, span: Span) -> None:
     )
 
 
-def built(url: str, folder: Path) -> TronChain:
-    """The chain of the node."""
-    settings = TronSettings(adapter="tron", rpc=[url], facts=str(folder / "facts.toml"), concurrency=4)
+def build_chain(signatures: str, url: str, folder: Path) -> TronChain:
+    """Return the chain of the node, checking the signatures of that many transactions."""
+    facts = str(folder / "facts.toml")
+    settings = TronSettings(adapter="tron", rpc=[url], facts=facts, concurrency=4, signatures=signatures)
     return build("tron", settings, Seams(), configs=folder)
 
 
-SERVED = Served("tron", Node, built, fetched, DATASETS, of_hex("bench", WALLET), facts=FACTS, first=1)
+VARIANTS: Final = (
+    Variant('signatures = "sample"', partial(build_chain, "sample"), min_rate=0.4),
+    Variant('signatures = "off"', partial(build_chain, "off"), min_rate=0.4),
+    Variant('signatures = "all"', partial(build_chain, "all"), min_rate=None),
+)
+SERVED = Served("tron", Node, VARIANTS, fetched, DATASETS, of_hex("bench", WALLET), facts=FACTS, first=1)
 
 if __name__ == "__main__":
     main(__doc__, partial(run, SERVED), add)

@@ -14,7 +14,7 @@ from adapters.tron.facts import Facts
 from adapters.tron.node import Node, TronNode
 from adapters.tron.roots import Roots
 from adapters.tron.settings import TronSettings
-from adapters.tron.signers import Permissions
+from adapters.tron.signers import Permissions, SignatureCheck
 from chainfolio import kinds
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import BehindNodes
@@ -47,11 +47,12 @@ class TronChain(BehindNodes[Node], Approvals):
     usual = tuple(name for name, each in DATASETS.items() if each.is_usual)
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS])
 
-    def __init__(self, facts: Facts, node: Node, settings: TronSettings) -> None:
+    def __init__(self, facts: Facts, node: Node, settings: TronSettings, seams: Seams) -> None:
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}
         self.roots, self.may_sign = Roots(), Permissions()
+        self.signature_check = SignatureCheck(settings.signatures, seams.random)
         self.keeps_coins = True  # until its nodes tell nothing of somebody who had some
 
     async def collect(
@@ -153,7 +154,7 @@ def build(
     """Build one chain from its settings and its file of facts."""
     facts = chain_facts.of(key, settings.facts, configs)
     endpoints = [_endpoint(url, settings, seams, transport) for url in settings.rpc]
-    return TronChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings)
+    return TronChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings, seams)
 
 
 def _endpoint(url: str, settings: TronSettings, seams: Seams, transport: WebTransport | None) -> TronNode:

@@ -18,7 +18,7 @@ from adapters.tron.datasets import DATASETS
 from adapters.tron.forms import MAX_TIME_MS, Hash, Height, Info
 from adapters.tron.node import TronNode, is_empty
 from adapters.tron.rows import Read, tables
-from adapters.tron.spans import blocks_at
+from adapters.tron.spans import blocks_at, collect
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Collected
@@ -84,7 +84,7 @@ async def _every(
     """Every block is read: those that may still go, and all where nobody lists what is of an account."""
     if before is None:
         span = Span(span.first, min(span.last, span.first + PIECE - 1))
-    found = await chain.collect(span, datasets, (), before)
+    found = await collect(chain, span, datasets, (), before, accounts)
     found.tables = _own(found.tables, accounts)
     found.events = len(found.tables.get("transfers", ()))
     found.ways = dict.fromkeys(datasets, WAYS[False])
@@ -106,7 +106,7 @@ async def _listed(chain: TronChain, span: Span, accounts: Sequence[str], dataset
     if len(wanted) > PIECE:
         span = Span(span.first, wanted[PIECE - 1])
         wanted, last = wanted[:PIECE], await chain.node.block(span.last)
-    blocks: list[Read] = await blocks_at(chain, wanted) if wanted else []
+    blocks: list[Read] = await blocks_at(chain, wanted, accounts) if wanted else []
     found = _own(tables(chain.key, blocks, datasets, (), chain.exchanges), accounts)
     untold = tuple(each for read in blocks for each in read.untold if each.account in accounts)
     events = len(found.get("transfers", ()))

@@ -66,6 +66,15 @@ class Read:
         """The exchanges of which it takes both tokens to say what moved."""
         return {row[5].exchange for row in self.movements if isinstance(row[5], Pair)}
 
+    def transactions_of(self, accounts: Collection[str]) -> set[str]:
+        """Return the hashes of transactions that accounts sent, or that moved or approved something of theirs."""
+        if not accounts:
+            return set()
+        return {
+            *(row[3] for row in self.paid if row[4] in accounts or row[5] in accounts),
+            *(row[4] for row in (*self.movements, *self.approvals) if row[7] in accounts or row[8] in accounts),
+        }
+
     def add(self, tx_index: int, log_index: int, done: Transaction, info: Info) -> None:
         """Take in one transaction, `log_index` events behind the beginning of its block."""
         source, height, tx_hash = self.source, self.block.height, done.txID

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from chainfolio.chain_settings import doc
+from chainfolio.errors import BadSettings
 from transport.settings import EndpointSettings
+
+SIGNATURES: Final = ("off", "sample", "all")
 
 
 class TronSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
@@ -17,6 +20,19 @@ class TronSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     api_key: Annotated[
         str, doc("key for TronGrid, best as `env:NAME`; sent to hosts of trongrid.io alone, as `TRON-PRO-API-KEY`")
     ] = ""
+    signatures: Annotated[
+        str,
+        doc(
+            'transactions whose signers are recovered and compared with their owners: `"off"` none, `"sample"` 1 % at'
+            ' random and all that touch watched accounts, `"all"`'
+        ),
+    ] = "sample"
     trongrid: Annotated[
         bool, doc("whether the endpoints serve TronGrid's `/v1`, by which the histories of accounts are found")
     ] = False
+
+    def check(self, section: str) -> None:
+        """Raise BadSettings for the first value that is out of range."""
+        EndpointSettings.check(self, section)
+        if self.signatures not in SIGNATURES:
+            raise BadSettings(f"{section}.signatures", f"`{self.signatures}` is none of {', '.join(SIGNATURES)}")

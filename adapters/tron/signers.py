@@ -7,8 +7,10 @@ names now: who was named when a transaction was made may be named no more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from random import Random
 from typing import Final, NamedTuple
 
 from coincurve import PublicKey
@@ -23,7 +25,32 @@ EARLIER: Final = 27  # how Ethereum counts what the last byte says
 PACKED: Final = 4  # what the last byte is more where a key is written short, which changes nothing here
 IN_A_TURN: Final = 500  # signatures of which signers are recovered at once: 17 milliseconds
 MOST: Final = 100_000  # accounts of which it is remembered whom they name
+SAMPLED_SHARE: Final = 0.01  # of transactions whose signers are recovered if they are sampled
 Signers = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureCheck:
+    """Chooses the transactions whose signers are recovered.
+
+    Attributes:
+        mode: As the setting `signatures`: `off`, `sample` or `all`.
+        random: Makes the sample, so that a node cannot foresee which of its transactions are not checked.
+    """
+
+    mode: str
+    random: Random
+
+    def selects(self, tx_hash: str, watched: Container[str]) -> bool:
+        """Return True if the signers of a transaction are recovered.
+
+        Args:
+            tx_hash: The transaction.
+            watched: Hashes of the transactions that touch watched accounts.
+        """
+        if self.mode != "sample":
+            return self.mode == "all"
+        return tx_hash in watched or self.random.random() < SAMPLED_SHARE
 
 
 async def signers(done: Sequence[Transaction]) -> list[Signers]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -40,10 +40,20 @@ class Exchange(msgspec.Struct):
 
 
 async def collect(
-    chain: TronChain, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
+    chain: TronChain,
+    span: Span,
+    datasets: Sequence[str],
+    contracts: Sequence[str],
+    before: Block | None,
+    watched: Collection[str] = (),
 ) -> Collected:
-    """The rows of a span, from blocks that follow each other and what lies before."""
-    blocks = await blocks_at(chain, range(span.first, span.last + 1))
+    """Return the rows of a span, from blocks that follow each other and the block before.
+
+    Raises:
+        BadAnswer: A block is not what its header says.
+        Reorged: A block does not follow the one before it.
+    """
+    blocks = await blocks_at(chain, range(span.first, span.last + 1), watched)
     _check_links(chain.key, blocks, before)
     found = tables(chain.key, blocks, datasets, contracts, chain.exchanges)
     chained = [each.block for each in blocks]
@@ -52,27 +62,36 @@ async def collect(
     return Collected(span, found, chained[-1], chained, events, 0, True, unexplained=untold)
 
 
-async def blocks_at(chain: TronChain, heights: Iterable[int]) -> list[Read]:
-    """Every block at some heights, by one endpoint, and what it takes to read them."""
-    wanted = list(heights)
-    blocks = await chain.node.with_any(partial(_blocks, wanted, chain), kind="blocks")
+async def blocks_at(chain: TronChain, heights: Iterable[int], watched: Collection[str] = ()) -> list[Read]:
+    """Read the blocks at some heights from one endpoint, and the tokens of exchanges that they use.
+
+    Args:
+        chain: Remembers these tokens.
+        heights: Without duplicates.
+        watched: Accounts all of whose transactions have their signers compared, if signatures are sampled.
+    """
+    blocks = await chain.node.with_any(partial(_blocks, list(heights), chain, watched), kind="blocks")
     unknown = sorted({each for block in blocks for each in block.exchanges} - chain.exchanges.keys())
     for exchange in unknown:
         chain.exchanges[exchange] = await chain.node.with_any(partial(_tokens, exchange), kind="exchange")
     return blocks
 
 
-async def _blocks(heights: Sequence[int], chain: TronChain, endpoint: TronNode) -> list[Read]:
-    found = await asyncio.gather(*(_block(endpoint, height, chain) for height in heights))
+async def _blocks(heights: Sequence[int], chain: TronChain, watched: Collection[str], endpoint: TronNode) -> list[Read]:
+    found = await asyncio.gather(*(_block(endpoint, height, chain, watched) for height in heights))
     blocks = {block.block.height: block for block, _ in found}
     for each in await chain.may_sign.strange(endpoint, [each for _, signed in found for each in signed]):
         blocks[each.height].note(each.owner, each.reason)
     return list(blocks.values())
 
 
-async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Read, list[Signed]]:
-    """A block that is proven, and who signed what its owner alone did not. The first is known by its id, and not
-    signed."""
+async def _block(
+    endpoint: TronNode, height: int, chain: TronChain, watched: Collection[str]
+) -> tuple[Read, list[Signed]]:
+    """Return a block with a checked root, and those of the checked transactions that others than the owner signed.
+
+    Block 0 is checked by its id, and nobody signed it.
+    """
     asked = {"num": height}
     given, infos = await asyncio.gather(
         endpoint.read("/wallet/getblockbynum", asked, _whole),
@@ -85,8 +104,11 @@ async def _block(endpoint: TronNode, height: int, chain: TronChain) -> tuple[Rea
     if not height:
         return found, []
     chain.roots.check(endpoint.name, whole, came_to)
-    signed = zip(found.paid, await signers(whole.transactions), strict=True)
-    return found, [Signed(row[4], height, row[3], by) for row, by in signed if by != (row[4],)]
+    hashes = found.transactions_of(watched)
+    paid = zip(found.paid, whole.transactions, strict=True)
+    checked = [(row, done) for row, done in paid if chain.signature_check.selects(done.txID, hashes)]
+    signed = zip(checked, await signers([done for _, done in checked]), strict=True)
+    return found, [Signed(row[4], height, row[3], by) for (row, _), by in signed if by != (row[4],)]
 
 
 def _whole(source: str, content: bytes) -> tuple[Whole, str] | None:

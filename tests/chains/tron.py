@@ -202,7 +202,7 @@ class TronSubject:
         )
         seams, told = Seams(), load(path)
         endpoint = Endpoint(self._first, transport, seams, timeout_s=settings.timeout_s, concurrency=3)
-        chain = Heard(told, Node(told, [endpoint], seams, hedge=settings.hedge), settings)
+        chain = Heard(told, Node(told, [endpoint], seams, hedge=settings.hedge), settings, seams)
         chain.asked = self.asked
         return chain
 

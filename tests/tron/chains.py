@@ -31,6 +31,6 @@ def chain(node: TronNode, folder: Path, multicall: str = "", wrapped: str = "", 
     """The adapter on a stand-in, or on what stands before it."""
     settings = TronSettings(
         adapter="tron", rpc=list(urls) or [node.url], facts=str(facts(node, folder, "tron", multicall, wrapped)),
-        trongrid=node.grid,
+        trongrid=node.grid, signatures="all",
     )  # fmt: skip
     return build("tron", settings, Seams(), configs=folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import msgspec
@@ -201,10 +202,12 @@ class FakeNode:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    def chain(self, *urls: str, trongrid: bool = False) -> TronChain:
+    def chain(self, *urls: str, trongrid: bool = False, signatures: str = "all") -> TronChain:
         """The chain of this node; its contracts are called one by one."""
-        settings = TronSettings(adapter="tron", rpc=list(urls) or ["http://one.test"], trongrid=trongrid)
-        chain = build("tron", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=self)
+        endpoints = list(urls) or ["http://one.test"]
+        settings = TronSettings(adapter="tron", rpc=endpoints, trongrid=trongrid, signatures=signatures)
+        seams = Seams(clock=FakeClock(), random=Random(7))
+        chain = build("tron", settings, seams, configs=ROOT / "configs", transport=self)
         chain.facts = msgspec.structs.replace(chain.facts, multicall="")
         return chain
 

@@ -15,16 +15,20 @@ from sha3 import keccak_256
 
 from adapters.tron.addresses import ZERO, in_hex, of_hex, shown
 from adapters.tron.chain import TronChain
+from adapters.tron.events import APPROVAL
 from adapters.tron.forms import Header, RawHeader, Ret, Signed, Transaction
+from adapters.tron.history import collect_accounts
 from adapters.tron.roots import root
+from adapters.tron.settings import TronSettings
 from adapters.tron.signers import recovered, signers
+from adapters.tron.spans import blocks_at
 from bench.tron_blocks import ORDER
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Unsupported
 from localchain.tron.node import TronNode
 from localchain.tron.wallet import Person
 from tests.tron import chains
-from tests.tron.fakes import ALICE, BOB, CAROL, FakeNode, done, sent
+from tests.tron.fakes import ALICE, BOB, CAROL, TRANSFER, USDT, FakeNode, done, event, sent
 from transport.exchange import Posted
 
 # Block 46929239 of the test chain Nile, as clients of Tron have it in their tests: each transaction with its signature.
@@ -390,3 +394,53 @@ async def test_who_may_sign_for_an_account_of_the_node(
     await later.close()
     assert {each.account for each in told} == {alice.address}
     assert carol.address in told[0].reason
+
+
+# --- which transactions are checked ----------------------------------------------------------------------------------
+
+
+def forged(count: int) -> FakeNode:
+    """Return a node whose block 50 has payments from ALICE to BOB that CAROL signed."""
+    node = FakeNode()
+    node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, raw), by=[CAROL]) for raw in range(1, count + 1)]
+    return node
+
+
+async def reasons(chain: TronChain) -> set[str]:
+    """Return why transactions of block 50 are not explained."""
+    return {each.reason for each in (await chain.collect(Span(50, 50), DATASETS)).unexplained}
+
+
+@pytest.mark.parametrize(("signatures", "checked"), [("all", 30), ("off", 0)])
+async def test_signatures_of_all_or_of_no_transactions_are_checked(signatures: str, checked: int) -> None:
+    assert len(await reasons(forged(30).chain(signatures=signatures))) == checked
+
+
+async def test_one_percent_of_signatures_is_checked_by_default_at_random() -> None:
+    assert TronSettings(adapter="tron", rpc=["http://one.test"]).signatures == "sample"
+    chain = forged(2_000).chain(signatures="sample")
+    first, second = await reasons(chain), await reasons(chain)
+    assert 5 <= len(first) <= 50
+    assert first != second, "a node cannot foresee which transactions are checked"
+
+
+@pytest.mark.parametrize("watched", [ALICE, BOB])
+async def test_every_transaction_of_a_watched_account_is_checked(watched: str) -> None:
+    node = forged(3)
+    node.transactions[50] += [sent(CAROL, USDT, raw) for raw in range(1, 10)]
+    (block,) = await blocks_at(node.chain(signatures="sample"), [50], [watched])
+    assert len(block.untold) == 3
+    found = await collect_accounts(node.chain(signatures="sample"), Span(50, 50), [watched], DATASETS, None, None)
+    assert len(found.unexplained) == (3 if watched == ALICE else 0), "a fault of the sender is the sender's"
+
+
+async def test_transactions_of_a_watched_account_are_those_that_move_or_approve_its_tokens() -> None:
+    node = FakeNode()
+    logs = [event(TRANSFER, ALICE, BOB, data=f"{5:064x}")], [event(APPROVAL, BOB, USDT, data=f"{5:064x}")]
+    node.transactions[50] = [done(31, (1, CAROL), (2, USDT), (7, raw), log=log) for raw, log in enumerate(logs)]
+    (block,) = await blocks_at(node.chain(), [50])
+    moved, approved = (row[3] for row in block.paid)
+    assert block.transactions_of([ALICE]) == {moved}
+    assert block.transactions_of([BOB]) == {moved, approved}
+    assert block.transactions_of([CAROL]) == {moved, approved}
+    assert block.transactions_of([]) == set()
