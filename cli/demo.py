@@ -24,6 +24,7 @@ from chainfolio.settings import Quotas, Settings, load
 from cli import demo_solana
 from cli.common import Commands, one_line, show_json
 from cli.demo_days import DAY_S, PAST_DAYS
+from cli.demo_folder import reserved_folder
 from cli.demo_solana import played
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser("demo", parents=[common], help="see it on a real local chain", description=__doc__)
     command.add_argument("--blocks", type=int, default=300, help="blocks of trading (default 300)")
     command.add_argument("--port", type=int, default=8080)
-    command.add_argument("--data", default="data/demo", help="where the demo keeps its data; emptied first")
+    command.add_argument(
+        "--data", default="data/demo", help="a new or empty folder, or one of an earlier demo, whose data is deleted"
+    )
     command.add_argument(
         "--chains", default=CHAINS[0], metavar="KINDS", help="ethereum, or ethereum,solana (default ethereum)"
     )
@@ -116,7 +119,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"{time.monotonic() - start_s:5.1f} s  {line}", file=sys.stderr, flush=True)
 
     try:
-        with LocalNode() as node, played(say) if "solana" in kinds else nullcontext() as solana:
+        with (
+            reserved_folder(Path(options.data)),
+            LocalNode() as node,
+            played(say) if "solana" in kinds else nullcontext() as solana,
+        ):
             say(f"anvil runs at {node.url}")
             deployment = deploy(node)
             say(f"{len(deployment.contracts)} contracts deployed: {CONTRACTS}")
@@ -148,13 +155,12 @@ def block_time_s(node: LocalNode) -> int:
 
 def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) -> Settings:
     """Facts of this chain, its price feeds and the settings, as files like any operator's."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "local.toml").write_text(FACTS.format(weth=deployment.contracts["WETH"].lower()))
     (folder / "prices.toml").write_text(
         "".join(["[chainlink.local]\n", *_feeds(deployment), "[peg]\n", *_pegs(deployment)])
     )
-    (folder / "protocols").mkdir()
+    (folder / "protocols").mkdir(exist_ok=True)
     for key, text in protocols(deployment).items():
         (folder / "protocols" / f"{key}.toml").write_text(text)
     path = folder / "chainfolio.toml"

@@ -1,0 +1,51 @@
+"""The folder of a demo: cleared at each start, and refused if anything but a demo wrote into it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from chainfolio.errors import BadRequest
+from storage.disk import held
+
+MARKER: Final = ".chainfolio-demo"
+# What a demo and the commands that are run on its settings make. Everything else in the folder stays.
+MADE: Final = (
+    "chainfolio.toml", "local.toml", "prices.toml", "solana.toml", "protocols", "lake", "locks", "pepper",
+    *(f"{store}.db{suffix}" for store in ("tail", "state") for suffix in ("", "-wal", "-shm")),
+)  # fmt: skip
+MAX_NAMES: Final = 3  # in a message
+
+
+@contextmanager
+def reserved_folder(folder: Path) -> Iterator[None]:
+    """Clear a folder for a demo, and keep other demos out of it until the end of the block.
+
+    Raises:
+        BadRequest: The folder has files, and no demo marked it as its own.
+        Busy: Another demo uses it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise _refusal(folder, "is not a folder")
+    names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    if names and MARKER not in names:
+        more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+        raise _refusal(folder, f"has files that no demo made: {', '.join(names[:MAX_NAMES])}{more}")
+    with held(folder / MARKER, store="demo", what=str(folder)):
+        for name in MADE:
+            _remove(folder / name)
+        yield
+
+
+def _refusal(folder: Path, reason: str) -> BadRequest:
+    return BadRequest("data", f"{folder} {reason}", remedy="name an empty or a new folder: chainfolio demo --data DIR")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
