@@ -39,7 +39,7 @@ async def healthz(request: Context) -> Health:
                 "reason": None,
                 "endpoints": [
                     {
-                        "endpoint": "127.0.0.1:8545",
+                        "endpoint": "endpoint 1",
                         "height": 120,
                         "lagBlocks": 0,
                         "latencyMs": 12,

@@ -80,8 +80,7 @@ def run(options: argparse.Namespace) -> int:
     for document in documents:
         show(document, names.get(document.address))
         if options.rpc and any(issue.adapter == "index" for issue in document.issues):
-            nodes = " ".join(f"--rpc {url}" for url in options.rpc)
-            print(f"  to read what is missing: chainfolio watch {document.address} {nodes}")
+            print(f'  to read what is missing: chainfolio watch {document.address} --rpc "$RPC"')
     return 0
 
 

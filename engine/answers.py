@@ -47,8 +47,8 @@ class SyncStatus:
 
 
 class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One endpoint of a chain by its host alone; null where it was not asked yet. A quarantined one was caught lying
-    and is asked nothing."""
+    """One endpoint of a chain by its place in the settings; null if it was not asked yet. A quarantined endpoint gave a
+    wrong answer and gets no requests."""
 
     endpoint: str
     height: int | None

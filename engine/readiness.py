@@ -1,4 +1,7 @@
-"""How far each chain of a server is, and whether it can answer, by what worker and tail know: no node is asked."""
+"""How far each chain of a server is, and whether it can answer, by what worker and tail know: no node is asked.
+
+Anybody may read this without a key, so endpoints have numbers, in the order of the settings, and no hosts or ports.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ def readiness(system: System, indexing: Mapping[str, Status], supervisor: Superv
     """Every chain and task. `indexing` is what the worker knows, where one runs beside the server."""
     chains = [_chain(system, chain, indexing.get(chain.key), supervisor) for chain in system.chains]
     serves = not chains or any(chain.healthy for chain in chains)
-    tasks = [_task_health(task) for task in supervisor.tasks]
+    names = {name: number for chain in system.chains for name, number in _numbers(chain).items()}
+    tasks = [_task_health(task, names) for task in supervisor.tasks]
     return Readiness(ready=serves and not supervisor.problems(), chains=chains, tasks=tasks)
 
 
@@ -35,7 +39,7 @@ def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supe
             key=chain.key, healthy=not wrong, indexed=indexed, reason=wrong or None, endpoints=_endpoints(chain)
         )
     problems = [*([wrong] if wrong else []), *supervisor.problems(chain.key)]
-    reason = public("; ".join(problems) or status.halted or status.problem) or None
+    reason = _anonymous("; ".join(problems) or status.halted or status.problem, _numbers(chain)) or None
     lag = max(0, status.head - (indexed or 0)) if status.head else None
     return ChainReadiness(
         key=chain.key,
@@ -48,26 +52,38 @@ def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supe
     )
 
 
-def _task_health(task: Task) -> TaskHealth:
+def _numbers(chain: Chain) -> dict[str, str]:
+    """Return what stands for the name of each endpoint of a chain."""
+    return {each.endpoint: f"endpoint {number}" for number, each in enumerate(chain.health(), 1)}
+
+
+def _anonymous(text: str, names: Mapping[str, str]) -> str:
+    """Return a sentence without words of nodes, and with numbers in place of the names of endpoints."""
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, names[name])
+    return public(text)
+
+
+def _task_health(task: Task, names: Mapping[str, str]) -> TaskHealth:
     return TaskHealth(
         task=task.name,
         chain=task.chain or None,
         healthy=not task.problem,
         failures=task.failures,
-        reason=public(task.problem) or None,
+        reason=_anonymous(task.problem, names) or None,
     )
 
 
 def _endpoints(chain: Chain) -> list[EndpointHealth]:
-    """The health of a chain's endpoints, without the evidence: it may repeat what somebody asked."""
+    """Return the health of a chain's endpoints, without the evidence: it may repeat the request of a customer."""
     return [
         EndpointHealth(
-            endpoint=each.endpoint,
+            endpoint=f"endpoint {number}",
             height=each.height,
             lag_blocks=each.lag_blocks,
             latency_ms=each.latency_ms,
             faults=each.faults,
             quarantined=each.quarantined,
         )
-        for each in chain.health()
+        for number, each in enumerate(chain.health(), 1)
     ]

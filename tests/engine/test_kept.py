@@ -13,6 +13,7 @@ import pytest
 from adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
+from chainfolio.chains import EndpointHealth
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.errors import Unavailable
 from chainfolio.messages import quoted
@@ -166,6 +167,20 @@ async def test_the_words_of_a_node_reach_the_log_and_no_tenant(
     assert "CANARY" not in repr(told)
     assert "it limits us" in repr(told.chains)
     assert "it limits us" in repr(told.tasks)
+
+
+async def test_readiness_names_no_host_of_a_node(nodes: tuple[Engine, Node, Node]) -> None:
+    engine, *_ = nodes
+    health = EndpointHealth("10.0.0.5:8545", height=7)
+    engine.system.chain("base").health = lambda: [health]  # type: ignore[method-assign]
+    engine.indexing = {"base": Status(problem="10.0.0.5:8545: timed out")}
+    engine.supervisor.task("indexing", chain="base").problem = "indexing failed: 10.0.0.5:8545: timed out"
+    readiness = await engine.readiness()
+    assert "10.0.0.5" not in repr(readiness)
+    (base,) = (each for each in readiness.chains if each.key == "base")
+    assert base.endpoints[0].endpoint == "endpoint 1"
+    assert "endpoint 1: timed out" in (base.reason or "")
+    assert "endpoint 1: timed out" in (readiness.tasks[0].reason or "")
 
 
 async def test_up_to_when_transactions_are_known_follows_the_index_and_each_new_read(

@@ -323,6 +323,15 @@ async def test_short_answers_of_a_node_that_takes_batches_of_ten_at_most_are_not
     assert found == list(range(3, BLOCKS + 1, 3))
 
 
+async def test_windows_without_logs_are_read_from_a_node_that_takes_batches_of_ten_at_most() -> None:
+    node = FakeNode(chain_of_events())
+    node.batch_limit = 10
+    over = wired(node, checked=True)
+    assert heights(await everything(over, [CAROL, BOB], BLOCKS))  # learns the limit
+    assert heights(await everything(over, ["0x" + "ee" * 20], BLOCKS)) == []
+    assert over.endpoint.capabilities["max_batch"] <= 10
+
+
 async def test_a_node_that_is_behind_the_window_is_left_to_one_that_is_not_though_it_gives_what_it_has() -> None:
     """Two nodes of one provider at different heights: a span beyond the head of one is answered without a word."""
     chain = chain_of_events()

@@ -172,12 +172,12 @@ class AccountLogs:
         return await self._patiently(endpoint, window, logs, accounts)
 
     def _sample(self, endpoint: Endpoint, window: Span, logs: Logs) -> list[Span]:
-        """Small parts of a window: some that end with a known log, and some anywhere."""
+        """Return at least one small part of a window: some end with a log that was given, some are anywhere."""
         count = SAMPLES if endpoint.capabilities.get("max_batch", LARGE) >= LARGE else 1
         chance, width = self.node.seams.random, max(1, len(window) // NARROW)
         known = sorted({int(height) for height in logs.height})
         ends = [known[-1], *(chance.choice(known) for _ in range(count - 1))] if known else []
-        ends += [chance.randint(window.first, window.last) for _ in range(count // 4)]
+        ends += [chance.randint(window.first, window.last) for _ in range(count // 4 if known else max(1, count // 4))]
         return [Span(max(window.first, end - width + 1), end) for end in sorted(set(ends))]
 
     async def _patiently(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
