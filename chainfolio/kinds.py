@@ -150,11 +150,29 @@ def families_of(kind: str) -> AbiFamilies:
 class IdentifiesChains(Protocol):
     """A kind of chain whose endpoints say which chain they serve."""
 
-    def chain_id(self, key: str, settings: Any, *, configs: Path) -> int:
-        """The number of a chain, from its settings and from the files below `configs`."""
+    def identity(self, key: str, settings: Any, *, configs: Path) -> str:
+        """Return what identifies a chain among those of this kind, from its settings and the files below `configs`.
 
-    async def served(self, settings: Any, seams: Seams) -> int:
-        """The number of the chain that the first endpoint of some settings serves."""
+        Raises:
+            BadSettings: the chain is of another kind, or its file has a mistake.
+        """
+
+    async def served(self, node: Probe) -> str | None:
+        """Return the identity of the chain that a node serves; None if the node is of another kind.
+
+        Raises:
+            SourceError: the node cannot be reached, refuses access, or is overloaded.
+        """
+
+
+class Probe(Protocol):
+    """A node of which nothing is known but its URL."""
+
+    async def call(self, method: str) -> Any:
+        """Return the result of a JSON-RPC call without parameters; None if the node does not serve the method."""
+
+    async def read(self, path: str, body: Any = None) -> Any:
+        """Return the JSON that a path answers to a GET, or to a POST of `body`; None if the answer is not JSON."""
 
 
 @lru_cache(16)

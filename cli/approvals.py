@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     async def read(system: System) -> tuple[Account, str, Standing]:
         from engine.service import Engine
 
-        owner = await account_of(system, options.address)
+        owner = await account_of(system, options.address, options.chain)
         key = one_chain(system, options.chain, [owner], "approvals are those of one chain")
         return owner, key, await Engine(system).allowances(key, owner)
 

@@ -84,7 +84,7 @@ def _check_files(names: Sequence[str]) -> None:
 
 async def _read(system: System, options: argparse.Namespace) -> tuple[list[DayValue], list[date]]:
     days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
-    accounts = await accounts_of(system, options.address)
+    accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_with_past(system, accounts, options.chain)
     return await read_values(system, accounts, chains, days, options), days
 

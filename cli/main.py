@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from chainfolio import __version__
-from chainfolio.errors import ChainfolioError, StorageFull, StoreError, TooManyFiles
+from chainfolio.errors import BadRequest, ChainfolioError, StorageFull, StoreError, TooManyFiles
 from cli import output, process
 from cli.examples import EXAMPLES
 
@@ -49,17 +49,28 @@ def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
     return top
 
 
+class UsageError(BadRequest):
+    """The words of a command line cannot be read. `usage` is the usage of the command that refused them."""
+
+    def __init__(self, message: str, usage: str, program: str) -> None:
+        super().__init__("usage", message, remedy=f"{program} --help")
+        self.usage = usage
+        self.program = program
+
+
 class Parser(argparse.ArgumentParser):
-    """Knows what was likely meant by a word that it does not know."""
+    """A parser that suggests the nearest word for an unknown one, and raises a UsageError."""
 
     def error(self, message: str) -> NoReturn:
-        """Say so, and end with 2."""
+        """Raise UsageError."""
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' ]+)", message)
         if unknown and unknown[1] in RENAMED:
-            super().error(f"`{unknown[1]}` is called `{RENAMED[unknown[1]]}` now")
+            message = f"`{unknown[1]}` is called `{RENAMED[unknown[1]]}` now"
+            raise UsageError(message, self.format_usage(), self.prog)
         known = [name for action in self._actions for name in (*action.option_strings, *(action.choices or ()))]
         near = difflib.get_close_matches(unknown[1], map(str, known), 1) if unknown else []
-        super().error(message + (f"; did you mean {near[0]}?" if near else ""))
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(message + hint, self.format_usage(), self.prog)
 
 
 def commands_of(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -103,11 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _ended(arguments: Sequence[str] | None) -> int:
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
     words = _command_first(sys.argv[1:] if arguments is None else arguments)
-    named = words[0] if words else ""
-    top = parser([named] if named in GROUPS else [] if named == "--version" else GROUPS)
-    options, unknown = top.parse_known_args(words)
-    if unknown:  # said by the command that does not know it, which knows what was meant
-        _named(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
+    try:
+        options = _parsed(words)
+    except UsageError as error:
+        _complain(error, as_json="--json" in words)
+        return error.exit_code
     try:
         process.allow_files()
         return int(options.run(options) or 0)
@@ -125,6 +136,16 @@ def _ended(arguments: Sequence[str] | None) -> int:
         refusal = TooManyFiles("files") if is_limit else refused
         _complain(refusal, as_json=getattr(options, "json", False))
         return refusal.exit_code
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line; UsageError if it cannot be read."""
+    named = words[0] if words else ""
+    top = parser([named] if named in GROUPS else [] if named == "--version" else GROUPS)
+    options, unknown = top.parse_known_args(words)
+    if unknown:  # refused by the command's own parser, which has its words for the hint
+        _named(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
 
 
 def _command_first(words: Sequence[str]) -> list[str]:
@@ -145,6 +166,9 @@ def _complain(error: ChainfolioError, *, as_json: bool) -> None:
     if as_json:
         fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | float | None)}
         print(json.dumps({"error": {"kind": type(error).__name__, **fields}}))
+        return
+    if isinstance(error, UsageError):
+        print(f"{error.usage}{error.program}: error: {error.reason}", file=sys.stderr)
         return
     print(f"error: {error.message}", file=sys.stderr)
     if error.remedy:

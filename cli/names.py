@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chainfolio.addresses import nobody
+from chainfolio.addresses import nobody, rules_of
 from chainfolio.assets import Account, account
 from chainfolio.chains import Capability
 from chainfolio.errors import BadRequest, Incapable
@@ -28,10 +28,48 @@ def is_name(written: str) -> bool:
     return bool(_NAME.fullmatch(written))
 
 
-async def accounts_of(system: System, written: Sequence[str]) -> list[Account]:
-    """The accounts behind some addresses and names, each once. What a name stands for is said on standard error."""
-    accounts = [await _named(system, each) if is_name(each) else account(each) for each in written]
-    return list(dict.fromkeys(accounts))
+async def accounts_of(system: System, written: Sequence[str], chains: Sequence[str] = ()) -> list[Account]:
+    """Return the accounts behind some addresses and names, each once; print to standard error what a name stands for.
+
+    Args:
+        chains: the keys of the only chains that the accounts may be of; empty for every configured chain.
+
+    Raises:
+        BadRequest: a text is no address, or an address of another kind than the chains; no chain is configured.
+        NotFound: a name stands for no address.
+    """
+    usual = [await _named(system, each) if is_name(each) else account(each) for each in written]
+    return list(dict.fromkeys(on_chains(system, each, chains) for each in usual))
+
+
+def on_chains(system: System, usual: Account, chains: Sequence[str] = ()) -> Account:
+    """Return an account in the spelling of some chains: an EVM address is one of Tron if only Tron is configured.
+
+    Raises:
+        BadRequest: no chain is configured, or none of the chains is of the account's kind.
+    """
+    check_chains(system)
+    kinds = {chain.kind for chain in ([system.chain(key) for key in chains] or system.account_chains)}
+    if usual.kind in kinds:
+        return usual
+    spellings = [Account(kind, text) for kind in sorted(kinds) if (text := _spelling(kind, usual.address)) is not None]
+    if len(spellings) == 1:
+        return spellings[0]
+    name = rules_of(usual.kind).name
+    article = "an" if name[0] in "AEIOU" else "a"
+    keys = ", ".join(chains or sorted(system.settings.chains))
+    raise BadRequest(
+        "address", f"{usual} is {article} {name} address, and no chain of its kind is among: {keys}",
+        remedy=f"name a node of {article} {name} chain with --rpc, or add such a chain to the settings",
+    )  # fmt: skip
+
+
+def _spelling(kind: str, address: str) -> str | None:
+    """Return the one form of an address of a kind, None if the text is none of that kind."""
+    try:
+        return rules_of(kind).canonical(address)
+    except BadRequest:
+        return None
 
 
 def chains_of(system: System, accounts: Sequence[Account], named: Sequence[str], capability: Capability) -> list[Chain]:
@@ -65,9 +103,9 @@ def _chains_of(
     return chains
 
 
-async def account_of(system: System, written: str) -> Account:
-    """The account behind an address or a name."""
-    return (await accounts_of(system, [written]))[0]
+async def account_of(system: System, written: str, chain: str | None = None) -> Account:
+    """Return the account behind an address or a name, on one chain if its key is given. Raises as `accounts_of`."""
+    return (await accounts_of(system, [written], [chain] if chain else []))[0]
 
 
 def read_account(options: argparse.Namespace, written: str) -> Account:

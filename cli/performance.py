@@ -73,7 +73,7 @@ async def _read(system: System, options: argparse.Namespace) -> PerformanceDocum
     from engine.service import Engine
 
     days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
-    accounts = await accounts_of(system, options.address)
+    accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_with_past(system, accounts, options.chain)
     values = await read_values(system, accounts, chains, days, options)
     return await performance(Engine(system), accounts, chains, values, options.currency)

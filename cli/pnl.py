@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
             networks,
         )  # fmt: skip
         wanted.check()
-        accounts = await accounts_of(system, options.address)
+        accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
         check_chains(system)
         return await pnl(Engine(system), accounts, wanted)
 

@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _asked(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
     """The portfolios, and the names of their accounts where names are wanted."""
-    accounts = await accounts_of(system, options.address)
+    accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
     documents = await read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam)
     named = accounts if options.names or any(map(is_name, options.address)) else []
     names = {each.address: name for each in named if (name := await name_of(system, each)) is not None}

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 async def _each_chain(system: System, options: argparse.Namespace, work: Work[T]) -> list[T]:
     """Some work on each chain in turn, with the accounts of its kind; of chains that nobody named, on those where they
     are indexed."""
-    accounts = await accounts_of(system, options.address)
+    accounts = await accounts_of(system, options.address, options.chain)
     found: list[T] = []
     lacking: list[NotIndexed] = []
     for chain in chains_with_past(system, accounts, options.chain):

@@ -61,7 +61,7 @@ async def recorded(system: System, options: argparse.Namespace, file: Path) -> R
     kit = decoder_kit(system.chain_kinds.get(options.chain, DEFAULT_KIND))
     _check_replaced(kit, file)
     check_chains(system)
-    chain, owner = system.chain(options.chain), await account_of(system, options.address)
+    chain, owner = system.chain(options.chain), await account_of(system, options.address, options.chain)
     account, named = rules_of(chain.kind).address(owner.address), kit.interactions(chain.info, options.met)
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")

@@ -55,10 +55,8 @@ def run(options: argparse.Namespace) -> int:
         from engine.answers import TransactionFilter
         from engine.service import Engine
 
-        owner = await account_of(system, options.address)
+        owner = await account_of(system, options.address, options.chain)
         check_chains(system)
-        if options.chain and system.chain(options.chain).kind != owner.kind:
-            raise BadRequest("address", f"{owner} is not an account of {options.chain}")
         networks = (options.chain,) if options.chain else ()
         wanted = TransactionFilter(options.limit, 0, networks=networks)
         return owner, (await Engine(system).transactions([owner], wanted)).document

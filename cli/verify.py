@@ -56,7 +56,7 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
                 "against", f"{url!r} is not an address", remedy="for example --against http://127.0.0.1:8545"
             )
     on_step = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
-    owner = await account_of(system, options.address)
+    owner = await account_of(system, options.address, options.chain)
     key = one_chain(system, options.chain, [owner], "a block belongs to one chain")
     return await verify(system, key, owner, options.block, options.against, on_step)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from cli.common import one_chain
-from cli.names import accounts_of
+from cli.names import accounts_of, on_chains
 from cli.progress_bar import Watch, clock, watch
 
 if TYPE_CHECKING:
@@ -141,9 +141,15 @@ async def show(system: System, options: argparse.Namespace, listing: Listing[T])
     """
     from engine.service import Engine
 
-    lines = listed(options.file)
-    accounts = dict.fromkeys(await accounts_of(system, options.address), "on the command line")
-    accounts |= {each: place for each, place in lines.items() if each not in accounts}
+    lines, chains = listed(options.file), [options.chain] if options.chain else []
+    accounts = dict.fromkeys(await accounts_of(system, options.address, chains), "on the command line")
+    for written, place in lines.items():
+        try:
+            accounts.setdefault(on_chains(system, written, chains), place)
+        except BadRequest as error:
+            if error.field != "address":
+                raise
+            raise BadRequest("from", f"{place}: {error.reason}", remedy=error.remedy) from None
     key = chosen(system, options.chain, options.block, list(accounts)[:1])
     engine, chain = Engine(system), system.chain(key)
     for wallet, place in accounts.items():

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _all(system: System, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Each chain in turn, with the accounts of its kind."""
-    accounts = await accounts_of(system, options.address)
+    accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_of(system, accounts, options.chain, Capability.ACCOUNT_HISTORY)
     work = {chain: [each.address for each in accounts if each.kind == chain.kind] for chain in chains}
     return [await _one(system, chain, addresses, options) for chain, addresses in work.items() if addresses]

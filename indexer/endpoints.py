@@ -6,45 +6,84 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from chainfolio.chain_settings import ACCOUNTS, DEFAULT_KIND, ChainSettings, is_http, masked
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import IdentifiesChains, kind_of
+from chainfolio.kinds import IdentifiesChains, kind_of, ours
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings, check
+from transport.http import HttpTransport
+from transport.probe import Probe, unrecognised
 
 FIELD = "rpc"
+TIMEOUT_S = 60
+
+
+class ServedChain(NamedTuple):
+    """The chain behind a node: the name of its kind, and what identifies it among the chains of that kind."""
+
+    kind: str
+    identity: str
 
 
 async def at_endpoints(
     settings: Settings, urls: Sequence[str], seams: Seams, *, configs: Path, env: Mapping[str, str] = os.environ
 ) -> Settings:
-    """The settings with the chains of these endpoints alone. What the settings say of such a chain besides its
-    endpoints stays. BadRequest for what is no address, and for a chain that nothing here describes."""
+    """Return the settings with the chains of these endpoints alone; other settings of such a chain stay.
+
+    Raises:
+        BadRequest: a URL is malformed, or the node serves a chain that no file describes.
+        SourceError: a node cannot be reached, or is no node of any installed kind.
+    """
     addresses = [_address(written, env) for written in dict.fromkeys(urls)]
-    kind = kind_of(DEFAULT_KIND)
-    assert isinstance(kind, IdentifiesChains), "the kind of chain that settings mean says which chain it serves"
-    alone = [msgspec.structs.replace(kind.settings(), **{kind.settings.ENDPOINTS: [url]}) for url in addresses]
-    numbers = await asyncio.gather(*(kind.served(each, seams) for each in alone))
-    known = _by_number(kind, settings, configs)
-    served: dict[str, list[str]] = {}
-    for url, number in zip(addresses, numbers, strict=True):
-        if number not in known:
+    kinds = _kinds(settings)
+    chains = await asyncio.gather(*(_served(kinds, url, seams) for url in addresses))
+    keys = {kind: _keys(kind, kinds[kind], settings, configs) for kind in {chain.kind for chain in chains}}
+    endpoints: dict[str, list[str]] = {}
+    kind_by_key: dict[str, str] = {}
+    for url, (kind, identity) in zip(addresses, chains, strict=True):
+        if identity not in keys[kind]:
             remedy = "describe it in a file (docs/how-to/add-a-chain.md) and name the file in the settings"
-            raise BadRequest(FIELD, f"{masked(url)} serves chain {number}, which is not known here", remedy=remedy)
-        served.setdefault(known[number], []).append(url)
-    chains: dict[str, ChainSettings] = {
-        # Who names a node on the command line wants some accounts, not days of indexing.
-        key: msgspec.structs.replace(
-            settings.chains.get(key) or kind.settings(index=ACCOUNTS), **{kind.settings.ENDPOINTS: several}
-        )
-        for key, several in served.items()
-    }
-    found = msgspec.structs.replace(settings, chains=chains)
-    check(found)
-    return found
+            reason = f"{masked(url)} serves chain {identity} of the kind `{kind}`, which is not known here"
+            raise BadRequest(FIELD, reason, remedy=remedy)
+        key = keys[kind][identity]
+        kind_by_key[key] = kind
+        endpoints.setdefault(key, []).append(url)
+    configured = {key: _settings(key, kind_by_key[key], settings, endpoints[key]) for key in endpoints}
+    narrowed = msgspec.structs.replace(settings, chains=configured)
+    check(narrowed)
+    return narrowed
+
+
+def _settings(key: str, kind: str, settings: Settings, endpoints: list[str]) -> ChainSettings:
+    """The settings of one chain at some endpoints."""
+    of_kind = kind_of(kind).settings
+    # A node on the command line is for some accounts, not for days of indexing.
+    chain = settings.chains.get(key) or of_kind(adapter=kind, index=ACCOUNTS)
+    return msgspec.structs.replace(chain, **{of_kind.ENDPOINTS: endpoints})
+
+
+def _kinds(settings: Settings) -> dict[str, IdentifiesChains]:
+    """The kinds of chain that a node may be of, the usual one first: ours, and those of the settings."""
+    others = {*ours(), *(chain.adapter for chain in settings.chains.values())} - {DEFAULT_KIND}
+    kinds = ((name, kind_of(name)) for name in [DEFAULT_KIND, *sorted(others)])
+    return {name: kind for name, kind in kinds if isinstance(kind, IdentifiesChains)}
+
+
+async def _served(kinds: Mapping[str, IdentifiesChains], url: str, seams: Seams) -> ServedChain:
+    """Ask a node which chain it serves, as one kind after the other asks it."""
+    transport = HttpTransport(seams.answers)
+    probe = Probe(url, transport, seams, timeout_s=TIMEOUT_S, concurrency=1)
+    try:
+        for name, kind in kinds.items():
+            if (identity := await kind.served(probe)) is not None:
+                return ServedChain(name, identity)
+    finally:
+        await transport.close()
+    raise unrecognised(url)
 
 
 def _address(written: str, env: Mapping[str, str]) -> str:
@@ -58,17 +97,17 @@ def _address(written: str, env: Mapping[str, str]) -> str:
     return url
 
 
-def _by_number(kind: IdentifiesChains, settings: Settings, configs: Path) -> dict[int, str]:
-    """The key of each chain by its number: those of the settings first, then those of the configs."""
-    found: dict[int, str] = {}
+def _keys(name: str, kind: IdentifiesChains, settings: Settings, configs: Path) -> dict[str, str]:
+    """The key of each chain of a kind by its identity: those of the settings first, then those of the configs."""
+    keys: dict[str, str] = {}
     for key, chain in settings.chains.items():
-        if chain.adapter == DEFAULT_KIND:
-            found.setdefault(kind.chain_id(key, chain, configs=configs), key)
+        if chain.adapter == name:
+            keys.setdefault(kind.identity(key, chain, configs=configs), key)
     for path in sorted((configs / "chains").glob("*.toml")):
         try:
-            number = kind.chain_id(path.stem, kind_of(DEFAULT_KIND).settings(), configs=configs)
+            identity = kind.identity(path.stem, kind_of(name).settings(adapter=name), configs=configs)
         except BadSettings:
             continue  # a chain of another kind, or a file whose mistake is told to whoever asks for that chain
         if path.stem not in settings.chains:
-            found.setdefault(number, path.stem)
-    return found
+            keys.setdefault(identity, path.stem)
+    return keys

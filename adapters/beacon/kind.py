@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.beacon.settings import BeaconSettings
-from chainfolio.kinds import EndpointMemory
+from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
     from adapters.beacon.chain import BeaconChain
@@ -43,6 +43,19 @@ class BeaconKind:
         from transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
+
+    def identity(self, key: str, settings: BeaconSettings, *, configs: Path) -> str:
+        """Return the root of the first validators in the chain's file of facts, empty if it has none."""
+        from adapters.beacon.chain import facts_of
+
+        return facts_of(key, settings, configs).genesis.lower()
+
+    async def served(self, node: Probe) -> str | None:
+        """Return the root of the first validators that a node gives; None if the node does not say one."""
+        answer = await node.read("/eth/v1/beacon/genesis")
+        genesis = answer.get("data") if isinstance(answer, dict) else None
+        root = genesis.get("genesis_validators_root") if isinstance(genesis, dict) else None
+        return root.lower() if isinstance(root, str) else None
 
 
 KIND = BeaconKind()

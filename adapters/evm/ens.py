@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 from ens import AsyncENS
-from ens.constants import EMPTY_ADDR_HEX
+from ens.constants import EMPTY_ADDR_HEX, UNIVERSAL_RESOLVER_ADDR
 from ens.exceptions import ENSException
 from ens.utils import label_to_hash, normalize_name
 from eth_abi.exceptions import DecodingError
@@ -52,12 +52,13 @@ class Names:
         name = normal(written)
         try:
             found = await self._ens.address(name)
+            if found is not None:
+                await self._check_expiry(name)
         except (Web3Exception, DecodingError, ValueError) as error:  # what a resolver says, anybody can have written
             raise NotFound(f"the resolver of {name} gives no address: {type(error).__name__}") from None
         if found is None:
             remedy = "give the address itself; names that a gateway outside the chain resolves are not looked up"
             raise NotFound(f"the name {name} stands for no address on the chain", remedy=remedy)
-        await self._check_expiry(name)
         return _canonical(found)
 
     async def name(self, address: str) -> str | None:
@@ -112,6 +113,8 @@ class _Provider(AsyncBaseProvider):
 
     async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """One call, as the endpoints agree on it."""
+        if method == "eth_getCode":  # web3 asks for it after an empty answer, to say why it is empty
+            return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "result": "0x"})
         if method != "eth_call":
             raise AssertionError(f"names need no {method}")
         request = Request("eth_call", (params[0], hex_of(self._block.height)))
@@ -125,7 +128,11 @@ class _Provider(AsyncBaseProvider):
             return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "error": error})
         if isinstance(answer, SourceError):
             raise answer
-        return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "result": msgspec.json.decode(answer)})
+        result = msgspec.json.decode(answer)
+        if result == "0x" and str(params[0].get("to")).lower() == UNIVERSAL_RESOLVER_ADDR.lower():
+            remedy = "give the address itself, or a node of Ethereum's main chain"
+            raise NotFound(f"the chain has no resolver of ENS names at {UNIVERSAL_RESOLVER_ADDR}", remedy=remedy)
+        return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "result": result})
 
 
 def _key(answer: Answer) -> Hashable | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from adapters.evm.settings import EvmSettings
-from chainfolio.kinds import EndpointMemory
+from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from chainfolio.abi import AbiFamilies
     from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
+
+_QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,16 @@ class EvmKind:
 
         return FAMILIES
 
-    def chain_id(self, key: str, settings: EvmSettings, *, configs: Path) -> int:
-        """The chain id in the chain's file of facts."""
+    def identity(self, key: str, settings: EvmSettings, *, configs: Path) -> str:
+        """Return the chain id in the chain's file of facts."""
         from adapters.evm import facts
 
-        return facts.of(key, settings.facts, configs).chain_id
+        return str(facts.of(key, settings.facts, configs).chain_id)
 
-    async def served(self, settings: EvmSettings, seams: Seams) -> int:
-        """What the first endpoint answers to `eth_chainId`."""
-        from adapters.evm.served import served
-
-        return await served(settings, seams)
+    async def served(self, node: Probe) -> str | None:
+        """Return what a node answers to `eth_chainId`; None if that is no number."""
+        number = await node.call("eth_chainId")
+        return str(int(number, 16)) if isinstance(number, str) and _QUANTITY.fullmatch(number) else None
 
     def selector(self, function: str) -> bytes:
         """The first four bytes of the call data of a function such as `transfer(address,uint256)`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.solana.settings import SolanaSettings
 from chainfolio.addresses import SOLANA, AddressRules
-from chainfolio.kinds import EndpointMemory
+from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
     from adapters.solana.account_reads import AccountRead
@@ -58,6 +58,17 @@ class SolanaKind:
         from adapters.solana.account_reads import AccountRead
 
         return AccountRead(contract, function, args)
+
+    def identity(self, key: str, settings: SolanaSettings, *, configs: Path) -> str:
+        """Return the hash of the chain's first block, from its file of facts."""
+        from adapters.solana import facts
+
+        return facts.of(key, settings.facts, configs).genesis
+
+    async def served(self, node: Probe) -> str | None:
+        """Return the genesis hash that a node gives; None if the node does not say one."""
+        genesis = await node.call("getGenesisHash")
+        return SOLANA.canonical(genesis) if isinstance(genesis, str) else None
 
 
 KIND = SolanaKind()

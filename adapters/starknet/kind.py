@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from adapters.starknet.settings import StarknetSettings
 from chainfolio.addresses import STARKNET, AddressRules
-from chainfolio.kinds import EndpointMemory
+from chainfolio.errors import BadAnswer
+from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
     from adapters.starknet.chain import StarknetChain
@@ -51,6 +52,22 @@ class StarknetKind:
         from adapters.starknet.functions import selector
 
         return selector(function)
+
+    def identity(self, key: str, settings: StarknetSettings, *, configs: Path) -> str:
+        """Return the name of the network in the chain's file of facts."""
+        from adapters.starknet import facts
+
+        return facts.of(key, settings.facts, configs).network
+
+    async def served(self, node: Probe) -> str | None:
+        """Return the name of the network that a node gives; None if the node does not say one."""
+        from adapters.starknet.felts import felt, short_text
+
+        number = await node.call("starknet_chainId")
+        try:
+            return short_text(felt("", number)) or None if isinstance(number, str) else None
+        except BadAnswer:  # the method means something else there
+            return None
 
 
 KIND = StarknetKind()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from adapters.tron.settings import TronSettings
 from chainfolio.addresses import TRON, AddressRules
-from chainfolio.kinds import EndpointMemory
+from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
     from adapters.tron.chain import TronChain
@@ -53,6 +53,18 @@ class TronKind:
         from adapters.tron.functions import selector
 
         return selector(function)
+
+    def identity(self, key: str, settings: TronSettings, *, configs: Path) -> str:
+        """Return the id of the chain's first block, from its file of facts."""
+        from adapters.tron import facts
+
+        return facts.of(key, settings.facts, configs).genesis
+
+    async def served(self, node: Probe) -> str | None:
+        """Return the id of the first block that a node gives; None if the node does not say one."""
+        block = await node.read("/wallet/getblock", {"id_or_num": "0", "detail": False})
+        genesis = block.get("blockID") if isinstance(block, dict) else None
+        return genesis if isinstance(genesis, str) else None
 
 
 KIND = TronKind()

@@ -121,3 +121,15 @@ def test_an_address_that_is_kept_may_be_written_as_a_name(run: Run, named: Named
     account = run("account", "create", "--name", "me", "--json").json["accountId"]
     ran = run("subscription", "add", "alice.eth", "--account", account, "--json")
     assert ran.json["address"] == named.alice
+
+
+def test_a_chain_without_the_resolver_of_names_is_a_typed_error_and_gives_no_name(
+    run: Run, here: Path, named: Named
+) -> None:
+    with LocalNode() as bare:
+        configure(here, bare.url, more='facts = "ethereum.toml"')
+        ran = run("portfolio", "alice.eth", "--json")
+        assert (ran.code, ran.error["kind"]) == (9, "NotFound")
+        assert "no resolver of ENS names" in ran.error["message"]
+        ran = run("portfolio", named.alice, "--names")
+        assert (ran.code, ran.out.startswith(f"{named.alice}: ")) == (0, True)

@@ -274,7 +274,7 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
         (ALICE, ("--limit", "0"), "limit: 0 is not between 1 and 250"),
         (ALICE, ("--limit", "251"), "limit: 251 is not between 1 and 250"),
         (ALICE, ("--chain", "nowhere"), "chain: nowhere is not configured"),
-        ("TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t", ("--chain", "ethereum"), "is not an account of ethereum"),
+        ("TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t", ("--chain", "ethereum"), "no chain of its kind is among: ethereum"),
     ],
 )
 def test_transactions_that_cannot_be_meant_are_refused(

@@ -204,7 +204,7 @@ def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(
     [
         (["0x" + "0" * 40], "no history of its own"),
         (["0x1234"], "not"),
-        (["7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV"], "is on no chain whose accounts can be read"),
+        (["7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV"], "no chain of its kind is among: local"),
         (["0x" + "1" * 40, "--chain", "nowhere"], "nowhere is not configured"),
         (["0x" + "1" * 40, "--from", "9", "--to", "8"], "8 is before 9"),
         (["0x" + "1" * 40, "--from", "-1"], "at least 0"),
