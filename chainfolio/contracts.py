@@ -25,13 +25,15 @@ class Issue:
     """What an answer does not know: which part failed (`adapter`), about what (`subject`), and why, in a user's words.
 
     `makes_partial`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer:
-    anybody could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's."""
+    anybody could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's.
+    `count`: how many subjects share the issue; above 1, `subject` names none of them."""
 
     adapter: str
     subject: str
     reason: str
     makes_partial: bool = True
     account: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,19 @@ How a token came to an account says most about it, so the index is read once mor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue, Spam
+from chainfolio.interactions import Interactions
 from chainfolio.positions import OpenPosition
 from engine.arrivals import arrivals
 from engine.descriptions import About
 from engine.reading import Reading
 from engine.tokens import TokenBook
-from engine.trust import in_doubt, judged
+from engine.trust import Trust, in_doubt, judged
 from portfolio.spam import Arrival, Originals, TokenFacts, judge
 
 if TYPE_CHECKING:
@@ -53,6 +54,20 @@ class Judge:
     def listed(self) -> set[Asset]:
         """The tokens that are what they say, whoever sent them."""
         return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
+
+    def trust(
+        self, interactions: Mapping[str, Interactions], is_vouched: Callable[[Asset], bool], height: int
+    ) -> Trust:
+        """Return which assets of some accounts are trusted at a height: `is_vouched` ones, and those that the index
+        shows to have come in an act of the account's own. Transactions are looked up only if there are others."""
+        others = {
+            account: suspects
+            for account, each in interactions.items()
+            if (suspects := {asset for asset in each.tokens if not asset.is_native and not is_vouched(asset)})
+        }
+        came = self._came(others, dict.fromkeys(others, frozenset()), height) if others else {}
+        own = {account: {asset for asset, arrival in each.items() if arrival.own} for account, each in came.items()}
+        return Trust(is_vouched, own)
 
     def spam(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from chainfolio.plans import Reverted, Unknown
 from chainfolio.positions import AccountState, OpenPosition
 from engine.daily import Daily
 from engine.descriptions import About
+from engine.trust import Trust
 
 Held = tuple[str, Asset, int]  # account, token, raw
 
@@ -50,12 +51,12 @@ class Reading:
 
 
 def holdings_of(
-    states: Mapping[str, AccountState], wanted: Mapping[str, Mapping[Asset, bool]], known: Collection[Asset]
+    states: Mapping[str, AccountState], wanted: Mapping[str, Mapping[Asset, bool]], trust: Trust
 ) -> tuple[list[Held], list[Issue]]:
-    """What is held, and an issue for each balance that its contract does not tell. The answer is partial where the
-    token is `known` (listed, or with a price): nobody can send one of those to spoil an answer.
+    """Return the holdings above zero, and an issue for each balance that could not be read. The answer is partial if
+    `trust` covers the token of the account: nobody can send one of those to spoil an answer.
 
-    A token that is only on a list, and answers nothing, is no news: at most blocks it was not there yet.
+    A token that is only on a list, and answers nothing, gives no issue: at most blocks it was not there yet.
     """
     held, issues = [], []
     for account, state in states.items():
@@ -66,7 +67,7 @@ def holdings_of(
             elif wanted[account].get(asset, True):
                 reason = f"the balance of {account} is unknown: {_why(raw)}"
                 gone = isinstance(raw, Unknown) and raw.cause == "absent"
-                makes_partial = asset in known and not gone
+                makes_partial = not gone and trust.is_trusted(account, asset)
                 issues.append(Issue("balance", asset.reference, reason, makes_partial=makes_partial, account=account))
     return held, issues
 

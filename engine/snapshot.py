@@ -29,6 +29,7 @@ from engine.reading import Held, Reading, holdings_of, natives_of
 from engine.replay import Replay, replays
 from engine.sent import paid
 from engine.tokens import TokenBook
+from engine.trust import Trust, listed_apart, marked
 from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
 from pricing.rules import knows, rules_of
@@ -60,10 +61,13 @@ class Snapshotter:
     reader: AccountReader = field(init=False)
     past: Past = field(init=False)
     _judge: Judge = field(init=False)
+    _protocol_contracts: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = self.chain.account_reader(self.installed, self.book.listed)
         self._judge = Judge(self.chain, self.lake, self.tail, self.book)
+        contracts = [each for row in self.installed.rows for several in row.contracts.values() for each in several]
+        self._protocol_contracts = frozenset(contracts)
         self.past = Past(self.chain, self.sources, self.store)
 
     async def take(
@@ -101,7 +105,7 @@ class Snapshotter:
         block = (await self.chain.heads()).latest
         about = await self.known(assets, block)
         prices = {price.asset: price for price in about.quotes.prices}
-        refused = _price_issues(about.quotes, {"": {*assets, self.native.asset}}, self.sources)
+        refused = price_issues(about.quotes, {"": {*assets, self.native.asset}}, self.sources)
         return Quoted(block, about.tokens, prices, (*about.issues, *refused), pegged(self.sources))
 
     async def worth(self, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
@@ -121,8 +125,13 @@ class Snapshotter:
         info = self.chain.info
         if contract in {each.shown_contract for each in (info.native.asset, info.wrapped, info.also_at) if each}:
             return True
-        asset = info.token_asset(contract)
-        return self.book.is_trusted(asset) or any(knows(source, asset) for source in self.sources)
+        return self._is_vouched(info.token_asset(contract))
+
+    def _is_vouched(self, asset: Asset) -> bool:
+        """Return True if an asset is on a list, a protocol's file names it, or the settings name a price of it."""
+        is_listed = asset in self._judge.listed or self.book.is_trusted(asset)
+        is_listed = is_listed or asset.reference in self._protocol_contracts
+        return is_listed or any(knows(source, asset) for source in self.sources)
 
     async def _at(
         self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], before: int, *, past: bool = False
@@ -149,21 +158,28 @@ class Snapshotter:
         wanted = {
             account: self._wanted(met[account], candidates if left[account] else frozenset()) for account in accounts
         }
-        about = await self._about(block)
+        about, trust = await asyncio.gather(
+            self._about(block), asyncio.to_thread(self._judge.trust, interactions, self._is_vouched, block.height)
+        )
+        met_by_any = {asset for each in met.values() for asset in each}
+        strangers = trust.strangers(met_by_any - set(extra))
         plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
         states, fees, (staked, unstaked) = await asyncio.gather(
-            self._answered(plans, block), asyncio.to_thread(paid, *index, block), self._staked(accounts, block)
+            self._answered(plans, block, strangers),
+            asyncio.to_thread(paid, *index, block),
+            self._staked(accounts, block),
         )
         if past:
             replay = Replay(self.chain, self.lake, self.tail, self.chain.info.blocks_in(LIVE_LAG_S))
             states = await replay.states(states, block)
-            await self._learn(about, {asset for each in states.values() for asset, raw in each.balances.items() if raw})
+            balances = {asset for each in states.values() for asset, raw in each.balances.items() if raw}
+            await self._learn(about, balances, strangers)
         for each in staked:
             state = states[each.account]
             states[each.account] = replace(state, positions=(*state.positions, each))
-        known = self._judge.listed | {price.asset for price in about.quotes.prices}
-        held, unknown = holdings_of(states, wanted, known)
-        await self._learn(about, {token for each in states.values() for one in each.positions for token in one.tokens})
+        held, unknown = holdings_of(states, wanted, trust)
+        inside = {token for each in states.values() for one in each.positions for token in one.tokens}
+        await self._learn(about, inside, strangers)
         issues = [*self.reader.issues, *unstaked]
         issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
         issues += account_index.gaps(self.chain.key, left, unindexed, len(candidates))
@@ -222,19 +238,25 @@ class Snapshotter:
         return found if found.last is None or found.last.hash == block.hash else None
 
     async def _answered(
-        self, plans: Mapping[str, Plan[Any, Any, AccountState]], block: Block
+        self, plans: Mapping[str, Plan[Any, Any, AccountState]], block: Block, strangers: Set[str]
     ) -> dict[str, AccountState]:
         """All accounts together; the decoders inside are bounded one by one."""
-        reports = await self._run(plans, block)
+        reports = await self._run(plans, block, strangers)
         for report in reports.values():
             if report.result is None:
                 raise report.error or BadAnswer(self.chain.key, report.reason)
         return {account: report.result for account, report in reports.items() if report.result is not None}
 
-    async def _run(self, plans: Mapping[str, Plan[Any, Any, Output]], block: Block) -> dict[str, Report[Output]]:
-        """Plans that may hold whole accounts, or whole source chains: what is inside them is bounded one by one."""
+    async def _run(
+        self, plans: Mapping[str, Plan[Any, Any, Output]], block: Block, strangers: Set[str] = frozenset()
+    ) -> dict[str, Report[Output]]:
+        """Plans that may hold whole accounts, or whole source chains: what is inside them is bounded one by one. Reads
+        of `strangers` are marked as untrusted."""
         return await run_batched(
-            plans, lambda reads: self.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
+            plans,
+            lambda reads: self.chain.answer(marked(reads, strangers) if strangers else reads, block),
+            max_rounds=MAX_ROUNDS,
+            max_reads=MAX_READS,
         )
 
     async def now(self) -> Block:
@@ -284,7 +306,8 @@ class Snapshotter:
             "about": about.ask(assets),
             "held": self.chain.balances(unknown := [pair for pair in asked if pair not in balances]),
         }
-        reports = await self._run(plans, block)
+        strangers = Trust(self._is_vouched).strangers({*assets, *(asset for _, asset in pairs)})
+        reports = await self._run(plans, block, strangers)
         for report in reports.values():
             if report.error is not None:
                 raise report.error
@@ -324,9 +347,9 @@ class Snapshotter:
         last = await asyncio.to_thread(self.store.recent, block, rules_of(self.sources).guards.step_days)
         return About(self.chain, self.book, self.sources, block, known, last, self.store)
 
-    async def _learn(self, about: About, assets: Iterable[Asset]) -> None:
+    async def _learn(self, about: About, assets: Iterable[Asset], strangers: Set[str] = frozenset()) -> None:
         """Ask for what is still to be asked, and keep what contracts said of themselves."""
-        reports = await self._run({"about": about.ask(assets)}, about.block)
+        reports = await self._run({"about": about.ask(assets)}, about.block, strangers)
         if (error := reports["about"].error) is not None:
             raise error
         await asyncio.to_thread(about.keep)
@@ -345,10 +368,10 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
         accounts=tuple(reading.states),
         holdings=(*natives, *(Holding(account, tokens[asset], raw) for account, asset, raw in reading.held)),
         prices=quotes.prices,
-        issues=(
+        issues=tuple(listed_apart([
             *unread, *judgement.issues, *reading.unknown, *states, *about.issues,
-            *_price_issues(quotes, reading.own, sources), *reading.issues,
-        ),
+            *price_issues(quotes, reading.own, sources), *reading.issues,
+        ])),
         positions=tuple(each.named(tokens) for each in judgement.positions),
         spam=judgement.spam,
         fees=tuple(Holding(account, native, raw) for account, raw in reading.fees.items()),
@@ -378,16 +401,18 @@ def _day(account: str, moved: Daily, tokens: Mapping[Asset, Token]) -> Day:
     return Day(account, came, left)
 
 
-def _price_issues(quotes: Quotes, own: Mapping[str, Set[Asset]], sources: Sequence[PriceSource]) -> list[Issue]:
+def price_issues(quotes: Quotes, own: Mapping[str, Set[Asset]], sources: Sequence[PriceSource]) -> list[Issue]:
     """Why assets that a source has facts about have no price, and where sources disagree, to each account that has some
-    of them: said, but no reason to call the holdings partial."""
+    of them. Only an unread feed makes the answer partial: without its price the sums are too low."""
     priced: set[Asset] = {price.asset for price in quotes.prices}
     guards = rules_of(sources).guards
-    said = [(each.source, each.asset, each.reason) for each in quotes.refused if each.asset not in priced]
-    said += [(each.source, each.asset, guards.disagreements(each)) for each in quotes.prices if each.others]
+    said = [
+        (each.source, each.asset, each.reason, each.is_unread) for each in quotes.refused if each.asset not in priced
+    ]
+    said += [(each.source, each.asset, guards.disagreements(each), False) for each in quotes.prices if each.others]
     return [
-        Issue(source, str(asset), reason, makes_partial=False, account=account)
-        for source, asset, reason in said
+        Issue(source, str(asset), reason, makes_partial=is_unread, account=account)
+        for source, asset, reason, is_unread in said
         if reason
         for account, tokens in own.items()
         if asset in tokens

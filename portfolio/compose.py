@@ -380,8 +380,11 @@ def _pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetT
 
 def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
     """Issues as answers show them: each once, in order, without the words of nodes and contracts."""
-    rows = {(clean(issue.adapter), clean(issue.subject), clean(public(issue.reason))) for issue in issues}
-    return tuple(IssueDocument(*row) for row in sorted(rows))
+    rows = {(clean(issue.adapter), clean(issue.subject), clean(public(issue.reason)), issue.count) for issue in issues}
+    return tuple(
+        IssueDocument(adapter, subject, reason, count if count > 1 else UNSET)
+        for adapter, subject, reason, count in sorted(rows)
+    )
 
 
 def clean(text: str) -> str:

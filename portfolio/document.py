@@ -189,11 +189,13 @@ class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class IssueDocument(msgspec.Struct, frozen=True):
-    """Something the answer does not know: which part failed, about what, and why."""
+    """Something the answer does not know: which part failed, about what, and why. If more than five untrusted assets
+    share a reason, one issue stands for all of them: `count` is their number and `subject` names none."""
 
     adapter: str
     subject: str
     reason: str
+    count: int | UnsetType = UNSET
 
 
 class Portfolio(msgspec.Struct, rename="camel", frozen=True):

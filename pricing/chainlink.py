@@ -19,7 +19,7 @@ from chainfolio.kinds import contract_calls
 from chainfolio.plans import Plan, Unknown
 from chainfolio.reads import Read, ReadResult
 from pricing.fixed import canonical
-from pricing.guards import Round, answer_fault, round_fault
+from pricing.guards import Round, answer_fault, is_unread, round_fault
 from pricing.quotes import PriceSection, Quotes, Refusal, by_chain
 
 SOURCE: Final = "chainlink"
@@ -99,13 +99,13 @@ class Chainlink:
             return Quotes()
         uptime = [self.sequencer.read] if self.sequencer else []
         answers = yield [*(read for feed in feeds for read in feed.reads), *uptime]
-        fault, shown = "", list[ReadResult]()
+        fault, shown, said = "", list[ReadResult](), None
         if self.sequencer:
             *answers, said = answers
             fault = self.sequencer.fault(said, block)
             shown = [] if isinstance(said, Unknown) else [ReadResult(self.sequencer.read, said)]
         outcomes = [
-            Refusal(feed.asset, SOURCE, f"{fault} (feed {self.sequencer.feed})")
+            Refusal(feed.asset, SOURCE, f"{fault} (feed {self.sequencer.feed})", is_unread(said))
             if fault and self.sequencer
             else _outcome(feed, latest, decimals, block, shown)
             for feed, latest, decimals in zip(feeds, answers[::2], answers[1::2], strict=True)
@@ -119,7 +119,7 @@ class Chainlink:
 def _outcome(feed: Feed, latest: Any, decimals: Any, block: Block, shown: Sequence[ReadResult]) -> Price | Refusal:
     fault = answer_fault("latest round", latest) or answer_fault("decimals", decimals)
     if fault:
-        return Refusal(feed.asset, SOURCE, f"{fault} (feed {feed.feed})")
+        return Refusal(feed.asset, SOURCE, f"{fault} (feed {feed.feed})", is_unread(latest) or is_unread(decimals))
     round_id, answer, _, updated_s, answered_in = latest
     block_s = block.time_us // 1_000_000
     seen = Round(round_id, answer, updated_s, answered_in, feed.decimals, decimals, feed.heartbeat_s, block_s)

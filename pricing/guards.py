@@ -88,6 +88,11 @@ def answer_fault(what: str, answer: Any) -> str:
     return ""
 
 
+def is_unread(answer: Any) -> bool:
+    """Return True if a read itself failed, which says nothing about the contract."""
+    return isinstance(answer, Unknown) and answer.cause == "read"
+
+
 def source_fault(price: Price | Relative, source: str) -> str:
     """Why what a source returned is no price of its own, in USD or in other assets; empty where it is one."""
     typed = [("time_us", price.time_us, int), ("confidence", price.confidence, Decimal)]

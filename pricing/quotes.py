@@ -18,11 +18,13 @@ from chainfolio.reads import ReadResult
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one source gave no price for an asset that it has facts about; `reason` is in a user's words."""
+    """Why one source gave no price for an asset that it has facts about; `reason` is in a user's words. `is_unread`: a
+    feed that the settings name could not be read, so an answer without the price is partial."""
 
     asset: Asset
     source: str
     reason: str
+    is_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ class _Search:
     """How far the search for prices at one block is. `heard` are the prices that sources gave, by the place of the
     source, `asked` the places of those that were asked for an asset or need not be, `waiting` the relative prices of an
     asset in the order of their sources, the first of which is settled first, `away` how many assets it is away from one
-    that was wanted, `why` the last reason why it has no price."""
+    that was wanted, `why` the last reason why it has no price, `unread` assets without one because a
+    feed could not be read."""
 
     sources: Sequence[PriceSource]
     block: Block
@@ -101,6 +102,7 @@ class _Search:
     away: dict[Asset, int] = field(default_factory=dict)
     ways: dict[Asset, Way] = field(default_factory=dict)
     why: dict[Asset, str] = field(default_factory=dict)
+    unread: set[Asset] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rules = rules_of(self.sources)
@@ -161,11 +163,11 @@ class _Search:
             self.waiting.setdefault(asset, []).append((place, told))
             self.want(told.needs, self.away[asset] + 1)
 
-    def refuse(self, assets: Iterable[Asset], source: str, reason: str) -> None:
+    def refuse(self, assets: Iterable[Asset], source: str, reason: str, *, is_unread: bool = False) -> None:
         """None of these has a price of this source."""
         for asset in assets:
             self._settled(asset, source)
-            self._refused(Refusal(asset, source, reason))
+            self._refused(Refusal(asset, source, reason, is_unread))
 
     def quotes(self, wanted: Sequence[Asset]) -> Quotes:
         """What was found of the assets that were wanted."""
@@ -214,9 +216,8 @@ class _Search:
                 unpriced = [part for part in told.needs if part not in self.priced]
                 lost = next((part for part in unpriced if part not in self.waiting and not self._can_be(part)), None)
                 if lost is not None:
-                    self.refuse(
-                        [asset], told.source, f"{lost}, which it is worth some of, has no price{self._why(lost)}"
-                    )
+                    reason = f"{lost}, which it is worth some of, has no price{self._why(lost)}"
+                    self.refuse([asset], told.source, reason, is_unread=lost in self.unread)
                     self.decide([asset])
                 elif not unpriced:
                     self._conclude(told, place)
@@ -241,6 +242,8 @@ class _Search:
         self.refused.append(refusal)
         self.journal.append(Said(refusal.asset, refusal.source, refusal))
         self.why[refusal.asset] = refusal.reason
+        if refusal.is_unread:
+            self.unread.add(refusal.asset)
 
     def _conclude(self, told: Relative, place: int) -> None:
         """The price that follows from those of its parts, all of which are known."""

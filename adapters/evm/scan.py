@@ -5,6 +5,9 @@ thousands of reads); the scanner run as creation code; one `eth_call` for each r
 change another one: the scanner makes static calls only, and calls of their own share no state. On every route a
 contract sees the same caller and the same gas, so that one which looks at them says the same. Gas and answer size are
 capped per read; what cannot be read is Unknown, never 0.
+
+Reads that are marked as untrusted travel behind all others, in calls of their own with a `Budget`: whatever their
+contracts do, they take no request, gas or round from the others.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from adapters.evm.node import Node, hex_of
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.refusals import OutOfGas, Reverting
 from adapters.evm.shared import Asked, Shared
+from adapters.evm.untrusted import MAX_ANSWER, MAX_CALL_READS, OVER, READ_GAS, Budget, call_gas
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
@@ -63,6 +67,7 @@ CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes
 GAS, MORE_GAS = 1_000_000, 15_000_000
 KEEP = 512
 MAX_ROUNDS = 24
+MAX_HEAVY = 64  # reads of one answer that are tried again with MORE_GAS
 BODY_PARTS = 4  # calls of the scanner that go into one body, where there are many reads
 CALL_TEXT = len(CREATION_CODE) + 1_000  # what a call of the scanner has in it beside its reads
 CALL_GAS, BYTE_GAS = 21_000, 16  # what a transaction uses before its call begins
@@ -75,14 +80,21 @@ class _Read:
     ask: Read
     gas: int = GAS
     keep: int = KEEP
+    company: int = MAX_READS  # how many reads may share its call
     answer: Any = None
     data: bytes | None = field(init=False)
 
     def __post_init__(self) -> None:
         ask = self.ask
         self.data = None if isinstance(ask, NativeBalance) else encode(ask.signature, ask.args)
-        if self.alone:
+        if self.untrusted:
+            self.gas, self.company = READ_GAS, MAX_CALL_READS
+        elif self.alone:
             self.gas = MORE_GAS
+
+    @property
+    def untrusted(self) -> bool:
+        return isinstance(self.ask, Call) and self.ask.untrusted
 
     @property
     def alone(self) -> bool:
@@ -149,16 +161,40 @@ async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]])
 async def _answers(endpoint: Asked, queries: Sequence[Read], block: Block) -> list[Any]:
     """The answers of one endpoint."""
     reads = [_Read(ask) for ask in queries]
+    budget = Budget.of(sum(read.untrusted for read in reads))
     lowest = OVERRIDE
     for _ in range(MAX_ROUNDS):
-        left = [read for read in reads if read.answer is None]
-        if not left:
+        pending = [read for read in reads if read.answer is None]
+        if not pending:
             break
-        lowest = await _round(endpoint, [read for read in left if not read.alone] or left, block, lowest)
+        lowest = await _round(endpoint, _next(pending), block, lowest, budget)
+        _bound(reads, budget)
     for read in reads:
         if read.answer is None:
-            read.answer = Unknown("the node could not finish this read")
+            read.answer = OVER if read.untrusted else Unknown("the node could not finish this read")
     return [read.answer for read in reads]
+
+
+def _next(pending: list[_Read]) -> list[_Read]:
+    """The reads of the next round. Untrusted ones travel with others, or when no others are pending."""
+    trusted = [read for read in pending if not read.untrusted]
+    together = [read for read in trusted if not read.alone]
+    if trusted and not together:
+        return trusted
+    untrusted = [read for read in pending if read.untrusted]
+    return together + [read for read in untrusted if not read.alone] or untrusted
+
+
+def _bound(reads: list[_Read], budget: Budget) -> None:
+    """Answer the reads that may cost no more: untrusted ones beyond their budget, others beyond MAX_HEAVY."""
+    heavy = 0
+    for read in reads:
+        if read.untrusted:
+            read.answer = budget.answer(read.to) if read.answer is None else read.answer
+        elif read.gas == MORE_GAS and not read.alone:
+            heavy += 1
+            if read.answer is None and heavy > MAX_HEAVY:
+                read.answer = Unknown(f"used up {GAS:,} gas, as too many other reads did", cause="contract")
 
 
 def _key(answer: Any) -> Hashable | None:
@@ -179,7 +215,7 @@ def _worded(ask: Read) -> str:
     return f"{ask.signature} of {ask.to} with {ask.args!r}"
 
 
-async def _round(endpoint: Asked, reads: list[_Read], block: Block, lowest: int) -> int:
+async def _round(endpoint: Asked, reads: list[_Read], block: Block, lowest: int, budget: Budget) -> int:
     """One request by the best route known, not above `lowest`; what it could not answer stays open for the next round.
     The best route that is left to this block."""
     # Others may learn the same meanwhile: what follows from it is counted from what was known before.
@@ -189,9 +225,9 @@ async def _round(endpoint: Asked, reads: list[_Read], block: Block, lowest: int)
     )
     try:
         if route == SINGLES or reads[0].alone:
-            await _singles(endpoint, reads, block)
+            await _singles(endpoint, reads, block, budget)
         else:
-            await _scan(endpoint, reads, block, route)
+            await _scan(endpoint, reads, block, route, budget)
     except _Pinning:
         endpoint.learn("pin", pin + 1)
     except Unsupported as refusal:
@@ -270,14 +306,18 @@ async def _why_absent(endpoint: Asked, block: Block, refusal: NodeBehind) -> Sou
     return HistoryUnavailable(endpoint.name, block.height, refusal.reason)
 
 
-async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -> None:
+async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int, budget: Budget) -> None:
     """The scanner: every part of the reads in one batch of calls to it, of which several go into one body."""
     room = max((endpoint.max_body // BODY_PARTS - CALL_TEXT) // 2, 1)  # bytes are written as two digits each
     most, size = (MAX_READS, room) if route == OVERRIDE else (CREATION_READS, min(CREATION_BYTES, room))
-    ordered = sorted(reads, key=lambda read: (read.gas, read.keep, read.data or b""))
-    parts = _parts(ordered, min(most, endpoint.capabilities.get("max_reads", most)), size)
+    ordered = sorted(reads, key=lambda read: (read.untrusted, read.gas, read.keep, -read.company, read.data or b""))
+    parts = _affordable(_parts(ordered, min(most, endpoint.capabilities.get("max_reads", most)), size), budget)
     calls = [_scanning(route, part) for part in parts]
+    is_mixed = not parts[0][0].untrusted
     for part, reply in zip(parts, await _call(endpoint, calls, block), strict=True):
+        if part[0].untrusted:
+            _settle_untrusted(endpoint, reply, part, route, budget, is_mixed)
+            continue
         if isinstance(reply, OutOfGas | TooMuch):
             endpoint.errors.note(reply)
             if not _smaller_now(endpoint, reply, part):
@@ -292,6 +332,45 @@ async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -
             raise Unsupported(endpoint.name, f"does not run the scanner at block {block.height}")
 
 
+def _affordable(parts: list[list[_Read]], budget: Budget) -> list[list[_Read]]:
+    """The parts without untrusted reads, and as many of the others as the budget pays for if each uses its gas."""
+    affordable, gas = [], budget.gas
+    for part in parts:
+        gas -= call_gas(len(part)) if part[0].untrusted else 0
+        if gas >= 0 or not part[0].untrusted:
+            affordable.append(part)
+    return affordable or parts[:1]
+
+
+def _settle_untrusted(
+    endpoint: Asked, reply: Answer, part: list[_Read], route: int, budget: Budget, is_mixed: bool
+) -> None:
+    """Give untrusted reads their answers. A call that fails teaches nothing about the endpoint: it costs its gas and
+    is split. Raises the refusal of a route if no other call of the batch shows that it works."""
+    entries: list[_Entry] = []
+    if isinstance(reply, OutOfGas | TooMuch):
+        endpoint.errors.note(reply)
+        if isinstance(reply, BodyRefused):
+            return  # nothing was run; the endpoint has learnt what fits into a body
+    else:
+        try:
+            entries = _scanned(endpoint.name, reply, part, route)
+        except SourceError as refusal:
+            if not is_mixed:
+                raise
+            endpoint.errors.note(refusal)
+    if len(entries) < len(part):
+        budget.gas -= call_gas(len(part))
+    for read, entry in zip(part, entries, strict=False):
+        if entry.status == 3:
+            budget.stop(read.to)
+        elif entry.size > read.keep and entry.status == 1 and not _is_raw(read.ask) and read.keep < MAX_ANSWER:
+            read.keep = MAX_ANSWER
+        else:
+            read.answer = _value(read.ask, entry)
+    _split(part[len(entries) :])
+
+
 def _smaller_now(endpoint: Asked, refusal: SourceError, part: list[_Read]) -> bool:
     """Whether it was the body that was too large, by what the endpoint knows now, and parts will be smaller."""
     return isinstance(refusal, BodyRefused) and len(part) > 1 and refusal.sent_bytes > endpoint.max_body
@@ -300,9 +379,10 @@ def _smaller_now(endpoint: Asked, refusal: SourceError, part: list[_Read]) -> bo
 def _scanning(route: int, part: list[_Read]) -> tuple[Any, ...]:
     """The call that runs the scanner, and the override that it needs."""
     packed = _pack(part).hex()
+    gas = {"gas": hex(call_gas(len(part)))} if part[0].untrusted else {}
     if route == CREATION:
-        return ({"from": SENDER, "data": CREATION_CODE + packed},)
-    return {"from": SENDER, "to": SCANNER_AT, "data": "0x" + packed}, {SCANNER_AT: {"code": SCANNER}}
+        return ({"from": SENDER, "data": CREATION_CODE + packed, **gas},)
+    return {"from": SENDER, "to": SCANNER_AT, "data": "0x" + packed, **gas}, {SCANNER_AT: {"code": SCANNER}}
 
 
 def _scanned(source: str, reply: Answer, part: list[_Read], route: int) -> list[_Entry]:
@@ -326,12 +406,13 @@ def _parts(reads: list[_Read], most: int, size: int) -> list[list[_Read]]:
     for read in reads:
         whole = len(read.data or b"") + 24
         packed = 20 if parts and read.data == parts[-1][-1].data else whole
-        if parts and limits == (read.gas, read.keep) and len(parts[-1]) < most and packed <= left:
+        own = (read.untrusted, read.gas, read.keep, read.company)
+        if parts and limits == own and len(parts[-1]) < min(most, read.company) and packed <= left:
             parts[-1].append(read)
             left -= packed
         else:
             parts.append([read])
-            limits, left = (read.gas, read.keep), size - whole
+            limits, left = own, size - whole
     return parts
 
 
@@ -366,7 +447,7 @@ def _unpack(source: str, content: bytes, part: list[_Read]) -> list[_Entry]:
 
 
 def _settle(reads: list[_Read], entries: list[_Entry]) -> None:
-    """Give each read its answer, or larger limits for another try."""
+    """Give each read its answer, or larger limits for another try. What the gas did not suffice for is split."""
     for read, entry in zip(reads, entries, strict=False):
         if entry.status == 3 and read.gas < MORE_GAS:
             read.gas = MORE_GAS
@@ -374,6 +455,13 @@ def _settle(reads: list[_Read], entries: list[_Entry]) -> None:
             read.keep = 0xFFFF
         else:
             read.answer = _value(read.ask, entry)
+    _split(reads[len(entries) :])
+
+
+def _split(reads: list[_Read]) -> None:
+    """Send these in two calls the next time, so that none waits behind those that use up the gas of a call."""
+    for read in reads:
+        read.company = max(1, (len(reads) + 1) // 2)
 
 
 def _is_raw(ask: Read) -> bool:
@@ -414,12 +502,15 @@ def _give_up(reads: list[_Read]) -> None:
         read.answer = Unknown("the node's gas allowance is too small for this read")
 
 
-async def _singles(endpoint: Asked, reads: list[_Read], block: Block) -> None:
-    """One `eth_call` or `eth_getBalance` a read, in a batch."""
+async def _singles(endpoint: Asked, reads: list[_Read], block: Block, budget: Budget) -> None:
+    """One `eth_call` or `eth_getBalance` a read, in a batch: of untrusted reads, as many as the budget pays for."""
     at = _at(endpoint, block)
-    plain = [read for read in reads if read.data is not None]
+    trusted = [read for read in reads if not read.untrusted and read.data is not None]
+    plain = trusted + [read for read in reads if read.untrusted][: max(1, budget.gas // READ_GAS)]
     for read, reply in zip(plain, await _call(endpoint, [_plain(read) for read in plain], block), strict=True):
-        if isinstance(reply, OutOfGas) and read.gas < MORE_GAS:
+        if isinstance(reply, OutOfGas) and read.untrusted:
+            budget.stop(read.to)
+        elif isinstance(reply, OutOfGas) and read.gas < MORE_GAS:
             read.gas = MORE_GAS
         else:
             read.answer = _single(endpoint.name, read.ask, reply)

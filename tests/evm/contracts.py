@@ -9,6 +9,7 @@ from typing import Any
 from adapters.evm.scan import CREATION_CODE, SCANNER, SCANNER_AT
 
 Contract = Callable[[bytes], bytes]
+READ_COST = 3_000  # gas of a read that gives an answer
 
 
 class Refused(Exception):
@@ -50,18 +51,20 @@ class Contracts:
     overrides: str = "yes"  # yes, ignored, refused
     creations: str = "yes"  # yes, refused, reverted (as revert data), nonsense (reverted with something else)
     gas_cap: int = 50_000_000
+    gas_used: int = 0  # by the reads of the scanner
 
     def call(self, asked: dict[str, Any], override: dict[str, Any]) -> str:
         """The result of eth_call, or Refused."""
         data = bytes.fromhex(asked["data"][2:])
+        limit = min(self.gas_cap, int(asked.get("gas", hex(self.gas_cap)), 16))
         if override:
             if self.overrides == "refused":
                 raise Refused(-32602, "too many arguments, want at most 2")
             if self.overrides == "yes":
                 assert override == {SCANNER_AT: {"code": SCANNER}}
-                return "0x" + b"".join(self._scanned(data)).hex()
+                return "0x" + b"".join(self._scanned(data, limit)).hex()
         if "to" not in asked:
-            return self._created(asked["data"])
+            return self._created(asked["data"], limit)
         try:
             return "0x" + self._run(asked["to"], data).hex()
         except Reverts:
@@ -72,9 +75,10 @@ class Contracts:
     def _run(self, to: str, data: bytes) -> bytes:
         return self.code[to](data) if to in self.code else b""
 
-    def _scanned(self, data: bytes) -> Iterator[bytes]:
+    def _scanned(self, data: bytes, limit: int) -> Iterator[bytes]:
         """What the scanner does, as its source says it."""
         gas, keep, at = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:6], "big"), 6
+        start = self.gas_used
         while at < len(data):
             size = int.from_bytes(data[at : at + 2], "big")
             sent = None if size == 0xFFFF else data[at + 2 : at + 2 + size]
@@ -84,9 +88,10 @@ class Contracts:
             for _ in range(count):
                 who = "0x" + data[at : at + 20].hex()
                 at += 20
-                if gas + gas // 32 + 60_000 > self.gas_cap:
+                if self.gas_used - start + gas + gas // 32 + 60_000 > limit:
                     return
                 status, answer = self._entry(who, sent)
+                self.gas_used += gas if status == 3 else READ_COST
                 yield bytes([status]) + min(len(answer), 0xFFFFFF).to_bytes(3, "big") + answer[:keep]
 
     def _entry(self, who: str, sent: bytes | None) -> tuple[int, bytes]:
@@ -99,13 +104,13 @@ class Contracts:
         except Burns:
             return 3, b""
 
-    def _created(self, code: str) -> str:
+    def _created(self, code: str, limit: int) -> str:
         if self.creations == "refused":
             raise Refused(-32602, "missing required field 'to'")
         if self.creations == "nonsense":
             raise Refused(3, "execution reverted: no", "0x08c379a0")
         assert code.startswith(CREATION_CODE)
-        found = "0x" + b"".join(self._scanned(bytes.fromhex(code[len(CREATION_CODE) :]))).hex()
+        found = "0x" + b"".join(self._scanned(bytes.fromhex(code[len(CREATION_CODE) :]), limit)).hex()
         if self.creations == "reverted":
             raise Refused(3, "execution reverted", found)
         return found

@@ -1,0 +1,111 @@
+"""An EVM wallet that strangers send tokens to, read through the scanner of a fake node that meters gas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from adapters.evm.reads import NativeBalance, balance_of
+from adapters.evm.scan import answer
+from adapters.evm.tokens import describe
+from adapters.evm.untrusted import READ_GAS, TRIES, Budget
+from chainfolio.assets import Asset
+from chainfolio.plans import Plan, run_batched
+from chainfolio.positions import AccountState
+from engine.reading import holdings_of
+from engine.trust import Trust, listed_apart, marked
+from pricing.chainlink import Chainlink, Feed
+from tests.chains.dust import DustKind, Mix, Wallet, Work
+from tests.evm.contracts import Burns, Contract, Contracts, Reverts, balances, gives
+from tests.evm.fakes import ALICE, TOKEN, FakeChain, FakeNode, wired
+
+FEED = "0x" + "fe" * 20
+BALANCE_OF = bytes.fromhex("70a08231")
+LATEST = bytes.fromhex("feaf968c")
+
+
+def _burns(data: bytes) -> bytes:
+    raise Burns
+
+
+def _reverts(data: bytes) -> bytes:
+    raise Reverts
+
+
+def _burns_in_names(data: bytes) -> bytes:
+    if data[:4] == BALANCE_OF:
+        return (1).to_bytes(32, "big")
+    raise Burns
+
+
+BEHAVIOURS: dict[str, Contract] = {
+    "loops for ever": _burns,
+    "loops in its name": _burns_in_names,
+    "reverts": _reverts,
+    "answers nothing": lambda data: b"",
+    "answers too much": lambda data: b"\xff" * 20_000,
+    "answers one": gives(1),
+}
+
+
+def _feed(data: bytes) -> bytes:
+    """A feed at 2,000 USD, updated at the block."""
+    if data[:4] == LATEST:
+        return b"".join(
+            each.to_bytes(32, "big") for each in (7, 2000 * 10**8, BLOCK.time_us // 10**6, BLOCK.time_us // 10**6, 7)
+        )
+    return (8).to_bytes(32, "big")
+
+
+CHAIN = FakeChain(5)
+BLOCK = CHAIN.block(3)
+
+
+def hostile(mix: Mix) -> dict[str, Contract]:
+    """Contracts of a mix, some below and some above the honest addresses."""
+    kinds = [BEHAVIOURS[name] for name, count in sorted(mix.items()) for _ in range(count)]
+    return {f"0x{(k % 2) * 0xFF:02x}{k:038x}": contract for k, contract in enumerate(kinds, 1)}
+
+
+async def read(mix: Mix, mark: Callable[..., list[Any]] = marked) -> Wallet:
+    """Read the wallet: its coins and one listed token, both priced by a feed, and the hostile tokens."""
+    dust = hostile(mix)
+    contracts = Contracts({**dust, TOKEN: balances({ALICE: 7}), FEED: _feed}, {ALICE: 10**18}, gas_cap=30_000_000)
+    found = wired(FakeNode(CHAIN, contracts), checked=True)
+    facts = found.node.facts
+    listed, native = facts.token_asset(TOKEN), facts.info.native.asset
+    tokens = [listed, *(facts.token_asset(each) for each in dust)]
+    trust = Trust(lambda asset: asset == listed)
+    strangers = trust.strangers(tokens)
+    source = Chainlink({asset: Feed(asset, FEED, 8, 3600) for asset in (listed, native)})
+
+    def wallet() -> Plan[Any, Any, Any]:
+        native_raw, *raws = yield [NativeBalance(ALICE), *(balance_of(each.reference, ALICE) for each in tokens)]
+        return native_raw, dict(zip(tokens, raws, strict=True))
+
+    plans: dict[str, Plan[Any, Any, Any]] = {
+        "wallet": wallet(),
+        "tokens": describe(facts, [each.reference for each in tokens]),
+        "prices": source.prices([listed, native], BLOCK),
+    }
+    reports = await run_batched(plans, lambda reads: answer(found.node, mark(reads, strangers), BLOCK))
+    assert not [report.reason for report in reports.values() if report.status != "ok"]
+    results: dict[str, Any] = {name: report.result for name, report in reports.items()}
+    native_raw, raws = results["wallet"]
+    state = AccountState(native_raw, raws, (), ())
+    wanted: dict[str, dict[Asset, bool]] = {ALICE: dict.fromkeys(tokens, True)}
+    held, issues = holdings_of({ALICE: state}, wanted, trust)
+    quotes = results["prices"]
+    prices: dict[str, Decimal] = {str(price.asset): price.usd for price in quotes.prices}
+    trusted = {"native": native_raw, "token": raws[listed], "held": (ALICE, listed, 7) in held, **prices}
+    is_complete = not any(issue.makes_partial for issue in issues) and not quotes.refused
+    return Wallet(trusted, is_complete, len(listed_apart(issues)), Work(found.node.requests, contracts.gas_used))
+
+
+def allowance(count: int) -> Work:
+    """Four reads a token: by their number alone, and by at most a few more rounds."""
+    return Work(4, Budget.of(4 * count).gas * (TRIES + 1) // TRIES + READ_GAS)
+
+
+EVM = DustKind(tuple(BEHAVIOURS), read, allowance)

@@ -1,0 +1,67 @@
+"""Reads of untrusted contracts at a node: behind the others, apart from them, and for bounded gas, by every route."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.evm.reads import Call, NativeBalance, Read
+from adapters.evm.scan import MAX_HEAVY, MORE_GAS, OVERRIDE, ROUTE, SINGLES, answer
+from adapters.evm.untrusted import READ_GAS, TRIES, Budget
+from chainfolio.plans import Unknown
+from engine.trust import marked
+from tests.evm.contracts import Burns, Contracts, balances
+from tests.evm.dust import BLOCK, CHAIN
+from tests.evm.fakes import ALICE, TOKEN, FakeNode, Wired, wired
+from tests.evm.test_state_faults import ROUTES, held
+
+LOOPERS = [f"0x{k:040x}" for k in range(1, 851)]
+NAMES = ("symbol()(*)", "name()(*)", "decimals()(*)")
+HONEST: list[Read] = [NativeBalance(ALICE), held(TOKEN)]
+
+
+def _burns(data: bytes) -> bytes:
+    raise Burns
+
+
+def node(route: int, loopers: list[str], **more: int) -> tuple[Wired, Contracts]:
+    code = {TOKEN: balances({ALICE: 7}), **dict.fromkeys(loopers, _burns)}
+    contracts = Contracts(code, {ALICE: 10**18}, **ROUTES[route], **more)  # type: ignore[arg-type]
+    return wired(FakeNode(CHAIN, contracts), checked=True), contracts
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_hostile_contracts_take_no_round_from_honest_reads(route: int) -> None:
+    found, contracts = node(route, LOOPERS, gas_cap=30_000_000)
+    reads: list[Read] = [Call(each, name) for name in NAMES for each in LOOPERS]
+    got = await answer(found.node, marked([*reads, *HONEST], set(LOOPERS)), BLOCK)
+    assert got[-2:] == [10**18, 7]
+    assert all(isinstance(each, Unknown) and each.cause == "contract" for each in got[:-2])
+    assert contracts.gas_used <= Budget.of(len(reads)).gas * (TRIES + 1) // TRIES + READ_GAS
+    assert found.endpoint.capabilities.get(ROUTE, OVERRIDE) == route
+    assert "max_reads" not in found.endpoint.capabilities
+
+
+async def test_untrusted_reads_that_answer_cost_no_request_more() -> None:
+    found, _ = node(OVERRIDE, [])
+    tokens = [f"0x{k:040x}" for k in range(1, 3001)]
+    found.transport.nodes["http://one.test"].contracts.code |= dict.fromkeys(tokens, balances({ALICE: 3}))
+    got = await answer(found.node, marked([*HONEST, *(held(each) for each in tokens)], set(tokens)), BLOCK)
+    assert got == [10**18, 7] + [3] * 3000
+    assert found.node.requests == 1
+
+
+async def test_a_contract_that_burnt_its_gas_is_called_no_more_and_gets_no_more_gas() -> None:
+    found, _ = node(SINGLES, LOOPERS[:1])
+    found.endpoint.capabilities[ROUTE] = SINGLES
+    await answer(found.node, marked([*HONEST, held(LOOPERS[0])], set(LOOPERS)), BLOCK)
+    (fake,) = found.transport.nodes.values()
+    calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
+    assert [(call["to"], int(call["gas"], 16) // READ_GAS) for call in calls] == [(TOKEN, 3), (LOOPERS[0], 1)]
+
+
+async def test_unmarked_contracts_that_burn_gas_are_bounded_and_hide_no_other_read() -> None:
+    """As those that an untrusted contract leads to."""
+    found, contracts = node(OVERRIDE, LOOPERS, gas_cap=50_000_000)
+    got = await answer(found.node, [*(held(each) for each in LOOPERS), *HONEST], BLOCK)
+    assert got[-2:] == [10**18, 7]
+    assert contracts.gas_used <= len(LOOPERS) * 1_000_000 + (MAX_HEAVY + 50) * MORE_GAS
