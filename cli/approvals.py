@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Account
-from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_json, show_table, with_system
+from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_json, with_system
 from cli.names import account_of
+from cli.table import Column, Group, say, show_groups
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from engine.answers import Allowance, Operator
     from indexer.wiring import System
 
-COLUMNS = (("token", ""), ("spender", ""), ("allowed", "right"), ("balance", "right"), ("at risk USD", "right"))
-COLLECTIBLES = (("collection", ""), ("may be moved by", ""), ("what", ""), ("held", "right"))
+COLUMNS = (
+    Column("token"), Column("spender"), Column("allowed", "amount"), Column("balance", "amount", rank=1),
+    Column("at risk USD", "number"),
+)  # fmt: skip
+COLLECTIBLES = (Column("collection"), Column("may be moved by"), Column("what"), Column("held", "number"))
 SHEET = (
     "chain", "block", "standard", "contract", "symbol", "decimals", "tokenId", "spender", "spenderLabel", "allowance",
     "unlimited", "balance", "valueAtRisk", "approvedBlock", "approvedHash",
@@ -118,15 +122,18 @@ def show(address: str, standing: Standing) -> None:
     """Two tables for people; the exact figures are in --json."""
     count = len(standing.allowances)
     title = f"{address} at block {standing.block.height}: {count} allowances, {standing.at_risk:,.2f} USD at risk"
-    show_table(title, COLUMNS, [_cells(each) for each in standing.allowances])
+    show_groups(title, COLUMNS, [Group("", [_cells(each) for each in standing.allowances])])
     if standing.unpriced:
-        print(f"  {standing.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say")
+        say(
+            f"{standing.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say",
+            indent=2,
+        )
     if standing.operators:
         rows = [
             (each.token, each.label or each.spender, _what(each), "?" if each.held is None else str(each.held))
             for each in standing.operators
         ]
-        show_table("collectibles", COLLECTIBLES, rows)
+        show_groups("collectibles", COLLECTIBLES, [Group("", rows)])
 
 
 def _what(operator: Operator) -> str:

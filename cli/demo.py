@@ -238,9 +238,8 @@ async def _show(
         addresses = {name: wallet.address for name, wallet in accounts.items()}
         show_json({"wallets": addresses, "portfolios": msgspec.to_builtins(documents)})
     else:
-        for name, document in zip(accounts, documents, strict=True):
-            print(f"\n{name}")
-            show(document)
+        print()
+        show(documents, {wallet.address: name for name, wallet in accounts.items()})
     if not options.once:
         await _serve(config, {name: wallet.address for name, wallet in accounts.items()}, options, say)
     return 0

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.errors import BadRequest
-from cli.common import Commands, add_csv, add_rpc, counted, money, show_csv, show_json, show_table, with_system
+from cli.common import Commands, add_csv, add_rpc, counted, money, show_csv, show_json, with_system
 from cli.names import accounts_of, chains_with_past
 from cli.progress_bar import clock, watch
+from cli.table import Column, Group, say, show_groups
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -31,7 +32,7 @@ USUAL_DAYS: Final = 30
 INTERVALS: Final = ("day", "week", "month")
 FILES: Final = (".png", ".svg", ".csv", ".parquet")
 SHEET: Final = ("day", "address", "value", "completeness", "reason", "blocks")
-COLUMNS: Final = (("day", ""), ("address", ""), ("worth USD", "right"), ("remark", ""))
+COLUMNS: Final = (Column("day"), Column("address"), Column("worth USD", "number"), Column("remark"))
 AGAIN: Final = "--again reads the partial ones anew"
 
 
@@ -209,7 +210,8 @@ def _show(values: Sequence[DayValue], days: Sequence[date], options: argparse.Na
              "" if each.completeness == "complete" else each.completeness)
             for each in values
         ]  # fmt: skip
-        show_table(_whose(values), COLUMNS, rows)
+        title = counted(len({each.account for each in values}), "wallet") if several else _whose(values)
+        show_groups(title, COLUMNS, [Group("", rows)])
     for name in options.output:
         print(f"{name}: {counted(len(values), 'value')}")
     _remarks(values)
@@ -228,7 +230,7 @@ def _remarks(values: Sequence[DayValue]) -> None:
             reasons[key] = reasons.get(key, 0) + 1
     shown = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     for (completeness, reason), count in shown[:5]:
-        print(f"  {counted(count, 'value')} {completeness}: {reason}")
+        say(f"{counted(count, 'value')} {completeness}: {reason}", indent=2)
     if len(shown) > 5:
         print(f"  and {len(shown) - 5:,} other reasons: --csv has all of them")
     if any(part.retry and part.digest for each in values for part in each.parts):

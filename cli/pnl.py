@@ -12,15 +12,16 @@ from cli.common import (
     add_csv,
     add_rpc,
     check_chains,
+    counted,
     known,
     money,
     show_csv,
     show_issues,
     show_json,
-    show_table,
     with_system,
 )
 from cli.names import accounts_of
+from cli.table import Column, Group, say, show_groups
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument
 
 COLUMNS = (
-    ("chain", ""), ("asset", ""), ("wallet", ""), ("held", "right"), ("cost USD", "right"), ("open USD", "right"),
-    ("closed USD", "right"), ("why not known", ""),
+    Column("asset"), Column("wallet"), Column("held", "amount"), Column("cost USD", "number"),
+    Column("open USD", "number"), Column("closed USD", "number"), Column("why", "note"),
 )  # fmt: skip
 
 
@@ -107,17 +108,18 @@ def _zone(name: str) -> tzinfo:
 def show(found: PnlDocument) -> None:
     """What is held and what it gained, for people; every disposal is in --csv, --parquet and --json."""
     several = any(each.wallet for each in found.holdings)
-    show_table(
-        f"{', '.join(found.addresses)}: {len(found.gains)} disposals and incomes, {found.method}",
-        COLUMNS, [_cells(each, several) for each in found.holdings],
-    )  # fmt: skip
-    print(_line(found))
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for each in found.holdings:
+        rows.setdefault(each.chain, []).append(_cells(each, several))
+    title = f"{', '.join(found.addresses)}: {len(found.gains)} disposals and incomes, {found.method}"
+    show_groups(title, COLUMNS, [Group(chain, of_chain) for chain, of_chain in rows.items()])
+    say(_line(found))
     if found.unknown:
-        print(f"  of what is known: {_line(found.known)}")
+        say(f"of what is known: {_line(found.known)}", indent=2)
     for reason, count in found.unknown.items():
-        print(f"  not known in {count} places: {reason}")
+        say(f"not known in {counted(count, 'place')}: {reason}", indent=2)
     for issue in found.issues:
-        print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+        say(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 
 
 def _line(sums: PnlDocument | SumsDocument) -> str:
@@ -128,8 +130,14 @@ def _line(sums: PnlDocument | SumsDocument) -> str:
     return ", ".join(f"{name} {money(value)}" for name, value in shown)
 
 
+def _asset(each: HoldingDocument) -> str:
+    """Return the symbol of an asset, with its number if it is one of a collection; its contract if it has no symbol."""
+    number = each.contract.partition(":")[2]
+    return f"{each.symbol} #{number}" if each.symbol and number else each.symbol or each.contract
+
+
 def _cells(each: HoldingDocument, several: bool) -> tuple[str, ...]:
     return (
-        each.chain, each.symbol or each.contract, each.wallet if several else "", known(each.amount, "?"),
+        _asset(each), each.wallet if several else "", known(each.amount, "?"),
         money(each.total_cost_basis), money(each.open_pnl), money(each.closed_pnl), each.reason,
     )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,10 @@ from cli.common import (
     show_csv,
     show_issues,
     show_json,
-    show_table,
     with_system,
 )
 from cli.names import accounts_of, is_name, name_of
+from cli.table import Column, Group, say, shortened_ids, show_groups
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from portfolio.document import AssetDocument, Portfolio, PositionsDocument
     from portfolio.facts import Options
 
-PLACES = 8
 COLUMNS = (
-    ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
-    ("worth USD", "right"),
+    Column("asset"), Column("position"), Column("balance", "amount"), Column("price USD", "amount", rank=1),
+    Column("worth USD", "number"),
 )  # fmt: skip
 SHEET = (
     "address", "chain", "block", "protocol", "position", "name", "side", "symbol", "contract", "balance", "price",
@@ -77,10 +77,10 @@ def run(options: argparse.Namespace) -> int:
         show_csv(SHEET, (row for document in documents for row in _sheet(document)))
         show_issues(issue for document in documents for issue in document.issues)
         return 0
+    show(documents, names)
     for document in documents:
-        show(document, names.get(document.address))
         if options.rpc and any(issue.adapter == "index" for issue in document.issues):
-            print(f'  to read what is missing: chainfolio watch {document.address} --rpc "$RPC"')
+            print(f'  to read what is missing:\n  chainfolio watch {document.address} --rpc "$RPC"')
     return 0
 
 
@@ -145,36 +145,80 @@ async def read(
     return await Engine(system).at_block(accounts, key, block, shown)
 
 
-def show(document: Portfolio, name: str | None = None) -> None:
-    """One portfolio as a table; its account is called by its name, where it has one."""
+def show(documents: Sequence[Portfolio], names: Mapping[str, str]) -> None:
+    """Print portfolios as one table with one total, grouped by wallet, protocol and chain; `names` are of addresses."""
+    owners = {each.address: _owner(each.address, names) for each in documents}
+    if len(documents) == 1:
+        (document,) = documents
+        at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
+        show_groups(f"{owners[document.address]}{at}: {money(document.networth)} USD", COLUMNS, list(_groups(document)))
+    else:
+        groups = [
+            group
+            for document in documents
+            for group in (Group(f"{owners[document.address]}: {money(document.networth)} USD", ()), *_groups(document))
+        ]
+        show_groups(f"{len(documents)} wallets: {_total(documents)} USD", COLUMNS, groups)
+    remarks: dict[str, list[str]] = {}
+    for document in documents:
+        for remark in dict.fromkeys(_remarks(document)):
+            remarks.setdefault(remark, []).append(names.get(document.address, shortened_ids(document.address)))
+    for remark, owners_of in remarks.items():
+        say(remark if len(owners_of) == len(documents) else f"{remark} ({', '.join(owners_of)})", indent=2)
+
+
+def _owner(address: str, names: Mapping[str, str]) -> str:
+    return f"{names[address]} ({address})" if address in names else address
+
+
+def _total(documents: Sequence[Portfolio]) -> str:
+    """Return the sum of the net worths that are known, and say if one is not."""
+    worths = [known(document.networth, "") for document in documents]
+    total = sum((Decimal(worth) for worth in worths if worth), Decimal(0))
+    return f"{total:,.2f}" if all(worths) else f"at least {total:,.2f}"
+
+
+def _groups(document: Portfolio) -> Iterator[Group]:
+    """Yield the assets of each protocol on each chain."""
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            rows = [
+                _cells(asset, name, side)
+                for position in chain.protocol_positions.values()
+                for name, side, asset in _assets(position)
+            ]
+            if rows:
+                yield Group(f"{protocol.name}, {chain.key}", rows)
+
+
+def _remarks(document: Portfolio) -> Iterator[str]:
+    """Yield what the sums leave out, the gains, and the issues."""
     from portfolio.document import UNKNOWN, SpamDocument
     from portfolio.pnl.in_portfolio import ADAPTER
 
-    at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
-    rows = [
-        (chain.key, protocol.name, nested, *_cells(asset, side), asset)
-        for protocol in document.asset_by_protocols.values()
-        for chain in protocol.chains.values()
-        for position in chain.protocol_positions.values()
-        for nested, side, asset in _assets(position)
-    ]
-    whose = f"{name} ({document.address})" if name else document.address
-    show_table(f"{whose}{at}: {money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
     if document.unpriced_assets:
-        print(f"  in no sum, for they have no price: {counted(document.unpriced_assets, 'asset')}")
+        yield f"in no sum, for they have no price: {counted(document.unpriced_assets, 'asset')}"
     if document.spam_assets:
         spam = counted(document.spam_assets, "asset")
-        print(f"  in no sum unless --include-spam says so, for they are taken for spam: {spam}")
-        for *_, asset in rows:
+        yield f"in no sum unless --include-spam says so, for they are taken for spam: {spam}"
+        for asset in _every_asset(document):
             if isinstance(asset.spam, SpamDocument):
-                print(f"    {asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}")
+                yield f"{asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}"
     gains = document.open_pnl, document.closed_pnl, document.total_cost_basis
     if any(gain != UNKNOWN for gain in gains):
         opened, closed, cost = map(money, gains)
-        print(f"  gains: open {opened}, closed {closed}, cost {cost} (chainfolio pnl shows them lot by lot)")
+        yield f"gains: open {opened}, closed {closed}, cost {cost} (chainfolio pnl shows them lot by lot)"
     for issue in document.issues:
         if issue.adapter != ADAPTER:  # why gains are not known: chainfolio pnl says it
-            print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+            yield f"{issue.adapter}: {issue.subject}: {issue.reason}"
+
+
+def _every_asset(document: Portfolio) -> Iterator[AssetDocument]:
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            for position in chain.protocol_positions.values():
+                for _, _, asset in _assets(position):
+                    yield asset
 
 
 def _sheet(document: Portfolio) -> Iterator[list[object]]:
@@ -193,19 +237,13 @@ def _sheet(document: Portfolio) -> Iterator[list[object]]:
                     ]  # fmt: skip
 
 
-def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
+def _cells(asset: AssetDocument, position: str, side: str) -> tuple[str, ...]:
     from portfolio.document import SpamDocument
 
     sign = "-" if side == "owed" and known(asset.value, "") else ""
     remark = "spam" if isinstance(asset.spam, SpamDocument) else side
     named = f"{asset.symbol or asset.contract}{f' ({remark})' if remark else ''}"
-    return named, _short(known(asset.balance, "?")), known(asset.price, "-"), sign + money(asset.value)
-
-
-def _short(amount: str) -> str:
-    """An amount as people read it; … stands for what is cut off, and the exact figure is in --json."""
-    whole, _, rest = amount.partition(".")
-    return amount if len(rest) <= PLACES else f"{whole}.{rest[:PLACES]}…"
+    return named, position, known(asset.balance, "?"), known(asset.price, "-"), sign + money(asset.value)
 
 
 def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainfolio import amounts
 from chainfolio.assets import asset
 from chainfolio.blocks import Block
-from chainfolio.errors import BadRequest, NotIndexed
-from cli.common import Commands, add_rpc, show_json, show_table, with_system
+from chainfolio.errors import BadRequest, NotIndexed, SourceError
+from cli.common import Commands, add_rpc, show_json, with_system
 from cli.names import accounts_of, chains_with_past
 from cli.progress_bar import clock
+from cli.table import Column, Group, say, show_groups
 
 if TYPE_CHECKING:
     from chainfolio.assets import Asset
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from indexer.wiring import System
 
 DIFFERS, NOT_SHOWN = 12, 13
-COLUMNS = (("asset", ""), ("block", "right"), ("amount", "right"), ("cause", ""), ("why", ""))
+COLUMNS = (
+    Column("asset"), Column("block", "number"), Column("amount", "amount"), Column("cause"), Column("why", "note"),
+)  # fmt: skip
 Names = Callable[[str], "Token | None"]
 T = TypeVar("T")
 Work = Callable[["System", "Chain", Sequence[str], argparse.Namespace], Awaitable[list[T]]]
@@ -107,10 +111,14 @@ async def _one(
         chain, system.lake, system.tail, options.checkpoints, max_requests=options.max_requests, told=told
     )
     results = await reconciler.run(addresses, options.first, options.last)
-    book, native = snapshotter_of(system, chain).book, chain.info.native
+    snapshotter, native = snapshotter_of(system, chain), chain.info.native
     assets: set[Asset] = {asset(each.asset).collection for result in results for each in result.assets}
     end = Block(results[0].last_block, results[0].block_hash, "", 0)
-    known = book.known(assets, end) | {native.asset: native}
+    known = snapshotter.book.known(assets, end) | {native.asset: native}
+    differing = {asset(each.asset).collection for result in results for each in result.differences} - known.keys()
+    if differing:
+        with suppress(SourceError):  # without names the result is the same
+            known |= (await snapshotter.known(differing, end)).tokens
     return [(result, lambda name: known.get(asset(name).collection)) for result in results]
 
 
@@ -126,10 +134,14 @@ async def _estimate(
 
 def _show_estimates(estimates: Sequence[dict[str, Any]]) -> None:
     for each in estimates:
-        print(f"{each['chain']}: about {each['balances']:,} balances over {each['blocks']:,} blocks, "
-              f"{each['requests']:,} requests, {each['bytes'] / 1e6:,.1f} MB, {clock(each['seconds'])}")  # fmt: skip
-        print(f"  up to {each['factor']} times as much, or as little: {each['differing']:,} assets differ between the "
-              f"first and the last checkpoint, by {each['sampled']['requests']:,} requests")  # fmt: skip
+        say(
+            f"{each['chain']}: about {each['balances']:,} balances over {each['blocks']:,} blocks, "
+            f"{each['requests']:,} requests, {each['bytes'] / 1e6:,.1f} MB, {clock(each['seconds'])}"
+        )
+        say(
+            f"up to {each['factor']} times as much, or as little: {each['differing']:,} assets differ between the "
+            f"first and the last checkpoint, by {each['sampled']['requests']:,} requests", indent=2,
+        )  # fmt: skip
 
 
 def _show(found: Reconciliation, names: Names) -> None:
@@ -137,18 +149,18 @@ def _show(found: Reconciliation, names: Names) -> None:
     counts = ", ".join(f"{count:,} {status}" for status, count in found.counts.items() if count) or "nothing to compare"
     title = f"{found.address} on {found.chain}, blocks {found.first_block:,} to {found.last_block:,}: {counts}"
     if found.differences:
-        show_table(title, COLUMNS, [_row(each, names) for each in found.differences])
+        show_groups(title, COLUMNS, [Group("", [_row(each, names) for each in found.differences])])
     else:
-        print(title)
+        say(title)
     for each in found.assets:
         if each.status in ("unreadable", "unindexed"):
-            print(f"  {each.status}: {_named(each.asset, names)}")
+            say(f"{each.status}: {_named(each.asset, names)}", indent=2)
     for name in found.more:
-        print(f"  more blocks differ than are listed: {_named(name, names)}")
+        say(f"more blocks differ than are listed: {_named(name, names)}", indent=2)
     read = len(found.checkpoints) - len(found.unread_checkpoints)
-    print(f"  compared at {read} of {len(found.checkpoints)} checkpoints, the last with hash {found.block_hash}")
+    say(f"compared at {read} of {len(found.checkpoints)} checkpoints, the last with hash {found.block_hash}", indent=2)
     for note in found.notes:
-        print(f"  note: {note}")
+        say(f"note: {note}", indent=2)
 
 
 def _row(each: Difference, names: Names) -> tuple[str, ...]:

@@ -52,8 +52,9 @@ def shown(lines: list[str]) -> Iterator[str]:
     """The beginning, then one wallet."""
     yield "$ make demo"
     yield from (line for line in lines if re.match(r" *\d+\.\d s  ", line) and "ready" not in line)
-    begin = lines.index(WALLET)
-    yield from lines[begin : lines.index("", begin)]
+    headings = [at for at, line in enumerate(lines) if line.endswith(" USD")]
+    begin = next(at for at in headings if lines[at].startswith(f"{WALLET} ("))
+    yield from lines[begin : next(at for at in headings if at > begin)]
 
 
 def tried(lines: list[str]) -> Iterator[str]:

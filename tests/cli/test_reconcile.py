@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eth_utils.crypto import keccak
 
+from localchain.deploy import deploy
 from localchain.evm import tx
 from localchain.node import LocalNode
 from tests.cli.conftest import Run, configure
@@ -70,11 +72,45 @@ def test_people_read_a_table_and_the_progress_beside_it(run: Run, configured: Pa
     assert run("watch", lived.other).code == 0
     ran = run("reconcile", lived.other)
     assert ran.code == 12
-    assert "1 equal, 1 differs" in ran.out
+    assert "1 equal, 1 differs" in " ".join(ran.out.split())
     assert ran.out.count("rebasing") == 2
     assert f"{lived.grown[0]}" in ran.out
     assert "round 1: " in ran.err
     assert "reading 2 blocks again" in ran.err
+
+
+def test_a_difference_has_the_name_and_the_scaled_amount_of_its_token(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with LocalNode() as node:
+        deployment = deploy(node)
+        token, owner = deployment.tokens["USDC"].address, deployment.accounts["alice"]
+        other = node.accounts[9]
+        node.settle([tx(owner, token, "transfer(address,uint256)", other, 2_000_000)])
+        node.mine(2)
+        set_balance(node, token, other, 5_250_000)
+        node.mine(BEHIND)
+        configure(here, node.url, chain="local", more=f'facts = "{ROOT / "configs" / "chains" / "local.toml"}"')
+        assert run("watch", other).code == 0
+        ran = run("reconcile", other)
+    assert ran.code == 12
+    (row,) = [line for line in ran.out.splitlines() if line.startswith("USDC ")]
+    assert " -999996.75 " in row
+    assert "[1]" in row
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def set_balance(node: LocalNode, token: str, owner: str, raw: int) -> None:
+    """Change what a token says that an account has, without an event."""
+    for slot in range(12):
+        place = "0x" + keccak(bytes.fromhex(f"{owner[2:]:0>64}{slot:064x}")).hex()
+        before = node.rpc("eth_getStorageAt", token, place, "latest")
+        node.rpc("anvil_setStorageAt", token, place, f"0x{raw:064x}")
+        if node.call(token, "balanceOf(address)(uint256)", owner) == raw:
+            return
+        node.rpc("anvil_setStorageAt", token, place, before)
+    raise AssertionError("the token keeps its balances elsewhere")
 
 
 def test_the_result_is_shown_by_status_and_beside_answers(run: Run, configured: Path, lived: Lived) -> None:

@@ -70,7 +70,9 @@ def test_a_node_is_enough_for_a_portfolio_and_nothing_is_written(run: Run, fanto
 def test_a_table_ends_with_the_command_that_reads_what_is_missing(run: Run, fantom: LocalNode) -> None:
     ran = run("portfolio", ALICE, "--rpc", fantom.url)
     assert ran.code == 0
-    assert ran.out.splitlines()[-1].strip() == f'to read what is missing: chainfolio watch {ALICE} --rpc "$RPC"'
+    reason, command = ran.out.splitlines()[-2:]
+    assert reason.strip() == "to read what is missing:"
+    assert command.strip() == f'chainfolio watch {ALICE} --rpc "$RPC"'
 
 
 def test_several_nodes_are_several_chains_or_one_chain_more_than_once(

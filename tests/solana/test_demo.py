@@ -85,7 +85,7 @@ def test_days_and_flows_of_both_solana_wallets_are_known(
     served: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = str(served[0] / "chainfolio.toml")
-    addresses = re.findall(r"^(\w{32,44}): ", served[1], re.MULTILINE)[-2:]
+    addresses = re.findall(r" \((\w{32,44})\): ", served[1])[-2:]
     begin = (datetime.now(UTC) - timedelta(days=PAST_DAYS - 1)).strftime("%Y-%m-%d")
     for address in addresses:
         capsys.readouterr()
@@ -100,7 +100,7 @@ def test_an_account_of_one_kind_is_not_looked_for_on_chains_of_another(
 ) -> None:
     config = str(served[0] / "chainfolio.toml")
     settings = load(Path(config), {})
-    ethereum, solana = settings.examples[EXAMPLE], re.findall(r"^(\w{32,44}): ", served[1], re.MULTILINE)[-1]
+    ethereum, solana = settings.examples[EXAMPLE], re.findall(r" \((\w{32,44})\): ", served[1])[-1]
 
     def chains(address: str) -> set[str]:
         capsys.readouterr()
