@@ -52,7 +52,8 @@ def shown(lines: list[str]) -> Iterator[str]:
     """The beginning, then one wallet."""
     yield "$ make demo"
     yield from (line for line in lines if re.match(r" *\d+\.\d s  ", line) and "ready" not in line)
-    headings = [at for at, line in enumerate(lines) if line.endswith(" USD")]
+    headings = [at for at, line in enumerate(lines) if line.endswith(" USD") and not line.startswith(" ")]
+    yield from ("", *lines[headings[0] : headings[0] + 3])
     begin = next(at for at in headings if lines[at].startswith(f"{WALLET} ("))
     yield from lines[begin : next(at for at in headings if at > begin)]
 
