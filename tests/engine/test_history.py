@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from adapters.evm import scan
 from chainfolio import amounts
 from chainfolio.assets import account
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import HistoryUnavailable, Unavailable
+from chainfolio.plans import Unknown
 from chainfolio.settings import Settings
 from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
 from engine import snapshot_store
@@ -27,6 +29,7 @@ from engine.snapshot_store import UNREADABLE, DaySnapshot
 from indexer.wiring import System
 from portfolio.document import encode_one
 from portfolio.overview import overview
+from pricing.chainlink import LATEST
 from tests.e2e.conftest import World, configured, paid_daily
 from tests.e2e.test_past import indexed
 
@@ -150,6 +153,34 @@ async def test_many_days_take_the_requests_of_one_and_what_is_kept_is_never_aske
     before = chain.requests
     await all_of(system, wallets, DAYS)
     assert chain.requests == before
+
+
+async def test_a_day_that_was_read_with_an_unread_feed_is_read_again(
+    world: World, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, chain = world.wallets["alice"], system.chain("local")
+    scanned = scan.answer
+
+    async def without_feeds(node: Any, queries: Any, block: Block) -> list[Any]:
+        results = await scanned(node, queries, block)
+        unread = Unknown("the node could not finish this read")
+        return [unread if getattr(each, "signature", "") == LATEST else result
+                for each, result in zip(queries, results, strict=True)]  # fmt: skip
+
+    async def each_without_feeds(node: Any, asked: Any) -> list[Any]:
+        return [await without_feeds(node, queries, block) for block, queries in asked]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scan, "answer", without_feeds)
+        patched.setattr(scan, "answer_each", each_without_feeds)
+        (first,) = (await all_of(system, [alice], DAYS[:1])).values()
+    assert (first.completeness, first.retry) == ("partial", True)
+    assert "could not be read" in first.reason
+    before = chain.requests
+    (second,) = (await all_of(system, [alice], DAYS[:1], again=True)).values()
+    assert (second.completeness, second.retry) == ("complete", False)
+    assert Decimal(second.value) > Decimal(first.value)
+    assert chain.requests > before
 
 
 async def test_without_an_index_days_are_partial_and_are_not_asked_again_until_the_index_has_grown(

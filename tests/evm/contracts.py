@@ -51,6 +51,7 @@ class Contracts:
     overrides: str = "yes"  # yes, ignored, refused
     creations: str = "yes"  # yes, refused, reverted (as revert data), nonsense (reverted with something else)
     gas_cap: int = 50_000_000
+    costs: dict[str, int] = field(default_factory=dict)  # gas of a read that gives an answer, if not READ_COST
     gas_used: int = 0  # by the reads of the scanner
 
     def call(self, asked: dict[str, Any], override: dict[str, Any]) -> str:
@@ -91,7 +92,7 @@ class Contracts:
                 if self.gas_used - start + gas + gas // 32 + 60_000 > limit:
                     return
                 status, answer = self._entry(who, sent)
-                self.gas_used += gas if status == 3 else READ_COST
+                self.gas_used += gas if status == 3 else self.costs.get(who, READ_COST)
                 yield bytes([status]) + min(len(answer), 0xFFFFFF).to_bytes(3, "big") + answer[:keep]
 
     def _entry(self, who: str, sent: bytes | None) -> tuple[int, bytes]:

@@ -46,6 +46,7 @@ BEHAVIOURS: dict[str, Contract] = {
     "answers nothing": lambda data: b"",
     "answers too much": lambda data: b"\xff" * 20_000,
     "answers one": gives(1),
+    "answers dearly": gives(2),
 }
 
 
@@ -68,10 +69,18 @@ def hostile(mix: Mix) -> dict[str, Contract]:
     return {f"0x{(k % 2) * 0xFF:02x}{k:038x}": contract for k, contract in enumerate(kinds, 1)}
 
 
+def costs(dust: dict[str, Contract]) -> dict[str, int]:
+    """What answers cost that stay just below the gas of a read."""
+    dear = BEHAVIOURS["answers dearly"]
+    return {address: READ_GAS - 1 for address, contract in dust.items() if contract is dear}
+
+
 async def read(mix: Mix, mark: Callable[..., list[Any]] = marked) -> Wallet:
     """Read the wallet: its coins and one listed token, both priced by a feed, and the hostile tokens."""
     dust = hostile(mix)
-    contracts = Contracts({**dust, TOKEN: balances({ALICE: 7}), FEED: _feed}, {ALICE: 10**18}, gas_cap=30_000_000)
+    contracts = Contracts(
+        {**dust, TOKEN: balances({ALICE: 7}), FEED: _feed}, {ALICE: 10**18}, gas_cap=30_000_000, costs=costs(dust)
+    )
     found = wired(FakeNode(CHAIN, contracts), checked=True)
     facts = found.node.facts
     listed, native = facts.token_asset(TOKEN), facts.info.native.asset

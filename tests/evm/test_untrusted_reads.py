@@ -6,7 +6,7 @@ import pytest
 
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.scan import MAX_HEAVY, MORE_GAS, OVERRIDE, ROUTE, SINGLES, answer
-from adapters.evm.untrusted import READ_GAS, TRIES, Budget
+from adapters.evm.untrusted import READ_GAS, TRIES, Budget, call_gas
 from chainfolio.plans import Unknown
 from engine.trust import marked
 from tests.evm.contracts import Burns, Contracts, balances
@@ -59,9 +59,20 @@ async def test_a_contract_that_burnt_its_gas_is_called_no_more_and_gets_no_more_
     assert [(call["to"], int(call["gas"], 16) // READ_GAS) for call in calls] == [(TOKEN, 3), (LOOPERS[0], 1)]
 
 
+async def test_untrusted_reads_are_the_last_of_a_batch_and_have_a_gas_limit() -> None:
+    found, _ = node(OVERRIDE, LOOPERS[:3])
+    await answer(found.node, marked([*(held(each) for each in LOOPERS[:3]), *HONEST], set(LOOPERS)), BLOCK)
+    (fake,) = found.transport.nodes.values()
+    calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
+    assert ["gas" in call for call in calls] == [False] * (len(calls) - 1) + [True]
+    assert [LOOPERS[0][2:] in call["data"] for call in calls] == ["gas" in call for call in calls]
+    assert int(calls[-1]["gas"], 16) == call_gas(3)
+
+
 async def test_unmarked_contracts_that_burn_gas_are_bounded_and_hide_no_other_read() -> None:
     """As those that an untrusted contract leads to."""
-    found, contracts = node(OVERRIDE, LOOPERS, gas_cap=50_000_000)
-    got = await answer(found.node, [*(held(each) for each in LOOPERS), *HONEST], BLOCK)
+    many = [f"0x{k:040x}" for k in range(1, 2001)]
+    found, contracts = node(OVERRIDE, many, gas_cap=50_000_000)
+    got = await answer(found.node, [*(held(each) for each in many), *HONEST], BLOCK)
     assert got[-2:] == [10**18, 7]
-    assert contracts.gas_used <= len(LOOPERS) * 1_000_000 + (MAX_HEAVY + 50) * MORE_GAS
+    assert contracts.gas_used <= len(many) * 1_000_000 + (MAX_HEAVY + 50) * MORE_GAS
