@@ -23,7 +23,7 @@ from adapters.evm.node import Node, hex_of
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.refusals import OutOfGas, Reverting
 from adapters.evm.shared import Asked, Shared
-from adapters.evm.untrusted import MAX_ANSWER, MAX_CALL_READS, OVER, READ_GAS, Budget, call_gas
+from adapters.evm.untrusted import MAX_ANSWER, MAX_CALL_READS, OVER, READ_GAS, SPLIT, Budget, call_gas
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
@@ -188,6 +188,7 @@ def _next(pending: list[_Read]) -> list[_Read]:
 def _bound(reads: list[_Read], budget: Budget) -> None:
     """Answer the reads that may cost no more: untrusted ones beyond their budget, others beyond MAX_HEAVY."""
     heavy = 0
+    budget.end_round()
     for read in reads:
         if read.untrusted:
             read.answer = budget.answer(read.to) if read.answer is None else read.answer
@@ -359,16 +360,15 @@ def _settle_untrusted(
             if not is_mixed:
                 raise
             endpoint.errors.note(refusal)
-    if len(entries) < len(part):
-        budget.gas -= call_gas(len(part))
+    budget.charge(call_gas(len(part)), is_short=len(entries) < len(part))
     for read, entry in zip(part, entries, strict=False):
         if entry.status == 3:
-            budget.stop(read.to)
+            budget.burnt.add(read.to)
         elif entry.size > read.keep and entry.status == 1 and not _is_raw(read.ask) and read.keep < MAX_ANSWER:
             read.keep = MAX_ANSWER
         else:
             read.answer = _value(read.ask, entry)
-    _split(part[len(entries) :])
+    _split(part[len(entries) :], SPLIT)
 
 
 def _smaller_now(endpoint: Asked, refusal: SourceError, part: list[_Read]) -> bool:
@@ -455,13 +455,13 @@ def _settle(reads: list[_Read], entries: list[_Entry]) -> None:
             read.keep = 0xFFFF
         else:
             read.answer = _value(read.ask, entry)
-    _split(reads[len(entries) :])
+    _split(reads[len(entries) :], 2)
 
 
-def _split(reads: list[_Read]) -> None:
-    """Send these in two calls the next time, so that none waits behind those that use up the gas of a call."""
+def _split(reads: list[_Read], calls: int) -> None:
+    """Send these in several calls the next time, so that none waits behind those that use up the gas of a call."""
     for read in reads:
-        read.company = max(1, (len(reads) + 1) // 2)
+        read.company = -(-len(reads) // calls)
 
 
 def _is_raw(ask: Read) -> bool:
@@ -509,7 +509,8 @@ async def _singles(endpoint: Asked, reads: list[_Read], block: Block, budget: Bu
     plain = trusted + [read for read in reads if read.untrusted][: max(1, budget.gas // READ_GAS)]
     for read, reply in zip(plain, await _call(endpoint, [_plain(read) for read in plain], block), strict=True):
         if isinstance(reply, OutOfGas) and read.untrusted:
-            budget.stop(read.to)
+            budget.charge(READ_GAS, is_short=False)
+            budget.burnt.add(read.to)
         elif isinstance(reply, OutOfGas) and read.gas < MORE_GAS:
             read.gas = MORE_GAS
         else:

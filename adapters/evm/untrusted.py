@@ -14,8 +14,10 @@ from chainfolio.plans import Unknown
 READ_GAS: Final = 300_000
 MAX_ANSWER: Final = 4096  # bytes that are read of one answer
 MAX_CALL_GAS: Final = 30_000_000  # of one scanner call
-BASE_GAS, AVERAGE_GAS = 3_000_000, 30_000  # of one scanner call, and for each of its reads
+BASE_GAS, AVERAGE_GAS = 3_000_000, 15_000  # of one scanner call, and for each of its reads
 MAX_CALL_READS: Final = (MAX_CALL_GAS - BASE_GAS) // AVERAGE_GAS
+MAX_SHORT_ROUNDS: Final = 3  # rounds of one answer in which calls may end before their last read
+SPLIT: Final = 4  # how many calls the rest of such a call goes into
 TRIES: Final = 2  # how often all reads could be sent, if each attempt used its whole gas
 
 OVER: Final = Unknown("its contract is untrusted, and untrusted contracts used up what they may cost", cause="contract")
@@ -34,6 +36,8 @@ class Budget:
 
     gas: int
     burnt: set[str] = field(default_factory=set)
+    short_rounds: int = 0
+    is_short: bool = False  # a call of this round ended before its last read
 
     @classmethod
     def of(cls, read_count: int) -> Budget:
@@ -41,13 +45,19 @@ class Budget:
         calls = -(-read_count // MAX_CALL_READS)
         return cls(TRIES * (calls * BASE_GAS + AVERAGE_GAS * read_count))
 
-    def stop(self, contract: str) -> None:
-        """Charge a read that used up its gas, and read its contract no more."""
-        self.gas -= READ_GAS
-        self.burnt.add(contract)
+    def charge(self, gas: int, *, is_short: bool) -> None:
+        """Charge the gas that a call could use. `is_short`: it ended before its last read."""
+        self.gas -= gas
+        self.is_short = self.is_short or is_short
+
+    def end_round(self) -> None:
+        """Count a round in which calls ended before their last read."""
+        self.short_rounds += self.is_short
+        self.is_short = False
 
     def answer(self, contract: str) -> Unknown | None:
         """Return why a contract is read no more, None if it still may be."""
         if contract in self.burnt:
             return BURNT
-        return OVER if self.gas < call_gas(1) else None
+        is_over = self.gas < call_gas(1) or self.short_rounds >= MAX_SHORT_ROUNDS
+        return OVER if is_over else None

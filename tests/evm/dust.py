@@ -9,7 +9,7 @@ from typing import Any
 from adapters.evm.reads import NativeBalance, balance_of
 from adapters.evm.scan import answer
 from adapters.evm.tokens import describe
-from adapters.evm.untrusted import READ_GAS, TRIES, Budget
+from adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
 from chainfolio.assets import Asset
 from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import AccountState
@@ -114,7 +114,7 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = marked) -> Wallet:
 
 def allowance(count: int) -> Work:
     """Four reads a token: by their number alone, and by at most a few more rounds."""
-    return Work(4, Budget.of(4 * count).gas * (TRIES + 1) // TRIES + READ_GAS)
+    return Work(6, Budget.of(4 * count).gas + call_gas(MAX_CALL_READS))
 
 
 EVM = DustKind(tuple(BEHAVIOURS), read, allowance)

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.scan import MAX_HEAVY, MORE_GAS, OVERRIDE, ROUTE, SINGLES, answer
-from adapters.evm.untrusted import READ_GAS, TRIES, Budget, call_gas
+from adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
 from chainfolio.plans import Unknown
 from engine.trust import marked
 from tests.evm.contracts import Burns, Contracts, balances
@@ -36,7 +36,7 @@ async def test_hostile_contracts_take_no_round_from_honest_reads(route: int) -> 
     got = await answer(found.node, marked([*reads, *HONEST], set(LOOPERS)), BLOCK)
     assert got[-2:] == [10**18, 7]
     assert all(isinstance(each, Unknown) and each.cause == "contract" for each in got[:-2])
-    assert contracts.gas_used <= Budget.of(len(reads)).gas * (TRIES + 1) // TRIES + READ_GAS
+    assert contracts.gas_used <= Budget.of(len(reads)).gas + call_gas(MAX_CALL_READS)
     assert found.endpoint.capabilities.get(ROUTE, OVERRIDE) == route
     assert "max_reads" not in found.endpoint.capabilities
 
