@@ -64,6 +64,12 @@ async def system(world: World, whole: Settings) -> AsyncIterator[System]:
 
 
 @pytest.fixture
+def fresh(world: World, tmp_path: Path) -> Settings:
+    """An index of everything, with no stored price."""
+    return indexed(world, tmp_path / "data")
+
+
+@pytest.fixture
 async def unindexed(world: World, tmp_path: Path) -> AsyncIterator[System]:
     """Nothing is indexed."""
     made = System(configured(world, tmp_path / "data"))
@@ -156,9 +162,9 @@ async def test_many_days_take_the_requests_of_one_and_what_is_kept_is_never_aske
 
 
 async def test_a_day_that_was_read_with_an_unread_feed_is_read_again(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, fresh: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    system = System(indexed(world, tmp_path / "data"))  # one that has stored no price yet
+    system = System(fresh)
     alice, chain = world.wallets["alice"], system.chain("local")
     scanned = scan.answer
 
