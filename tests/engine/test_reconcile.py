@@ -30,6 +30,7 @@ from tests.evm.programs import program, send
 
 pytestmark = pytest.mark.node
 WHOLE = (*EVERYTHING, "internal")
+MOVEMENTS = ("internal", "native", "transactions", "transfers")  # the datasets whose rows change balances
 BEHIND = 80  # blocks behind the last deed: more than are final
 Planted = tuple[int, int, str]  # the block, the amount, the cause
 
@@ -250,6 +251,11 @@ async def test_blocks_that_nobody_indexed_are_named_as_such(lived: Lived, tmp_pa
         assert {each.asset.split("/")[1].split(":")[0] for each in lost} == {"slip44", "erc20"}
         left = {asset: some for asset, some in differences(found).items() if some[0][0] != height + 1}
         assert left == lived.planted[alice]
+        gaps = [f"`{name}` is not indexed at 1 of the {last + 1:,} blocks" for name in MOVEMENTS]
+        assert sorted(gaps) == sorted(note for note in found.notes if "not indexed" in note)
+        await index.fill(height + 1, height + 1)
+        (whole,) = await reconciled(index, [alice])
+        assert not [note for note in whole.notes if "not indexed" in note]
         tail.close()
 
 

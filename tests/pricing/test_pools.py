@@ -399,9 +399,16 @@ def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pyt
         ({"venues": [{"family": "uniswap_v3", "factory": FACTORY, "fees": []}]}, "not a list of different numbers"),
         ({"venues": [{"family": "uniswap_v3", "factory": FACTORY, "fees": [0]}]}, "not a whole number from 1"),
         ({"max_move_percent": 0}, "max_move_percent is 0"),
+        ({"max_move_percent": 101}, "max_move_percent is 101"),
+        *(({"max_move_percent": value}, f"max_move_percent is {value!r}") for value in (5.0, True, "5")),
     ],
 )
 def test_a_section_of_pools_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSettings) as told:
         pools(section, "here")
     assert words in str(told.value)
+
+
+@pytest.mark.parametrize("percent", [1, 100])
+def test_a_pool_may_move_by_1_to_100_percent(percent: int) -> None:
+    assert pools({"max_move_percent": percent}, "here").max_move == 1 + Fraction(percent, 100)

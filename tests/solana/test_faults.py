@@ -274,12 +274,12 @@ def named(slot: int, signature: str = SIGNATURE) -> dict[str, Any]:
     return {"signature": signature, "slot": slot, "err": None}
 
 
-async def rows(node: FakeNode) -> list[dict[str, Any]]:
-    """The wallet's transactions by its history."""
+async def rows(node: FakeNode, table: str = "transactions") -> list[dict[str, Any]]:
+    """Return the rows of one table by the wallet's history."""
     chain = node.chain()
     await chain.heads()
     found = await chain.collect_accounts(Span(0, 100), [WALLET], ["transactions", "native", "transfers"])
-    listed: list[dict[str, Any]] = found.tables["transactions"].to_pylist()
+    listed: list[dict[str, Any]] = found.tables[table].to_pylist()
     return listed
 
 
@@ -355,6 +355,29 @@ async def test_what_tokens_moved_is_not_nothing_where_a_node_does_not_keep_it() 
             await rows(said(**untold))
         assert len(await rows(said(**untold, err="no"))) == 1
     assert len(await rows(said(preTokenBalances=[], postTokenBalances=[]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("lamports", "balances", "raw"),
+    [
+        pytest.param(
+            ([10, 5], [10, 0]), ([token_balance()], [token_balance()]), 7, id="closed-and-listed-on-both-sides"
+        ),
+        pytest.param(
+            ([10, 0], [5, 5]), ([token_balance()], [token_balance()]), 7, id="opened-and-listed-on-both-sides"
+        ),
+        pytest.param(([10, 5], [5, 5]), ([], [token_balance()]), 7, id="opened-where-lamports-stood-before"),
+        pytest.param(([10, 5], [5, 5]), ([token_balance()], []), 7, id="closed-where-lamports-stay"),
+        pytest.param(([10, 5], [5, 5]), ([token_balance()], [token_balance()]), 0, id="unchanged"),
+    ],
+)
+async def test_a_token_account_that_opens_or_closes_moves_its_balance(
+    lamports: tuple[list[int], list[int]], balances: tuple[list[Any], list[Any]], raw: int
+) -> None:
+    (had, has), (before, after) = lamports, balances
+    node = listing([[named(60)]], preBalances=had, postBalances=has, preTokenBalances=before, postTokenBalances=after)
+    moved = [row for row in await rows(node, "transfers") if row["standard"] != "native"]
+    assert sum(int.from_bytes(row["raw"], "big") for row in moved) == raw
 
 
 @pytest.mark.parametrize("signature", ["", "x", "1" * 88 + "1", SIGNATURE[:-1] + "R", "\u0663"])

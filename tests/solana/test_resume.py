@@ -46,6 +46,17 @@ def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repea
         assert broken.whole() < 20
 
 
+def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(tmp_path: Path) -> None:
+    """Two batches of 200 requests: one that is being written, and one that is being read."""
+    wallet = Wallet(1_500)
+    with serving(wallet) as url:
+        broken = Watching(wallet, url, tmp_path)
+        assert broken.killed(1_000)
+        broken.whole()
+        assert broken.rows() == expected(wallet)
+        assert wallet.asked["getTransaction"] - wallet.count <= 400
+
+
 @asynccontextmanager
 async def indexing(url: str, folder: Path) -> AsyncIterator[IndexOf[SolanaChain]]:
     """An index in a folder, as after a restart."""

@@ -10,7 +10,7 @@ import pytest
 from adapters.tron.addresses import ZERO, in_hex, raw
 from adapters.tron.contracts import Move
 from adapters.tron.forms import Info, Transaction
-from adapters.tron.protobuf import written
+from adapters.tron.protobuf import first, written
 from adapters.tron.rows import asked_by
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer
@@ -72,6 +72,26 @@ def test_nobody_signs_one_payment_and_shows_another(contract: bytes) -> None:
     signed = Transaction(hashlib.sha256(data).hexdigest(), data.hex())
     kind, asked = asked_by("node", signed, Info(signed.txID))
     assert (kind, asked.moves) == (1, (Move(None, ALICE, BOB, 5),))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(b"\x58\x05", id="number"),
+        pytest.param(b"\x59" + b"\x5a\x02" + b"\x00" * 6, id="eight-bytes"),
+        pytest.param(b"\x5d\x5a\x02\x00\x00", id="four-bytes"),
+        pytest.param(b"\x5b\x5a\x01\x00\x5c", id="group"),
+    ],
+)
+def test_fields_of_other_wire_types_before_the_contract_are_skipped(before: bytes) -> None:
+    """Field 11 is the contract only where it is bytes."""
+    contract = written(1, 1) + written(2, written(2, paid(5)))
+    assert first(before + written(11, contract), 11) == contract
+
+
+def test_the_first_of_several_contracts_counts_an_empty_one_too() -> None:
+    assert first(b"\x5a\x00" + written(11, paid(5)), 11) == b""
+    assert first(written(11, paid(5)) + written(11, paid(9)), 11) == paid(5)
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 127])
