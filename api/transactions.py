@@ -21,7 +21,8 @@ from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from chainfolio.amounts import MAX_RAW
 from chainfolio.settings import Settings
-from engine.answers import Reached, TransactionFilter
+from engine.answers import TransactionFilter
+from engine.page_positions import Reached
 from portfolio.transactions import Transactions, TransactionType
 from storage.state import bookmarks
 from storage.state.database import UniqueViolation

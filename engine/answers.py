@@ -13,6 +13,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price, Token
 
 if TYPE_CHECKING:
+    from engine.page_positions import Reached
     from portfolio.transactions import Transactions
 
 
@@ -197,15 +198,6 @@ class ApprovalsPage:
     operators: tuple[Operator, ...] | None = None
     permitted: tuple[Permitted, ...] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """How far somebody has read a list of transactions: how many records, and where the last of them stood (time in
-    microseconds, height, position in the block, hash, chain, account)."""
-
-    count: int
-    place: tuple[int, int, int, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)

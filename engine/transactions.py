@@ -24,7 +24,8 @@ from chainfolio.datasets import Dataset
 from chainfolio.errors import HistoryUnavailable, NotIndexed, Unsupported
 from chainfolio.tables import TRANSACTIONS
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
-from engine.answers import Reached, TransactionFilter
+from engine.answers import TransactionFilter
+from engine.page_positions import Reached, reached, remaining
 from engine.rows import check_ceiling
 from engine.snapshot import LIVE_LAG_S, Snapshotter
 from engine.stakes import PROTOCOL
@@ -130,18 +131,24 @@ class Statement:
         self._subjects = {subject.key: subject for subject in subjects}
         await asyncio.gather(*(self._read(subject) for subject in subjects))
         self._check()
-        found = await self._cut(await asyncio.to_thread(self._left))
+        keys = await asyncio.to_thread(self._left)
+        found = await self._cut(keys)
         if len(found) < self.wanted.limit and self._holes:
             raise self._nearest().error()
         documents = await self._priced(found)
         if len(found) < self.wanted.limit:
             return documents, None
-        return documents, Reached(self.wanted.offset + len(found), found[-1][0].place)
+        count = self.wanted.offset + len(found)
+        return documents, reached(count, found[-1][0], keys, self._is_replaceable, self.wanted.after)
 
     def _left(self) -> list[Activity]:
-        """What is left of the list behind what was read of it before."""
+        """Return the part of the list that was not read before, in its order."""
         keys, after = self._certain(), self.wanted.after
-        return keys if after is None else keys[_passed(keys, after, self.wanted.newest_first) :]
+        return keys if after is None else remaining(keys, after, self.wanted.newest_first)
+
+    def _is_replaceable(self, activity: Activity) -> bool:
+        """Return True for rows of blocks that may still leave the chain."""
+        return activity.height in self._histories[activity.chain].hashes
 
     def _certain(self) -> list[Activity]:
         """The keys in the order of the list, as far as nothing that nobody indexed could stand among them."""
@@ -398,17 +405,6 @@ def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:
     for each in found:
         chains.setdefault(each[0].chain, []).append(each)
     return chains
-
-
-def _passed(keys: Sequence[Activity], after: Reached, newest_first: bool) -> int:
-    """How many keys of a list were read before. A reorganisation may have given the last of them another block: then it
-    counts where it stands now; one that is gone counts where it stood."""
-    who = after.place[3:]
-    for number, key in enumerate(keys):
-        if (key.tx_hash, key.chain, key.account) == who:
-            return number + 1
-    behind = (key.place < after.place if newest_first else key.place > after.place for key in keys)
-    return next((number for number, is_behind in enumerate(behind) if is_behind), len(keys))
 
 
 def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Activity]]:

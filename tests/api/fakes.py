@@ -23,12 +23,12 @@ from engine.answers import (
     ChainFact,
     ChainReadiness,
     Place,
-    Reached,
     Readiness,
     SyncStatus,
     TransactionFilter,
     TransactionsPage,
 )
+from engine.page_positions import Reached
 from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options

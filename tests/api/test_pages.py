@@ -13,7 +13,8 @@ from aiohttp import ClientSession
 from api.serve import listening
 from chainfolio.blocks import Block
 from chainfolio.seams import SystemClock
-from engine.answers import ApprovalsPage, Permitted, Place, Reached
+from engine.answers import ApprovalsPage, Permitted, Place
+from engine.page_positions import Reached
 from storage.state import State
 from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app
 

@@ -15,7 +15,8 @@ from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.errors import NotFound, NotIndexed
 from engine.activities import Activities
-from engine.answers import Reached, TransactionFilter
+from engine.answers import TransactionFilter
+from engine.page_positions import Reached
 from engine.transactions import Hole, Statement, Subject
 from indexer.registry import Registry
 from portfolio.activity import Activity, Functions

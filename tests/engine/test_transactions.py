@@ -17,8 +17,9 @@ from chainfolio.errors import NodeBehind, NotFound, NotIndexed
 from chainfolio.settings import Settings
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS
-from engine.answers import Reached, TransactionFilter
+from engine.answers import TransactionFilter
 from engine.functions import load
+from engine.page_positions import Reached
 from engine.snapshot import Snapshotter
 from engine.stakes import Stakes
 from engine.tokens import TokenBook
@@ -546,6 +547,25 @@ async def test_pages_are_the_whole_while_blocks_come_and_go(tmp_path: Path, newe
                 assert set(kept) <= set(read)
             else:
                 assert read == whole
+
+
+async def test_a_transaction_that_a_reorganisation_moves_up_is_on_the_next_page(tmp_path: Path) -> None:
+    with evm(6) as subject:
+        alice, bob = (subject.deployment.accounts[name] for name in ("alice", "bob"))
+        both = [alice.lower(), bob.lower()]
+        first, second = (tx(who, subject.token("WETH"), "deposit()", value=7) for who in (alice, bob))
+        async with index(subject, tmp_path) as indexed:
+            await indexed.fill_final()
+            follower = indexed.follower()
+            older, newer = done(subject, first, second)
+            await follower.step()
+            top, reached = await page(indexed, both, wanted(1))
+            assert hashes(top) == [newer]
+            subject.node.reorg(2, [second, first])  # both are mined again, in the other order
+            await follower.step()
+            assert hashes(await ask(indexed, both, wanted(2))) == [older, newer], "the same transactions"
+            rest, _ = await page(indexed, both, wanted(1, 1, after=reached))
+            assert hashes(rest) == [older]
 
 
 async def test_a_node_on_another_branch_than_the_index_is_an_error(tmp_path: Path) -> None:
