@@ -1,11 +1,13 @@
-"""`chainfolio addressbook plan|list`: the plans of the wallets that an account keeps in its address book."""
+"""`chainfolio addressbook add|plan|list`: the wallets of an account's address book, and their plans."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from cli.common import Commands, moment, moment_us, one_line, show_json, show_table
+from api.texts import MAX_CHARS, tidy
+from chainfolio.errors import BadRequest
+from cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
 from cli.names import read_account
 from cli.state_store import kept
 
@@ -20,6 +22,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the commands."""
     group = commands.add_parser("addressbook", help="address books of accounts", description=__doc__)
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
+    adding = verbs.add_parser("add", parents=[common], help="add wallets; entries that exist stay as they are")
+    adding.add_argument("address", nargs="+")
+    adding.add_argument("--account", required=True, metavar="ID")
+    adding.add_argument(
+        "--label", default="", metavar="TEXT", help=f"label of one wallet, at most {MAX_CHARS} characters"
+    )
+    adding.set_defaults(run=_add)
     plan = verbs.add_parser("plan", parents=[common], help="move an entry to another plan")
     plan.add_argument("address")
     plan.add_argument("--account", required=True, metavar="ID")
@@ -35,6 +44,42 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", parents=[common], help="every entry of an account")
     listing.add_argument("--account", required=True, metavar="ID")
     listing.set_defaults(run=_list)
+
+
+def _add(options: argparse.Namespace) -> int:
+    """Add wallets, all of them or none.
+
+    Raises:
+        BadRequest: for an address or a label that is none, and for a label of several wallets.
+        Refusal: if the account's quota is too small.
+    """
+    from cli.account import existing
+    from storage.state import accounts, address_book, audit
+
+    try:
+        label = tidy("label", options.label)
+    except ValueError as error:
+        raise BadRequest("label", str(error)) from None
+    if label and len(options.address) > 1:
+        raise BadRequest("label", "a label is of one wallet", remedy="add the wallets one by one")
+    labels = {read_account(options, written).address: label for written in options.address}
+    with kept(options) as state:
+        existing(state, options.account)
+        now_us, quotas = state.clock.now_us(), settings(options).quotas
+
+        def change(tx: Transaction) -> list[Entry]:
+            accounts.lock(tx, options.account)
+            address_book.add(tx, options.account, labels, quotas, now_us)
+            detail = {"addresses": list(labels)}
+            audit.note(tx, now_us, audit.OPERATOR, options.account, "addresses added", detail)
+            return [address_book.entry(tx, options.account, address) for address in labels]
+
+        entries = state.database.change(change)
+    if options.json:
+        show_json([_document(entry, now_us) for entry in entries])
+    for entry in () if options.json else entries:
+        print(f"{entry.address} is in the address book, on {entry.plan}")
+    return 0
 
 
 def _plan(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +59,16 @@ def moment_us(written: str) -> int:
         raise BadRequest("expires", f"{written!r} is not a moment", remedy="for example 2027-01-01T00:00:00Z") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+
+
+def parse_day(name: str, written: str) -> date:
+    """Return the day that the option `name` has as YYYY-MM-DD; BadRequest if it is none."""
+    try:
+        if len(written) == 10:
+            return date.fromisoformat(written)
+    except ValueError:  # a day that no calendar has
+        pass
+    raise BadRequest(name, f"{written!r} is not a day", remedy="YYYY-MM-DD, for example 2024-02-29")
 
 
 def moment(at_us: int | None) -> str | None:
@@ -181,8 +191,9 @@ def add_csv(command: argparse.ArgumentParser) -> None:
     command.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
 
 
-def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Comma-separated values on standard output, numbers exact as they are; None is an empty cell.
+def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> None:
+    """Print comma-separated values, numbers exact as they are; None is an empty cell. `header` prints the names of the
+    columns first.
 
     Anybody can name a token like a spreadsheet's formula: such a text gets an apostrophe in front, which spreadsheets
     take for the sign of plain text.
@@ -190,7 +201,8 @@ def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     import csv
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
+    if header:
+        writer.writerow(columns)
     writer.writerows([_plain(cell) for cell in row] for row in rows)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.errors import BadRequest
-from cli.common import Commands, add_csv, add_rpc, counted, money, show_csv, show_json, with_system
+from cli.common import Commands, add_csv, add_rpc, counted, money, parse_day, show_csv, show_json, with_system
 from cli.names import accounts_of, chains_with_past
 from cli.progress_bar import clock, watch
 from cli.table import Column, Group, say, show_groups
@@ -124,23 +124,14 @@ def days_of(options: argparse.Namespace, today: date) -> list[date]:
     """The days asked for; BadRequest for what is no day, for one in the future, and for none at all."""
     from engine.days import days_from
 
-    last = today if options.last is None else _day("to", options.last)
-    first = last - timedelta(days=USUAL_DAYS) if options.first is None else _day("from", options.first)
+    last = today if options.last is None else parse_day("to", options.last)
+    first = last - timedelta(days=USUAL_DAYS) if options.first is None else parse_day("from", options.first)
     for name, day in (("from", first), ("to", last)):
         if day > today:
             raise BadRequest(name, f"{day} is in the future: today is {today} (UTC)")
     if first > last:
         raise BadRequest("from", f"{first} is after {last}")
     return days_from(first, last, options.interval)
-
-
-def _day(name: str, written: str) -> date:
-    try:
-        if len(written) == 10:
-            return date.fromisoformat(written)
-    except ValueError:  # a day that no calendar has
-        pass
-    raise BadRequest(name, f"{written!r} is not a day", remedy="YYYY-MM-DD, for example 2024-02-29")
 
 
 @dataclass(slots=True)

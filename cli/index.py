@@ -19,6 +19,7 @@ from cli.process import for_bulk
 from cli.progress_bar import clock, watch
 
 if TYPE_CHECKING:
+    from chainfolio.blocks import Span
     from chainfolio.chains import Chain
     from chainfolio.settings import Settings
     from indexer.progress import Progress
@@ -68,7 +69,7 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
     from indexer import consistency, materialise
     from indexer.collect import Collector
     from indexer.progress import Progress
-    from indexer.rewind import check_anchor, check_span
+    from indexer.rewind import check_anchor
     from indexer.wiring import check_datasets
     from indexer.work import heights, missing, missing_of
 
@@ -81,22 +82,18 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
     derived = [name for name in named if name in materialise.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in materialise.DERIVED])
     events = system.events(chain, datasets)
+    if options.estimate:  # reads and writes nothing that needs the lock, so it runs beside a server
+        work = missing(system.tail, chain.key, await _span(chain, options), datasets, contracts, events)
+        await _estimate(system, chain, work, options)
+        return
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
         consistency.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
             await system.follower(chain).settle()
-        heads = await chain.heads()
-        first = chain.settings.start_block if options.first is None else options.first
-        span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
-        if options.last is not None and options.last > span.last:
-            print(f"{chain.key}: block {span.last:,} is the newest final one; later ones are left out", file=sys.stderr)
+        span = await _span(chain, options)
         await check_anchor(chain, system.tail)
-        if options.estimate:
-            work = missing(system.tail, chain.key, span, datasets, contracts, events)
-            await _estimate(system, chain, work, options)
-            return
         progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         recovered = await collector.recover()
@@ -110,6 +107,18 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
         await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
         made = await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key, derived)
     _report(chain, progress, recovered, made, worker_processes, options)
+
+
+async def _span(chain: Chain, options: argparse.Namespace) -> Span:
+    """Return the blocks that the options name, up to the newest final one."""
+    from indexer.rewind import check_span
+
+    finalized = (await chain.heads()).finalized
+    first = chain.settings.start_block if options.first is None else options.first
+    span = check_span(chain.key, first, finalized if options.last is None else options.last, finalized)
+    if options.last is not None and options.last > span.last:
+        print(f"{chain.key}: block {span.last:,} is the newest final one; later ones are left out", file=sys.stderr)
+    return span
 
 
 def is_whole(options: argparse.Namespace) -> bool:

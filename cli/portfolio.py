@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account
 from chainfolio.errors import BadRequest
+from chainfolio.printable import harmless
 from cli import wallets
 from cli.common import (
     Commands,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from chainfolio.blocks import Block
     from engine.service import Engine
     from indexer.wiring import System
-    from portfolio.document import AssetDocument, Portfolio, PositionsDocument
+    from portfolio.document import AssetDocument, Portfolio, PositionsDocument, Sources
     from portfolio.facts import Options
 
 COLUMNS = (
@@ -78,6 +79,9 @@ def run(options: argparse.Namespace) -> int:
         show_issues(issue for document in documents for issue in document.issues)
         return 0
     show(documents, names)
+    if options.sources:
+        for line in _source_lines(documents):
+            print(harmless(line))
     for document in documents:
         if options.rpc and any(issue.adapter == "index" for issue in document.issues):
             print(f'  to read what is missing:\n  chainfolio watch {document.address} --rpc "$RPC"')
@@ -201,7 +205,7 @@ def _remarks(document: Portfolio) -> Iterator[str]:
     if document.spam_assets:
         spam = counted(document.spam_assets, "asset")
         yield f"in no sum unless --include-spam says so, for they are taken for spam: {spam}"
-        for asset in _every_asset(document):
+        for _, _, asset in _every_asset(document):
             if isinstance(asset.spam, SpamDocument):
                 yield f"{asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}"
     gains = document.open_pnl, document.closed_pnl, document.total_cost_basis
@@ -213,12 +217,40 @@ def _remarks(document: Portfolio) -> Iterator[str]:
             yield f"{issue.adapter}: {issue.subject}: {issue.reason}"
 
 
-def _every_asset(document: Portfolio) -> Iterator[AssetDocument]:
+def _source_lines(documents: Sequence[Portfolio]) -> Iterator[str]:
+    """Yield the block of each asset, the calls behind its balance and its price, and the price's source and time."""
+    from msgspec import UNSET
+
+    yield "sources"
+    for document in documents:
+        for place, side, asset in _every_asset(document):
+            if asset.sources is not UNSET:
+                owned = f" ({side})" if side else ""
+                yield f"  {asset.symbol or asset.contract}{owned} in {place}, {shortened_ids(document.address)}"
+                yield from _of_sources(asset, asset.sources)
+
+
+def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
+    yield f"    block {sources.block_number} {sources.block_hash}"
+    yield f"    balance {known(asset.balance, '?')}, raw {sources.raw}"
+    if sources.price_source is None:
+        yield "    price: no source has one"
+    else:
+        detail = f", {sources.detail}" if sources.detail else ""
+        time = f" of {sources.price_time}" if sources.price_time else ""
+        yield f"    price {asset.price}: {sources.price_source}{time}, confidence {sources.confidence}{detail}"
+    for call in sources.calls:
+        read = f"{call.signature or call.method} of {call.contract}" if call.contract else call.method
+        yield f"    {call.number}: {read}({', '.join(call.arguments)}) = {', '.join(call.result)}"
+
+
+def _every_asset(document: Portfolio) -> Iterator[tuple[str, str, AssetDocument]]:
+    """Yield each asset with the protocol and chain that it is in, and its side, as of `_assets`."""
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for position in chain.protocol_positions.values():
-                for _, _, asset in _assets(position):
-                    yield asset
+                for _, side, asset in _assets(position):
+                    yield f"{protocol.name}, {chain.key}", side, asset
 
 
 def _sheet(document: Portfolio) -> Iterator[list[object]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.chain_settings import EVERYTHING
 from chainfolio.chains import lacking
 from chainfolio.errors import ChainfolioError
 from cli.common import Commands, add_csv, add_rpc, check_chains, counted, show_csv, show_json, show_table, with_system
@@ -71,16 +72,43 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     indexed = {name: indexed_ranges for name, indexed_ranges in ranges.items() if indexed_ranges is not None}
     ends = [span.last for indexed_ranges in indexed.values() for span in indexed_ranges]
     end = max([*ends, chain.settings.start_block - 1]) if final is None else final
-    wanted = Spans([Span(chain.settings.start_block, end)] if end >= chain.settings.start_block else [])
+    begin = chain.settings.start_block
+    # Of a chain that is indexed for accounts, only the headers of new blocks are read for everybody: none is missing.
+    is_whole = chain.settings.index == EVERYTHING
+    wanted = Spans([Span(begin, end)] if is_whole and end >= begin else [])
+    datasets = [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in indexed.items()]
+    accounts = [of_account(system, chain, each) for each in system.scope(chain).watches]
     return {
         "chain": chain.key, "head": head, "final": final, "newest": top.height if top else None,
         "kind": chain.kind, "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
-        "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in indexed.items()],
-        "accounts": [of_account(system, chain, each) for each in system.scope(chain).watches],
+        "index": chain.settings.index, "datasets": datasets, "accounts": accounts,
+        "hints": hints(chain.key, datasets, accounts, is_whole=is_whole),
         "reconciled": [_reconciled(each) for each in kept(system.tail, chain.key)],
         "snapshots": SnapshotStore(system.lake, system.tail).summary(chain.key),
     }  # fmt: skip
+
+
+def hints(
+    chain: str, datasets: Sequence[Mapping[str, Any]], accounts: Sequence[Mapping[str, Any]], *, is_whole: bool
+) -> list[str]:
+    """Return the commands that index what is missing, each with its reason; empty if nothing is missing.
+
+    Args:
+        chain: the chain's key.
+        datasets: rows as of `_dataset`, of the whole chain.
+        accounts: rows as of `of_account`.
+        is_whole: True if the settings have the whole chain indexed, False if only accounts.
+    """
+    result = []
+    if is_whole and any(each["missingBlocks"] for each in datasets):
+        result.append(f"to index what is missing: chainfolio index {chain}")
+    if gaps := [each["account"] for each in accounts if any(of["missing"] for of in each["datasets"])]:
+        names = " ".join(gaps[:SHOWN]) + (" …" if len(gaps) > SHOWN else "")
+        result.append(f"to read what is missing of accounts: chainfolio watch {names} --chain {chain}")
+    if not is_whole and not accounts:
+        result.append(f"no account is watched: chainfolio watch ADDRESS --chain {chain}")
+    return result
 
 
 def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
@@ -189,8 +217,8 @@ def _show(report: dict[str, Any]) -> None:
             print(f"  snapshots of {whose} from {days['first']} to {days['last']}: {counts}")
         if chain["lacks"]:
             print(f"  it lacks: {', '.join(chain['lacks'])}")
-        if any(each["missingBlocks"] for each in chain["datasets"]):
-            print(f"  to index what is missing: chainfolio index {chain['chain']}")
+        for hint in chain["hints"]:
+            print(f"  {hint}")
     print("disk: " + ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in report["disk"].items()))
 
 

@@ -14,6 +14,9 @@ import pytest
 
 from chainfolio.seams import SystemClock
 from cli.main import main
+from localchain.deploy import Deployment, deploy
+from localchain.node import LocalNode
+from localchain.trade import trade
 
 ALICE = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
 
@@ -90,3 +93,24 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def configure(folder: Path, *urls: str, chain: str = "ethereum", more: str = "") -> None:
     """Settings with one chain at some endpoints."""
     (folder / "chainfolio.toml").write_text(f"[chains.{chain}]\nrpc = {json.dumps(urls)}\n{more}\n")
+
+
+@pytest.fixture(scope="module")
+def traded() -> Iterator[tuple[LocalNode, Deployment]]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        trade(node, deployment, 60)
+        yield node, deployment
+
+
+@pytest.fixture
+def wallets(run: Run, traded: tuple[LocalNode, Deployment], here: Path) -> dict[str, str]:
+    """An index of the chain, with prices that the operator fixed; wallets by name."""
+    node, deployment = traded
+    usd = {"USDC": "1", "DAI": "1", "WBTC": "60000", "WETH": "2000"}
+    lines = [
+        f'"eip155:31337/erc20:{deployment.contracts[symbol].lower()}" = "{price}"' for symbol, price in usd.items()
+    ]
+    configure(here, node.url, chain="local", more="\n".join(["[prices]", '"eip155:31337/slip44:60" = "2000"', *lines]))
+    assert run("index", "local").code == 0
+    return {name: address.lower() for name, address in deployment.accounts.items()}

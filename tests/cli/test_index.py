@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localchain.node import LocalNode
+from storage.tail import Tail
 from tests.cli.conftest import ALICE, Run, configure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,3 +80,11 @@ def test_status_says_what_is_indexed_what_is_missing_and_the_disk_used(run: Run,
     size = sum(path.stat().st_size for path in (configured / "data" / "lake").rglob("*") if path.is_file())
     assert report["disk"]["lake"] == size > 0
     assert "chainfolio index local" not in run("status").out
+
+
+def test_an_estimate_runs_while_another_process_indexes(run: Run, configured: Path) -> None:
+    tail = Tail(configured / "data" / "tail.db")
+    with tail.lock("local"):
+        assert run("index", "local", "--json").error["kind"] == "Busy"
+        assert run("index", "local", "--estimate", "--json").json["blocks"] == FINAL + 1
+    tail.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -20,37 +19,15 @@ from pyarrow import parquet as pq
 
 from chainfolio.amounts import EXACT, text, total
 from chainfolio.contracts import GAIN_METHODS
-from localchain.deploy import Deployment, deploy
+from localchain.deploy import Deployment
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
-from localchain.trade import trade
 from portfolio.pnl.gains import SHORT
 from portfolio.pnl.report import COLUMNS
-from tests.cli.conftest import ALICE, Run, configure
+from tests.cli.conftest import ALICE, Run
 
 pytestmark = pytest.mark.node
 TOKENS = {"USDC": 6, "DAI": 18, "WBTC": 8}
-
-
-@pytest.fixture(scope="module")
-def traded() -> Iterator[tuple[LocalNode, Deployment]]:
-    with LocalNode() as node:
-        deployment = deploy(node)
-        trade(node, deployment, 60)
-        yield node, deployment
-
-
-@pytest.fixture
-def wallets(run: Run, traded: tuple[LocalNode, Deployment], here: Path) -> dict[str, str]:
-    """An index of the chain, with prices that the operator fixed; wallets by name."""
-    node, deployment = traded
-    usd = {"USDC": "1", "DAI": "1", "WBTC": "60000", "WETH": "2000"}
-    lines = [
-        f'"eip155:31337/erc20:{deployment.contracts[symbol].lower()}" = "{price}"' for symbol, price in usd.items()
-    ]
-    configure(here, node.url, chain="local", more="\n".join(["[prices]", '"eip155:31337/slip44:60" = "2000"', *lines]))
-    assert run("index", "local").code == 0
-    return {name: address.lower() for name, address in deployment.accounts.items()}
 
 
 def by_symbol(document: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -376,7 +376,7 @@ VERBS = {
         "create", "list", "show", "credit", "grant", "revoke-grant", "plan", "quota", "delegate", "audit", "ledger",
     ),
     "key": ("create", "list", "revoke"),
-    "addressbook": ("plan", "list"),
+    "addressbook": ("add", "plan", "list"),
     "subscription": ("add", "list"),
     "virtual-user": ("add", "list", "remove"),
 }  # fmt: skip

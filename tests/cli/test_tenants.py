@@ -120,6 +120,33 @@ def test_the_plan_of_an_address(run: Run, ada: str) -> None:
     assert actions(run, ada).count("address plan changed") == 3
 
 
+def test_wallets_are_added_to_an_address_book(run: Run, ada: str) -> None:
+    add = ("addressbook", "add", "--account", ada)
+    (entry,) = run(*add, ALICE, "--label", " Treasury ", "--json").json
+    assert entry == {
+        "address": ALICE, "label": "Treasury", "plan": "FREE", "expiresAt": None, "isPaid": False,
+        "ownerAuthorized": False,
+    }  # fmt: skip
+    other = "0x" + "1" * 40
+    assert run(*add, ALICE, other).out == "".join(
+        f"{address} is in the address book, on FREE\n" for address in (ALICE, other)
+    )
+    listed = run("addressbook", "list", "--account", ada, "--json").json
+    assert [(each["address"], each["label"]) for each in listed] == [(ALICE, "Treasury"), (other, "")], "kept as it was"
+    assert actions(run, ada).count("addresses added") == 2
+
+
+def test_wallets_that_do_not_fit_an_address_book_are_refused(run: Run, ada: str) -> None:
+    add = ("addressbook", "add", "--account", ada, "--json")
+    assert run(*add, "0x12").error["field"] == "address"
+    assert run(*add, ALICE, "--label", "x" * 1000).error["field"] == "label"
+    assert run(*add, ALICE, "0x" + "1" * 40, "--label", "two").error["field"] == "label"
+    assert run("account", "quota", ada, "--addressbook", "1").code == 0
+    ran = run(*add, ALICE, "0x" + "1" * 40)
+    assert (ran.code, ran.error["code"]) == (2, "ADDRESSBOOK_QUOTA_REACHED")
+    assert run("addressbook", "list", "--account", ada, "--json").json == [], "all or none"
+
+
 def test_a_subscription_lasts_a_year_and_is_not_doubled(run: Run, ada: str) -> None:
     add = ("subscription", "add", ALICE, "--account", ada)
     document = run(*add, "--description", "x", "--json").json
@@ -172,6 +199,7 @@ def test_the_audit_trail_names_who_did_what(run: Run, ada: str) -> None:
         ("account", "quota", "acc_x"), ("account", "quota", "acc_x", "--bundles", "5"),
         ("account", "delegate", "acc_x", "--to", "acc_y"), ("account", "audit", "acc_x"),
         ("account", "ledger", "acc_x"),
+        ("addressbook", "add", ALICE, "--account", "acc_x"),
         ("addressbook", "plan", ALICE, "--account", "acc_x", "--plan", "FREE"),
         ("addressbook", "list", "--account", "acc_x"), ("subscription", "add", ALICE, "--account", "acc_x"),
         ("subscription", "list", "--account", "acc_x"), ("virtual-user", "list", "--account", "acc_x"),

@@ -72,6 +72,8 @@ def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
 ) -> None:
     alice = account(subject)
     assert any("transfers are not indexed" in reason for reason in issues(run, alice))
+    (chain,) = run("status", "--json").json["chains"]
+    assert chain["hints"] == [f"no account is watched: chainfolio watch ADDRESS --chain {KEY}"]
     assert run("transactions", alice, "--json").error["kind"] == "NotIndexed"
     assert run("approvals", alice, "--json").error["kind"] == "NotIndexed"
     ran = run("watch", "0x" + alice[2:].upper(), alice, "--json")
@@ -90,7 +92,8 @@ def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
     assert ran.json["transactions"]
     assert run("approvals", alice, "--json").code == 0
     (chain,) = run("status", "--json").json["chains"]
-    assert (chain["newest"], chain["accounts"]) == (subject.height, [shown])
+    assert (chain["newest"], chain["accounts"], chain["hints"]) == (subject.height, [shown], [])
+    assert "chainfolio index" not in run("status").out, "it would change nothing"
     other = account(subject, "bob")
     assert any("transfers are not indexed" in reason for reason in issues(run, other)), "nobody else is known"
     assert f"chainfolio watch ADDRESS --chain {KEY}" in run("transactions", other, "--json").error["remedy"]
