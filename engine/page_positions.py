@@ -24,8 +24,8 @@ class Reached:
     """How far a list of transactions was read.
 
     `count` is the number of records, `place` where the last of them stood (time in microseconds, height, position in
-    the block, hash, chain, account). `shown` and `pending` are names of rows in blocks that could still be replaced: those
-    that were read before, and those behind them.
+    the block, hash, chain, account). `shown` and `pending` are names of rows in blocks that could still be replaced:
+    those that were read before, and those behind them.
     """
 
     count: int
