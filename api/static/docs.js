@@ -231,6 +231,24 @@ function body(operation) {
   return [el("h4", {}, "Body"), el("p", {}, `JSON: ${kind(schema)}`), fields(schema), field].filter(Boolean);
 }
 
+// On a narrow screen operations and their list are folded: the page would be seventy screens long.
+const wide = matchMedia("(min-width: 901px)");
+
+/** Fold or unfold everything, as the width of the screen has it. */
+function fold() {
+  $("menu").open = wide.matches;
+  for (const each of document.querySelectorAll("details.operation-form")) each.open = wide.matches;
+}
+
+/** Unfold the operation that the address names, and show it. */
+function showNamed() {
+  const section = location.hash && document.getElementById(location.hash.slice(1));
+  if (!section) return;
+  for (const each of section.querySelectorAll("details.operation-form")) each.open = true;
+  if (!wide.matches) $("menu").open = false;
+  section.scrollIntoView({ behavior: "instant" });
+}
+
 const anchor = (operation) => `op-${operation.operationId}`;
 
 function operationBox(path, method, operation) {
@@ -243,14 +261,16 @@ function operationBox(path, method, operation) {
         el("span", { class: method === "get" ? "method" : "method write" }, method.toUpperCase()),
         el("a", { class: "path", href: `#${anchor(operation)}` }, path),
         operation.security?.length === 0 ? el("span", { class: "open" }, "no key needed") : null),
-      el("h3", {}, operation.summary),
-      el("p", {}, ...prose(operation.description))),
-    el("div", { class: "part" },
-      list.length ? el("h4", {}, "Parameters") : null, ...parameters(list), ...body(operation)),
-    el("div", { class: "try" }, button,
-      el("button", { type: "button", class: "quiet", onclick: () => curl(path, method, operation, box) }, "as curl"),
-      el("div", { class: "result", "aria-live": "polite" })),
-    el("div", { class: "part" }, el("h4", {}, "Answers"), ...responses(operation.responses)));
+      el("h3", {}, operation.summary)),
+    el("details", { class: "operation-form" },
+      el("summary", {}, el("span", {}, "Description, form and answers")),
+      el("div", { class: "part" },
+        el("p", {}, ...prose(operation.description)),
+        list.length ? el("h4", {}, "Parameters") : null, ...parameters(list), ...body(operation)),
+      el("div", { class: "try" }, button,
+        el("button", { type: "button", class: "quiet", onclick: () => curl(path, method, operation, box) }, "as curl"),
+        el("div", { class: "result", "aria-live": "polite" })),
+      el("div", { class: "part" }, el("h4", {}, "Answers"), ...responses(operation.responses))));
   box.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.target.tagName === "INPUT") button.click();
   });
@@ -277,7 +297,10 @@ function draw() {
       }
     }
   }
-  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView({ behavior: "instant" });
+  fold();
+  showNamed();
+  wide.addEventListener("change", fold);
+  addEventListener("hashchange", showNamed);
 }
 
 // Kept for this tab only, so that a reload does not ask again.

@@ -65,6 +65,26 @@ async def test_nothing_overflows_and_send_is_below_its_fields(demo: Demo, tmp_pa
         assert page.complaints == []
 
 
+async def test_a_narrow_page_is_folded_and_its_menu_leads_to_each_operation(demo: Demo, tmp_path: Path) -> None:
+    async with browsing(tmp_path / "profile") as page:
+        await opened(page, demo.url, 390)
+        assert await page.says("document.documentElement.scrollHeight") < 12_000
+        shown = "document.getElementById('nav').checkVisibility()"
+        assert not await page.says(shown)
+        await page.says("document.querySelector('#menu > summary').click()")
+        await page.once(shown)
+        links = await page.says("[...document.querySelectorAll('#nav a')].map(link => link.hash)")
+        boxes = await page.says("[...document.querySelectorAll('section.operation')].map(box => '#' + box.id)")
+        assert sorted(links) == sorted(boxes)
+        await page.says(f"document.querySelector('#nav a[href=\"{links[-1]}\"]').click()")
+        form = f"document.querySelector('{links[-1]} .try button')"
+        await page.once(f"{form}.checkVisibility()")
+        assert not await page.says(shown), "the menu closes"
+        top = await page.says(f"document.querySelector('{links[-1]}').getBoundingClientRect().top")
+        assert 0 <= top < 844
+        assert await page.says("document.querySelectorAll('section.operation .operation-form[open]').length") == 1
+
+
 async def test_the_first_click_of_every_example_is_answered_on_the_demo(demo: Demo, tmp_path: Path) -> None:
     async with browsing(tmp_path / "profile") as page:
         await opened(page, demo.url, 390)
