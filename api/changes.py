@@ -4,19 +4,23 @@ the others, whoever leaves and whatever is killed. A refusal changes nothing and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
+
+import structlog
 
 from api.charge import insufficient_credits
 from api.context import Answer, Context, Proceed, encoded
 from api.errors import problem_of, refusal
 from api.idempotency import replayed, reused
 from chainfolio.errors import Busy
+from chainfolio.supervisor import described
 from storage.state import idempotency, ledger
 from storage.state.database import Transaction, UniqueViolation
 from storage.state.idempotency import Kept, Reused
 from storage.state.ledger import Short
 
+log = structlog.stdlib.get_logger("chainfolio.api")
 TRIES: Final = 4
 KEPT_BYTES: Final = 4096  # of an answer that can be made again
 Make = Callable[[Transaction], Answer]
@@ -48,6 +52,14 @@ async def change(context: Context, work: Look, status: int = 200, again: Look | 
         meter.billed(bill)
         return found
     raise Busy("state", "the same change is being made elsewhere", remedy="try again")
+
+
+async def afterwards(work: Awaitable[object]) -> None:
+    """Do what follows a change that is paid for; a failure is logged, for the answer is due all the same."""
+    try:
+        await work
+    except Exception as error:  # whatever it is: it takes nothing of the change back
+        log.warning("not done after a change", reason=described(error))
 
 
 async def changed(context: Context, proceed: Proceed, available: int) -> Answer:

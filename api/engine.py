@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Protocol
@@ -87,11 +87,13 @@ class Engine(Protocol):
         """The transactions of accounts that a filter lets through; Unserved without a source of them."""
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew in the background, and have their histories read from now on; False where every
-        one is being read already."""
+        """Begin to read accounts anew in the background; False where every one is being read already."""
 
-    async def watch(self, accounts: Sequence[Account]) -> None:
-        """Have the histories of accounts read from now on, by whatever indexes their chains."""
+    async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
+        """Have the histories of accounts read for an owner, for some days, as far as the settings allow."""
+
+    async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
+        """Have the histories of subscribed accounts read for an owner, each until its end in microseconds."""
 
     def pictures(self) -> Pictures:
         """The pictures of tokens and protocols."""

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 import msgspec
 
 from api.addressbook import Address
-from api.changes import change
+from api.changes import afterwards, change
 from api.context import Answer, Context
 from api.example_addresses import ANOTHER, WALLET
 from api.router import write
 from api.status import Moment, moment
 from api.texts import MAX_CHARS, tidy
-from chainfolio.assets import account
+from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest, Unserved
 from storage.state import accounts, subscriptions
 from storage.state.address_book import distinct
@@ -93,21 +93,25 @@ class Subscribed(msgspec.Struct, frozen=True):
 )
 async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
     """Subscribes to all of them for one year from now, or to none; 1200 credits an address. An address that is
-    subscribed to already is refused until its year is over. Their histories are read from now on, too."""
+    subscribed to already is refused until its year is over. Their histories are read for that year, too."""
     now_us, principal = request.parts.seams.clock.now_us(), request.principal
     owner, actor = principal.account_id, principal.key_id
     addresses = distinct(each.address for each in body.addresses)
     texts = {address: each.description for address, each in zip(addresses, body.addresses, strict=True)}
 
+    sold: dict[Account, int] = {}
+
     def work(tx: Transaction) -> Subscribed:
         accounts.lock(tx, owner)
         made = subscriptions.add(tx, owner, texts, now_us, actor)
+        sold.update((account(each.address), each.expires_us) for each in made)
         count = "1 address is" if len(made) == 1 else f"{len(made)} addresses are"
         return Subscribed(f"{count} subscribed to", [_shown(each) for each in made])
 
-    # Before it is paid for: what is watched twice costs nothing, and nobody pays for what nobody reads.
-    await request.engine.watch([account(each) for each in addresses])
-    return await change(request, work)
+    answer = await change(request, work)
+    # The server gives what is sold its places again and again (`cli.daily.keep_places`).
+    await afterwards(request.engine.watch_subscribed(owner, sold))
+    return answer
 
 
 def check_served(request: Context, body: WantedSnapshots) -> None:

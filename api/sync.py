@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from api.addresses import PATTERN, read_account
-from api.changes import change
+from api.changes import afterwards, change
 from api.context import Answer, Context
 from api.errors import FieldError, invalid
 from api.example_addresses import WALLET
@@ -39,10 +39,14 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     """Starts a fresh read of every address that is not being read already; `/v1/status` shows when it is done. The
-    answer is a bare JSON string."""
-    started = await request.engine.sync(accounts(request, body))
+    answer is a bare JSON string. The histories of the addresses are read from then on, for some days after the last
+    call (30, if the operator sets no other number), as far as the account's share of the server's places allows."""
+    wanted = accounts(request, body)
+    started = await request.engine.sync(wanted)
     said: Said = "Address is syncing" if started else "Address already syncing"
-    return await change(request, lambda _: said)
+    answer = await change(request, lambda _: said)
+    await afterwards(request.engine.watch(request.principal.account_id, wanted))
+    return answer
 
 
 def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:

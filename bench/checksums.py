@@ -1,4 +1,5 @@
-"""What it costs to compare files with their checksums: processor time of reading with the comparison beside without it.
+"""What it costs to compare files with their checksums: processor time of reading with the comparison beside without it,
+and the time of a query whose files were compared before beside one with `--unchecked`.
 
 python -m bench.checksums [--rows 1000000] [--repeat 9]
 """
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from bench import runs
 from bench.figures import Figure, main, spread
 from bench.lookup import CHAIN, fill
-from bench.places import scratch
+from bench.places import ROOT, scratch
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 from storage.lake import Lake
@@ -25,6 +27,8 @@ from storage.parquet import Folder, opened
 Open = Callable[[Folder, str], AbstractContextManager[pq.ParquetFile]]
 Read = Callable[[pq.ParquetFile], int]
 BAR = 1.4
+QUERY = "SELECT count(*) AS n, count(DISTINCT sender) AS senders, max(raw) AS largest FROM transfers"
+QUERY_BAR = 1.1
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -36,6 +40,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             _compared(lake, TRANSFERS, "all of a table", _whole, options.repeat),
             _compared(lake, TRANSFERS, "two columns of a table", _two_columns, options.repeat),
             _compared(lake, ACCOUNT_TRANSFERS, "one row group of each file", _one_group, options.repeat),
+            _later_query(folder, options.repeat),
         ]
 
 
@@ -50,6 +55,21 @@ def _compared(lake: Lake, table: Table, what: str, read: Read, repeat: int) -> F
     is_met = statistics.median(ratios) <= BAR
     name = f"processor time of reading {what}, with the comparison / without"
     return Figure("checksums", name, spread(ratios), f"≤ {BAR}", is_met, {"rows": rows, "files": len(files)})
+
+
+def _later_query(folder: Path, repeat: int) -> Figure:
+    """Compare a query whose files were compared by an earlier one with the same query unchecked, in turns."""
+    environment = runs.environment({"CHAINFOLIO_DATA": str(folder), "PYTHONPATH": str(ROOT)})
+    query = [*runs.product(), "sql", QUERY, "--json"]
+    first, ratios = runs.run(query, environment).done(), list[float]()
+    for _ in range(repeat):
+        later, unchecked = (runs.run([*query, *more], environment).done() for more in ((), ("--unchecked",)))
+        assert later.output == unchecked.output == first.output, "the same rows"
+        ratios.append(later.wall_s / unchecked.wall_s)
+    is_met = statistics.median(ratios) <= QUERY_BAR
+    name = "wall of a second `chainfolio sql` query / the same one with --unchecked"
+    facts = {"first_s": round(first.wall_s, 2), "later_s": round(later.wall_s, 2)}
+    return Figure("checksums", name, spread(ratios), f"≤ {QUERY_BAR}", is_met, facts)
 
 
 def _spent(files: Sequence[str], way: Open, read: Read) -> tuple[float, int]:

@@ -95,7 +95,16 @@ class Accounts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The accounts whose histories are indexed, whatever else is indexed of the chains."""
 
     watch: Annotated[list[str], doc("addresses, on every configured chain of their kind")] = []
-    max_watched: Annotated[int, doc("accounts that requests to the API may have watched on each chain at most")] = 1000
+    max_watched: Annotated[
+        int,
+        doc(
+            "accounts that `/v1/sync-transactions` may have watched on each chain at most; subscribed ones come on top"
+        ),
+    ] = 1000
+    max_watched_by_account: Annotated[int, doc("of these, at most so many for one account of the API")] = 100
+    watched_days: Annotated[int, doc("days after its last `/v1/sync-transactions` for which an account is watched")] = (
+        30
+    )
 
 
 class Snapshots(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -168,6 +177,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 UNPRICED = ("N/A", "zero")
+MAX_WATCHED_DAYS = 3650
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
@@ -335,8 +345,11 @@ def check(settings: Settings) -> None:
 
 def _check_accounts(accounts: Accounts) -> None:
     _check_addresses("accounts.watch", accounts.watch)
-    if accounts.max_watched < 0:
-        raise BadSettings("accounts.max_watched", "at least 0")
+    for name in ("max_watched", "max_watched_by_account"):
+        if getattr(accounts, name) < 0:
+            raise BadSettings(f"accounts.{name}", "at least 0")
+    if not 1 <= accounts.watched_days <= MAX_WATCHED_DAYS:
+        raise BadSettings("accounts.watched_days", f"1 to {MAX_WATCHED_DAYS}")
 
 
 def _check_snapshots(snapshots: Snapshots) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.settings import Settings, check
@@ -56,7 +57,7 @@ async def indexing(config: Settings) -> App:
 def _app(config: Settings, *, work: bool) -> App:
     from api.app import make_app
     from chainfolio.supervisor import Supervisor
-    from cli.daily import schedule
+    from cli.daily import PLACES, keep_places, schedule
     from engine.schedule import DailySnapshots
     from engine.service import Engine
     from indexer.metrics import Exported, Tasks, listening
@@ -82,6 +83,7 @@ def _app(config: Settings, *, work: bool) -> App:
                     await stack.enter_async_context(worker.running())
                     daily.start()
                     stack.push_async_callback(daily.stop)
+                    supervisor.start(PLACES, partial(keep_places, system, lambda: state.database))
                 if port := config.server.metrics_port:
                     of_work = [Exported(worker), DailySnapshots(daily)] if work else []
                     read = [app.parts.traffic, Tasks(supervisor), *of_work]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -83,7 +84,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
         "kind": chain.kind, "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
         "index": chain.settings.index, "datasets": datasets, "accounts": accounts,
-        "hints": hints(chain.key, datasets, accounts, is_whole=is_whole),
+        "hints": hints(chain.key, datasets, accounts, is_whole=is_whole), "places": _places(system, chain),
         "reconciled": [_reconciled(each) for each in kept(system.tail, chain.key)],
         "snapshots": SnapshotStore(system.lake, system.tail).summary(chain.key),
     }  # fmt: skip
@@ -109,6 +110,16 @@ def hints(
     if not is_whole and not accounts:
         result.append(f"no account is watched: chainfolio watch ADDRESS --chain {chain}")
     return result
+
+
+def _places(system: System, chain: Chain) -> list[dict[str, Any]]:
+    """Count the watched addresses that accounts of the API have: synced ones, and subscribed ones."""
+    counts: dict[str, Counter[bool]] = {}
+    for place in system.tail.places(chain.key, system.seams.clock.now_us()):
+        counts.setdefault(place.owner, Counter())[place.is_sold] += 1
+    return [
+        {"account": owner, "synced": count[False], "subscribed": count[True]} for owner, count in sorted(counts.items())
+    ]
 
 
 def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
@@ -208,6 +219,8 @@ def _show(report: dict[str, Any]) -> None:
         columns = [("dataset", ""), ("blocks", "right"), ("missing", "right"), ("missing blocks", "")]
         show_table(f"{chain['chain']}: followed to {far}; {node}", columns, rows)
         show_accounts(chain["accounts"])
+        for each in chain["places"]:
+            print(f"  watched for {each['account']}: {each['synced']:,} synced, {each['subscribed']:,} subscribed")
         for each in chain["reconciled"]:
             counts = ", ".join(f"{count:,} {status}" for status, count in each["counts"].items() if count)
             print(f"  {each['account']} reconciled from block {each['first']:,} to {each['last']:,}: {counts}")

@@ -79,7 +79,9 @@ async def _one(system: System, chain: Chain, addresses: Sequence[str], options: 
         return await _estimate(system, chain, Scope(tuple(watches)), options.max_requests)
     if options.stop:
         stopped = [address for address in addresses if system.tail.unwatch(chain.key, address)]
-        return {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
+        ended = {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
+        sold = {each.account for each in system.tail.places(chain.key, system.seams.clock.now_us()) if each.is_sold}
+        return {**ended, "subscribed": [address for address in addresses if address in sold]}
     if options.first is not None and options.first > (head := (await chain.heads()).latest.height):
         raise BadRequest("from", f"{options.first} is above the newest block of {chain.key}, which is {head}")
     system.tail.watch(chain.key, watches)
@@ -125,7 +127,11 @@ def _show(found: dict[str, Any]) -> None:
     if found["state"] == "estimated":
         _show_estimate(found)
     elif found["state"] == "stopped":
-        print(f"{name}: watched no longer: {', '.join(each['account'] for each in accounts) or 'none was'}")
+        subscribed = set(found["subscribed"])
+        names = [each["account"] for each in accounts if each["account"] not in subscribed]
+        print(f"{name}: watched no longer: {', '.join(names) or 'none was'}")
+        for address in found["subscribed"]:
+            print(f"{name}: {address} stays watched: a client subscribed to it (chainfolio status)")
     elif found["state"] == "queued":
         print(f"{name}: watched from now on; whoever indexes the chain takes them up: {found['why']}")
     else:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.common import Commands, with_system
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _work(system: System) -> None:
     from chainfolio.supervisor import Supervisor
-    from cli.daily import opened, schedule
+    from cli.daily import PLACES, keep_places, opened, schedule
     from engine.schedule import DailySnapshots
     from engine.service import Engine
     from indexer.metrics import Exported, Tasks, listening
@@ -52,9 +53,11 @@ async def _work(system: System) -> None:
             read = [Exported(worker), Tasks(supervisor), DailySnapshots(daily)]
             stack.enter_context(listening(read, server.host, server.metrics_port))
         daily.start()
+        supervisor.start(PLACES, partial(keep_places, system, database))
         try:
             await _until(stopped, worker)
         finally:
+            await supervisor.stop(PLACES)
             await daily.stop()
             if (found := database()) is not None:
                 found.close()

@@ -319,17 +319,20 @@ class Engine:
         return TransactionsPage(Transactions(tuple(found), completeness, issues), reached), statement.heads
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew, behind the caller's back, and have their histories read from now on; False where
-        every one is being read already."""
-        await self.watch(accounts)
+        """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
         idle = [account for account in accounts if not self._accounts.is_being_read(account)]
         if idle and not self._accounts.refresh(idle):
             raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
         return bool(idle)
 
-    async def watch(self, accounts: Sequence[Account]) -> None:
-        """Have the histories of accounts read, by whatever indexes their chains."""
-        await asyncio.to_thread(watching.want, self.system, accounts)
+    async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
+        """Have the histories of accounts read for an owner, for some days, as far as the settings allow."""
+        await asyncio.to_thread(watching.sync, self.system, owner, accounts)
+
+    async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
+        """Have the histories of subscribed accounts read for an owner, each until its end in microseconds."""
+        places = [(owner, account, until_us) for account, until_us in subscribed.items()]
+        await asyncio.to_thread(watching.keep_sold, self.system, places)
 
     def _known_document(self, address: str, kept: KeptAccount, options: Options) -> Portfolio:
         document = self._document(address, kept.valuation, kept.updated_us, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.addresses import nobody
@@ -17,7 +17,7 @@ from indexer.progress import Progress
 from indexer.rewind import check_anchor
 from indexer.scopes import Scope, can_be_read, indexed_for
 from indexer.work import heights, missing_of
-from storage.tail import Watch
+from storage.watches import PlaceTerms, WatchPlace
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -25,22 +25,57 @@ if TYPE_CHECKING:
     from indexer.wiring import System
 
 log = logging.getLogger("chainfolio.index")
+DAY_US = 86_400_000_000
 
 
-def want(system: System, accounts: Sequence[Account]) -> None:
-    """Have the histories of accounts read on every chain of their kind, as requests ask for it: no more of them than
-    the operator lets requests ask for, and none of a chain that is indexed for everybody."""
+def sync(system: System, owner: str, accounts: Sequence[Account]) -> None:
+    """Give accounts places of an owner, which end some days later, as far as the settings allow.
+
+    None is given to an account that is watched without an end, nor on a chain that is indexed for everybody.
+    """
+    settings, now_us = system.settings.accounts, system.seams.clock.now_us()
+    until_us = now_us + settings.watched_days * DAY_US
+    terms = PlaceTerms(now_us, until_us, settings.max_watched, settings.max_watched_by_account)
     for chain in system.chains:
-        watched = {each.account for each in system.scope(chain).watches}
-        room = system.settings.accounts.max_watched - len(system.tail.watches(chain.key))
-        new = [each.address for each in accounts if each.kind == chain.kind and each.address not in watched]
-        new = [each for each in new if each not in nobody()]
-        if not new or not can_be_read(chain) or all(_is_known(system, chain, each) for each in new):
+        places = {each.account for each in system.tail.places(chain.key, now_us)}
+        endless = {each.account for each in system.scope(chain).watches} - places
+        new = [each for each in _unindexed(system, chain, accounts) if each not in endless]
+        if not new:
             continue
-        if len(new) > room:
-            log.warning("%s: %d accounts are not watched: accounts.max_watched is reached", chain.key, len(new) - room)
-        begin = chain.settings.start_block
-        system.tail.watch(chain.key, [Watch(each, begin) for each in new[: max(0, room)]])
+        refused = system.tail.add_synced_places(chain.key, chain.settings.start_block, owner, new, terms)
+        if refused:
+            log.warning(
+                "%s: %d accounts are not watched: accounts.max_watched_by_account or accounts.max_watched is reached",
+                chain.key, len(refused),
+            )  # fmt: skip
+
+
+def keep_sold(system: System, subscriptions: Iterable[tuple[str, Account, int]]) -> None:
+    """Give the accounts of running subscriptions their places, whatever the settings allow to others; again: nothing
+    changes.
+
+    Args:
+        subscriptions: Owner, account, and the end in microseconds.
+    """
+    sold = [(owner, account, until_us) for owner, account, until_us in subscriptions]
+    for chain in system.chains:
+        addresses = set(_unindexed(system, chain, [account for _, account, _ in sold]))
+        places = [
+            WatchPlace(account.address, owner, True, until_us)
+            for owner, account, until_us in sold
+            if account.kind == chain.kind and account.address in addresses
+        ]
+        if places:
+            system.tail.add_sold_places(chain.key, chain.settings.start_block, places)
+
+
+def _unindexed(system: System, chain: Chain, accounts: Sequence[Account]) -> list[str]:
+    """Return the addresses of a chain's kind that are not of nobody, and that no index of everybody covers."""
+    if not can_be_read(chain):
+        return []
+    own = [each.address for each in accounts if each.kind == chain.kind and each.address not in nobody()]
+    everybody = chain.settings.index == EVERYTHING
+    return [each for each in own if not (everybody and _is_known(system, chain, each))]
 
 
 def read_until_us(system: System, account: Account) -> int | None:

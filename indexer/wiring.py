@@ -203,7 +203,8 @@ class System:
         given = {account(each) for each in self.settings.accounts.watch}
         begin = chain.settings.start_block
         wanted = {each.address: Watch(each.address, begin) for each in given if each.kind == chain.kind}
-        wanted |= {each.account: each for each in self.tail.watches(chain.key) if each.account not in wanted}
+        watches = self.tail.watches(chain.key, self.seams.clock.now_us())
+        wanted |= {each.account: each for each in watches if each.account not in wanted}
         return Scope(tuple(sorted(wanted.values(), key=lambda each: each.account)))
 
     def answered(self, chain: Chain, accounts: Sequence[str] = ()) -> tuple[str, ...]:

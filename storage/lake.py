@@ -351,7 +351,11 @@ class Lake:
 
     def files(self, table: Table, chain: str | None = None) -> list[str]:
         """Addresses of the table's Parquet files as of now, in the order of their rows."""
-        return [self._address(table, file) for file in self._files(table, chain)]
+        return [self.address(table, file) for file in self._files(table, chain)]
+
+    def address(self, table: Table, file: Written) -> str:
+        """The address of one file of a table."""
+        return f"{self._path(table)}/{file.path}"
 
     def entries(self, table: Table) -> list[Written]:
         """The table's files as of now with what the log says of them, in the order of their rows."""
@@ -479,9 +483,6 @@ class Lake:
 
     def _path(self, table: Table) -> str:
         return f"{self.uri}/{table.name}"
-
-    def _address(self, table: Table, file: Written) -> str:
-        return f"{self._path(table)}/{file.path}"
 
 
 def _each(rows: Any) -> Iterable[Any]:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
 from chainfolio.scopes import account_of
+from storage import watches
 from storage.disk import held
 from storage.sqlite import connect, said, writing
 from storage.tail_schema import prepare
+from storage.watches import PlaceTerms, WatchPlace
 
 if TYPE_CHECKING:
     import apsw
@@ -296,21 +298,48 @@ class Tail:
         and the higher last one."""
         with self._write() as connection:
             connection.executemany(
-                "INSERT INTO watches (chain, account, first, last) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "INSERT INTO watches (chain, account, owner, first, last) VALUES (?, ?, '', ?, ?) "
+                "ON CONFLICT DO UPDATE SET "
                 "first = min(first, excluded.first), last = max(last, excluded.last)",  # NULL, where one of them is
                 [(chain, each.account, each.first, each.last) for each in wanted],
             )
 
     def unwatch(self, chain: str, account: str) -> bool:
-        """No longer want the history of an account, and whether it was wanted; what is stored of it stays."""
+        """No longer want the history of an account, unless its place is sold. Return True if a place was removed; what
+        is stored of the account stays."""
         with self._write() as connection:
-            connection.execute("DELETE FROM watches WHERE chain = ? AND account = ?", (chain, account))
+            connection.execute("DELETE FROM watches WHERE chain = ? AND account = ? AND sold = 0", (chain, account))
             return connection.changes() > 0
 
-    def watches(self, chain: str) -> list[Watch]:
-        """The accounts whose histories are wanted."""
-        found = self._read("SELECT account, first, last FROM watches WHERE chain = ? ORDER BY account", chain)
-        return [Watch(*row) for row in found]
+    def watches(self, chain: str, now_us: int | None = None) -> list[Watch]:
+        """Return the accounts whose histories are wanted at a moment, each once; without it also those whose places
+        have ended."""
+        rows = self._read(
+            "SELECT account, min(first), CASE WHEN count(last) = count(*) THEN max(last) END FROM watches "
+            "WHERE chain = ? AND (expires_us IS NULL OR expires_us > ifnull(?, 0)) GROUP BY account ORDER BY account",
+            chain, now_us,
+        )  # fmt: skip
+        return [Watch(*row) for row in rows]
+
+    def places(self, chain: str, now_us: int) -> list[WatchPlace]:
+        """Return the places that requests have at a moment, by account and owner."""
+        rows = self._read(
+            "SELECT account, owner, sold, expires_us FROM watches WHERE chain = ? AND expires_us > ? ORDER BY 1, 2",
+            chain, now_us,
+        )  # fmt: skip
+        return [WatchPlace(account, owner, bool(sold), until_us) for account, owner, sold, until_us in rows]
+
+    def add_sold_places(self, chain: str, first: int, places: Iterable[WatchPlace]) -> None:
+        """Add places that were paid for, or extend them; again: nothing changes."""
+        with self._write() as connection:
+            watches.add_sold(connection, chain, first, places)
+
+    def add_synced_places(
+        self, chain: str, first: int, owner: str, accounts: Iterable[str], terms: PlaceTerms
+    ) -> list[str]:
+        """Add places of one owner that are not sold, or extend them; return the accounts without room."""
+        with self._write() as connection:
+            return watches.add_synced(connection, chain, first, owner, accounts, terms)
 
     def note(self, chain: str, ways: Iterable[tuple[str, str, str]], unexplained: Iterable[Unexplained]) -> None:
         """Keep in which ways datasets of accounts were found (account, dataset, way), and what is not explained."""

@@ -11,7 +11,7 @@ from storage.sqlite import said, writing
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 5
+VERSION = 6
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -74,12 +74,23 @@ CREATE TABLE prices (
     time_us INTEGER NOT NULL, asset TEXT NOT NULL, price BLOB NOT NULL, UNIQUE (chain, height, asset, hash)
 ) STRICT
 """
+# Version 6. Each place has an owner: empty for the operator, else an account of the API. A place that was paid for is
+# `sold`; at `expires_us` it ends, if that is not NULL.
+PLACES = (
+    "CREATE TABLE watches_with_owners ("
+    "chain TEXT NOT NULL, account TEXT NOT NULL, owner TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER, "
+    "sold INTEGER NOT NULL DEFAULT 0, expires_us INTEGER, PRIMARY KEY (chain, account, owner)) STRICT, WITHOUT ROWID",
+    "INSERT INTO watches_with_owners SELECT chain, account, '', first, last, 0, NULL FROM watches",
+    "DROP TABLE watches",
+    "ALTER TABLE watches_with_owners RENAME TO watches",
+)
 STATEMENTS = (
     *((1, each) for each in SCHEMA.split(";\n")),
     (2, QUARANTINES),
     *((3, each) for each in (WATCHES, WAYS, UNEXPLAINED)),
     (4, RECONCILIATIONS),
     (5, PRICES),
+    *((6, each) for each in PLACES),
 )
 
 

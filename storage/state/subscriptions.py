@@ -36,6 +36,11 @@ _RUNNING = Statement(
     .where(_ROWS.c.expires_us > argument("now_us"))
     .group_by(_ROWS.c.address)
 )
+_SOLD = Statement(
+    sa.select(_ROWS.c.account_id, _ROWS.c.address, _ROWS.c.expires_us)
+    .where(_ROWS.c.expires_us > argument("now_us"))
+    .order_by(_ROWS.c.account_id, _ROWS.c.address)
+)
 _ADD = Statement(_ROWS.insert())
 _DROP = Statement(_ROWS.delete().where(_ROWS.c.account_id == argument("owner"), _ROWS.c.address == argument("wallet")))
 
@@ -54,6 +59,11 @@ def subscribed(tx: Transaction, account_id: str, addresses: Iterable[str], now_u
 def running(tx: Transaction, now_us: int) -> dict[str, int]:
     """Every address that an account has a subscription for which has not lapsed, with when the first of them began."""
     return {address: int(began_us) for address, began_us in tx.rows(_RUNNING, now_us=now_us)}
+
+
+def sold(tx: Transaction, now_us: int) -> list[tuple[str, str, int]]:
+    """Return the subscriptions that have not lapsed: account, address, and the end in microseconds."""
+    return [(str(owner), str(address), int(until_us)) for owner, address, until_us in tx.rows(_SOLD, now_us=now_us)]
 
 
 def add(

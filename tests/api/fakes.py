@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -223,8 +223,11 @@ class FakeEngine:
         await self._come("transactions", accounts, wanted)
         return TransactionsPage(Transactions(()), self.reached)
 
-    async def watch(self, accounts: Sequence[Account]) -> None:
-        await self._come("watch", accounts)
+    async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
+        await self._come("watch", owner, accounts)
+
+    async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
+        await self._come("watch_subscribed", owner, dict(subscribed))
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)

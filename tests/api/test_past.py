@@ -487,8 +487,9 @@ async def test_sync_answers_a_bare_string(ask: Any, engine: FakeEngine) -> None:
     for engine.syncing, words in ((False, "Address is syncing"), (True, "Address already syncing")):
         answer = await ask("/v1/sync-transactions", "POST", json={"addresses": [ALICE, TRON, ALICE]})
         assert (answer.status, await answer.text()) == (200, f'"{words}"')
-    (_, (accounts,)), *_ = engine.calls
-    assert [each.address for each in accounts] == [ALICE, TRON]
+    (_, (accounts,)), (_, (_, watched)), *_ = engine.calls
+    assert [name for name, _ in engine.calls] == ["sync", "watch"] * 2
+    assert [each.address for each in accounts] == [each.address for each in watched] == [ALICE, TRON]
 
 
 @pytest.mark.parametrize(

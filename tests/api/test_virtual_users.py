@@ -13,8 +13,9 @@ from api.router import Route, one
 from api.routes import ROUTES
 from chainfolio.assets import account
 from chainfolio.contracts import VirtualHolding, VirtualUser
+from chainfolio.errors import StorageFull
 from portfolio.facts import Options
-from storage.state import virtual_users
+from storage.state import subscriptions, virtual_users
 from tests.api.fakes import SOL
 from tests.api.tenants import Said, Tenant, World, a_world, wallet
 
@@ -96,11 +97,35 @@ async def subscribe(tenant: Tenant, *wanted: Any) -> Said:
     return await tenant.ask("POST", "/v1/subscribe-snapshot", {"addresses": wanted})
 
 
-async def test_the_histories_of_what_is_subscribed_to_are_read_from_then_on(world: World, ann: Tenant) -> None:
-    assert (await subscribe(ann, {"address": A.replace("0x", "0X")}, {"address": SOL})).status == 200
-    assert [call for call in world.engine.calls if call[0] == "watch"] == [("watch", ([account(A), account(SOL)],))]
+async def test_what_is_subscribed_to_is_watched_until_the_subscription_ends(world: World, ann: Tenant) -> None:
+    said = await subscribe(ann, {"address": A.replace("0x", "0X")}, {"address": SOL})
+    assert said.status == 200
+    ends = {
+        each.address: each.expires_us
+        for each in world.state.database.look(lambda tx: subscriptions.every(tx, ann.account))
+    }
+    subscribed = {account(A): ends[A], account(SOL): ends[SOL]}
+    assert world.engine.calls == [("watch_subscribed", (ann.account, subscribed))]
+
+
+async def test_a_refused_subscription_watches_no_address(world: World, ann: Tenant) -> None:
+    assert (await subscribe(ann, {"address": A})).status == 200
+    world.engine.calls.clear()
+    assert (
+        await subscribe(ann, {"address": A}, *({"address": wallet(number)} for number in range(2, 60)))
+    ).status == 409
     assert (await subscribe(ann)).status == 400
-    assert [name for name, _ in world.engine.calls] == ["watch"], "nothing is read for what is refused"
+    poor = world.tenant("poor", credits=1199)
+    assert (await subscribe(poor, {"address": B})).status == 402
+    assert world.engine.calls == []
+
+
+async def test_a_sale_stands_if_its_places_cannot_be_stored_now(world: World, ann: Tenant) -> None:
+    world.engine.failure = StorageFull("tail")
+    assert (await subscribe(ann, {"address": A})).status == 200
+    now_us = world.state.clock.now_us()
+    sold = world.state.database.look(lambda tx: subscriptions.sold(tx, now_us))
+    assert [(owner, address) for owner, address, _ in sold] == [(ann.account, A)]
 
 
 async def test_subscribing_says_until_when(world: World, ann: Tenant) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -11,9 +14,9 @@ import pytest
 from chainfolio.assets import account
 from chainfolio.errors import BadSettings
 from chainfolio.seams import Seams
-from chainfolio.settings import Settings, Snapshots, check
+from chainfolio.settings import Settings, Snapshots, check, load
 from chainfolio.supervisor import Supervisor
-from cli.daily import opened, schedule
+from cli.daily import keep_places, opened, schedule
 from engine.days import midnight_us
 from engine.service import Engine
 from indexer.wiring import System
@@ -47,6 +50,41 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
     with_state.close()
     if (found := database()) is not None:
         found.close()
+    await system.close()
+
+
+@dataclass(slots=True)
+class Rounds(ManualClock):
+    """Calls back at every sleep."""
+
+    called: Callable[[], None] = lambda: None
+
+    async def sleep(self, seconds: float) -> None:
+        self.called()
+        self.now_s += seconds
+
+
+async def test_every_running_subscription_gets_its_place_again_and_again(tmp_path: Path) -> None:
+    (tmp_path / "chainfolio.toml").write_text(
+        f'data = "{tmp_path}"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\nindex = "accounts"\n'
+    )
+    config, clock, rounds = load(tmp_path / "chainfolio.toml"), Rounds(), list[list[str]]()
+    system = System(config, Seams(clock=clock))
+    state = State.open(config.state_url, bytes(32), clock, random.Random(1))
+    owner = state.create_account("one")[0].id
+
+    def subscribe_to_another() -> None:
+        rounds.append([each.account for each in system.tail.places("ethereum", clock.now_us())])
+        if len(rounds) == 3:
+            raise asyncio.CancelledError
+        address = (BOB, CAROL)[len(rounds) - 1]
+        state.database.change(lambda tx: subscriptions.add(tx, owner, {address: ""}, clock.now_us()))
+
+    clock.called = subscribe_to_another
+    with pytest.raises(asyncio.CancelledError):
+        await keep_places(system, lambda: state.database, Supervisor(clock).task("places"))
+    assert rounds == [[], [BOB], sorted([BOB, CAROL])]
+    state.close()
     await system.close()
 
 

@@ -11,10 +11,12 @@ import pytest
 from chainfolio.assets import asset
 from chainfolio.blocks import Span
 from chainfolio.chains import Unexplained
+from chainfolio.seams import SystemClock
 from chainfolio.tables import TABLES
 from indexer import arrow_ipc
 from storage.lake import Lake
 from storage.tail import Tail
+from storage.watches import PlaceTerms, WatchPlace
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.cli.conftest import Run, configure
 
@@ -191,6 +193,28 @@ def test_a_chain_that_another_process_indexes_takes_up_who_is_watched_meanwhile(
     (stopped,) = run("watch", account(subject), "--stop", "--json").json
     assert stopped["accounts"] == [{"account": account(subject)}]
     assert run("status", "--json").json["chains"][0]["accounts"] == []
+
+
+def test_status_counts_the_places_of_accounts_and_stop_leaves_what_is_sold(
+    run: Run, configured: Path, subject: EvmSubject
+) -> None:
+    wallet, until_us = account(subject), SystemClock().now_us() + 10**12
+    tail = Tail(configured / "data" / "tail.db")
+    tail.add_synced_places(KEY, 0, "acc_1", [wallet, "0x" + "2" * 40], PlaceTerms(0, until_us, 9, 9))
+    tail.add_sold_places(KEY, 0, [WatchPlace(wallet, "acc_2", True, until_us)])
+    tail.close()
+    assert run("status", "--json").json["chains"][0]["places"] == [
+        {"account": "acc_1", "synced": 2, "subscribed": 0},
+        {"account": "acc_2", "synced": 0, "subscribed": 1},
+    ]
+    assert "  watched for acc_1: 2 synced, 0 subscribed\n" in run("status").out
+    assert run("watch", wallet, "--stop").out == (
+        f"{KEY}: watched no longer: none was\n"
+        f"{KEY}: {wallet} stays watched: a client subscribed to it (chainfolio status)\n"
+    )
+    (chain,) = run("status", "--json").json["chains"]
+    assert [each["account"] for each in chain["places"]] == ["acc_1", "acc_2"]
+    assert chain["places"][0]["synced"] == 1
 
 
 def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(

@@ -25,7 +25,7 @@ from indexer.reorg_recovery import recover_reorg
 from indexer.repair import repair
 from indexer.scopes import Scope, indexed_for
 from indexer.scrub import checked, listed
-from indexer.watching import bring_up, want
+from indexer.watching import bring_up, keep_sold, sync
 from indexer.wiring import System
 from indexer.worker import Worker
 from storage.tail import Watch
@@ -42,10 +42,10 @@ BLOCKS = 160
 Invented = IndexOf[InventedChain]
 
 
-def system_of(live: Invented, scope: str, most: int = 10) -> System:
+def system_of(live: Invented, scope: str, most: int = 10, most_of_account: int = 10, days: int = 30) -> System:
     settings = msgspec.structs.replace(live.chain.settings, index=scope)
     live.chain.settings = settings
-    given = Settings(chains={KEY: settings}, accounts=Accounts(max_watched=most))
+    given = Settings(chains={KEY: settings}, accounts=Accounts([], most, most_of_account, days))
     system = System(given, Seams(clock=Quick(1_800_000_000.0)))
     system._lake, system._tail, system._chains = live.lake, live.tail, {KEY: live.chain}
     return system
@@ -53,7 +53,7 @@ def system_of(live: Invented, scope: str, most: int = 10) -> System:
 
 @asynccontextmanager
 async def working(live: Invented, scope: str) -> AsyncIterator[Engine]:
-    system = system_of(live, scope)
+    system = system_of(live, scope, days=1_000_000)  # the clock runs fast
     supervisor = Supervisor(system.seams.clock)
     worker = Worker(system, supervisor)
     async with worker.running():
@@ -75,7 +75,7 @@ async def test_a_worker_takes_up_what_requests_have_watched_and_follows_it(tmp_p
             await asyncio.sleep(0.05)
             assert live.tail.covers(KEY) == [], "nobody is watched yet, and nothing else is wanted"
             for account in (A, B):
-                await engine.watch([Account("invented", account)])
+                await engine.watch("acc_1", [Account("invented", account)])
                 await until(is_whole(live, subject, account))
                 (status,) = await engine.status([Account("invented", account)])
                 assert not status.in_progress
@@ -115,11 +115,51 @@ async def test_an_account_that_is_watched_while_the_whole_chain_is_indexed_is_re
 async def test_requests_have_no_more_accounts_watched_than_the_operator_lets_them(tmp_path: Path) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
-        system = system_of(live, ACCOUNTS, most=2)
-        for wallet in WALLETS:
-            want(system, [Account("invented", wallet), Account("evm", "0x" + "1" * 40)])
-            want(system, [Account("invented", wallet)])
-        assert [each.account for each in live.tail.watches(KEY)] == sorted(WALLETS[:2])
+        system = system_of(live, ACCOUNTS, most=3, most_of_account=2)
+        for owner in ("acc_1", "acc_2"):
+            for wallet in WALLETS:
+                sync(system, owner, [Account("invented", wallet), Account("evm", "0x" + "1" * 40)])
+                sync(system, owner, [Account("invented", wallet)])
+        places = [(each.owner, each.account) for each in live.tail.places(KEY, system.seams.clock.now_us())]
+        assert sorted(places) == sorted([("acc_1", WALLETS[0]), ("acc_1", WALLETS[1]), ("acc_2", WALLETS[0])])
+
+
+async def test_a_subscriber_is_watched_however_many_places_others_have(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        system = system_of(live, ACCOUNTS, most=1, most_of_account=1)
+        now_us = system.seams.clock.now_us()
+        sync(system, "acc_1", [Account("invented", each) for each in WALLETS])
+        for _ in range(2):
+            keep_sold(system, [("acc_2", Account("invented", B), now_us + 1000), ("acc_2", Account("evm", "0x1"), 1)])
+        assert {each.account for each in system.scope(live.chain).watches} == {A, B}
+        await bring_up(system, live.chain, system.scope(live.chain))
+        assert is_whole(live, subject, B)()
+
+
+async def test_a_place_that_was_synced_ends_after_its_days(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        system = system_of(live, ACCOUNTS, most=1)
+        clock = system.seams.clock
+        assert isinstance(clock, Quick)
+        sync(system, "acc_1", [Account("invented", A)])
+        clock.now_s += 29 * 86_400
+        sync(system, "acc_2", [Account("invented", B)])
+        assert [each.account for each in system.scope(live.chain).watches] == [A]
+        clock.now_s += 86_400
+        assert system.scope(live.chain).watches == ()
+        sync(system, "acc_2", [Account("invented", B)])
+        assert [each.account for each in system.scope(live.chain).watches] == [B]
+
+
+async def test_an_account_that_the_operator_watches_takes_no_place_of_requests(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        system = system_of(live, ACCOUNTS)
+        live.tail.watch(KEY, [Watch(A, 0)])
+        sync(system, "acc_1", [Account("invented", A)])
+        assert live.tail.places(KEY, 0) == []
 
 
 async def test_requests_have_nobody_watched_on_a_chain_that_is_indexed_for_everybody(tmp_path: Path) -> None:
@@ -127,7 +167,9 @@ async def test_requests_have_nobody_watched_on_a_chain_that_is_indexed_for_every
     async with index(subject, tmp_path) as live:
         await live.fill_final()
         await live.follower().step()
-        want(system_of(live, EVERYTHING), [Account("invented", A)])
+        system = system_of(live, EVERYTHING)
+        sync(system, "acc_1", [Account("invented", A)])
+        keep_sold(system, [("acc_1", Account("invented", A), system.seams.clock.now_us() + 1000)])
         assert live.tail.watches(KEY) == []
 
 

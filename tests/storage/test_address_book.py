@@ -234,6 +234,10 @@ async def test_a_subscription_lasts_a_year_and_is_not_bought_twice(state: State)
     add(ann, A)
     assert await state.subscribed(ann, [A]) == {A}
     assert len(state.database.look(lambda tx: subscriptions.every(tx, ann))) == 1
+    (later,) = add(eve, A)
+    sold = sorted((id, A, later.expires_us) for id in (ann, eve))
+    assert state.database.look(lambda tx: subscriptions.sold(tx, later.expires_us - 1)) == sold
+    assert state.database.look(lambda tx: subscriptions.sold(tx, later.expires_us)) == []
 
 
 def test_of_equal_subscriptions_made_at_once_one_is_made(state: State, second: State) -> None:

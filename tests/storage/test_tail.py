@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.scopes import account_filter
 from storage.sqlite import said
 from storage.tail import Tail, TailBlock, Watch
-from storage.tail_schema import VERSION
+from storage.tail_schema import VERSION, WATCHES
+from storage.watches import PlaceTerms, WatchPlace
 
 
 @pytest.fixture
@@ -297,6 +299,57 @@ TestTailModel = TailModel.TestCase
 TestTailModel.settings = settings(
     max_examples=10 * 30 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 30, stateful_step_count=20
 )
+
+
+def test_places_end_by_themselves_and_are_bounded_by_owner_and_together(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+
+    def sync(owner: str, *accounts: str, now_us: int) -> list[str]:
+        return tail.add_synced_places("a", 7, owner, accounts, PlaceTerms(now_us, now_us + 100, 5, 3))
+
+    tail.watch("a", [Watch("0xoperator", 1)])
+    assert sync("one", "0x1", "0x2", "0x1", now_us=0) == []
+    assert sync("one", "0x3", "0x4", "0x2", now_us=50) == ["0x4"], "three of one owner; an old one is extended"
+    assert sync("two", "0x3", "0x5", "0x6", now_us=50) == ["0x6"], "five of all; an account of two owners is two"
+    assert sync("other", "0x7", now_us=99) == ["0x7"]
+    assert tail.watches("a", 99) == [Watch(each, 7) for each in ("0x1", "0x2", "0x3", "0x5")] + [Watch("0xoperator", 1)]
+    assert [each.account for each in tail.watches("a", 100)] == ["0x2", "0x3", "0x5", "0xoperator"]
+    assert sync("other", "0x7", now_us=100) == [], "the first place has ended"
+    assert [each.account for each in tail.watches("a", 1000)] == ["0xoperator"]
+    assert tail.places("a", 1000) == tail.places("b", 0) == []
+    tail.close()
+
+
+def test_sold_places_need_no_room_and_outlive_synced_ones(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    terms = PlaceTerms(now_us=0, expires_us=100, most=2, most_of_owner=2)
+    assert tail.add_synced_places("a", 7, "one", ["0x1", "0x2"], terms) == []
+    sold = [WatchPlace(account, "one", True, 500) for account in ("0x2", "0x3", "0x4")]
+    for _ in range(2):
+        tail.add_sold_places("a", 7, sold)
+    assert tail.places("a", 0) == [WatchPlace("0x1", "one", False, 100), *sold]
+    assert tail.add_synced_places("a", 7, "one", ["0x3", "0x5"], replace(terms, expires_us=900)) == []
+    assert tail.places("a", 100) == [*sold, WatchPlace("0x5", "one", False, 900)], "a sync extends no sold place"
+    assert [tail.unwatch("a", each) for each in ("0x4", "0x5")] == [False, True], "what is sold stays"
+    tail.add_sold_places("a", 7, [WatchPlace("0x4", "one", True, 700)])
+    assert [each.account for each in tail.watches("a", 600)] == ["0x4"]
+    tail.close()
+
+
+def test_watches_of_an_older_file_are_the_operators_and_have_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "tail.db"
+    Tail(path).close()
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DROP TABLE watches")
+        connection.execute(WATCHES)
+        connection.execute("INSERT INTO watches VALUES ('a', '0x1', 5, 9), ('a', '0x2', 3, NULL)")
+        connection.execute("PRAGMA user_version = 5")
+    tail = Tail(path)
+    assert tail.watches("a", 2**62) == [Watch("0x1", 5, 9), Watch("0x2", 3)]
+    assert tail.places("a", 0) == []
+    terms = PlaceTerms(now_us=0, expires_us=9, most=1, most_of_owner=1)
+    assert tail.add_synced_places("a", 7, "one", ["0x3"], terms) == [], "they take no room of others"
+    tail.close()
 
 
 def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Files that were compared with their checksums, remembered by their version: DuckDB compares nothing by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from chainfolio.table import Table
+from storage.lake import Lake
+from storage.parquet import Written
+
+FileVersion = tuple[int, int, int, int]
+Versions = dict[str, FileVersion]
+TableFile = tuple[Table, Written]
+
+
+class Comparisons:
+    """The versions of a lake's files that matched their checksums, in one JSON file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._versions = _read(path)
+
+    def pending(self, lake: Lake, files: Iterable[TableFile]) -> list[TableFile]:
+        """Return the files, each with its table, that have checksums and were not compared in their present version."""
+        return [
+            (table, file)
+            for table, file in files
+            if file.is_summed and self._versions.get(f"{table.name}/{file.path}") != _version(lake.address(table, file))
+        ]
+
+    def compare(
+        self, lake: Lake, files: Iterable[TableFile], report: Callable[[int], None] = lambda count: None
+    ) -> None:
+        """Compare local files, each with its table, with their checksums, and store the versions that match.
+
+        Args:
+            report: Called with the number of bytes of each part that was compared.
+
+        Raises:
+            Damaged: A file does not match its checksums. The files before it are stored.
+        """
+        matched: Versions = {}
+        try:
+            for table, file in files:
+                # The version from before: a file that changes meanwhile is compared again by the next query.
+                version = _version(lake.address(table, file))
+                for count in lake.examine(table, file):
+                    report(count)
+                if version is not None:
+                    matched[f"{table.name}/{file.path}"] = version
+        finally:
+            self._add(matched, lake)
+
+    def _add(self, matched: Versions, lake: Lake) -> None:
+        """Store versions, and drop those of files that are gone. A folder that cannot be written to stays as it is."""
+        if not matched:
+            return
+        versions = _read(self.path) | matched
+        self._versions = {path: version for path, version in versions.items() if Path(lake.uri, path).exists()}
+        written = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                written.write_bytes(msgspec.json.encode(self._versions))
+                written.replace(self.path)
+            finally:
+                written.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Versions:
+    """Return the stored versions; none if the file is missing or damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Versions)
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _version(path: str) -> FileVersion | None:
+    """Return size, times of change and inode of a file; None if it is missing. No program can set the second time."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
