@@ -43,8 +43,8 @@ class Income:
 
 @dataclass(slots=True)
 class BlockIncome:
-    """Reads blocks of one execution chain, each once. A block that cannot be read is left alone for REFUSED_S: nodes are
-    asked several times for a block that they lack, which takes seconds."""
+    """Reads blocks of one execution chain, each once. A block that cannot be read is left alone for REFUSED_S: nodes
+    are asked several times for a block that they lack, which takes seconds."""
 
     chain: Chain
     clock: Clock
