@@ -48,6 +48,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         context.cost = cost
         return await changed(context, proceed, admitted.available or 0)
     if context.route.allow is not None:
+        cost = context.route.cost * context.units  # without what `allow` found to be unanswerable
         admitted = await _admitted(context, cost, rate=False)
     _reserved(context, admitted, cost)
     with _place(context):

@@ -8,7 +8,6 @@ import msgspec
 
 from api.context import Context
 from api.errors import Problem
-from api.failures import READING
 from api.router import get
 from engine.validators import (
     Granularity,
@@ -27,9 +26,10 @@ BASE: Final = "/v1/beacon/validators"
 MAX_SPAN: Final = {"timestamp": 31_536_000, "epoch": 82_125}
 UNITS: Final = {"timestamp": "seconds", "epoch": "epochs"}
 FAILS: Final = {
-    **READING,
     404: "The beacon chain has no such validator.",
+    500: "The beacon node is down, or gave an answer that cannot be used: a text.",
     501: "This server has no beacon chain.",
+    503: "Not now: the beacon chain is not indexed that far, or the store cannot answer.",
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]

@@ -54,6 +54,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Context:
     """One request on its way, which the steps fill in.
 
+    `unanswerable` counts the units of its cost that this server cannot answer: they cost nothing.
     Of a change: `asked` is there where it carries an Idempotency-Key, `cost` is due in the transaction that makes it,
     and `made` says that this transaction is done.
     """
@@ -64,6 +65,7 @@ class Context:
     asked: Asked | None = None
     cost: int = 0
     made: bool = False
+    unanswerable: int = 0
     arguments: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -85,7 +87,7 @@ class Context:
     @property
     def units(self) -> int:
         """How many times the route's cost this request costs."""
-        return self.route.units(self.arguments)
+        return self.route.units(self.arguments) - self.unanswerable
 
     @property
     def engine(self) -> Engine:

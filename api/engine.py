@@ -12,7 +12,7 @@ from chainfolio.contracts import VirtualUser
 from engine.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
 from engine.validators import Validators
 from indexer.registry import Registry
-from portfolio.document import Portfolio
+from portfolio.document import IssueDocument, Portfolio
 from portfolio.facts import Options
 from portfolio.metrics.report import PerformanceDocument
 from portfolio.overview import Pictures
@@ -42,6 +42,10 @@ class Nav(Protocol):
         """`partial` where a read failed, else `complete`."""
 
     @property
+    def issues(self) -> Sequence[IssueDocument]:
+        """What could not be read and is not in the value."""
+
+    @property
     def conversion_source(self) -> str:
         """Where `conversion_price` is from; empty for USD."""
 
@@ -61,14 +65,16 @@ class Engine(Protocol):
         """The same portfolios as JSON, which is made once for many requests."""
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
-        """One value over all accounts; a currency nobody can convert to is a typed error."""
+        """One value over all accounts, of what could be read. A currency nobody can convert to is a typed error, and so
+        is it that nothing could be read; Unserved if no account is of a kind that a configured chain has."""
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain. BadRequest above its head, Unserved where the chain is not configured,
         HistoryUnavailable where the node has forgotten that block."""
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
-        """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it."""
+        """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it, Unserved as of
+        `nav`."""
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str

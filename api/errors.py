@@ -157,6 +157,9 @@ FAMILY_REMEDIES: Final[Mapping[str, Sequence[Remedy]]] = {
         Remedy(errors.HistoryUnavailable, 404, words="no snapshot can be built for that date: the nodes keep no state "
              "of that time"),
     ),
+    "beacon": (
+        Remedy(errors.SourceError, 500, words="the validator could not be read: the beacon node gave no usable answer"),
+    ),
     "transactions": (Remedy(errors.NotFound, 404, "Address not indexed"),),
 }  # fmt: skip
 

@@ -18,8 +18,8 @@ from chainfolio.assets import Account
 from portfolio.document import Portfolio
 
 NO_SNAPSHOT: Final = (
-    "No snapshot of an address can be built for that date: no chain of its kind is here or had begun by then, or the "
-    "nodes keep no state of that time."
+    "No snapshot of an address can be built for that date: no chain of its kind had begun by then, or the nodes keep "
+    "no state of that time."
 )
 
 

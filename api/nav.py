@@ -12,6 +12,7 @@ from api.context import Context
 from api.failures import READING
 from api.router import get
 from chainfolio.amounts import text
+from portfolio.document import IssueDocument
 
 Currency = Literal["USD", "EUR", "CAD", "AED", "CHF", "SGD", "ETH", "SOL", "cbBTC", "EURC", "BNB"]
 # A JSON number with every digit of the decimal it is made of: no float comes between.
@@ -36,6 +37,10 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     conversion_price: Number
     unpriced_assets: Annotated[int, msgspec.Meta(description="Assets without a price: they are not in the value.")]
     completeness: Annotated[str, msgspec.Meta(description="`partial` where a read failed, else `complete`.")]
+    issues: Annotated[
+        tuple[IssueDocument, ...],
+        msgspec.Meta(description="What could not be read: it is not in the value. The chain or part is named."),
+    ]
     conversion_source: Annotated[
         str | msgspec.UnsetType,
         msgspec.Meta(
@@ -50,17 +55,20 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tag="Portfolio",
     summary="Net asset value in a chosen currency",
     needs="portfolio",
-    fails={501: "This server has no rate of that currency, or no chain for that kind of address.", **READING},
+    fails={**READING, 501: "This server has no rate of that currency, or no chain for any of the addresses."},
     example={
         "nav": 1600.25,
         "currency": "USD",
         "conversionPrice": 1,
         "unpricedAssets": 0,
         "completeness": "complete",
+        "issues": [],
     },
 )
 async def nav(request: Context, query: NavQuery) -> NetAssetValue:
-    """One value over all the addresses together. A currency that this server has no rate of is 501."""
+    """One value over all the addresses together. What could not be read is not in it: then `completeness` is `partial`,
+    and `issues` name the chains that are missing. If nothing could be read, the answer is 503. A currency that this
+    server has no rate of is 501."""
     found = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
     return NetAssetValue(
         nav=number(found.nav),
@@ -68,6 +76,7 @@ async def nav(request: Context, query: NavQuery) -> NetAssetValue:
         conversion_price=number(found.conversion_price),
         unpriced_assets=found.unpriced_assets,
         completeness=found.completeness,
+        issues=tuple(found.issues),
         conversion_source=found.conversion_source or msgspec.UNSET,
     )
 

@@ -9,9 +9,10 @@ import msgspec
 from api.addresses import Addresses
 from api.context import Context
 from api.dates import Day, check_begun
-from api.failures import READING
+from api.failures import READING, completeness_headers
 from api.historical import NO_SNAPSHOT, require_subscriptions
 from api.router import get
+from engine.answerable import answerable
 from portfolio.overview import TokenRow, overview
 
 _IMAGE: Final = "https://images.example/eth.svg"
@@ -51,9 +52,11 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRow]:
     """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
     nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
-    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`. Each address needs a historical
-    subscription."""
+    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`; `X-Issues` name the addresses
+    of which no chain is configured. Each address needs a historical subscription."""
     found = await request.engine.historical(query.addresses, query.date)
-    partial = any(each.completeness == "partial" for each in found)
-    request.headers["X-Completeness"] = "partial" if partial else "complete"
+    _, unserved = answerable(query.addresses, request.engine.kinds(), "the tokens")
+    request.headers.update(completeness_headers(unserved.values()))
+    if any(each.completeness == "partial" for each in found):
+        request.headers["X-Completeness"] = "partial"
     return overview(found, request.engine.pictures())

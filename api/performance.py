@@ -61,15 +61,16 @@ class PerformanceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     fails={
         403: "The account has no Pro subscription, or an address has no historical subscription.",
         404: NO_SNAPSHOT,
-        501: "No chain of this server can say what such an address held, or nobody has a rate of that currency then.",
         **READING,
+        501: "No chain of this server can say what such addresses held, or nobody has a rate of that currency then.",
     },
     example=_EXAMPLE,
 )
 async def performance(request: Context, query: PerformanceQuery) -> PerformanceDocument:
     """The wallets are taken for those of one owner. `days` has what they were worth together as each day began, what
     came from outside since the day before, and what one unit of money had become. Days that are kept are not read
-    again; others are read and kept, so that a span that takes longer than a request (503) goes on where it ended.
+    again; others are read and kept, so that a span that takes longer than a request goes on where it ended. A day that
+    could not be read is left out: `remarks` name its chain and `completeness` is `partial`; 503 if no day is known.
     Returns need an index of what the wallets did; else they are `N/A`, and `reasons` say why. At most 366 days; each
     address needs a historical subscription."""
     return await request.engine.performance(query.addresses, query.days, query.currency)

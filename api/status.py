@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
 from api.example_addresses import WALLET
+from api.failures import NO_CHAIN
 from api.router import get
 from engine.answers import SyncStatus
+from portfolio.document import IssueDocument
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
@@ -24,12 +26,15 @@ class StatusQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When an address was last read; null where it never was. `transactionsLastSync` is the time up to which its
-    transactions are indexed, or that of a later read of the address; null where nothing is indexed."""
+    transactions are indexed, or that of a later read of the address; null where nothing is indexed. `completeness` is
+    `partial` and `issues` say why if no chain of its kind is configured: then nobody reads it."""
 
     address: str
     portfolio_last_sync: Moment | None
     transactions_last_sync: Moment | None
     sync_in_progress: bool
+    completeness: Literal["complete", "partial"]
+    issues: tuple[IssueDocument, ...]
 
 
 @get(
@@ -37,12 +42,15 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tag="Service",
     summary="How fresh the data of addresses is",
     cost=0,
+    fails={501: NO_CHAIN},
     example=[
         {
             "address": WALLET,
             "portfolioLastSync": "2026-03-01T12:00:00.000Z",
             "transactionsLastSync": "2026-03-01T12:00:00.000Z",
             "syncInProgress": False,
+            "completeness": "complete",
+            "issues": [],
         }
     ],
 )
@@ -57,6 +65,8 @@ def _shown(status: SyncStatus) -> AddressStatus:
         portfolio_last_sync=moment(status.portfolio_us),
         transactions_last_sync=moment(status.transactions_us),
         sync_in_progress=status.in_progress,
+        completeness="partial" if status.issues else "complete",
+        issues=status.issues,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -10,11 +10,16 @@ from api.addressbook import Address
 from api.changes import afterwards, change
 from api.context import Answer, Context
 from api.example_addresses import ANOTHER, WALLET
+from api.failures import NO_CHAIN
 from api.router import write
 from api.status import Moment, moment
 from api.texts import MAX_CHARS, tidy
 from chainfolio.assets import Account, account
-from chainfolio.errors import BadRequest, Unserved
+from chainfolio.contracts import Issue
+from chainfolio.errors import BadRequest
+from engine.answerable import answerable
+from portfolio.compose import issue_documents
+from portfolio.document import IssueDocument
 from storage.state import accounts, subscriptions
 from storage.state.address_book import distinct
 from storage.state.database import Transaction
@@ -61,10 +66,13 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Subscribed(msgspec.Struct, frozen=True):
-    """What has been subscribed to."""
+    """What has been subscribed to. `completeness` is `partial` where no chain of an address's kind is configured: it is
+    not subscribed to and costs nothing, and `issues` name it."""
 
     message: str
     subscriptions: list[Subscription]
+    completeness: Literal["complete", "partial"] = "complete"
+    issues: tuple[IssueDocument, ...] = ()
 
 
 @write(
@@ -77,7 +85,7 @@ class Subscribed(msgspec.Struct, frozen=True):
     check=lambda request, body: check_served(request, body),
     units=lambda arguments: len(arguments["body"].addresses),
     codes=("ALREADY_SUBSCRIBED",),
-    fails={501: "No chain of this server has addresses of that kind."},
+    fails={501: NO_CHAIN},
     answers={200: Subscribed},
     example={
         "message": "1 address is subscribed to",
@@ -89,15 +97,20 @@ class Subscribed(msgspec.Struct, frozen=True):
                 "expiresAt": "2027-03-01T12:00:00.000Z",
             }
         ],
+        "completeness": "complete",
+        "issues": [],
     },
 )
 async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
     """Subscribes to all of them for one year from now, or to none; 1200 credits an address. An address that is
-    subscribed to already is refused until its year is over. Their histories are read for that year, too."""
+    subscribed to already is refused until its year is over. Their histories are read for that year, too. An address of
+    which no chain is configured is left out and costs nothing, see `issues`."""
     now_us, principal = request.parts.seams.clock.now_us(), request.principal
     owner, actor = principal.account_id, principal.key_id
-    addresses = distinct(each.address for each in body.addresses)
-    texts = {address: each.description for address, each in zip(addresses, body.addresses, strict=True)}
+    described = zip(distinct(each.address for each in body.addresses), body.addresses, strict=True)
+    _, unserved = _served(request, body)
+    texts = {address: each.description for address, each in described if address not in unserved}
+    issues = issue_documents(list(unserved.values()))
 
     sold: dict[Account, int] = {}
 
@@ -106,7 +119,8 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
         made = subscriptions.add(tx, owner, texts, now_us, actor)
         sold.update((account(each.address), each.expires_us) for each in made)
         count = "1 address is" if len(made) == 1 else f"{len(made)} addresses are"
-        return Subscribed(f"{count} subscribed to", [_shown(each) for each in made])
+        completeness: Literal["complete", "partial"] = "partial" if issues else "complete"
+        return Subscribed(f"{count} subscribed to", [_shown(each) for each in made], completeness, issues)
 
     answer = await change(request, work)
     # The server gives what is sold its places again and again (`cli.daily.keep_places`).
@@ -115,12 +129,15 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
 
 
 def check_served(request: Context, body: WantedSnapshots) -> None:
-    """Unserved where no chain of this server has addresses of that kind: nobody could ever take a snapshot."""
-    kinds = request.engine.kinds()
-    for each in body.addresses:
-        wanted = account(each.address)
-        if wanted.kind not in kinds:
-            raise Unserved(f"a snapshot of {wanted.address}", remedy=f"add a chain of the family `{wanted.kind}`")
+    """Unserved where no chain of any address's kind is configured: nobody could ever take a snapshot. Those of single
+    addresses cost nothing."""
+    _, unserved = _served(request, body)
+    request.unanswerable = len(unserved)
+
+
+def _served(request: Context, body: WantedSnapshots) -> tuple[list[Account], dict[str, Issue]]:
+    """The addresses of which snapshots can be taken, and an issue for each other one."""
+    return answerable([account(each.address) for each in body.addresses], request.engine.kinds(), "a snapshot")
 
 
 def _shown(found: subscriptions.Subscription) -> Subscription:

@@ -11,9 +11,11 @@ from api.changes import afterwards, change
 from api.context import Answer, Context
 from api.errors import FieldError, invalid
 from api.example_addresses import WALLET
+from api.failures import NO_CHAIN, completeness_headers
 from api.fields import Refused
 from api.router import write
 from chainfolio.assets import Account
+from engine.answerable import answerable
 
 Said = Literal["Address is syncing", "Address already syncing"]
 
@@ -34,18 +36,23 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary="Read addresses anew in the background",
     needs="portfolio",
     check=lambda request, body: accounts(request, body),
+    fails={501: NO_CHAIN},
     answers={200: Said},
     example="Address is syncing",
 )
 async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     """Starts a fresh read of every address that is not being read already; `/v1/status` shows when it is done. The
     answer is a bare JSON string. The histories of the addresses are read from then on, for some days after the last
-    call (30, if the operator sets no other number), as far as the account's share of the server's places allows."""
+    call (30, if the operator sets no other number), as far as the account's share of the server's places allows. The
+    header `X-Completeness` is `partial` where no chain of an address's kind is configured, which `X-Issues` name; else
+    it is `complete`."""
     wanted = accounts(request, body)
     started = await request.engine.sync(wanted)
+    served, unserved = answerable(wanted, request.engine.kinds(), "fresh data")
+    request.headers.update(completeness_headers(unserved.values()))
     said: Said = "Address is syncing" if started else "Address already syncing"
     answer = await change(request, lambda _: said)
-    await afterwards(request.engine.watch(request.principal.account_id, wanted))
+    await afterwards(request.engine.watch(request.principal.account_id, served))
     return answer
 
 

@@ -193,7 +193,6 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     check=lambda request, query: check(request, query),
     fails={
         404: "An address has more transactions than are served: 100,000, where the operator sets no other ceiling.",
-        501: "This server has no chain for that kind of address.",
         **READING,
     },
     example=TRANSACTIONS,

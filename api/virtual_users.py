@@ -14,6 +14,7 @@ from api.fields import Reader, Refused, shown
 from api.router import get
 from chainfolio import contracts
 from chainfolio.settings import Settings
+from engine.virtual_users import check_answerable, unanswerable
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 from portfolio.merge import merged
@@ -112,14 +113,15 @@ async def virtual_users(request: Context) -> list[VirtualUser]:
     needs="pro",
     cost=1,
     units=lambda arguments: len(arguments["query"].addresses),
-    allow=lambda request, query: _own(request, query),
+    allow=lambda request, query: _check_own(request, query),
     codes=("FORBIDDEN",),
     fails=READING,
     example=EXAMPLE,
 )
 async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list[Portfolio]:
-    """One portfolio per virtual user, in order, or one over all of them; 1 credit for each. An id that is not the
-    account's own is refused, whether or not it is anybody else's."""
+    """One portfolio per virtual user, in order, or one over all of them; 1 credit for each. A virtual user of whose
+    accounts and balances no chain is configured costs nothing. An id that is not the account's own is refused, whether
+    or not it is anybody else's."""
     users = await _own(request, query)
     options = Options(
         images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
@@ -132,6 +134,14 @@ async def _own(request: Context, query: VirtualQuery) -> list[contracts.VirtualU
     """The virtual users that are asked for; Refusal where one is not the account's own."""
     owner = _caller(request)
     return await request.parts.state.look(lambda tx: store.chosen(tx, owner, query.addresses))
+
+
+async def _check_own(request: Context, query: VirtualQuery) -> None:
+    """Refusal where a virtual user is not the account's own, Unserved where nothing of any can be answered."""
+    users, kinds = await _own(request, query), request.engine.kinds()
+    chains = {chain.key for chain in request.engine.chains()}
+    check_answerable(users, kinds, chains)
+    request.unanswerable = len(unanswerable(users, kinds, chains))
 
 
 def _caller(request: Context) -> str:

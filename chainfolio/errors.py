@@ -128,12 +128,14 @@ class NotIndexed(ChainfolioError):
 
 
 class Unserved(ChainfolioError):
-    """This server has nothing that could answer that: no beacon node, no source of transactions."""
+    """This server has nothing that could answer that: no beacon node, no source of transactions. `why` names what the
+    server lacks, as a sentence without its full stop."""
 
     exit_code = 8
 
-    def __init__(self, what: str, *, remedy: str = "") -> None:
-        super().__init__(f"{what} cannot be answered by this server", remedy=remedy)
+    def __init__(self, what: str, why: str = "", *, remedy: str = "") -> None:
+        refusal = f"{what} cannot be answered by this server"
+        super().__init__(f"{why}: {refusal}" if why else refusal, remedy=remedy)
         self.what = what
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cli import wallets
-from cli.common import Commands, add_rpc, check_chains, with_system
+from cli.common import Commands, add_rpc, check_chains, show_issues, with_system
 from cli.names import accounts_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
     result = with_system(options, read)
     rate = f" (rate {result.conversion_price}: {result.conversion_source})" if result.conversion_source else ""
     print(encode(result).decode() if options.json else f"{_shown(result)}{rate}")
+    if not options.json:
+        show_issues(result.issues)
     return 0
 
 

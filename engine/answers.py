@@ -11,6 +11,7 @@ import msgspec
 
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price, Token
+from portfolio.document import IssueDocument
 
 if TYPE_CHECKING:
     from engine.page_positions import Reached
@@ -39,12 +40,14 @@ class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """How fresh what is kept of one account is; a time is None where it was never read."""
+    """How fresh what is kept of one account is; a time is None where it was never read. `issues` say why nobody can
+    read it."""
 
     address: str
     portfolio_us: int | None
     transactions_us: int | None
     in_progress: bool
+    issues: tuple[IssueDocument, ...] = ()
 
 
 class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

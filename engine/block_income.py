@@ -8,6 +8,7 @@ builder's. What calls inside transactions give the fee recipient is not counted:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer
+from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.tables import BLOCKS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from chainfolio.seams import Clock
 
 MAX_BLOCKS: Final = 512  # that one answer asks for
 AT_ONCE: Final = 8
-KEPT: Final = 65_536  # blocks whose income is remembered
+KEPT: Final = 65_536  # blocks that are remembered
+REFUSED_S: Final = 60.0  # a node that is late has the block by then
+
+log = logging.getLogger("chainfolio.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +43,48 @@ class Income:
 
 @dataclass(slots=True)
 class BlockIncome:
-    """Reads blocks of one execution chain, each once."""
+    """Reads blocks of one execution chain, each once. A block that cannot be read is left alone for REFUSED_S: nodes
+    are asked several times for a block that they lack, which takes seconds."""
 
     chain: Chain
+    clock: Clock
     _known: OrderedDict[str, Income] = field(default_factory=OrderedDict)
+    _refused_s: OrderedDict[str, float] = field(default_factory=OrderedDict)  # when a block is asked for again
 
     async def of(self, blocks: Mapping[str, int]) -> dict[str, Income]:
-        """The income of some blocks, by hash; `blocks` says at what height each stands. A SourceError where one cannot
-        be read, BadAnswer where another block stands there."""
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def read(block: str, height: int) -> None:
-            async with room:
-                self._known[block] = await self._read(block, height)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for block, height in blocks.items():
-                    if block not in self._known:
-                        group.create_task(read(block, height))
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        found = {block: self._known[block] for block in blocks}
+        """Return the income of those blocks that can be read, by hash; `blocks` has the height of each by its hash. If
+        nothing of AT_ONCE blocks can be read, the others are not asked for."""
+        now_s = self.clock.monotonic_s()
+        unread = [block for block in blocks if block not in self._known and self._refused_s.get(block, now_s) <= now_s]
+        for start in range(0, len(unread), AT_ONCE):
+            some = unread[start : start + AT_ONCE]
+            errors = await asyncio.gather(*(self._learn(block, blocks[block]) for block in some))
+            if all(errors):
+                self._refuse(unread[start + AT_ONCE :])
+                break
+        found = {block: self._known[block] for block in blocks if block in self._known}
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         return found
+
+    async def _learn(self, block: str, height: int) -> SourceError | None:
+        """Remember the income of a block, or that it cannot be read; return the reason in that case."""
+        try:
+            self._known[block] = await self._read(block, height)
+        except SourceError as error:
+            log.warning("what the block at %d of %s brought is not known: %s", height, self.chain.key, error.message)
+            self._refuse([block])
+            return error
+        self._refused_s.pop(block, None)
+        return None
+
+    def _refuse(self, blocks: Sequence[str]) -> None:
+        again_s = self.clock.monotonic_s() + REFUSED_S
+        for block in blocks:
+            self._refused_s.pop(block, None)  # so that the oldest come first
+            self._refused_s[block] = again_s
+        while len(self._refused_s) > KEPT:
+            self._refused_s.popitem(last=False)
 
     async def _read(self, block: str, height: int) -> Income:
         found = await self.chain.collect(Span(height, height), (BLOCKS.name, TRANSACTIONS.name))

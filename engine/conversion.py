@@ -60,7 +60,8 @@ async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:
     said = await rates.fiat(currency, moment_us)
     if isinstance(said, FiatRate):
         return said.per_usd
-    raise Unserved(f"a value in {currency} ({said})", remedy="[ecb] in the file of prices, or --currency USD")
+    why = f"No rate of {currency} is known: {said}"
+    raise Unserved(f"a value in {currency}", why, remedy="[ecb] in the file of prices, or --currency USD")
 
 
 async def _coin(engine: Engine, rates: Rates, currency: str, moments: Sequence[int]) -> dict[int, Decimal]:
@@ -82,7 +83,9 @@ async def _coin(engine: Engine, rates: Rates, currency: str, moments: Sequence[i
         }
         if len(found) == len(moments):
             return found
-    raise Unserved(f"values of the past in {currency}", remedy="a chain or a source that prices it, or --currency USD")
+    why = f"No configured chain or source has every price of {currency} in that time"
+    remedy = "a chain or a source that prices it, or --currency USD"
+    raise Unserved(f"values of the past in {currency}", why, remedy=remedy)
 
 
 def _priced_on(rates: Rates, currency: str) -> list[tuple[Chain, Asset]]:

@@ -22,6 +22,7 @@ from chainfolio.contracts import Issue, Snapshot
 from chainfolio.errors import ChainfolioError, HistoryUnavailable, NotFound, SourceError
 from chainfolio.messages import public
 from engine import account_index, reconciled
+from engine.answerable import answerable
 from engine.days import Days, midnight_us
 from engine.replay import has_past
 from engine.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, of_document
@@ -67,11 +68,12 @@ class History:
     async def portfolios(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
         account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
-        if all have forgotten."""
+        if all have forgotten. An account without a chain of its kind is an issue; Unserved if all are."""
         chains = self.system.account_chains
+        served, unserved = answerable(accounts, {chain.kind for chain in chains}, f"the portfolio on {day}")
         taken = await asyncio.gather(*(self._of_chain(chain, accounts, day) for chain in chains))
         begun = {chain.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
-        _check_begun(accounts, begun, day)
+        _check_begun(served, begun, day)
         lived = [item for item in taken if item is not None]
         failed = [item for item in lived if isinstance(item, SourceError)]
         if failed and len(failed) == len(lived):
@@ -84,7 +86,16 @@ class History:
             for address, document in (item or {}).items():
                 parts[address][chain.key] = document
         coins = {chain.key: (chain.info.native.symbol, chain.info.native.decimals) for chain in chains}
-        return [joined(parts[each.address], coins) for each in accounts]
+        lacking = {
+            address: Valuation((), scope={address: ()}, unread={address: (issue,)})
+            for address, issue in unserved.items()
+        }
+        return [
+            self._document(each.address, lacking[each.address], day)
+            if each.address in lacking
+            else joined(parts[each.address], coins)
+            for each in accounts
+        ]
 
     async def _of_chain(
         self, chain: Chain, accounts: Sequence[Account], day: date
@@ -323,10 +334,10 @@ def _unreadable(chain: Chain, day: date, block: Block, account: str, reason: str
 
 
 def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> None:
-    """NotFound where an account has no chain here, by the families of those that had begun by the day."""
+    """NotFound where no chain of an account's kind had begun by the day; `families` are the kinds of those that had."""
     lacking = [each.address for each in accounts if each.kind not in families]
     if lacking:
         raise NotFound(
-            f"no snapshot of {', '.join(lacking)} can be built for {day}: this server has no chain of such addresses "
-            "that had begun by then"
+            f"no snapshot of {', '.join(lacking)} can be built for {day}: no configured chain of such addresses had "
+            "begun by then"
         )

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.contracts import Issue, Snapshot
+from chainfolio.contracts import Snapshot
 from chainfolio.errors import SourceError
+from engine.answerable import unserved_issue
 from engine.history import unreadable
 from engine.shared_work import SharedWork
 from portfolio.facts import Options
@@ -30,16 +31,17 @@ if TYPE_CHECKING:
 KEEP_S: Final = 3600.0
 MAX_KEPT: Final = 20_000  # accounts
 MAX_LATER: Final = 100  # accounts that are read though nobody waits for them
-NO_FAMILY: Final = "no chain for this kind of address is configured"
 
 
 @dataclass(slots=True)
 class KeptAccount:
-    """What is known of one account, and since when."""
+    """What is known of one account, and since when. `error` is that of a chain if none of the account's chains could be
+    read: then the valuation has only issues."""
 
     valuation: Valuation
     updated_us: int
     gains: AccountGains | None = None
+    error: SourceError | None = None
     written: dict[Options, bytes] = field(default_factory=dict)
 
 
@@ -96,12 +98,11 @@ class KeptAccounts:
         return True
 
     async def read(self, account: Account, *, live: bool = False) -> KeptAccount:
-        """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
+        """A snapshot of one account on every chain of its kind: a chain that fails is an issue, and so is a kind
+        without a chain. `live`: the loose tokens at the newest blocks, without what validators have."""
         chains = [chain for chain in self.system.account_chains if chain.kind == account.kind]
         taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
         failed = [item for item in taken if isinstance(item, SourceError)]
-        if chains and len(failed) == len(chains):
-            raise failed[0]
         now_us = self.system.seams.clock.now_us()
         snapshots = [
             unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
@@ -109,11 +110,12 @@ class KeptAccounts:
         ]
         valuation = value(snapshots)
         if not chains:
-            valuation = Valuation((), scope={account.address: ()}, unread={account.address: (_no_family(account),)})
-        kept = KeptAccount(valuation, now_us)
+            valuation = Valuation((), scope={account.address: ()}, unread={account.address: (unserved_issue(account),)})
+        kept = KeptAccount(valuation, now_us, error=failed[0] if failed and len(failed) == len(chains) else None)
+        if kept.error is not None and not live:
+            self.noted(kept.error)
         if chains and not failed and not live:
             kept.gains = await self.gains(account, _heights(snapshots))
-        if not failed and not live:
             self._keep(account.address, kept)
         return kept
 
@@ -134,7 +136,3 @@ class KeptAccounts:
 
 def _heights(snapshots: Sequence[Snapshot]) -> dict[str, int]:
     return {each.chain: each.head or each.block.height for each in snapshots}
-
-
-def _no_family(account: Account) -> Issue:
-    return Issue(account.kind, account.address, NO_FAMILY, account=account.address)

@@ -7,6 +7,7 @@ a gain.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -16,12 +17,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
-from chainfolio.errors import NotIndexed
+from chainfolio.blocks import Block
+from chainfolio.errors import NotIndexed, SourceError
+from chainfolio.messages import public
 from engine.answers import TransactionFilter
 from engine.conversion import Conversion
 from engine.day_values import DayValue, day_values
 from engine.days import midnight_us
 from engine.history import ABSENT, PENDING, addresses_of
+from engine.snapshot_store import UNREADABLE, DaySnapshot
+from portfolio.compose import issue_documents
 from portfolio.metrics.exposure import Exposure, exposure
 from portfolio.metrics.flows import Measured, flow_of
 from portfolio.metrics.report import FlowDocument, Found, PerformanceDocument, document
@@ -30,21 +35,29 @@ from portfolio.metrics.value_series import Flow, value_series
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
+    from chainfolio.contracts import Issue
     from engine.service import Engine
-    from engine.snapshot_store import DaySnapshot
     from portfolio.document import IssueDocument
     from portfolio.transactions import TransactionDocument
 
+log = logging.getLogger("chainfolio.engine")
 NOTHING_KEPT: Final = Exposure({}, {}, {}, frozenset(), {})
 MAX_REASONS: Final = 5  # of one period
 Held = Mapping[date, tuple[frozenset[str], frozenset[str], frozenset[str]]]  # valued, without a value, protocols
 
 
 async def performance(
-    engine: Engine, accounts: Sequence[Account], chains: Sequence[Chain], values: Iterable[DayValue], currency: str
+    engine: Engine,
+    accounts: Sequence[Account],
+    chains: Sequence[Chain],
+    values: Sequence[DayValue],
+    currency: str,
+    unserved: Sequence[Issue] = (),
 ) -> PerformanceDocument:
-    """The performance of wallets, as those of one owner, over the days of `values`, which are kept."""
+    """The performance of wallets, as those of one owner, over the days of `values`, which are kept. `unserved` are the
+    issues of wallets that are not among them."""
     days, remarks = _known_days(values)
+    is_partial = any(value.completeness in ("partial", UNREADABLE) for value in values)
     held = await asyncio.to_thread(_held, engine, chains, accounts, list(days)) if days else {}
     flows, faults, issues = await _flows(engine, accounts, chains, held)
     conversion = await Conversion.of(
@@ -58,23 +71,46 @@ async def performance(
     return document(Found(
         [each.address for each in accounts], currency, points,
         [_document(flow, record, conversion) for flow, record in flows], faults, shown,
-        [*remarks, *conversion.remarks], issues,
+        [*remarks, *conversion.remarks], (*issue_documents(unserved), *issues),
+        "partial" if unserved or is_partial else "complete",
     ))  # fmt: skip
 
 
 async def values_of(
     engine: Engine, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
 ) -> list[DayValue]:
-    """What accounts were worth on some days, within the time of a request: Unavailable where it is not enough, but what
-    was read by then is kept."""
+    """What accounts were worth on some days, within the time of a request. The days of a chain that could not be read
+    by then are unreadable; what was read is kept. The error of a chain is raised if no day is known."""
     found = await asyncio.gather(*(_within(engine, chain, accounts, days) for chain in chains))
-    return day_values([each.address for each in accounts], days, (each for some in found for each in some))
+    values = day_values([each.address for each in accounts], days, (each for some, _ in found for each in some))
+    errors = [error for _, error in found if error is not None]
+    if errors and all(value.value is None for value in values):
+        raise errors[0]
+    return values
 
 
-async def _within(engine: Engine, chain: Chain, accounts: Sequence[Account], days: Sequence[date]) -> list[DaySnapshot]:
-    async with engine.history.budget(chain):
-        wanted = dict.fromkeys(days, addresses_of(chain, accounts))
-        return [each async for some in engine.history.read(chain, wanted) for each in some]
+async def _within(
+    engine: Engine, chain: Chain, accounts: Sequence[Account], days: Sequence[date]
+) -> tuple[list[DaySnapshot], SourceError | None]:
+    """The days of accounts on one chain, those that could not be read as unreadable, and the error that ended it."""
+    wanted = dict.fromkeys(days, addresses_of(chain, accounts))
+    found: list[DaySnapshot] = []
+    try:
+        async with engine.history.budget(chain):
+            async for some in engine.history.read(chain, wanted):
+                found += some
+    except SourceError as error:
+        log.warning("%s could not be read: %s", chain.key, error.message)
+        read = {(each.account, each.day) for each in found}
+        reason, nowhere = f"the chain could not be read: {public(error.reason)}", Block(0, "", "", 0)
+        found += [
+            DaySnapshot(chain.key, address, day, nowhere, UNREADABLE, reason, retry=True)
+            for day, addresses in wanted.items()
+            for address in addresses
+            if (address, day) not in read
+        ]
+        return found, error
+    return found, None
 
 
 def _known_days(values: Iterable[DayValue]) -> tuple[dict[date, Decimal], list[str]]:

@@ -43,7 +43,7 @@ async def permitted(
     chain = snapshotter.chain
     if not contracts:
         remedy = "the operator adds its address there to configs/spenders/permit2.toml"
-        raise Unserved(f"the allowances inside Permit2 on {chain.key}", remedy=remedy)
+        raise Unserved("the allowances inside Permit2", f"No Permit2 is known on {chain.key}", remedy=remedy)
     approves = having(chain, Capability.APPROVALS)
     filters = approves.permission_filters(contracts)
     _check(snapshotter.tail, chain.key, owners, filters, block.height)

@@ -52,14 +52,16 @@ class Rates:
             said = await self.fiat(currency, moment_us)
             if isinstance(said, FiatRate):
                 return Rate(said.per_usd, said.source)
-            raise _unserved(currency, "units of it per USD", f" ({said})", "[ecb] in the file of prices")
+            why = f"No rate of {currency} is known: {said}"
+            raise _unserved(currency, "units of it per USD", why, "[ecb] in the file of prices")
         held = average(valuation, {asset for chain in self.chains for asset in self._named(chain, currency)})
         if held is not None:
             return Rate(held, "the price of what is held")
         price = await self._coin(currency)
         if price is not None:
             return Rate(price.usd, f"{price.source} price of {price.asset}")
-        raise _unserved(currency, "USD per unit", "", "a chain or a source that prices it")
+        why = f"No configured chain or source has a price of {currency}"
+        raise _unserved(currency, "USD per unit", why, "a chain or a source that prices it")
 
     def _named(self, chain: Chain, symbol: str) -> list[Asset]:
         """What a coin is to a chain: its native coin, and the `units` of the coin. A symbol proves nothing."""
@@ -90,7 +92,7 @@ class Rates:
 
 def _unserved(currency: str, each: str, why: str, other: str) -> Unserved:
     remedy = f'the operator sets {currency} = "…" under [rates], {each}, or configures {other}'
-    return Unserved(f"a net asset value in {currency}{why}", remedy=remedy)
+    return Unserved(f"a net asset value in {currency}", why, remedy=remedy)
 
 
 def average(valuation: Valuation, coin: Collection[Asset]) -> Decimal | None:

@@ -28,6 +28,7 @@ from chainfolio.supervisor import Supervisor
 from chainfolio.validators import HasValidators
 from engine import account_index, reconciled, virtual_users
 from engine.account_gains import GainsBook, with_known_gains
+from engine.answerable import answerable
 from engine.answers import (
     ApprovalsPage,
     ChainFact,
@@ -37,8 +38,8 @@ from engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from engine.history import OF_THE_INDEX, History, addresses_of
-from engine.kept_accounts import NO_FAMILY, KeptAccount, KeptAccounts
+from engine.history import History, addresses_of
+from engine.kept_accounts import KeptAccount, KeptAccounts
 from engine.performance import performance, values_of
 from engine.rates import Rates
 from engine.readiness import readiness
@@ -102,19 +103,27 @@ class Engine:
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
-        """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
-        known = await (self._live(accounts) if wallet_only else self._accounts.known(accounts, wait=wait))
+        """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live. What
+        could not be read is an issue of its portfolio; errors as of `_known`."""
+        known = await (self._live(accounts) if wallet_only else self._known(accounts, wait=wait))
         documents = [self._known_document(a.address, kept, options) for a, kept in zip(accounts, known, strict=True)]
         return [_wallet(document) for document in documents] if wallet_only else documents
 
     async def _live(self, accounts: Sequence[Account]) -> list[KeptAccount]:
         """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
         for the index has less to say about so new a block."""
-        return list(await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts)))
+        answerable(accounts, self.kinds(), "the wallet")
+        return _some_read(await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts)))
+
+    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[KeptAccount]:
+        """What is known of each account. Unserved if no chain of the kind of any of them is configured; the error of a
+        chain if no chain of any of them could be read and nothing is kept."""
+        answerable(accounts, self.kinds(), "the portfolio")
+        return _some_read(await self._accounts.known(accounts, wait=wait))
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
-        known = await self._accounts.known(accounts, wait=wait)
+        known = await self._known(accounts, wait=wait)
         return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
 
     def _written(self, account: Account, kept: KeptAccount, options: Options) -> bytes:
@@ -170,23 +179,23 @@ class Engine:
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
     ) -> PerformanceDocument:
         """What accounts were worth over some days and what they earned, as those of one owner; what is not kept of it
-        is read. Unserved where an account has no chain that can say, or the currency no rate."""
-        asked = {account.kind for account in accounts}
-        chains = [chain for chain in self.system.account_chains if chain.kind in asked]
-        kinds = {chain.kind for chain in chains if Capability.PAST_BALANCES in chain.capabilities}
-        for account in accounts:
-            if account.kind not in kinds:
-                remedy = "the operator adds a chain of its kind whose nodes keep past balances"
-                raise Unserved(f"the past of {account.address}", remedy=remedy)
-        values = await values_of(self, accounts, chains, days)
-        return await performance(self, accounts, chains, values, currency)
+        is read. An account without a chain of its kind that can tell the past is an issue; Unserved where all are, or
+        the currency has no rate. A chain that cannot be read costs the days that are not kept of it; its error is
+        raised if no day is known."""
+        chains = [chain for chain in self.system.account_chains if has_past(chain)]
+        served, unserved = answerable(accounts, {chain.kind for chain in chains}, "the performance")
+        wanted = {account.kind for account in served}
+        chains = [chain for chain in chains if chain.kind in wanted]
+        values = await values_of(self, served, chains, days)
+        return await performance(self, served, chains, values, currency, list(unserved.values()))
 
     def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:
-            raise Unserved(f"{what} of {chain}", remedy=f"the operator adds [chains.{chain}] to the settings")
+            remedy = f"the operator adds [chains.{chain}] to the settings"
+            raise Unserved(f"{what} of {chain}", f"No chain {chain} is configured", remedy=remedy)
         found = self.system.chain(chain)
         if isinstance(found, HasValidators):
-            raise Unserved(f"{what} of {chain}", remedy="it has validators, and no accounts")
+            raise Unserved(f"{what} of {chain}", f"The chain {chain} has validators, and no accounts")
         return found
 
     async def _check_height(self, chain: Chain, height: int) -> None:
@@ -199,11 +208,10 @@ class Engine:
             raise BadRequest("blockNumber", f"block {height} is above the head of {chain.key}, which is block {head}")
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
-        """One value over all accounts; a currency nobody can convert to is a typed error."""
+        """One value over all accounts, of what could be read; what could not is among its issues. A currency nobody can
+        convert to is a typed error; others as of `_known`."""
         check(currency)
-        known = await self._accounts.known(accounts, wait=wait)
-        for kept in known:
-            _refuse_unread(kept.valuation)
+        known = await self._known(accounts, wait=wait)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
         positions = tuple(position for kept in known for position in kept.valuation.positions)
         unread = {address: issues for kept in known for address, issues in kept.valuation.unread.items()}
@@ -288,19 +296,15 @@ class Engine:
         self, accounts: Sequence[Account], wanted: TransactionFilter
     ) -> tuple[TransactionsPage, Mapping[str, int]]:
         """The same page without costs and gains, and the heads of the chains by which it was read. Unserved where there
-        is no such chain or none of an account's kind, NotFound above the ceiling, NotIndexed where the index does not
-        reach."""
+        is no such chain, or none of the kind of any account; if there is one for some, the others are issues. NotFound
+        above the ceiling, NotIndexed where the index does not reach."""
         from engine.transactions import Statement, Subject
 
         system = self.system
         chains = [self._configured(key, "transactions") for key in wanted.networks] or system.account_chains
-        for account in accounts:
-            if not wanted.networks and not any(chain.kind == account.kind for chain in chains):
-                raise Unserved(f"the transactions of {account.kind} accounts", remedy=NO_FAMILY)
+        accounts, unserved = answerable(accounts, self.kinds(), "the transactions")
         addresses = {chain.key: tuple(addresses_of(chain, accounts)) for chain in chains}
         chains = [chain for chain in chains if addresses[chain.key]]
-        if not chains:
-            return TransactionsPage(Transactions(()), None), {}
         subjects = [
             Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, own), own)
             for chain in chains
@@ -309,7 +313,8 @@ class Engine:
         self._functions = self._functions or functions(system)
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
         found, reached = await statement.page(subjects)
-        unknown = [*(issue for subject in subjects for issue in subject.issues), *statement.unearned]
+        unknown = [*unserved.values(), *(issue for subject in subjects for issue in subject.issues)]
+        unknown += statement.unearned
         for chain in chains:
             unknown += account_index.unexplained(system.tail, chain, addresses[chain.key])
             unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
@@ -319,7 +324,9 @@ class Engine:
         return TransactionsPage(Transactions(tuple(found), completeness, issues), reached), statement.heads
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
+        """Begin to read accounts anew, behind the caller's back; False where every one is being read already. Accounts
+        without a chain of their kind are left out; Unserved if all are."""
+        accounts, _ = answerable(accounts, self.kinds(), "fresh data")
         idle = [account for account in accounts if not self._accounts.is_being_read(account)]
         if idle and not self._accounts.refresh(idle):
             raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
@@ -348,11 +355,18 @@ class Engine:
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
         """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a
-        group is its accounts, and fresh where `wait` says so."""
+        group is its accounts, and fresh where `wait` says so. Unserved if nothing of any of them can be answered; the
+        error of a chain if all are groups and no chain of any account could be read."""
         groups = [read_group(user) for user in users]
         members = list(dict.fromkeys(member for group in groups for member in group))
-        real = await self.portfolios(members, options, wait=wait, wallet_only=False) if members else []
-        known = dict(zip(members, real, strict=True))
+        virtual_users.check_answerable(users, self.kinds(), self.system.settings.chains)
+        read = await self._accounts.known(members, wait=wait)
+        if all(groups):
+            _some_read(read)
+        known = {
+            member: self._known_document(member.address, kept, options)
+            for member, kept in zip(members, read, strict=True)
+        }
         wanted = virtual_users.wanted(users)
         quotes = await asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
         now_us = self.system.seams.clock.now_us()
@@ -403,13 +417,18 @@ class Engine:
         return sorted((_fact(chain) for chain in self.system.account_chains), key=lambda fact: fact.name)
 
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
-        """How fresh each account's data is, in their order; starts no work."""
+        """How fresh each account's data is, in their order; starts no work. Unserved if no chain of the kind of any of
+        them is configured."""
+        _, unserved = answerable(accounts, self.kinds(), "the status")
         result = []
         for account in accounts:
             running = self._accounts.is_being_read(account) or watching.is_being_read(self.system, account)
             read_us, indexed_us = self._accounts.age_of(account), watching.read_until_us(self.system, account)
             known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
-            result.append(SyncStatus(account.address, read_us, known_us, running))
+            issue = unserved.get(account.address)
+            result.append(
+                SyncStatus(account.address, read_us, known_us, running, issue_documents([issue] if issue else []))
+            )
         return result
 
     async def readiness(self) -> Readiness:
@@ -458,14 +477,13 @@ class Engine:
         return self._snapshotters[chain.key]
 
 
-def _refuse_unread(valuation: Valuation) -> None:
-    """A net asset value has no room for what is not known: a chain that was not read makes it no value at all."""
-    for issues in valuation.unread.values():
-        for issue in issues:
-            if issue.reason == NO_FAMILY:
-                raise Unserved(f"the net asset value of {issue.subject}", remedy=f"{NO_FAMILY}: the operator adds one")
-            if issue.makes_partial and issue.adapter not in OF_THE_INDEX:
-                raise Unavailable(issue.adapter, issue.reason)
+def _some_read(known: Sequence[KeptAccount]) -> list[KeptAccount]:
+    """The same accounts. If no chain of any of them could be read, the first error is raised."""
+    errors = [kept.error for kept in known if kept.error is not None]
+    is_read = any(kept.error is None and any(kept.valuation.scope.values()) for kept in known)
+    if errors and not is_read:
+        raise errors[0]
+    return list(known)
 
 
 def _wallet(document: Portfolio) -> Portfolio:

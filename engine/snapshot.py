@@ -81,17 +81,17 @@ class Snapshotter:
     ) -> Snapshot:
         """A snapshot at a block; without one at the newest that is indexed, or, `live`, at the newest of the chain.
         `extra` are tokens to look at beside those the accounts have met. `past`: at that very block, on chains too
-        whose nodes answer about now alone."""
+        whose nodes answer about now alone. What validators have is in it unless it is `live`."""
         before = self.chain.requests
         if block is not None:
             return await self._at(accounts, block, extra, before, past=past)
         head = (await self.chain.heads()).latest
         try:
-            taken = await self._at(accounts, head if live else self.indexed(head), extra, before)
+            taken = await self._at(accounts, head if live else self.indexed(head), extra, before, staked=not live)
         except Reorged:
             # The block has just left the chain, and the follower does not know yet: the head is the other "now".
             head = (await self.chain.heads()).latest
-            taken = await self._at(accounts, head, extra, before)
+            taken = await self._at(accounts, head, extra, before, staked=not live)
         return replace(taken, head=max(head.height, taken.block.height))
 
     async def quote(self, assets: Sequence[Asset]) -> Quoted:
@@ -134,13 +134,22 @@ class Snapshotter:
         return is_listed or any(knows(source, asset) for source in self.sources)
 
     async def _at(
-        self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], before: int, *, past: bool = False
+        self,
+        accounts: Sequence[str],
+        block: Block,
+        extra: Sequence[Asset],
+        before: int,
+        *,
+        past: bool = False,
+        staked: bool = True,
     ) -> Snapshot:
-        reading = await self._read(accounts, block, extra, past=past and replays(self.chain))
+        reading = await self._read(accounts, block, extra, past=past and replays(self.chain), staked=staked)
         judgement = await asyncio.to_thread(self._judge.of, reading)
         return replace(assembled(self.chain, reading, judgement, self.sources), requests=self.chain.requests - before)
 
-    async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], *, past: bool) -> Reading:
+    async def _read(
+        self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], *, past: bool, staked: bool
+    ) -> Reading:
         # Before the rows are read: what is covered by now is there then.
         unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events, accounts)
         left = self._left(accounts, block)
@@ -164,17 +173,17 @@ class Snapshotter:
         met_by_any = {asset for each in met.values() for asset in each}
         strangers = trust.strangers(met_by_any - set(extra))
         plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
-        states, fees, (staked, unstaked) = await asyncio.gather(
+        states, fees, (stakes, unstaked) = await asyncio.gather(
             self._answered(plans, block, strangers),
             asyncio.to_thread(paid, *index, block),
-            self._staked(accounts, block),
+            self._staked(accounts if staked else (), block),
         )
         if past:
             replay = Replay(self.chain, self.lake, self.tail, self.chain.info.blocks_in(LIVE_LAG_S))
             states = await replay.states(states, block)
             balances = {asset for each in states.values() for asset, raw in each.balances.items() if raw}
             await self._learn(about, balances, strangers)
-        for each in staked:
+        for each in stakes:
             state = states[each.account]
             states[each.account] = replace(state, positions=(*state.positions, each))
         held, unknown = holdings_of(states, wanted, trust)
@@ -197,8 +206,8 @@ class Snapshotter:
         return reading
 
     async def _staked(self, accounts: Sequence[str], block: Block) -> tuple[list[OpenPosition], list[Issue]]:
-        """What the validators of accounts have, on a chain that has validators."""
-        return await self.stakes.of(accounts, block) if self.stakes is not None else ([], [])
+        """What the validators of accounts have, on a chain that has validators; nothing is read for no accounts."""
+        return await self.stakes.of(accounts, block) if accounts and self.stakes is not None else ([], [])
 
     def _left(self, accounts: Sequence[str], block: Block) -> dict[str, Spans]:
         """The heights, by account, at which it may have met tokens that nobody knows of."""

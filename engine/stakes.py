@@ -54,22 +54,23 @@ class Stakes:
         """The positions of some accounts at a block, and what is not known of them."""
         beacon = self.beacon
         if beacon is None:
-            return [], [_issue("no beacon chain is configured: what validators have is not in it", is_partial=False)]
+            reason = "no beacon chain is configured: what validators have is not in it"
+            return [], [_issue("", reason, is_partial=False)]
         assert isinstance(beacon, HasValidators)
         unindexed = [each for each in accounts if not self._is_indexed(beacon, each)]
         if len(unindexed) == len(accounts) and not self._has_any(beacon):
-            return [], [_issue(f"what validators have is not known: {beacon.key} is not indexed")]
+            return [], [_issue(beacon.key, f"what validators have is not known: {beacon.key} is not indexed")]
         try:
             async with asyncio.timeout(WAIT_S):
                 candidates = await asyncio.to_thread(self._candidates, beacon, accounts)
                 found = await beacon.stakes(accounts, candidates, block)
                 late = await self._late(beacon, block)
         except TimeoutError:
-            return [], [_unread(Unavailable(beacon.key, f"its nodes did not answer within {WAIT_S:g} s"))]
+            return [], [_unread(beacon, Unavailable(beacon.key, f"its nodes did not answer within {WAIT_S:g} s"))]
         except SourceError as error:
-            return [], [_unread(error)]
+            return [], [_unread(beacon, error)]
         reason = f"{beacon.key} is indexed of some validators only: others of this account are not looked for"
-        some = [_issue(reason, each, is_partial=False) for each in unindexed]
+        some = [_issue(each, reason, account=each, is_partial=False) for each in unindexed]
         return [position for each in accounts for position in self._positions(each, found)], [*late, *some]
 
     async def withdrew(self, accounts: Collection[str], times_us: Collection[int]) -> dict[tuple[str, int], list[int]]:
@@ -122,7 +123,8 @@ class Stakes:
         slot = (block.time_us // SECOND_US - clock.genesis_s) // clock.slot_s
         if clock.epoch(slot) - clock.epoch(indexed) <= beacon.settled_after + KEEPS_UP:
             return []
-        return [_issue(f"{beacon.key} is indexed up to slot {indexed}: who became a validator later may be missing")]
+        reason = f"{beacon.key} is indexed up to slot {indexed}: who became a validator later may be missing"
+        return [_issue(beacon.key, reason)]
 
     def _is_indexed(self, beacon: Chain, account: str) -> bool:
         """Whether all validators of an account are looked for."""
@@ -153,9 +155,10 @@ class Stakes:
         return found
 
 
-def _issue(reason: str, account: str = "", *, is_partial: bool = True) -> Issue:
-    return Issue("validators", account, reason, makes_partial=is_partial, account=account)
+def _issue(subject: str, reason: str, *, account: str = "", is_partial: bool = True) -> Issue:
+    """An issue about the stakes of an account, or of all; the subject of what is not known names the beacon chain."""
+    return Issue("validators", subject, reason, makes_partial=is_partial, account=account)
 
 
-def _unread(error: SourceError) -> Issue:
-    return _issue(f"what validators have could not be read: {error.reason}")
+def _unread(beacon: Chain, error: SourceError) -> Issue:
+    return _issue(beacon.key, f"what validators have could not be read: {error.reason}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import BadAnswer, NotFound, NotIndexed, SourceError
+from chainfolio.errors import BadAnswer, NotFound, NotIndexed
 from chainfolio.table import Table
 from chainfolio.tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS
 from chainfolio.validators import ADDRESS, GWEI, HasValidators, SlotClock, ValidatorNow, address_of
@@ -46,8 +45,6 @@ NOTHING: Final = Income(0, 0, is_built=False)  # of a block without a payload
 MAIN: Final = "beacon"
 DAY_S: Final = 86_400
 KEEPS_UP: Final = 4  # epochs that the index may lie behind the head before newer ones count as missing
-
-log = logging.getLogger("chainfolio.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +98,19 @@ class ValidatorRecords:
         return await asyncio.to_thread(bucketed, known, buckets, window)
 
     async def _incomes(self, found: ValidatorNow, begin: int, end: int) -> list[tuple[int, Income]]:
-        """What the blocks that it proposed in some epochs brought, each with its epoch; none of it where the execution
-        chain is not configured, or cannot be read."""
+        """What the blocks that it proposed in some epochs brought, each with its epoch, without those that cannot be
+        read; none of it where the execution chain is not configured."""
         blocks = await asyncio.to_thread(self._proposed, found, begin, end)
         carried = {each["execution_hash"]: each["execution_height"] for each in blocks if each["execution_hash"]}
         if self.income is None or not blocks or len(blocks) > MAX_BLOCKS:
             return []
-        try:
-            brought = await self.income.of(carried)
-        except SourceError as error:
-            log.warning("what blocks of validator %d brought is not known: %s", found.index, error.message)
-            return []
-        return [(each["epoch"], brought.get(each["execution_hash"], NOTHING)) for each in blocks]
+        brought = await self.income.of(carried)
+        unread = carried.keys() - brought.keys()
+        return [
+            (each["epoch"], brought.get(each["execution_hash"], NOTHING))
+            for each in blocks
+            if each["execution_hash"] not in unread
+        ]
 
     def _proposed(self, found: ValidatorNow, begin: int, end: int) -> list[dict[str, Any]]:
         """The blocks that it proposed in some epochs."""
@@ -241,7 +239,9 @@ def records(system: System) -> ValidatorRecords:
         raise unserved()
     chain = next((each for each in chains if each.key == MAIN), chains[0])
     assert isinstance(chain, HasValidators)
-    income = BlockIncome(system.chain(chain.execution)) if chain.execution in system.settings.chains else None
+    income = None
+    if chain.execution in system.settings.chains:
+        income = BlockIncome(system.chain(chain.execution), system.seams.clock)
     return ValidatorRecords(system, chain, chain, income)
 
 

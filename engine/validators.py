@@ -174,4 +174,4 @@ def unknown(validator: ValidatorId) -> NotFound:
 
 def unserved() -> Unserved:
     """The error of a server without a beacon chain."""
-    return Unserved("validators", remedy="add a beacon chain to the settings")
+    return Unserved("validators", "No beacon chain is configured", remedy="add a beacon chain to the settings")

@@ -7,7 +7,7 @@ A BALANCE lies in the `wallet`, and its worth is in `manualBalanceNetworth` too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -18,12 +18,15 @@ from chainfolio import amounts
 from chainfolio.assets import SHOWN_NATIVE, Account, Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Quoted, Token, VirtualHolding, VirtualUser
+from chainfolio.errors import Unserved
+from engine.answerable import no_chain
 from portfolio.compose import clean, portfolio
 from portfolio.document import WALLET, Portfolio
 from portfolio.facts import ChainFacts, Options, ProtocolFacts
 from portfolio.valuation import Valuation, Valued, market_value
 
 OFFCHAIN: Final = "offchain"
+NO_CHAIN: Final = "No chain {} is configured"
 CEX: Final = "cex"
 PLACES: Final = {"BALANCE": (WALLET, "WALLET"), "CEX": (CEX, "SPOT")}
 NOBODY: Final = ""  # whose page no explorer has
@@ -60,6 +63,30 @@ def wanted(users: Iterable[VirtualUser]) -> dict[str, list[str]]:
     return {chain: sorted(found[chain] - {SHOWN_NATIVE}) for chain in sorted(found)}
 
 
+def unanswerable(
+    users: Iterable[VirtualUser], kinds: Collection[str], chains: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return why nothing of some virtual users can be answered, by address: a group all of whose accounts are of
+    `kinds` without a chain, or balances that all lie on other `chains` than the configured ones. Users without accounts
+    and balances are not among them."""
+    found = {}
+    for user in users:
+        lacking = [no_chain(member.kind) for member in read_group(user) if member.kind not in kinds]
+        lacking += [NO_CHAIN.format(each.chain) for each in user.holdings if each.chain and each.chain not in chains]
+        if lacking and len(lacking) == len(read_group(user)) + len(user.holdings):
+            found[user.address] = tuple(dict.fromkeys(lacking))
+    return found
+
+
+def check_answerable(users: Sequence[VirtualUser], kinds: Collection[str], chains: Collection[str]) -> None:
+    """Raise Unserved if nothing of any virtual user can be answered, see `unanswerable`."""
+    lacking = unanswerable(users, kinds, chains)
+    if lacking and len(lacking) == len(users):
+        reasons = dict.fromkeys(reason for several in lacking.values() for reason in several)
+        remedy = "the operator adds such a chain to the settings"
+        raise Unserved(f"the portfolio of {', '.join(lacking)}", "; ".join(reasons), remedy=remedy)
+
+
 def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> Portfolio:
     """The portfolio of a BALANCE or a CEX. What is on a chain that was not quoted is an issue, and in no sum."""
     parts: list[Valued] = []
@@ -67,7 +94,7 @@ def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> P
     for holding, amount in _distinct(user.holdings):
         if holding.chain and holding.chain not in quoted:
             subject = f"{holding.chain}:{_contract(holding)}"
-            issues.append(Issue("virtual", subject, f"the chain {holding.chain} is not configured"))
+            issues.append(Issue("virtual", subject, NO_CHAIN.format(holding.chain)))
         elif amount:
             on_chain = quoted.get(holding.chain)
             parts.append(_on_chain(user, holding, amount, on_chain) if on_chain else _off(user, holding, amount, shown))

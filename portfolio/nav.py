@@ -13,7 +13,8 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.contracts import CURRENCIES, FIAT
 from chainfolio.errors import BadRequest
-from portfolio.document import rounded
+from portfolio.compose import issue_documents
+from portfolio.document import IssueDocument, rounded
 from portfolio.valuation import Valuation
 from portfolio.worths import Worth, worth
 
@@ -24,7 +25,7 @@ PLACES: Final = 18
 class Nav:
     """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD, and
     `conversion_source` says where it is from. It lacks the `unpriced_assets`; `completeness` is `partial` where a read
-    failed."""
+    failed, and `issues` name the chain or part that could not be read."""
 
     nav: Decimal
     currency: str
@@ -32,6 +33,7 @@ class Nav:
     unpriced_assets: int = 0
     completeness: str = "complete"
     conversion_source: str = ""
+    issues: tuple[IssueDocument, ...] = ()
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True):
@@ -40,6 +42,7 @@ class _Wire(msgspec.Struct, rename="camel", frozen=True):
     conversion_price: msgspec.Raw
     unpriced_assets: int
     completeness: str
+    issues: tuple[IssueDocument, ...]
     conversion_source: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -59,8 +62,8 @@ def converted(value: Worth, currency: str = "USD", rate: Decimal | None = None, 
     assert price > 0, f"not a rate: {price}"
     usd = value.value_usd
     found = amounts.value_of(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
-    completeness = "partial" if value.is_partial else "complete"
-    return Nav(found, currency, price, value.unpriced_assets, completeness, source)
+    completeness = "partial" if value.unread else "complete"
+    return Nav(found, currency, price, value.unpriced_assets, completeness, source, issue_documents(value.unread))
 
 
 def check(currency: str) -> str:
@@ -74,7 +77,9 @@ def encode(value: Nav) -> bytes:
     """The body. Numbers are written from their decimals, digit by digit, and never pass through a float."""
     numbers = _number(value.nav), value.currency, _number(value.conversion_price)
     return msgspec.json.encode(
-        _Wire(*numbers, value.unpriced_assets, value.completeness, value.conversion_source or msgspec.UNSET)
+        _Wire(
+            *numbers, value.unpriced_assets, value.completeness, value.issues, value.conversion_source or msgspec.UNSET
+        )
     )
 
 

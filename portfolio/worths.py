@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
-from chainfolio.contracts import Holding, Price, Snapshot, Token
+from chainfolio.contracts import Holding, Issue, Price, Snapshot, Token
 from portfolio.columns import Quote, values_by_account
 from portfolio.valuation import Valuation, bound, prices_of, shown_of, thin_of, usable, value
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """A net worth in USD. It lacks the `unpriced_assets`; `is_partial` says whether a read failed."""
+    """A net worth in USD. It lacks the `unpriced_assets` and the reads that failed, of which `unread` tells."""
 
     value_usd: Decimal
     unpriced_assets: int
-    is_partial: bool
+    unread: tuple[Issue, ...]
 
 
 def worth(valuation: Valuation) -> Worth:
     """The worth of everything in a valuation."""
     unpriced = sum(valued.value_usd is None for valued in valuation.everything)
-    partial = any(issue.makes_partial for issues in valuation.unread.values() for issue in issues)
-    return Worth(valuation.value_usd, unpriced, partial)
+    unread = tuple(issue for issues in valuation.unread.values() for issue in issues if issue.makes_partial)
+    return Worth(valuation.value_usd, unpriced, unread)
 
 
 def worths(snapshots: Sequence[Snapshot]) -> dict[str, Worth]:
@@ -46,7 +46,7 @@ def worths(snapshots: Sequence[Snapshot]) -> dict[str, Worth]:
         values = [values[account] for values, _ in loose if account in values]
         unpriced = sum(counts[account] for _, counts in loose)
         found[account] = Worth(
-            amounts.total([known.value_usd, *values]), known.unpriced_assets + unpriced, known.is_partial
+            amounts.total([known.value_usd, *values]), known.unpriced_assets + unpriced, known.unread
         )
     return found
 

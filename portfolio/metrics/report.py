@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -38,6 +38,7 @@ class Found:
     exposure: Exposure
     remarks: Sequence[str] = ()
     issues: Sequence[IssueDocument] = ()
+    completeness: Literal["complete", "partial"] = "complete"
 
 
 class FlowDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ class ExposureDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True
 class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The performance of some wallets as those of one owner. Returns are parts, 0.1 for ten per cent, to twelve places;
     those by year are `N/A` for a span shorter than a year. `reasons` say why something is `N/A`, `remarks` what was
-    left out."""
+    left out. `completeness` is `partial` where a wallet or a day could not be read whole."""
 
     addresses: tuple[str, ...]
     currency: str
@@ -112,6 +113,7 @@ class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=T
     reasons: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
+    completeness: Literal["complete", "partial"] = "complete"
 
 
 def document(found: Found) -> PerformanceDocument:
@@ -143,6 +145,7 @@ def document(found: Found) -> PerformanceDocument:
         ),
         exposure=_exposure(found.exposure), days=tuple(_days(found, grown)), flows=tuple(found.flows),
         reasons=tuple(reasons), remarks=tuple(found.remarks) if len(points) > 1 else (), issues=tuple(found.issues),
+        completeness=found.completeness,
     )  # fmt: skip
 
 

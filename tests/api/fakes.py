@@ -30,7 +30,7 @@ from engine.answers import (
 )
 from engine.page_positions import Reached
 from indexer.registry import Protocol, Registry
-from portfolio.document import Portfolio, ProtocolDocument, encode_one
+from portfolio.document import IssueDocument, Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
 from portfolio.overview import Pictures
@@ -155,6 +155,7 @@ class Value:
     unpriced_assets: int = 0
     completeness: str = "complete"
     conversion_source: str = ""
+    issues: tuple[IssueDocument, ...] = ()
 
 
 @dataclass

@@ -140,13 +140,13 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(store: Path | str, settings: Settings | None = None) -> AsyncIterator[World]:
-    """The API over a state store: one at an address, or a new one in a folder."""
+async def a_world(store: Path | str, settings: Settings | None = None, engine: Any = None) -> AsyncIterator[World]:
+    """The API over a state store: one at an address, or a new one in a folder. `engine`: default a fake."""
     clock = SystemClock()
     url = store if isinstance(store, str) else f"sqlite:///{store / 'state.db'}"
     settings = settings or Settings()
     state = State.open(url, b"p" * 32, clock, random.Random(1), settings.limits.hold_s)
-    engine = FakeEngine()
+    engine = engine or FakeEngine()
     app = make_app(engine, state, settings, Seams(clock=clock, random=random.Random(2)))
     try:
         # A failure is logged with its traceback, which structlog draws at length where nobody has set it up.

@@ -42,7 +42,7 @@ async def test_one_portfolio_per_address_in_an_array(ask: Any) -> None:
 async def test_a_net_asset_value_has_every_digit_as_a_number(ask: Any, engine: FakeEngine) -> None:
     engine.value_usd = Decimal("123456789012345678901234567890.000000000000000001")
     answer = await ask(f"/v1/nav?addresses={ALICE}")
-    rest = '"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete"'
+    rest = '"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete","issues":[]'
     expected = f'{{"nav":{engine.value_usd},{rest}}}'
     assert await answer.text() == expected
 
@@ -74,6 +74,8 @@ async def test_status_says_when_and_null_where_never(ask: Any) -> None:
             "portfolioLastSync": "2023-11-14T22:13:20.123Z",
             "transactionsLastSync": None,
             "syncInProgress": False,
+            "completeness": "complete",
+            "issues": [],
         }
     ]
 

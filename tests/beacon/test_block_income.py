@@ -6,7 +6,7 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,25 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from adapters.evm.chain import EvmChain, build
+from adapters.evm.settings import EvmSettings
+from chainfolio.blocks import Span
+from chainfolio.chains import Collected
+from chainfolio.errors import NodeBehind
+from chainfolio.seams import Seams
 from chainfolio.settings import load
 from chainfolio.tables import TABLES
 from cli.main import main
-from engine.block_income import income
+from engine import block_income
+from engine.block_income import AT_ONCE, REFUSED_S, BlockIncome, income
 from engine.validator_records import records
 from engine.validators import Range, ValidatorReward, Window
 from indexer.wiring import System
 from localchain.node import GENESIS_TIME
 from storage.views import VALIDATOR_REWARDS_OF, decimal_of
 from tests.beacon.both import SLOT_S, Both, running
+from tests.beacon.conftest import CONFIGS
+from tests.evm.fakes import FakeClock
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 PROPOSER, BUILDER, PAID, STRANGER = ("0x" + byte * 20 for byte in ("f1", "b1", "a1", "77"))
@@ -214,6 +223,57 @@ def test_another_block_at_that_height_is_refused(lived: Lived, config: Path, tmp
         unknown.write_text(config.read_text().replace(lived.both.execution.url, another.execution.url))
         (bucket,) = rewards(unknown, validator, range(1, 2))
     assert (bucket.execution_reward, bucket.mev_blocks) == ("N/A", None)
+
+
+async def test_a_block_that_the_node_lacks_is_asked_for_again_only_a_minute_later(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, clock = lived.both.execution, FakeClock()
+    chain = build("local", EvmSettings(rpc=[node.url]), Seams(clock=clock), configs=CONFIGS)
+    read: list[int] = []
+    lacks = {8}  # the heights of which the node does not have the block yet
+
+    async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> Collected:
+        read.append(span.first)
+        if span.first in lacks:
+            raise NodeBehind("local", f"does not have block {span.first}")
+        return await collect_of_node(self, span, datasets)
+
+    collect_of_node = EvmChain.collect
+    monkeypatch.setattr(EvmChain, "collect", collect)
+    income_of = BlockIncome(chain, clock)
+    blocks = {str(node.block(height)["hash"]): height for height in (7, 8, 9)}
+    known = [block for block, height in blocks.items() if height != 8]
+    assert list(await income_of.of(blocks)) == known, "the block that is missing costs the others nothing"
+    assert list(await income_of.of(blocks)) == known
+    assert read == [7, 8, 9], "no block is asked for again"
+    lacks.clear()
+    clock.now_s += REFUSED_S
+    assert list(await income_of.of(blocks)) == list(blocks), "the node was late"
+    assert read == [7, 8, 9, 8]
+    await chain.close()
+
+
+async def test_a_node_without_any_of_the_blocks_is_asked_for_a_few_of_them(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, clock = lived.both.execution, FakeClock()
+    chain = build("local", EvmSettings(rpc=[node.url]), Seams(clock=clock), configs=CONFIGS)
+    read: list[int] = []
+
+    async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> Collected:
+        read.append(span.first)
+        raise NodeBehind("local", f"does not have block {span.first}")
+
+    monkeypatch.setattr(EvmChain, "collect", collect)
+    monkeypatch.setattr(block_income, "KEPT", 50)
+    income_of = BlockIncome(chain, clock)
+    blocks = {f"0x{height:064x}": height for height in range(1000, 1100)}
+    for _ in range(2):
+        assert await income_of.of(blocks) == {}
+    assert read == [*range(1000, 1000 + AT_ONCE), *range(1000, 1000 + AT_ONCE)], "the oldest refusals are forgotten"
+    assert len(income_of._refused_s) == 50
+    await chain.close()
 
 
 def raw(value: int) -> bytes:

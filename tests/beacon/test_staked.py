@@ -19,6 +19,7 @@ from cli.main import main
 from engine.stakes import PAID
 from engine.wiring import snapshotter_of
 from indexer.wiring import System
+from tests.api.over_nodes import ask, served
 from tests.beacon.both import Both, owner, running
 from tests.beacon.conftest import chain_at
 
@@ -163,6 +164,34 @@ def test_a_stake_that_nobody_indexed_or_can_read_is_an_issue_and_never_zero(
     (reason,) = said(document)
     assert reason.startswith("what validators have could not be read: ")
     assert (document["completeness"], staked(document)) == ("partial", {})
+
+
+async def test_a_beacon_chain_that_cannot_be_read_costs_stakes_alone(both: Both, tmp_path: Path) -> None:
+    config = both.settings(tmp_path)
+    for state, reason in (("not indexed", "own is not indexed"), ("down", "what validators have could not be read")):
+        folder = tmp_path / state
+        folder.mkdir()
+        if state == "down":
+            await asyncio.to_thread(main, ["index", "own", "--config", str(config), "--json"])
+            config.write_text(config.read_text().replace(both.beacon.url, "http://127.0.0.1:9"))
+        async with served(config, folder) as world:
+            for owned in (owner(STAYS), NOWHERE):
+                for name in ("portfolio", "nav"):
+                    said, cost = await ask(world, name, owned)
+                    assert (said.status, cost) == (200, 1), (state, said.body)
+                    document = said.json[0] if name == "portfolio" else said.json
+                    issues = [each for each in document["issues"] if each["adapter"] == "validators"]
+                    assert (document["completeness"], [each["subject"] for each in issues]) == ("partial", ["own"])
+                    assert reason in issues[0]["reason"]
+                said, _ = await ask(world, "wallet", owned)
+                assert "validators" not in {each["adapter"] for each in said.json[0]["issues"]}, "it shows no stake"
+            tenant = world.tenant("enterprise", grants=("enterprise",))
+            if state == "down":
+                before = await world.settled(tenant)
+                said = await tenant.ask("GET", f"/v1/beacon/validators/details/index/{STAYS}")
+                assert (said.status, said.headers["Content-Type"].split(";")[0]) == (500, "text/plain")
+                assert said.body.startswith(b"the validator could not be read")
+                assert await world.settled(tenant) == before
 
 
 def test_of_named_validators_those_of_the_wallet_are_shown_and_the_rest_is_said_to_be_unknown(

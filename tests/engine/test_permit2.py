@@ -205,5 +205,5 @@ async def test_what_is_not_indexed_or_not_known_is_said(subject: EvmSubject, tmp
         source = Snapshotter(
             indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()
         )
-        with pytest.raises(Unserved, match="Permit2 on local"):
+        with pytest.raises(Unserved, match="No Permit2 is known on local"):
             await permitted(source, [alice.lower()], [], await source.now())

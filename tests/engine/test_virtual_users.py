@@ -138,7 +138,7 @@ def test_a_chain_that_is_no_longer_configured_is_an_issue() -> None:
     found = document(user(on_chain("1"), on_chain("5", chain="gone")), QUOTED, SHOWN)
     assert (found.networth, found.completeness) == ("2000", "partial")
     assert [(issue.subject, issue.reason) for issue in found.issues] == [
-        (f"gone:{ZERO_ADDRESS}", "the chain gone is not configured")
+        (f"gone:{ZERO_ADDRESS}", "No chain gone is configured")
     ]
 
 

@@ -15,7 +15,7 @@ from portfolio import nav
 from portfolio.valuation import Valuation, value
 from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
 
-WHOLE = b',"unpricedAssets":0,"completeness":"complete"}'
+WHOLE = b',"unpricedAssets":0,"completeness":"complete","issues":[]}'
 
 
 def value_usd(usd: str) -> Valuation:
