@@ -132,16 +132,13 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     return Unlisted((TokenAmount(asset, raw),)) if raw <= cash[0] else Unverified(NOT_THERE)
 
 
-FAMILY = Family(
-    "aave",
-    rules=(
-        Token(role="pool", question=POOL, together=True),
-        *(
-            Token(role=role, question=POOL, through=(first, getter))
-            for role, first in LEADS.items()
-            for getter in POOL_GETTERS
-        ),
+RULES = (
+    Token(role="pool", question=POOL, together=True),
+    *(
+        Token(role=role, question=POOL, through=(first, getter))
+        for role, first in LEADS.items()
+        for getter in POOL_GETTERS
     ),
-    position=position,
-    unwrap=unwrap,
 )
+
+FAMILY = Family("aave", rules=RULES, position=position, unwrap=unwrap)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from adapters.evm.positions.rules import Family
 from adapters.evm.protocols import aave
 
-FAMILY = replace(aave.FAMILY, name="aave_v3")
+FAMILY = Family("aave_v3", rules=aave.RULES, position=aave.position, unwrap=aave.unwrap)
