@@ -40,7 +40,8 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
     A kind names the CAIP-2 `NAMESPACE` of its chains and the CAIP-19 namespace of their fungible `TOKENS`, and
     overrides `reference` where not the number of a chain names it. `unproven`: which parts of its blocks hash in a way
-    of the chain's own, so that they cannot be computed again."""
+    of the chain's own, so that they cannot be computed again. `fee_collectors`: accounts that take fees which are
+    movements of a token."""
 
     NAMESPACE: ClassVar[str]
     TOKENS: ClassVar[str]
@@ -57,6 +58,7 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
     explorer: dict[str, str] = {}
     images: dict[str, str] = {}
     unproven: tuple[str, ...] = ()
+    fee_collectors: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -86,7 +88,7 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
             wrapped=self.token_asset(self.wrapped.address) if self.wrapped else None,
             also_at=self.token_asset(self.native.also_at) if self.native.also_at else None, color=self.color,
             explorer=self.explorer, images=self.images, native_images=self.native.images,
-            unproven=self.unproven,
+            unproven=self.unproven, fee_collectors=frozenset(self.fee_collectors),
         )  # fmt: skip
 
     def fault(self) -> str:

@@ -104,7 +104,8 @@ class ChainInfo:
 
     `chain_id` is the number that answers show. `wrapped` is the token that wraps the native coin, `also_at` the one
     as which the chain shows its native coin once more. `token_namespace` is the CAIP-19 namespace of its fungible
-    tokens. `unproven`: parts of its blocks whose hashes nobody can compute again.
+    tokens. `unproven`: parts of its blocks whose hashes nobody can compute again. `fee_collectors`: accounts that take
+    fees which are movements of a token.
     """
 
     name: str
@@ -119,6 +120,7 @@ class ChainInfo:
     images: Mapping[str, str] = field(default_factory=dict)
     native_images: Mapping[str, str] = field(default_factory=dict)
     unproven: tuple[str, ...] = ()
+    fee_collectors: frozenset[str] = frozenset()
 
     def asset(self, standard: str, reference: str | None, token_id: int | None = None) -> Asset:
         """The CAIP-19 name of what a row of transfers moved: the native coin where the row names no token, one of a

@@ -29,10 +29,11 @@ MAX_KEY = 32
 ROLES = {
     ("uniswap_v2", "factory"): ("uniswap_v2", "factory"),
     ("uniswap_v3", "factory"): ("uniswap_v3", "factory"),
-    ("aave_v2", "pool"): ("aave_v2", "pool"),
-    ("aave_v2", "data_provider"): ("aave_v2", "data_provider"),
-    ("aave_v2", "addresses_provider_registry"): ("aave_v2", "addresses_provider_registry"),
-    ("aave_v3", "data_provider"): ("aave_v3", "data_provider"),
+    # The registry names many markets of V3 as V2: which release a market is, its contracts say, and no list.
+    ("aave_v2", "pool"): ("aave", "pool"),
+    ("aave_v2", "data_provider"): ("aave", "data_provider"),
+    ("aave_v2", "addresses_provider_registry"): ("aave", "addresses_provider_registry"),
+    ("aave_v3", "data_provider"): ("aave", "data_provider"),
     ("compound_v2", "comptroller"): ("compound_v2", "comptroller"),
     ("masterchef", "masterchef"): ("masterchef", "farm"),
     ("balancer_v2", "vault"): ("balancer_v2", "vault"),

@@ -36,12 +36,12 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 
 
 class TypedFunctions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What calls of some functions of a protocol are called, where they are known to have given (`loss`) or brought
-    (`gain`) something, or to be the account's own (`sent`)."""
+    """The type of calls of some functions of a protocol, if they gave (`loss`) or brought (`gain`) something, burnt all
+    that they gave (`burnt`), brought a new collectible (`collectible minted`), or are the account's own (`sent`)."""
 
     type: TransactionType
     functions: Annotated[list[str], msgspec.Meta(min_length=1)]
-    needs: Literal["gain", "loss", "sent"]
+    needs: Literal["gain", "loss", "sent", "burnt", "collectible minted"]
 
     @property
     def rule(self) -> Rule:

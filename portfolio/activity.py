@@ -17,7 +17,9 @@ from chainfolio.contracts import TransactionDetails
 from chainfolio.tables import REWARD
 from portfolio.transactions import TransactionType
 
-TRANSFERS: Final = frozenset({"transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom"})
+TRANSFERS: Final = frozenset({
+    "transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom", "transferAndCall",
+})  # fmt: skip
 WRAPPING: Final = frozenset({"wrap", "unwrap"})  # standards of movements
 WITHDRAWAL: Final = "withdrawal"  # of a validator
 OF_PROTOCOL: Final = frozenset({WITHDRAWAL, REWARD})  # the protocol itself pays it, and no transaction
@@ -104,13 +106,16 @@ def signs(
     called: str = "",
     listed: Collection[Asset] = (),
     nobody: Collection[str] = (),
+    fee_collectors: Collection[str] = (),
     imitated: bool = False,
 ) -> frozenset[str]:
     """What can be said of an activity for certain, as words. `spam` are tokens that are taken for spam, those of
     `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
-    made all of it; `nobody` are the addresses that mint and burn."""
-    details, movements = activity.details, activity.movements
+    made all of it; `nobody` are the addresses that mint and burn; `fee_collectors` those that take fees which are
+    movements of a token: such a payment says nothing of what was done."""
+    details = activity.details
     assert details is not None, "what is not known of a transaction says nothing"
+    movements = _without_fee(activity, details, fee_collectors)
     net: dict[Asset, int] = defaultdict(int)
     for move in movements:
         net[move.asset] += move.raw if move.direction == "in" else -move.raw
@@ -138,8 +143,21 @@ def signs(
         **_wrapping(movements, gains | losses),
         **_minting(movements, gains, losses, nobody),
         **_issuing(movements, gains, losses, nobody),
+        **_returning(movements, losses, nobody, details.recipient),
     }
     return frozenset(name for name, holds in found.items() if holds)
+
+
+def _without_fee(
+    activity: Activity, details: TransactionDetails, fee_collectors: Collection[str]
+) -> tuple[Movement, ...]:
+    """Return the movements without the fee, which is the last one from the sender of a transaction to a collector."""
+    if details.sender == activity.account:
+        for at in reversed(range(len(activity.movements))):
+            move = activity.movements[at]
+            if move.direction == "out" and move.counterparty in fee_collectors:
+                return activity.movements[:at] + activity.movements[at + 1 :]
+    return activity.movements
 
 
 def _is_of(asset: Asset, contract: str | None) -> bool:
@@ -190,6 +208,20 @@ def _issuing(
     }
 
 
+def _returning(
+    movements: Sequence[Movement], losses: set[Asset], nobody: Collection[str], called: str | None
+) -> dict[str, bool]:
+    """Return two signs. `burnt`: all that left were tokens, and they were burnt. `returned`: all tokens that left are
+    of the called contract, which took or burnt them."""
+    left = [move for move in movements if move.direction == "out" and move.asset in losses]
+    tokens = [move for move in left if not move.asset.is_native]
+    return {
+        "burnt": bool(left) and all(not move.asset.is_native and move.counterparty in nobody for move in left),
+        "returned": bool(tokens)
+        and all(_is_of(move.asset, called) and move.counterparty in {*nobody, called} for move in tokens),
+    }
+
+
 def _is_share(move: Movement) -> bool:
     """Whether what moved may be a share of something: a token, and no coin that was wrapped."""
     return not (move.asset.is_native or move.asset.is_collectible or move.standard in WRAPPING)
@@ -235,7 +267,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("UNSTAKE", "withdrawn, stake"),
     _rule("COLLECT", "withdrawn"),
     _rule("BRIDGEIN", "bridged, gain", "loss"),
-    _rule("VOTE", "called VOTE, sent"),
+    _rule("VOTE", "called VOTE, sent", "loss"),
     _rule("SIGN", "called SIGN, sent"),
     _rule("FOLLOW", "called FOLLOW, sent"),
     _rule("DONATION", "called DONATION, loss"),
@@ -258,6 +290,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("REMOVELIQUIDITY", "called REMOVELIQUIDITY, sent, loss"),
     _rule("DEPOSIT", "called DEPOSIT, sent, loss"),
     _rule("WITHDRAW", "called WITHDRAW, sent, gain"),
+    _rule("WITHDRAW", "called WITHDRAW, sent, returned"),
     _rule("SWAP", "called SWAP, sent, loss"),
     _rule("SELFTRANSFER", "self", "gain, loss"),
     _rule("WRAP", "wrap", "unwrap, other"),

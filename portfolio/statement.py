@@ -14,7 +14,7 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
 from chainfolio.tables import REWARD
-from portfolio.activity import Activity, Functions, Movement, signs, type_of
+from portfolio.activity import TRANSFERS, Activity, Functions, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts
@@ -38,10 +38,11 @@ _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 class RenderContext:
     """What the records of one chain need to know beside its activities.
 
-    Those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
-    `counterparties` are whom each account dealt with; `also_at` is the token as which the chain shows its native coin
-    once more; `spam` are accounts with tokens that their portfolios take for spam; `nobody` are the addresses that mint
-    and burn; `validators` is what withdrawals of validators come from, `stakes` what earns without them."""
+    Those of `listed` are beyond suspicion; `protocol_of` says whose a contract is; `counterparties` are whom each
+    account dealt with; `also_at` is the token as which the chain shows its native coin once more; `spam` are accounts
+    with tokens that their portfolios take for spam; `nobody` are the addresses that mint and burn, `fee_collectors`
+    those that take fees which are movements of a token; `validators` is what withdrawals of validators come from,
+    `stakes` what earns without them."""
 
     chain: ChainFacts
     native: Token
@@ -55,6 +56,7 @@ class RenderContext:
     nobody: Collection[str] = frozenset()
     validators: ProtocolFacts | None = None
     stakes: ProtocolFacts | None = None
+    fee_collectors: Collection[str] = frozenset()
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
@@ -68,9 +70,11 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     moved = {move.asset.collection for move in activity.movements if not move.asset.is_native}
     spam = {asset for asset in moved if _is_suspect(context, activity.account, asset)}
     looks = poisoning(activity, context.counterparties.get(activity.account), context.listed)
+    met = _met(activity, context)
+    of_recipient = met.transactions if met and function in TRANSFERS else ()  # a token is called, who gets it acts
     found = signs(
         activity, function, spam, called=context.functions.types.get(selector, ""), listed=context.listed,
-        nobody=context.nobody, imitated=looks.only,
+        nobody=context.nobody, fee_collectors=context.fee_collectors, imitated=looks.only,
     )  # fmt: skip
     shown = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
@@ -81,7 +85,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         chain=Named(key=context.chain.key, name=context.chain.name),
         sender=details.sender,
         recipient=details.recipient or details.created or "",
-        type=type_of(found, function, called.transactions if called else ()),
+        type=type_of(found, function, [*(called.transactions if called else ()), *of_recipient]),
         value=_native(details.raw, context),
         value_fiat=UNKNOWN,
         fees=_native(details.fee, context),
@@ -90,7 +94,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         assets_in=tuple(asset for direction, asset in shown if direction == "in"),
         assets_out=tuple(asset for direction, asset in shown if direction == "out"),
         user=TransactionUser(address=activity.account),
-        protocol=_protocol(_paid_by(activity, context) or called or _met(activity, context)),
+        protocol=_protocol(_paid_by(activity, context) or called or met),
         function_name=function[:1].upper() + function[1:],
         flags=flags(activity, looks, found, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,

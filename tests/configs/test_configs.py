@@ -352,6 +352,13 @@ def test_forks_lie_on_chains_we_know_each_contract_once() -> None:
     assert not {(chain, address) for key in PROTOCOLS for chain, _, address in places(key)} & set(found)
 
 
+def test_no_row_of_forks_names_a_release_of_aave() -> None:
+    """Registries name many markets of V3 as V2, so the contracts say which release they are."""
+    rows = {row["protocol"]: row["family"] for row in FORKS}
+    assert {rows[key] for key in ("spark_fi", "zerolend", "kinza", "seamless", "hyperlend", "aave_v3")} == {"aave"}
+    assert not {"aave_v2", "aave_v3"} & {*rows.values()}
+
+
 @needs_registry
 def test_what_was_generated_is_what_the_registry_says_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

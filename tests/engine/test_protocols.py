@@ -8,6 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from adapters.evm.positions.found import Found
 from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
@@ -26,6 +28,7 @@ from adapters.evm.positions.rules import (
     Token,
 )
 from adapters.evm.positions.shares import Shares
+from adapters.evm.protocols.erc4626 import LAGS, payable
 from adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
@@ -197,11 +200,11 @@ def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(sent: dict[
 @pytest.mark.parametrize(
     "changed",
     [
-        {(COIN, BALANCE_OF): 188},
-        {(SHARE, "totalSupply()(uint256)"): 107},
+        {(COIN, BALANCE_OF): 179},
+        {(SHARE, "totalSupply()(uint256)"): 112},
         {(SHARE, "totalSupply()(uint256)"): 9},
         {(SHARE, PREVIEW): lambda raw: 10**60},
-        {(SHARE, PREVIEW): Reverted(), (SHARE, TOTAL): lambda raw: 21},
+        {(SHARE, PREVIEW): Reverted(), (SHARE, TOTAL): lambda raw: 23},
     ],
     ids=["too few assets", "too many shares", "fewer shares than one holds", "a preview of anything", "no preview"],
 )
@@ -211,6 +214,38 @@ def test_a_deposit_into_a_vault_counts_only_as_far_as_its_assets_cover_all_holde
     (issue,) = found.issues
     assert "do not cover" in issue.reason
     assert not issue.makes_partial
+
+
+@pytest.mark.parametrize(
+    ("changed", "counted"),
+    [
+        ({(COIN, BALANCE_OF): 188}, 18),
+        ({(COIN, BALANCE_OF): 180}, 18),
+        ({(SHARE, "totalSupply()(uint256)"): 111}, 18),
+        ({(SHARE, PREVIEW): Reverted(), (SHARE, TOTAL): lambda raw: 22}, 20),
+        ({(SHARE, PREVIEW): Reverted(), (SHARE, TOTAL): lambda raw: 23, (COIN, BALANCE_OF): 210}, 21),
+    ],
+    ids=["few assets", "just enough", "many shares", "a promise above them", "a larger promise"],
+)
+def test_a_vault_that_lacks_little_counts_with_its_part_of_what_lies_there(changed: Contracts, counted: int) -> None:
+    found = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
+    assert supplied(found) == [{COIN: counted}]
+    (issue,) = found.issues
+    assert LAGS in issue.reason
+    assert not issue.makes_partial
+
+
+@given(*[st.integers(0, 500)] * 4)
+@example(promised=22, raw=10, supply=100, held=200)
+def test_a_vault_never_counts_with_more_than_its_part_of_what_lies_there(
+    promised: int, raw: int, supply: int, held: int
+) -> None:
+    """Whatever a hostile vault promises and whatever supply it claims: not more than the rule without the lag paid."""
+    counted = payable(promised, raw, supply, held)
+    if counted is not None:
+        assert 0 <= raw <= supply
+        assert counted <= promised
+        assert counted * supply <= (held + 1) * raw
 
 
 def test_a_vault_that_is_listed_needs_no_deposit() -> None:

@@ -275,7 +275,14 @@ def test_types_agree_with_what_another_project_calls_it() -> None:
                 (name,) = names
                 total[name] += 1
                 agreed[name] += case.record(account).type in SAME[name]
-    assert (agreed.total(), total.total()) == (93, 118), (dict(agreed), dict(total))
+    assert (agreed.total(), total.total()) == (103, 118), (dict(agreed), dict(total))
+
+
+def test_few_statements_say_no_more_than_that_something_was_called() -> None:
+    """Of 229, 50 were an INTERACTION before the functions and contracts of these transactions were named. What is left
+    moved nothing (13), or calls functions that nobody published."""
+    types = Counter(case.record(account).type for case in cases() for account in case.told["tracked_accounts"])
+    assert (types.total(), types["INTERACTION"], types["UNDEFINED"]) == (229, 25, 2)
 
 
 @pytest.mark.parametrize("least", [140])

@@ -79,6 +79,7 @@ NOBODYS = details(sender=ZERO_ADDRESS, recipient=ME, selector=b"")
 COLLECTIBLE: Any = {"standard": "erc721", "raw": 1, "number": 115}
 BY_OTHER = details(sender=OTHER)
 PLAIN = details(recipient=OTHER, selector=b"")
+CALLS_SHARE = details(recipient=SHARE.reference)
 # Rule by rule: the activity, the protocol that was called and the function.
 EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("UNSTAKE", did(paid(32 * 10**18), by=NOBODYS), "", ""),
@@ -104,6 +105,11 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("REMOVELIQUIDITY", did(left(SHARE, SHARE.reference), came(USDC, SHARE.reference)), "uniswap2", "removeLiquidity"),
     ("REMOVELIQUIDITY", did(), "uniswap3", "decreaseLiquidity"),
     ("COLLECT", did(came(USDC, POOL)), "uniswap3", "collect"),
+    ("ADDLIQUIDITY", did(left(USDC, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap3", "multicall"),
+    ("ADDLIQUIDITY", did(left(None, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap4", "multicall"),
+    ("REPAYVAULT", did(left(USDC, ZERO_ADDRESS), came(None, POOL)), "liquity_v1", "adjustTrove"),
+    ("STAKE", did(left(USDC, ZERO_ADDRESS), left(None, USDC.reference)), "aura", "lock"),
+    ("BRIDGEOUT", did(left(USDC, POOL)), "gnosis_bridge", "transferAndCall"),
     ("SWAP", did(left(USDC, POOL)), "uniswap2", "swapExactTokensForETH"),
     ("SWAP", did(left(USDC, POOL), came(WETH, POOL)), "jupiter", "route"),
     ("DEPOSIT", did(left(USDC, POOL)), "jupiter", "initializeOrder"),
@@ -137,6 +143,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("REMOVELIQUIDITY", did(left(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "", "called REMOVELIQUIDITY"),
     ("DEPOSIT", did(left(USDC, POOL)), "", "called DEPOSIT"),
     ("WITHDRAW", did(came(USDC, POOL)), "", "called WITHDRAW"),
+    ("WITHDRAW", did(left(None, POOL), left(SHARE, ZERO_ADDRESS), by=CALLS_SHARE), "", "called WITHDRAW"),
     ("SWAP", did(left(USDC, POOL)), "", "called SWAP"),
     ("SELFTRANSFER", did(left(USDC, ME), came(USDC, ME)), "", "transfer"),
     ("WRAP", did(left(None, WETH.reference), came(WETH, ZERO_ADDRESS, standard="wrap")), "", "deposit"),
@@ -208,6 +215,15 @@ def test_every_rule_has_an_example_that_no_rule_before_it_takes() -> None:
         # A function's name alone moves nothing, and a stranger may call his own contract by any name.
         ("INTERACTION", did(), "", "called SWAP"),
         ("INTERACTION", did(), "", "called CLAIM"),
+        # Who delegates votes gives nothing away: a function of that name that takes something is another one.
+        ("INTERACTION", did(left(None, POOL)), "", "called VOTE"),
+        # Shares that went elsewhere, or were burnt by another contract than their own, pay nothing back for certain.
+        ("INTERACTION", did(left(SHARE, OTHER), by=CALLS_SHARE), "", "called WITHDRAW"),
+        ("INTERACTION", did(left(SHARE, ZERO_ADDRESS)), "", "called WITHDRAW"),
+        # A trove may be given more collateral, and a router swaps.
+        ("INTERACTION", did(left(None, POOL)), "liquity_v1", "adjustTrove"),
+        ("INTERACTION", did(left(USDC, ZERO_ADDRESS), left(None, POOL)), "liquity_v1", "adjustTrove"),
+        ("SWAP", did(left(USDC, POOL), came(WETH, POOL)), "uniswap3", "multicall"),
         ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called CLAIM"),
         ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called BRIDGEIN"),
         ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called VOTE"),
@@ -217,6 +233,38 @@ def test_every_rule_has_an_example_that_no_rule_before_it_takes() -> None:
 )
 def test_what_is_not_proven_is_not_named(name: str, activity: Activity, protocol: str, function: str) -> None:
     assert type_of(read(activity, function), function, own(protocol)) == name
+
+
+def test_a_fee_that_is_a_transfer_of_a_token_says_nothing_of_what_was_done() -> None:
+    collector = "0x" + "9" * 40
+    fee, mint = left(USDC, collector, 3), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)
+
+    def type_of_(*movements: Movement, by: TransactionDetails | None = None) -> str:
+        found = signs(did(*movements, by=by), "mint", nobody=EVM.nobody, fee_collectors={collector})
+        return type_of(found, "mint")
+
+    assert type_of_(mint, fee) == "MINT"
+    assert type_of_(fee) == "INTERACTION"
+    assert type_of_(mint, left(USDC, POOL), fee) == "INTERACTION"  # it also paid with a token
+    assert type_of_(left(USDC, collector, 8), came(WETH, POOL), fee) == "SWAP"  # one of the two is the fee
+    assert type_of_(fee, by=BY_OTHER) == "TRANSFEROUT"  # who did not send it paid no fee
+
+
+@pytest.mark.parametrize(("called", "type_"), [("gnosis_bridge", "BRIDGEOUT"), ("aura", "TRANSFEROUT")])
+def test_a_transfer_with_a_call_is_what_it_is_to_whom_it_goes(called: str, type_: str) -> None:
+    """The token is called, and may be of a protocol itself; the recipient acts."""
+    facts = {POOL: ProtocolFacts(called, called, transactions=own(called)), USDC.reference: ProtocolFacts("t", "Token")}
+    context = RenderContext(
+        ChainFacts("local", "Local", 1),
+        Token(ETHER, "ETH", "Ether", 18),
+        {},
+        protocol_of=facts.get,
+        functions=Functions({CALL: "transferAndCall"}),
+        nobody=EVM.nobody,
+    )
+    done = did(left(USDC, POOL), by=details(recipient=USDC.reference))
+    assert record(done, context).type == type_
+    assert record(did(left(USDC, OTHER), by=details(recipient=USDC.reference)), context).type == "TRANSFEROUT"
 
 
 def test_an_approval_along_a_transfer_is_a_transfer() -> None:

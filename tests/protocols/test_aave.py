@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from adapters.evm.positions.rules import ProtocolMatch, Unread
-from adapters.evm.protocols import aave_v2, aave_v3
-from adapters.evm.protocols.aave import NOT_EARNED, Release, position, unwrap
+from adapters.evm.protocols.aave import NOT_EARNED, position, unwrap
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.protocols import TokenAmount
+from localchain.artifacts import artifact
 from localchain.deploy import WAD, Deployer, Deployment, deploy
-from localchain.evm import MAX, Tx, tx
+from localchain.evm import MAX, Tx, created_address, tx, words
+from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
 from localchain.node import LocalNode
 from tests.protocols import aave_v2_deployment
 from tests.protocols.told import told
@@ -31,10 +33,13 @@ FORK = """\
 key = "{key}"
 name = "{key}"
 is_fork = true
-families = ["{family}"]
+families = {families}
 [contracts.local]
-data_provider = ["{provider}"]
+{role} = ["{at}"]
 """
+RIGHT = {"aave2": ["aave_v2"], "aave3": ["aave_v3"]}
+OTHER = {"aave2": ["aave_v3"], "aave3": ["aave_v2"]}
+ALL = {key: ["aave", "aave_v2", "aave_v3"] for key in RIGHT}
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
 STABLE, VARIABLE = 1, 2
 CONFIGURE = "configureAssets((uint88,uint256,uint32,address,address,address,address)[])"
@@ -49,6 +54,8 @@ class Lived:
     controller: str
     snapshot: Snapshot
     by_provider: Snapshot  # where files name data providers, and no pools
+    wrong: Mapping[str, Snapshot]  # where files name the wrong release, or both, by what they name
+    fake: str  # a token that says it owes dollars at the newer market
 
     def position(self, name: str, protocol: str) -> Position:
         me = self.world.deployment.accounts[name].lower()
@@ -64,15 +71,61 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         lend_and_borrow(node, deployment, old)
         world = World(node, deployment, tmp_path_factory.mktemp("aave"), {"aave2": FILE.format(pool=old.lower())})
         accounts = [deployment.accounts[name] for name in ("alice", "bob")]
-        forks = {
-            key: FORK.format(key=key, family=family, provider=provider.lower())
-            for key, family, provider in (
-                ("aave2", "aave_v2", data_provider(node, deployment, old)),
-                ("aave3", "aave_v3", deployment.contracts["AaveProtocolDataProvider"]),
-            )
+        pools = {"aave2": old.lower(), "aave3": deployment.contracts["Pool"].lower()}
+        providers = {
+            "aave2": data_provider(node, deployment, old).lower(),
+            "aave3": deployment.contracts["AaveProtocolDataProvider"].lower(),
         }
-        forked = World(node, deployment, tmp_path_factory.mktemp("forks"), forks)
-        yield Lived(world, old, controller, world.snapshot(*accounts), forked.snapshot(*accounts))
+
+        def forked(name: str, role: str, at: Mapping[str, str], families: Mapping[str, list[str]]) -> Snapshot:
+            files = {key: FORK.format(key=key, families=json.dumps(families[key]), role=role, at=at[key]) for key in at}
+            return World(node, deployment, tmp_path_factory.mktemp(name), files).snapshot(*accounts)
+
+        snapshot, by_provider = world.snapshot(*accounts), forked("forks", "data_provider", providers, RIGHT)
+        both = {key: both_getters(node, deployment, pool) for key, pool in pools.items()}
+        fake = fake_debt(node, deployment)
+        wrong = {
+            "pool": forked("pool", "pool", pools, OTHER),
+            "provider": forked("provider", "data_provider", providers, OTHER),
+            "both": forked("both", "data_provider", both, OTHER),
+            "right": forked("right", "data_provider", both, RIGHT),
+            "twice": forked("twice", "pool", pools, ALL),
+            "twice_led": forked("twice_led", "data_provider", providers, ALL),
+        }
+        yield Lived(world, old, controller, snapshot, by_provider, wrong, fake)
+
+
+def both_getters(node: LocalNode, deployment: Deployment, pool: str) -> str:
+    """A data provider and provider of addresses in one, that answers as those of both releases do."""
+    who = deployment.accounts["ivan"]
+    at = created_address(who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16)).lower()
+    said = {"ADDRESSES_PROVIDER()": at, "getPool()": pool, "getLendingPool()": pool}
+    hostile(node, who, {signature: gives("address", answer) for signature, answer in said.items()})
+    return at
+
+
+def fake_debt(node: LocalNode, deployment: Deployment) -> str:
+    """A token that says what a debt token of the newer market says, and that Alice owes everything."""
+    who, alice = deployment.accounts["ivan"], deployment.accounts["alice"]
+    at = created_address(who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16)).lower()
+    answers = {
+        "POOL()": gives("address", deployment.contracts["Pool"]),
+        "UNDERLYING_ASSET_ADDRESS()": gives("address", deployment.tokens["USDC"].address),
+        "DEBT_TOKEN_REVISION()": gives("uint256", 1),
+        "balanceOf(address)": gives("uint256", 10**30),
+        "scaledBalanceOf(address)": gives("uint256", 10**30),
+    }
+    hostile(node, who, answers)
+    to = "0x" + "00" * 12 + alice[2:].lower()
+    node.settle([log_tx(who, at, Log([TRANSFER, "0x" + "00" * 32, to], words(["uint256"], 10**30)))])
+    return at
+
+
+def hostile(node: LocalNode, who: str, answers: Mapping[str, Answer]) -> None:
+    """Deploy a contract that answers so."""
+    rows = [answer.row(signature) for signature, answer in {**GOOD, **answers}.items()]
+    code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
+    node.settle([Tx(who, None, code, gas=5_000_000)])
 
 
 def data_provider(node: LocalNode, deployment: Deployment, old: str) -> str:
@@ -138,20 +191,34 @@ def test_everything_was_read(lived: Lived) -> None:
     assert sorted(each.protocol for each in lived.snapshot.positions) == ["aave2", "aave2", "aave3"]
 
 
-def test_a_market_is_found_by_its_data_provider_too(lived: Lived) -> None:
-    def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
-        found = [
-            (each.account, each.protocol, side, part.token.asset.shown_contract)
-            for each in snapshot.positions
-            for side, parts in (("supplied", each.supplied), ("borrowed", each.borrowed))
-            for part in parts
-        ]
-        return sorted(found)
+def sides(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    """Account, protocol, side and token of each part of what was supplied and borrowed."""
+    return sorted(
+        (each.account, each.protocol, side, part.token.asset.shown_contract)
+        for each in snapshot.positions
+        for side, parts in (("supplied", each.supplied), ("borrowed", each.borrowed))
+        for part in parts
+    )
 
-    assert told(lived.by_provider) == told(lived.snapshot)
+
+def test_a_market_is_found_by_its_data_provider_too(lived: Lived) -> None:
+    assert sides(lived.by_provider) == sides(lived.snapshot)
     for mine in lived.by_provider.positions:
         assert mine.unverified == ("" if mine.supplied else NOT_EARNED)
     assert [issue for issue in lived.by_provider.issues if issue.makes_partial] == []
+
+
+@pytest.mark.parametrize("name", ["pool", "provider", "both", "right", "twice", "twice_led"])
+def test_the_release_of_a_market_is_what_its_pool_answers(lived: Lived, name: str) -> None:
+    """A list that names the wrong release, or all, and a provider that answers both getters."""
+    assert sides(lived.wrong[name]) == sides(lived.snapshot)
+    assert [issue for issue in lived.wrong[name].issues if issue.makes_partial] == []
+
+
+def test_a_token_that_only_says_it_is_a_debt_of_a_market_is_none(lived: Lived) -> None:
+    snapshot = lived.wrong["pool"]
+    assert lived.fake in {each.token.asset.shown_contract for each in snapshot.holdings}
+    assert sides(snapshot) == sides(lived.snapshot)  # no debt of Alice's more
 
 
 def test_the_older_market_takes_and_pays_what_it_is_said_to(lived: Lived) -> None:
@@ -199,9 +266,16 @@ def test_what_a_market_pays_beside_interest_is_what_claiming_gives(lived: Lived)
 
 ME, POOL, SHARE, DEBT, FAKE, ASSET, PAYER, THIEF, REWARD = ("0x" + f"{at:02x}" * 20 for at in range(1, 10))
 NOBODY = "0x" + "0" * 40
+
+
+def reserve(*behind: str | int) -> tuple[int | str, ...]:
+    """A pool's answer about an asset as it is read: seven numbers, and the words behind them as addresses."""
+    return (*[0] * 7, *(each if isinstance(each, str) else f"0x{each:040x}" for each in behind))
+
+
 HEALTHY: dict[tuple[Any, ...], Any] = {
     (POOL, "getUserAccountData"): (5, 2, 1, 0, 0, 2 * WAD),
-    (POOL, "getReserveData", ASSET): (0, 0, 0, 0, 0, 0, 0, SHARE, NOBODY, DEBT),
+    (POOL, "getReserveData", ASSET): reserve(SHARE, NOBODY, DEBT, PAYER),
     **{(token, "UNDERLYING_ASSET_ADDRESS"): ASSET for token in (SHARE, DEBT, FAKE)},
     **{(token, "balanceOf"): raw for token, raw in ((SHARE, 500), (DEBT, 30), (FAKE, 10**30))},
     (SHARE, "getIncentivesController"): PAYER,
@@ -213,7 +287,7 @@ MET = ProtocolMatch(ME, POOL, answer=POOL, tokens=(FAKE, SHARE, DEBT))
 
 
 def test_who_only_claims_to_be_of_a_market_has_no_say_in_it() -> None:
-    found = told(position, MET, aave_v2.RELEASE, says=HEALTHY)
+    found = told(position, MET, says=HEALTHY)
     assert found.supplied == (TokenAmount(ASSET, 500),)
     assert found.borrowed == (TokenAmount(ASSET, 30),)
     assert found.rewards == (TokenAmount(REWARD, 4),)
@@ -223,24 +297,30 @@ def test_who_only_claims_to_be_of_a_market_has_no_say_in_it() -> None:
 
 def test_who_refuses_every_question_spoils_nothing() -> None:
     silent = {key: value for key, value in HEALTHY.items() if key[0] != FAKE}
-    assert told(position, MET, aave_v2.RELEASE, says=silent) == told(position, MET, aave_v2.RELEASE, says=HEALTHY)
+    assert told(position, MET, says=silent) == told(position, MET, says=HEALTHY)
 
 
 def test_rewards_that_are_paid_in_another_way_are_said_to_be_unknown() -> None:
     other = {key: value for key, value in HEALTHY.items() if key[0] != PAYER}
-    found = told(position, MET, aave_v2.RELEASE, says=other)
+    found = told(position, MET, says=other)
     assert found.unknown == "what it earned beside interest"
     assert found.supplied == (TokenAmount(ASSET, 500),)
 
 
 def test_a_genuine_balance_that_cannot_be_read_is_unknown_not_zero() -> None:
     with pytest.raises(Unread):
-        told(position, MET, aave_v2.RELEASE, says={**HEALTHY, (SHARE, "balanceOf"): None})
+        told(position, MET, says={**HEALTHY, (SHARE, "balanceOf"): None})
 
 
-@pytest.mark.parametrize("release", [aave_v2.RELEASE, aave_v3.RELEASE])
-def test_a_share_inside_something_else_is_its_own_amount(release: Release) -> None:
+@pytest.mark.parametrize("before", [(), (3,)], ids=["v2", "v3"])
+def test_a_share_inside_something_else_is_its_own_amount(before: tuple[int, ...]) -> None:
     match = ProtocolMatch(ME, SHARE, answer=POOL)
-    says = {**HEALTHY, (POOL, "getReserveData", ASSET): (*[0] * release.first, SHARE, NOBODY, DEBT)}
-    assert told(unwrap, match, 9, release, says=says) == (TokenAmount(ASSET, 9),)
-    assert told(unwrap, ProtocolMatch(ME, FAKE, answer=POOL), 9, release, says=says) is None
+    says = {**HEALTHY, (POOL, "getReserveData", ASSET): reserve(*before, SHARE, NOBODY, DEBT, PAYER)}
+    assert told(unwrap, match, 9, says=says) == (TokenAmount(ASSET, 9),)
+    assert told(unwrap, ProtocolMatch(ME, FAKE, answer=POOL), 9, says=says) is None
+
+
+def test_a_debt_of_v3_without_stable_rates_is_a_debt() -> None:
+    says = {**HEALTHY, (POOL, "getReserveData", ASSET): reserve(0, SHARE, NOBODY, DEBT)}
+    found = told(position, MET, says=says)
+    assert (found.supplied, found.borrowed) == ((TokenAmount(ASSET, 500),), (TokenAmount(ASSET, 30),))

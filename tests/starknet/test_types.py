@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from adapters.starknet.felts import Padded, packed, padded, selector
 from adapters.starknet.forms import Body, Receipt
 from adapters.starknet.kind import KIND
-from adapters.starknet.rows import PAID
+from adapters.starknet.rows import MOVEMENT, PAID
 from adapters.starknet.transactions import parties
+from chainfolio.addresses import STARKNET
+from chainfolio.assets import Asset
+from chainfolio.contracts import TransactionDetails
 from engine.functions import load
-from tests.starknet.recorded import needs_recordings, rows, whole
+from portfolio.activity import Activity, Movement, signs, type_of
+from tests.starknet.recorded import FACTS, needs_recordings, rows, whole
 
+ENDS: tuple[tuple[Literal["in", "out"], str, str], ...] = (
+    ("out", "sender", "recipient"),
+    ("in", "recipient", "sender"),
+)
 FUNCTIONS = load(Path(__file__).parents[2] / "configs" / "functions.toml", KIND.selector)
 
 
@@ -35,6 +44,52 @@ def test_calls_of_recorded_transactions_have_their_names(block: str, called: dic
     at = PAID.index("input")
     found = Counter(FUNCTIONS.names.get(row[at] or b"", "") for row in rows(whole(block)).paid)
     assert {name: found[name] for name in called} == called
+
+
+def types(block: str) -> Counter[str]:
+    """The types of the transactions of a recorded block, to those who sent them."""
+    read = rows(whole(block))
+    moves: dict[int, list[dict[str, Any]]] = {}
+    for row in read.movements:
+        move = dict(zip(MOVEMENT, row, strict=True))
+        moves.setdefault(move["tx_index"], []).append(move)
+    return Counter(
+        type_in(dict(zip(PAID, row, strict=True)), moves.get(row[PAID.index("tx_index")], [])) for row in read.paid
+    )
+
+
+def type_in(done: dict[str, Any], moves: list[dict[str, Any]]) -> str:
+    """The type of a transaction to its sender."""
+    account = done["sender"]
+    movements = tuple(
+        Movement(move["log_index"], move["item"], direction, "erc20", asset_of(move), move["raw"], move[other])
+        for move in moves
+        for direction, end, other in ENDS
+        if move[end] == account
+    )
+    selector = done["input"] or b""
+    details = TransactionDetails(account, done["recipient"], done["created"], 0, 0, False, selector)
+    activity = Activity("starknet", account, 1, 1, done["tx_index"], done["hash"], movements, (), details)
+    function, called = FUNCTIONS.names.get(selector, ""), FUNCTIONS.types.get(selector, "")
+    collectors = FACTS.info.fee_collectors
+    found = signs(activity, function, called=called, nobody=STARKNET.nobody, fee_collectors=collectors)
+    return type_of(found, function)
+
+
+def asset_of(move: dict[str, Any]) -> Asset:
+    """What moved. The chain asks contracts what they are; here unknown ones that mint are collections."""
+    asset = Asset("starknet:SN_MAIN", "erc20", move["token"])
+    if move["token"] in FACTS.searched or move["sender"] not in STARKNET.nobody:
+        return asset
+    return asset._replace(kind="erc721", token_id=str(move["raw"]))
+
+
+@needs_recordings
+def test_a_fee_in_ether_takes_no_part_in_the_type_of_a_recorded_transaction() -> None:
+    """With the fee, which is a transfer of ether, 105 mints were an INTERACTION and 23 calls a TRANSFEROUT."""
+    found = types("mainnet_64820") + types("sepolia_7")
+    assert found["MINT"] == 107
+    assert found["TRANSFEROUT"] == 2
 
 
 @pytest.mark.parametrize(

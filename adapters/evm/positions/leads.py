@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from adapters.evm.positions.matching import Decoder, family_of
 from adapters.evm.positions.rules import Token, Unread
 from adapters.evm.reads import Call, Read
 from chainfolio.plans import Plan, Unknown
@@ -16,14 +17,16 @@ MAX_LISTED: Final = 16  # of a list that a contract answers with
 
 @dataclass(slots=True)
 class Led:
-    """Whose each contract is that was led to, by family, question and the contract; and where nobody could be asked."""
+    """Whose each contract is that was led to, by decoder, question and the contract; and where nobody could be asked.
 
-    rows: dict[tuple[str, str, str], InstalledProtocol] = field(default_factory=dict)
+    Families that share a decoder are one here, so that a contract is one protocol's, however many lists name it."""
+
+    rows: dict[tuple[Decoder, str, str], InstalledProtocol] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
-    def whose(self, family: str, questions: Sequence[str], contract: str) -> InstalledProtocol | None:
+    def whose(self, decoder: Decoder, questions: Sequence[str], contract: str) -> InstalledProtocol | None:
         """Whose the contract is, None if nobody's; Unread where one that could not be asked may lead there."""
-        found = [self.rows[key] for each in questions if (key := (family, each, contract)) in self.rows]
+        found = [self.rows[key] for each in questions if (key := (decoder, each, contract)) in self.rows]
         if not found and self.failed:
             raise Unread(f"{self.failed[0]} could not be asked", failed=True)
         return found[0] if found else None
@@ -43,5 +46,5 @@ def follow(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> Plan[Read, 
         left = [each for each in reached if each[3] < len(each[1].through)]
         for row, rule, contract, step in reached:
             if step == len(rule.through):
-                led.rows.setdefault((row.family.name, rule.question, contract), row)
+                led.rows.setdefault((family_of(row).position, rule.question, contract), row)
     return led

@@ -8,12 +8,21 @@ tokens have to be asked for it is in `shares.py`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.evm.positions.rules import Always, Collection, Counterparty, Event, Family, ProtocolMatch, Token
+from adapters.evm.positions.rules import (
+    Always,
+    Collection,
+    Counterparty,
+    DecoderPlan,
+    Event,
+    Family,
+    ProtocolMatch,
+    Token,
+)
 from chainfolio.contracts import Issue
 from chainfolio.decoded import remarked, uncounted
 from chainfolio.interactions import contract_of
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 AtContract = Counterparty | Event | Always
 MAX_REMEMBERED: Final = 4096
 Sent = Mapping[str, frozenset[str | None]]  # to whom an account sent which tokens
+Decoder = Callable[[ProtocolMatch], DecoderPlan] | None  # what reads the positions of a family
 
 
 def family_of(row: InstalledProtocol) -> Family:
@@ -186,10 +196,11 @@ class Protocols:
         )
 
     @cached_property
-    def led_kinds(self) -> list[tuple[tuple[str, str], InstalledProtocol]]:
-        """Of each family and question to which contracts of files may lead, the first protocol."""
-        kinds = {(row.family.name, rule.question): row for row, rule, _ in reversed(self.leads)}
-        return sorted(kinds.items(), key=lambda each: each[0])
+    def led_kinds(self) -> list[tuple[str, InstalledProtocol]]:
+        """Of each decoder and question to which contracts of files may lead, the question and the first protocol."""
+        kinds = {(family_of(row).position, rule.question): row for row, rule, _ in reversed(self.leads)}
+        found = [(question, row) for (_, question), row in kinds.items()]
+        return sorted(found, key=lambda each: (each[1].family.name, each[0]))
 
     @cached_property
     def roleless(self) -> frozenset[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.leads import Led, follow
-from adapters.evm.positions.matching import Protocols, RuleMatch, Sent, family_of, match_of
+from adapters.evm.positions.matching import Decoder, Protocols, RuleMatch, Sent, family_of, match_of
 from adapters.evm.positions.rules import ProtocolMatch, Token
 from adapters.evm.reads import Call, Read
 from chainfolio.assets import ZERO_ADDRESS
@@ -87,7 +87,7 @@ class Shares:
     def by_token(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[RuleMatch]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
         told: dict[int, dict[str, str]] = {}
-        rules, seen = self.protocols.rules(Token), set[tuple[str, str, str]]()
+        rules, seen = self.protocols.rules(Token), set[tuple[str, Decoder, str]]()
         for token in sorted(tokens):
             for at in self._rules_of(token):
                 row, rule = rules[at]
@@ -99,16 +99,17 @@ class Shares:
             for token, answer in answers.items():
                 groups.setdefault(answer if rule.together else token, []).append(token)
             for contract, several in groups.items():
-                if (row.protocol, row.family.name, contract) in seen:
-                    continue  # another rule of the family found it
-                seen.add((row.protocol, row.family.name, contract))
+                meeting = row.protocol, family_of(row).position, contract
+                if meeting in seen:
+                    continue  # another rule found it, of the family or of one with the same decoder
+                seen.add(meeting)
                 match = match_of(row, account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
                 yield RuleMatch(row, match, sure=_is_sure(match), vouches=rule.together and not row.is_fork)
 
     def third_parties(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[RuleMatch]:
-        """Matches by tokens that gave an answer to which contracts of files may lead, each as if one of each family
-        did: `whose` says which does."""
-        for (_, question), row in self.protocols.led_kinds:
+        """Matches by tokens that gave an answer to which contracts of files may lead, each as if one of each
+        decoder did: `whose` says which does."""
+        for question, row in self.protocols.led_kinds:
             groups: dict[str, list[str]] = {}
             for token in sorted(tokens):
                 answer = self._answers.get((token, question))
@@ -124,7 +125,7 @@ class Shares:
             self._led = yield from follow(self.protocols.leads)
         family = matched.family
         questions = [rule.question for rule in family.rules if isinstance(rule, Token) and rule.through]
-        return self._led.whose(family.name, questions, matched.match.answer)
+        return self._led.whose(family.position, questions, matched.match.answer)
 
     def share(self, account: str, token: str, sent: Sent) -> RuleMatch | None:
         """The family that can say what lies behind a token, once it was asked; `sent`: what was sent to whom."""

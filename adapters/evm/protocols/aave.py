@@ -1,12 +1,18 @@
-"""What Aave's releases have in common: a market of tokens whose balances are what was supplied, and what is owed."""
+"""Aave's markets, of every release and fork: one position a market, with all that was supplied and owed there.
+
+The releases differ in how a provider of addresses names the pool, and in where the pool's answer about an asset has the
+market's tokens. Both are read from the contracts: lists of forks often name the wrong release, and a token of one
+release at the place of the other is a deposit that looks like a debt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
-from adapters.evm.positions.rules import DecoderPlan, MayRefuse, ProtocolMatch, Token, Unread
+from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread
 from adapters.evm.reads import Call, balance_of
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
@@ -24,30 +30,29 @@ NOT_THERE = "nobody read the code of this market, and its tokens do not have wha
 NOT_EARNED = "nobody read the code that says what was earned in this market"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """What differs: `pool` is how a market's provider of addresses is asked for its pool; `reserve` reads a market's
-    struct up to the addresses of its three tokens, of which the supplied one is at `first`, with both kinds of debt
-    behind it."""
-
-    pool: str
-    reserve: str
-    first: int
-
-    @property
-    def rules(self) -> tuple[Token, ...]:
-        """Whom it concerns: who met tokens of a pool that a file names, or that a contract leads to which it names."""
-        paths = {
-            "data_provider": "ADDRESSES_PROVIDER()(address)",
-            "addresses_provider_registry": "getAddressesProvidersList()(address[])",
-        }
-        return (
-            Token(role="pool", question=POOL, together=True),
-            *(Token(role=role, question=POOL, through=(first, self.pool)) for role, first in paths.items()),
-        )
+# A provider of addresses of V3 answers the first, one of V2 the second. Some forks' answer both, and none is believed:
+# what the pool itself answers decides.
+POOL_GETTERS = ("getPool()(address)", "getLendingPool()(address)")
+# The words of a reserve up to the last address of a token. V3 has a number of 16 bits before the addresses.
+RESERVE = f"getReserveData(address)({'uint256,' * 7}{','.join(['address'] * 4)})"
+FIRST_OF_V2, FIRST_OF_V3 = 7, 8
+MAX_RESERVE_ID = (1 << 16) - 1
+LEADS = {
+    "data_provider": "ADDRESSES_PROVIDER()(address)",
+    "addresses_provider_registry": "getAddressesProvidersList()(address[])",
+}
 
 
-def position(match: ProtocolMatch, release: Release) -> DecoderPlan:
+def tokens_of(reserve: Sequence[Any]) -> tuple[str, tuple[str, str]]:
+    """Return the supplied token of a reserve and its two debt tokens, by the pool's answer to `RESERVE`; zero addresses
+    for an asset that the market does not list."""
+    is_v3 = int(reserve[FIRST_OF_V2], 16) <= MAX_RESERVE_ID  # no contract has such an address
+    first = FIRST_OF_V3 if is_v3 else FIRST_OF_V2
+    share, stable, variable = reserve[first : first + 3]
+    return share, (stable, variable)
+
+
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What an account has in one market: balances grow by the second and are in units of what was supplied."""
     pool, account = match.contract, match.account
     standing, *told = yield [
@@ -64,13 +69,13 @@ def position(match: ProtocolMatch, release: Release) -> DecoderPlan:
     ]
     said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(match.tokens) if told[3 * at] is not None}
     cash = [MayRefuse(balance_of(asset, token)) for token, (asset, *_) in said.items()] if match.is_fork else []
-    state = yield [*(Call(pool, release.reserve, (asset,)) for asset, _, _ in said.values()), *cash]
+    state = yield [*(Call(pool, RESERVE, (asset,)) for asset, _, _ in said.values()), *cash]
     reserves, there = state[: len(said)], dict(zip(said, state[len(said) :], strict=False))
     supplied: dict[str, TokenAmount] = {}  # by token
     borrowed: dict[str, TokenAmount] = {}
     genuine: dict[str, str] = {}  # token -> who pays what it earns beside interest
     for (token, (asset, held, incentives)), reserve in zip(said.items(), reserves, strict=True):
-        share, *debts = reserve[release.first : release.first + 3]
+        share, debts = tokens_of(reserve)
         side = supplied if token == share else borrowed if token in debts else None
         if side is not None:
             if held is None:
@@ -112,15 +117,28 @@ def _health(raw: int) -> Decimal | None:
     return None if raw == NO_DEBT else amounts.amount(raw, WAD_DECIMALS)
 
 
-def unwrap(match: ProtocolMatch, raw: int, release: Release) -> DecoderPlan:
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """An interest-bearing token is its own amount of what was supplied."""
     (asset,) = yield [Call(match.contract, UNDERLYING)]
     reserve, *cash = yield [
-        Call(match.answer, release.reserve, (asset,)),
+        Call(match.answer, RESERVE, (asset,)),
         *([balance_of(asset, match.contract)] if match.is_fork else []),
     ]
-    if reserve[release.first] != match.contract:
+    share, _ = tokens_of(reserve)
+    if share != match.contract:
         return None
     if not match.is_fork:
         return (TokenAmount(asset, raw),)
     return Unlisted((TokenAmount(asset, raw),)) if raw <= cash[0] else Unverified(NOT_THERE)
+
+
+RULES = (
+    Token(role="pool", question=POOL, together=True),
+    *(
+        Token(role=role, question=POOL, through=(first, getter))
+        for role, first in LEADS.items()
+        for getter in POOL_GETTERS
+    ),
+)
+
+FAMILY = Family("aave", rules=RULES, position=position, unwrap=unwrap)
