@@ -392,7 +392,7 @@ VALIDATOR_REWARDS = Table(
         Column("sync_misses", "int", "seats that did not"),
         Column("proposals", "long", "for its blocks, on the beacon chain"),
         Column("proposed", "int", "blocks it proposed"),
-        Column("missed", "int", "blocks it should have proposed; null where the node does not say", nullable=True),
+        Column("missed", "int", "blocks that it was to propose and did not; null where nobody can know", nullable=True),
         Column("slashing", "long", "penalties for being slashed"),
         Column("effective", "long", "effective balance at the end of the epoch"),
         Column("unexplained", "long", "change of its balance in the epoch that nothing else here explains"),

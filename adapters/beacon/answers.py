@@ -171,6 +171,10 @@ class ProposerDuty(Struct, frozen=True, gc=False):
     slot: Number
 
 
+class Randao(Struct, frozen=True, gc=False):
+    randao: Root
+
+
 class PendingDeposit(Struct, frozen=True, gc=False):
     pubkey: Key
     withdrawal_credentials: Root

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon import accounting, correlation
+from adapters.beacon import accounting, correlation, proposers
 from adapters.beacon.accounting import Balances, Change, Closing, Duties, Slot
 from adapters.beacon.answers import PendingDeposit
 from adapters.beacon.reader import Reader, gathered
@@ -68,7 +69,7 @@ async def settled(reader: Reader, number: int, height: int) -> Settled:
     ideal, attested = await reader.attestations(number)
     duties = Duties(
         number, at, after, ideal, attested, await gathered_slots(reader, number), await reader.seats(number),
-        await reader.duties(number),
+        await _proposers(reader, number),
     )  # fmt: skip
     columns = accounting.rows(duties, own, later, height)
     silent = columns["on_duty"] & ~columns["is_told"]
@@ -80,6 +81,27 @@ async def settled(reader: Reader, number: int, height: int) -> Settled:
     found = {name: _kept(values, keep) for name, values in columns.items()}
     reader.settled(number)
     return Settled(number, height, found, own.changes, at)
+
+
+async def _proposers(reader: Reader, number: int) -> Mapping[int, int] | None:
+    """Who was to propose in the slots of an epoch without a block, as the node says or by the rules. None where the
+    node does not say it and the whole registry is not read, or where the rules contradict a block."""
+    if (told := await reader.duties(number)) is not None:
+        return told
+    spec, blocks = reader.spec, {each.block.slot: each.block for each in await gathered_slots(reader, number)}
+    slots = range(max(1, number * spec.slots), reader.end(number) + 1)
+    if blocks.keys() >= set(slots):
+        return {}
+    if (everybody := reader.of_everybody) is None:
+        return None
+    mix = await everybody.mix(proposers.mix_epoch(spec, number), number)
+    if mix is None:
+        return None
+    registry = await everybody.states(proposers.state_epoch(spec, number))
+    found = await asyncio.to_thread(proposers.proposers, spec, number, slots, mix, registry)
+    if any(found[slot] != block.proposer_index for slot, block in blocks.items() if slot):
+        return None
+    return found
 
 
 async def before(reader: Reader, number: int, at: Held) -> States:

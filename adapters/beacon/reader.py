@@ -19,6 +19,7 @@ from adapters.beacon.answers import (
     PendingConsolidation,
     PendingDeposit,
     ProposerDuty,
+    Randao,
     SignedBlock,
     SyncCommittee,
     SyncReward,
@@ -200,6 +201,13 @@ class Reader:
         return self.computed
 
     @property
+    def of_everybody(self) -> Reader | None:
+        """The reader of the whole network; None if only some validators are read."""
+        if self.wanted is None:
+            return self
+        return self.computed.everybody if self.computed is not None and self.computed.is_used else None
+
+    @property
     def is_told(self) -> bool:
         """Whether nodes have said all rewards so far."""
         return self.computed is None or not self.computed.is_used
@@ -345,6 +353,16 @@ class Reader:
         if {each.slot for each in found} - {0} != set(range(epoch * self.spec.slots, self.end(epoch) + 1)) - {0}:
             raise BadAnswer(self.nodes.key, f"proposers of other slots than those of epoch {epoch}")
         return {each.slot: each.validator_index for each in found}
+
+    async def mix(self, epoch: int, at: int) -> bytes | None:
+        """The RANDAO mix of an epoch by the state at the end of the epoch `at`, below 0 that of genesis; None where no
+        node says it."""
+        state = self.end(at) if epoch >= 0 else "genesis"
+        path = f"/eth/v1/beacon/states/{state}/randao?epoch={max(0, epoch)}"
+        try:
+            return bytes.fromhex((await self.nodes.data(path, Randao)).randao[2:])
+        except (Absent, BadAnswer):
+            return None
 
     async def pending(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
         """What waits in the state after a slot: deposits that are not credited yet, and consolidations."""

@@ -446,6 +446,10 @@ const beacon = {
     const s = stateOf(stateId);
     return { data: s.pendingConsolidations.getAllReadonlyValues(), meta: meta(s.slot) };
   },
+  getStateRandao: ({ stateId, epoch }) => {
+    const s = stateOf(stateId);
+    return { data: { randao: st.getRandaoMix(s, epoch ?? s.epochCtx.epoch) }, meta: meta(s.slot) };
+  },
   getEpochCommittees: ({ stateId, epoch }) => {
     const s = stateOf(stateId),
       wanted = epoch ?? s.epochCtx.epoch,

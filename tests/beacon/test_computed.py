@@ -80,6 +80,36 @@ async def test_what_is_computed_from_duties_is_what_the_node_says_and_closes_eve
             assert abs(mine["ideal"] - theirs["ideal"]) <= 3
 
 
+def silent_of_duties(path: str, status: int, found: Any) -> tuple[int, Any]:
+    """As a node that does not say who was to propose in the past."""
+    return (400, {"message": "epoch is too old"}) if "/duties/" in path else (status, found)
+
+
+@pytest.mark.parametrize("fork", ["capella", "deneb", "electra", "fulu"])
+async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(fork: str) -> None:
+    def wrong_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if "/randao" in path:
+            found = {**found, "data": {"randao": "0x" + "11" * 32}}
+        return silent_of_duties(path, status, found)
+
+    def without_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return (404, {"message": "no"}) if "/randao" in path else silent_of_duties(path, status, found)
+
+    with running(fork=fork, validators=64) as node:
+        lived(node, fork)
+        told, computed = [await rows_of(wrong(node, each).chain) for each in (same, silent_of_duties)]
+        unknown = [await rows_of(wrong(node, each).chain) for each in (wrong_mix, without_mix)]
+        some = await rows_of(wrong(node, silent_of_duties, validators=["5", "11"]).chain, ("5", "11"))
+    assert computed == told
+    missed = {each["epoch"] for each in told["validator_rewards"] if each["missed"]}
+    full = {each["epoch"] for each in told["validator_rewards"]} - missed
+    assert {1, 2, 4} <= missed, "slots 9, 20 and 33 have no block"
+    assert full
+    for rows in (*unknown, some):
+        assert {each["epoch"] for each in rows["validator_rewards"] if each["missed"] is not None} == full
+        assert {each["missed"] for each in rows["validator_rewards"]} == {0, None}, "what is not known is never zero"
+
+
 def without_committees(path: str, found: Any) -> None:
     if "/committees" in path:
         found["data"] = found["data"][1:]
