@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from adapters.evm.accounts.bodies import receipt_logs
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
+from adapters.evm.accounts.receipt_logs import NO_RECEIPTS
 from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.datasets.common import add
@@ -39,7 +41,9 @@ class AccountHistory:
         self.chain = chain
         kept = Remembered()
         self.places = AccountPlaces(chain, kept)
-        self.logs = AccountLogs(chain.node, sorted(TAKEN), integrity=chain.settings.integrity, kept=kept)
+        self.logs = AccountLogs(
+            chain.node, sorted(TAKEN), integrity=chain.settings.integrity, sample=chain.settings.sample, kept=kept
+        )
 
     async def collect(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None, budget: Budget | None
@@ -55,7 +59,7 @@ class AccountHistory:
         return Collected(
             found.chunk.span, tables, blocks[-1] if blocks else None, blocks if found.is_linked else [],
             len(found.chunk.logs), is_linked=found.is_linked, ways=self._ways(found, wanted),
-            unexplained=found.places.unexplained if found.places else (),
+            unexplained=(*(found.places.unexplained if found.places else ()), *self._left_out(found.chunk, accounts)),
         )  # fmt: skip
 
     async def _linked(
@@ -80,7 +84,16 @@ class AccountHistory:
             places = await self._places(span, accounts, datasets, hashes, chunk.headers)
             if places.touched.span != span:
                 return await self._linked(places.touched.span, accounts, datasets, before)
+            receipts = receipt_logs(places.bodies.values())
+            if _of(datasets, "logs") and self.logs.lacks(chunk, receipts, accounts):
+                chunk = await self.logs.read_linked(span, accounts, before, chunk.headers, receipts)
         return _Found(chunk, places, is_linked=True)
+
+    def _left_out(self, chunk: Chunk, accounts: Sequence[str]) -> Iterator[Unexplained]:
+        """What the answers about logs may lack of each account: nobody knows how much."""
+        if chunk.left_out is not None:
+            height, asset = chunk.left_out.height, self.chain.info.token_asset(chunk.left_out.contract)
+            yield from (Unexplained(account, height, asset, 0, chunk.left_out.reason) for account in accounts)
 
     def _recent(self, span: Span, before: Block | None) -> list[Header]:
         """The headers of a span where they are the last that were read, and still fit: whoever asks compares hashes.
@@ -100,7 +113,8 @@ class AccountHistory:
                 places = self._not_given(span, accounts, refusal)
             span = places.touched.span
         if _of(datasets, "logs"):
-            chunk = await self.logs.read(span, accounts)
+            receipts = receipt_logs(places.bodies.values()) if places else NO_RECEIPTS
+            chunk = await self.logs.read(span, accounts, receipts)
             if places is not None and chunk.span != span:
                 return await self._final(chunk.span, accounts, datasets)
         if chunk is None:
