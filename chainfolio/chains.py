@@ -292,6 +292,19 @@ class ForgetsBlocks(Protocol):
 
 
 @runtime_checkable
+class ReadsReceipts(Protocol):
+    """A chain whose receipts hold the events of a block, also those that a node leaves out of answers about events."""
+
+    async def collect_receipts(self, height: int, datasets: Sequence[str]) -> Collected:
+        """Return the rows of some datasets of events in one block, made from the receipts of all of its transactions.
+
+        Raises:
+            SourceError: no endpoint gives receipts that belong to the block; Contradicted if its receipts root or its
+                bloom denies them.
+        """
+
+
+@runtime_checkable
 class KeepsCoins(Protocol):
     """A chain whose nodes answer about now alone, some of which keep what accounts had of the native coin."""
 

@@ -34,8 +34,8 @@ class _Place(msgspec.Struct):
 async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequence[Header], query: Query) -> None:
     """Raise Contradicted where the logs of some blocks are not exactly those that their receipts hold, by the root in
     their header, of what the query asks for."""
-    for header, given in zip(headers, await proven_receipts(facts, endpoint, headers), strict=True):
-        covered = _wanted(columns.parse(endpoint.name, logs_of(endpoint.name, given)), query)
+    for header, covering in zip(headers, await logs_by_receipts(facts, endpoint, headers, by_root=True), strict=True):
+        covered = _wanted(covering, query)
         told = logs.take(np.flatnonzero(logs.height == header.height))
         if (found := written(told)) != (truth := written(covered)):
             wrong = sum(one != other for one, other in zip(found, truth, strict=False))
@@ -45,8 +45,11 @@ async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequ
             )  # fmt: skip
 
 
-async def proven_receipts(facts: Facts, endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
-    """The receipts (a JSON list) of each of some blocks, held against the root in its header.
+async def proven_receipts(
+    facts: Facts, endpoint: Endpoint, headers: Sequence[Header], *, by_root: bool = True
+) -> list[bytes]:
+    """The receipts (a JSON list) of each of some blocks, held against the root in its header; without `by_root` only
+    against the hash that they name.
 
     Raises:
         BadAnswer: they are those of another branch.
@@ -57,8 +60,28 @@ async def proven_receipts(facts: Facts, endpoint: Endpoint, headers: Sequence[He
     receipts = await block_receipts(endpoint, headers)
     for header, given in zip(headers, receipts, strict=True):
         _same_block(endpoint.name, header, given)
-        check_receipts(facts, endpoint.name, given, header.hash, header.receiptsRoot)
+        if by_root:
+            check_receipts(facts, endpoint.name, given, header.hash, header.receiptsRoot)
     return receipts
+
+
+async def logs_by_receipts(facts: Facts, endpoint: Endpoint, headers: Sequence[Header], *, by_root: bool) -> list[Logs]:
+    """All logs of each of some blocks, as the receipts of the block hold them; checked as `proven_receipts` are.
+
+    Raises:
+        BadAnswer: a log is of another block.
+    """
+    every = []
+    receipts = await proven_receipts(facts, endpoint, headers, by_root=by_root)
+    for header, given in zip(headers, receipts, strict=True):
+        logs = columns.parse(endpoint.name, logs_of(endpoint.name, given))
+        if (logs.height != header.height).any() or {each.tobytes().decode() for each in logs.block_hash} - {
+            header.hash
+        }:
+            raise BadAnswer(endpoint.name, f"a receipt of block {header.height} holds a log of another block")
+        logs.time_s[:] = header.time_s
+        every.append(logs)
+    return every
 
 
 def are_receipts_proven(facts: Facts, integrity: str) -> bool:

@@ -17,8 +17,7 @@ from adapters.evm.accounts.naming import promised
 from adapters.evm.accounts.receipt_logs import ReceiptLogs, absent, at_heights, listed, naming, once
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node
-from adapters.evm.proven import are_receipts_proven, proven_receipts
-from adapters.evm.roots import logs_of
+from adapters.evm.proven import are_receipts_proven, logs_by_receipts
 from adapters.evm.spans import Chunk, LeftOut, Omitted
 from chainfolio.errors import BadAnswer, Contradicted, SourceError
 from transport.endpoint import Endpoint
@@ -104,13 +103,10 @@ class Witness:
 
     async def _logs_of(self, endpoint: Endpoint, headers: Sequence[Header]) -> list[Logs]:
         """All logs of some blocks, by their receipts."""
-        found = []
+        found: list[Logs] = []
         for start in range(0, len(headers), RECEIPTS_AT_ONCE):
             part = headers[start : start + RECEIPTS_AT_ONCE]
-            for header, given in zip(part, await proven_receipts(self.node.facts, endpoint, part), strict=True):
-                logs = columns.parse(endpoint.name, logs_of(endpoint.name, given))
-                logs.time_s[:] = header.time_s
-                found.append(logs)
+            found += await logs_by_receipts(self.node.facts, endpoint, part, by_root=True)
         return found
 
     async def _by_own_receipts(self, endpoint: Endpoint, logs: Logs) -> tuple[Logs, Logs, Logs]:
