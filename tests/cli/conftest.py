@@ -14,6 +14,9 @@ import pytest
 
 from chainfolio.seams import SystemClock
 from cli.main import main
+from tests.cli.newcomer import fast_clock as fast_clock
+from tests.cli.newcomer import newcomer_chain as newcomer_chain
+from tests.cli.newcomer import rent as rent
 
 ALICE = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
 
