@@ -43,13 +43,15 @@ class LeftOut:
 @dataclass(slots=True)
 class Chunk:
     """One span as it came: logs, headers where they were wanted, and how many logs had to be asked for again.
-    `left_out`: a log that an answer lacked, if the answer may lack more that nothing shows."""
+    `left_out`: a log that an answer lacked, if the answer may lack more that nothing shows. `source`: the endpoint that
+    gave the logs of accounts."""
 
     span: Span
     logs: Logs
     headers: list[Header]
     restored: int = 0
     left_out: LeftOut | None = None
+    source: str = ""
 
 
 class LogReader:

@@ -13,6 +13,8 @@ from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
 from chainfolio.chains import Collected
 from chainfolio.errors import BadAnswer
+from chainfolio.tables import APPROVALS, TRANSACTIONS, TRANSFERS
+from indexer.scopes import groups as groups_of
 from localchain.deploy import WAD
 from localchain.evm import tx
 from localchain.node import LocalNode
@@ -118,11 +120,17 @@ async def reference(lived: Lived) -> Rows:
 
 
 async def read(chain: EvmChain, lived: Lived, *, linked: bool = False) -> list[Collected]:
+    """All pieces, as an indexer reads them: logs first, what lies at places afterwards."""
     await chain.heads()
-    if linked:
-        return await scoped(chain, Span(1, lived.node.height), [lived.alice], DATASETS, before=await chain.block(0))
-    chain.node.finalized = lived.span.last
-    return await scoped(chain, lived.span, [lived.alice], DATASETS)
+    span, before = (Span(1, lived.node.height), await chain.block(0)) if linked else (lived.span, None)
+    if not linked:
+        chain.node.finalized = span.last
+    groups = [[name for name in DATASETS if name in group] for group in groups_of(chain.datasets)]
+    return [
+        piece
+        for datasets in filter(None, groups)
+        for piece in await scoped(chain, span, [lived.alice], datasets, before=before, others=True)
+    ]
 
 
 def reasons(pieces: list[Collected]) -> list[str]:
@@ -130,9 +138,12 @@ def reasons(pieces: list[Collected]) -> list[str]:
 
 
 def histories(rows: Rows) -> Rows:
-    """The rows of the account, without what no topic of a log names it in."""
-    transfers = [row for row in rows["transfers"] if row["layout"] != "indexed0"]
-    return {"transactions": rows["transactions"], "transfers": transfers, "approvals": rows["approvals"]}
+    """The rows of the account as they are stored, each key once, without what no topic of a log names it in."""
+    stored: Rows = {}
+    for table in (TRANSACTIONS, TRANSFERS, APPROVALS):
+        own = {tuple(row[name] for name in table.key): row for row in rows[table.name]}
+        stored[table.name] = [own[key] for key in sorted(own) if own[key].get("layout") != "indexed0"]
+    return stored
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["final blocks", "blocks at the head"])
@@ -262,12 +273,23 @@ async def test_with_roots_few_blocks_are_proven_where_few_have_something(lived: 
         assert provider.asked["eth_getTransactionReceipt"] == 0
 
 
-async def test_of_two_endpoints_that_have_to_agree_one_that_leaves_an_own_log_out_agrees_by_its_receipt(
+async def test_two_endpoints_that_agree_about_logs_and_leave_out_the_same_one_are_compared_with_receipts(
     lived: Lived,
 ) -> None:
-    urls = (without(lived, lived.approval), Provider(lived.node.url))
+    urls = (without(lived, lived.approval), without(lived, lived.approval))
     async with served(lived.node, lived.local.deployment, *urls, quorum=2) as chain:
         pieces = await read(chain, lived)
         assert histories(together(pieces)) == histories(await reference(lived))
-        assert chain.node.endpoints[0].capabilities[SHORT] == 1
-        assert not reasons(pieces)
+        assert [endpoint.capabilities[SHORT] for endpoint in chain.node.endpoints] == [1, 1]
+
+
+async def test_receipts_that_are_read_without_their_logs_give_all_rows_of_the_account(lived: Lived) -> None:
+    """As after a restart between the two: what is stored already is not stored again."""
+    async with served(lived.node, lived.local.deployment, Provider(lived.node.url)) as chain:
+        await chain.heads()
+        chain.node.finalized = lived.span.last
+        pieces = await scoped(chain, lived.span, [lived.alice], ["transactions", "native"], others=True)
+        found, wanted = (histories(rows) for rows in (together(pieces), await reference(lived)))
+        own = {row["hash"] for row in wanted["transactions"]}
+        for name in ("transfers", "approvals"):
+            assert found[name] == [row for row in wanted[name] if row["tx_hash"] in own]

@@ -16,10 +16,10 @@ import numpy as np
 from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
 from adapters.evm.accounts.pruned import Depths
-from adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, absent, naming, once
+from adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, once
 from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.windows import Windows
-from adapters.evm.accounts.witness import Comparison, Witness
+from adapters.evm.accounts.witness import Comparison, Witness, shown
 from adapters.evm.integrity import blooms, check_links, explains, may_hold
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, hex_of
@@ -72,8 +72,9 @@ class AccountLogs:
                     raise
                 whole = await self._patiently(endpoint, window, whole, accounts)
                 chunk = await self._held(endpoint, window, whole, accounts)
+            was_short = bool(endpoint.capabilities.get(SHORT))
             compared = await self._compared(endpoint, chunk, receipts, accounts)
-            if compared.error is not None and self.node.quorum < 2:
+            if compared.error is not None and self.node.quorum < 2 and not was_short:
                 more = await self._patiently(endpoint, window, chunk.logs, accounts)
                 chunk.logs = compared.applied(endpoint.name, (await self._held(endpoint, window, more, accounts)).logs)
             chunk.restored = len(chunk.logs) - len(logs)
@@ -121,10 +122,18 @@ class AccountLogs:
         )
         return chunks[0]
 
-    def lacks(self, chunk: Chunk, receipts: ReceiptLogs, accounts: Sequence[str]) -> bool:
-        """Return True if receipts hold logs of the accounts that a chunk does not have."""
+    def accuse(self, source: str, lacking: Logs) -> None:
+        """Remember of an endpoint that it left out logs, by receipts that it gave itself."""
+        for endpoint in self.node.endpoints:
+            if endpoint.name == source and not endpoint.capabilities.get(SHORT):
+                endpoint.learn(SHORT, 1)
+                endpoint.errors.note(Omitted(source, f"left out {shown(lacking)}, which its receipt holds"))
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The events that answers are about; none named: all."""
         is_open = all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.node.endpoints)
-        return len(absent(naming(receipts.logs, accounts, () if is_open else self.known), chunk.logs)) > 0
+        return () if is_open else self.known
 
     # --- one window --------------------------------------------------------------------------------------------------
 
@@ -232,13 +241,15 @@ class AccountLogs:
         is_open = bool(endpoint.capabilities.get(ANY_EVENT, 1))
         compared = await self.witness.compared(endpoint, chunk, receipts, accounts, is_open=is_open)
         if compared.error is not None:
+            is_new = not endpoint.capabilities.get(SHORT) or isinstance(compared.error, Contradicted)
             endpoint.learn(SHORT, 1)
             others = [each for each in self.node.ranked() if each is not endpoint]
             is_whole = self.node.quorum < 2 and not all(each.capabilities.get(SHORT) for each in others)
             if is_whole or (others and isinstance(compared.error, Contradicted)):
                 raise compared.error
-            endpoint.errors.note(compared.error)
-        chunk.left_out = compared.left_out
+            if is_new:
+                endpoint.errors.note(compared.error)
+        chunk.left_out, chunk.source = compared.left_out, endpoint.name
         chunk.logs = compared.applied(endpoint.name, chunk.logs)
         return compared
 

@@ -46,6 +46,10 @@ class ReceiptLogs:
         logs = columns.join([kept.logs, other.logs])
         return ReceiptLogs(logs, {**kept.sources, **other.sources}, kept.proven | other.proven)
 
+    def about(self, accounts: Sequence[str], events: Collection[str]) -> ReceiptLogs:
+        """Those that name some accounts; with `events`, of these alone."""
+        return ReceiptLogs(naming(self.logs, accounts, events), self.sources, self.proven)
+
     def _at(self, heights: Set[int]) -> ReceiptLogs:
         sources = {height: self.sources[height] for height in heights}
         return ReceiptLogs(at_heights(self.logs, heights), sources, self.proven & heights)
