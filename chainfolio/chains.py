@@ -84,7 +84,8 @@ class Collected:
     """What one span holds, as tables.
 
     `chain` has the blocks of the span in order, where their headers were read: `is_linked` says so, for a span can
-    also be one without any block. `last` is the last of them: the next span links to it.
+    also be one without any block. `last` is the last of them: the next span links to it. `also`: datasets that were not
+    asked for, of which there are rows that earlier answers may have lacked.
     """
 
     span: Span
@@ -96,6 +97,7 @@ class Collected:
     is_linked: bool = False
     ways: Mapping[str, str] = field(default_factory=dict)
     unexplained: tuple[Unexplained, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +296,19 @@ class ForgetsBlocks(Protocol):
 
 
 @runtime_checkable
+class ReadsReceipts(Protocol):
+    """A chain whose receipts hold the events of a block, also those that a node leaves out of answers about events."""
+
+    async def collect_receipts(self, height: int, datasets: Sequence[str]) -> Collected:
+        """Return the rows of some datasets of events in one block, made from the receipts of all of its transactions.
+
+        Raises:
+            SourceError: no endpoint gives receipts that belong to the block; Contradicted if its receipts root or its
+                bloom denies them.
+        """
+
+
+@runtime_checkable
 class KeepsCoins(Protocol):
     """A chain whose nodes answer about now alone, some of which keep what accounts had of the native coin."""
 
@@ -407,7 +422,8 @@ class ReadsAccounts(Protocol):
         What comes back begins where the span begins and may end earlier: at what goes in one batch, where the budget
         ends, where blocks begin that are not final. The caller goes on behind it. With `before`, which the first block
         must follow, all blocks are read and linked; without, the last one alone. OverBudget where the budget ends
-        before anything was read. A dataset that no node can give is absent from `ways`.
+        before anything was read. A dataset that no node can give is absent from `ways`. Rows of other datasets may come
+        with them (`Collected.also`): the caller stores each row once.
         """
 
 

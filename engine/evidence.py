@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.blocks import Span
+from chainfolio.chains import ReadsReceipts
 from chainfolio.datasets import Dataset
 from chainfolio.errors import SourceError
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TABLES
 from indexer.scopes import can_be_read, indexed_for
 from portfolio.causes import Evidence
 from portfolio.ledger import by_account, told_once
-from portfolio.reconciliation import Key, courses
+from portfolio.reconciliation import MOVED, Key, courses
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 HISTORIES: Final = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
-MAX_BLOCKS: Final = 64  # that are read again; causes of differences in others are named by the index alone
+MAX_BLOCKS: Final = 64  # that are read again; what the index alone does not show of others is unknown
 Moves = Mapping[tuple[str, Key], int]  # by dataset, account and asset
 
 
@@ -39,9 +40,12 @@ def datasets_of(chain: Chain, *, native: bool) -> list[Dataset]:
 
 @dataclass(slots=True)
 class _Again:
-    """One block, read again. `miner` gets its fees; what could not be read is None."""
+    """One block, read again. `miner` gets its fees; what could not be read is None. `left_out`: the events, by name,
+    that the index lacks of each asset. `is_complete`: the events are all that the block has."""
 
     lacking: Moves | None = None
+    left_out: Mapping[Key, Sequence[str]] = field(default_factory=dict)
+    is_complete: bool = False
     untraced: bool = False
     miner: str | None = None
     transactions: int | None = None
@@ -63,12 +67,17 @@ class Evident:
     async def gather(self, wanted: Sequence[tuple[Key, int]]) -> None:
         """Read again the blocks in which some balances are not explained: first those of coins, for anybody can make
         tokens that nothing explains."""
-        heights: dict[int, bool] = {}
+        heights: dict[int, set[bool]] = {}
         for key, height in wanted:
-            heights[height] = heights.get(height, False) or key.asset.is_native
-        for height in sorted(heights, key=lambda height: (not heights[height], height))[:MAX_BLOCKS]:
+            heights.setdefault(height, set()).add(key.asset.is_native)
+        for height in sorted(heights, key=lambda height: (True not in heights[height], height))[:MAX_BLOCKS]:
             self.check()
-            self._read[height] = await self._again(height, native=heights[height])
+            events = await self._by_receipts(height) if False in heights[height] else None
+            if True in heights[height] or events is None:
+                again = await self._again(height, native=True in heights[height])
+                self._read[height] = again if events is None else self._joined(again, events)
+            else:
+                self._read[height] = events
 
     def of(self, key: Key, height: int) -> Evidence:
         """What is known of an asset of an account at a height."""
@@ -79,7 +88,7 @@ class Evident:
         return Evidence(
             unindexed=self._unindexed(wanted, key.account, height), lacking=lacking, is_read=again.lacking is not None,
             untraced=again.untraced, is_rewarded=again.miner == key.account, transactions=again.transactions,
-            said=self._told(key, height),
+            said=self._told(key, height), left_out=tuple(again.left_out.get(key, ())), is_complete=again.is_complete,
         )  # fmt: skip
 
     def _unindexed(self, wanted: Collection[Dataset], account: str, height: int) -> tuple[str, ...]:
@@ -112,8 +121,35 @@ class Evident:
                 continue
             again = await asyncio.to_thread(self._of_tables, height, found.tables)
             again.untraced = any(name not in some for name in names)
+            again.is_complete = not isinstance(self.chain, ReadsReceipts)
             return again
         return _Again(untraced=native)
+
+    async def _by_receipts(self, height: int) -> _Again | None:
+        """The events of a block by its receipts: all of them, whatever a node leaves out elsewhere. None if the chain
+        has no receipts, or no endpoint gives them."""
+        if not isinstance(self.chain, ReadsReceipts):
+            return None
+        try:
+            found = await self.chain.collect_receipts(height, self._events)
+        except SourceError:
+            return None
+        again = await asyncio.to_thread(self._of_tables, height, found.tables)
+        assert again.lacking is not None
+        again.lacking = {place: raw for place, raw in again.lacking.items() if place[0] in self._events}
+        again.is_complete = True
+        return again
+
+    @property
+    def _events(self) -> list[str]:
+        """The datasets that tell what moves of tokens."""
+        return [each.name for each in datasets_of(self.chain, native=False)]
+
+    def _joined(self, again: _Again, events: _Again) -> _Again:
+        """A block that was read again, with its events by its receipts."""
+        others = {place: raw for place, raw in (again.lacking or {}).items() if place[0] not in self._events}
+        lacking = None if again.lacking is None else {**others, **(events.lacking or {})}
+        return replace(again, lacking=lacking, left_out=events.left_out, is_complete=True)
 
     def _of_tables(self, height: int, tables: Mapping[str, Any]) -> _Again:
         """What the rows of a block say that the index does not."""
@@ -126,7 +162,18 @@ class Evident:
         theirs = self._moves(transfers, fees)
         ours = self._moves(self.transfers.filter(here), self.fees.filter(here))
         lacking = {place: theirs.get(place, 0) - ours.get(place, 0) for place in theirs.keys() | ours.keys()}
-        return _Again(lacking, False, miner, count)
+        has_logs = isinstance(self.chain, ReadsReceipts)
+        left_out = self._left_out(transfers, self.transfers.filter(here)) if has_logs else {}
+        return _Again(lacking, left_out, untraced=False, miner=miner, transactions=count)
+
+    def _left_out(self, theirs: pl.DataFrame, ours: pl.DataFrame) -> dict[Key, list[str]]:
+        """The events of a block that the index lacks or has with another amount, by name, of each asset."""
+        named: dict[Key, list[str]] = {}
+        lost = theirs.join(ours, on=[*MOVED, "raw"], how="anti", nulls_equal=True)
+        for row in lost.filter(lost["log_index"] >= 0).sort(MOVED).iter_slices(1):
+            (key,) = courses(row, self.fees.clear(), self.chain.info)
+            named.setdefault(key, []).append(f"log {row['log_index'][0]} of transaction {row['tx_hash'][0]}")
+        return named
 
     def _moves(self, transfers: pl.DataFrame, fees: pl.DataFrame) -> Moves:
         """What the rows of one block come to, by the dataset that they are of."""

@@ -53,6 +53,8 @@ CHECKPOINTS: Final = 32
 AT_ONCE: Final = 4_000  # balances that are asked for together
 BLOCKS_AT_ONCE: Final = 200
 AGAIN: Final = "start the same again with a larger budget, or with fewer checkpoints"
+# A node that leaves out a log does so again where it is asked in the same way.
+AGAIN_LOST: Final = '; first add an endpoint, or set `integrity = "roots"` and `sample = 1`, if a node left them out'
 Told = Callable[[str], None]
 
 
@@ -346,7 +348,7 @@ def _cure(chain: str, differences: Sequence[Difference]) -> Iterator[str]:
     """What gives an index the rows that the chain has and it lacks."""
     lost = [each.block for each in differences if each.cause == MISSING_ROW]
     if lost:
-        yield f"`chainfolio index {chain} --rewind {min(lost)}` reads these rows again, and all behind them"
+        yield f"`chainfolio index {chain} --rewind {min(lost)}` reads these rows again, and all behind them{AGAIN_LOST}"
 
 
 def _differences(own: Mapping[Key, Compared], known: Mapping[Key, Course], evident: Evident) -> Iterator[Difference]:

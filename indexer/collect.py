@@ -29,6 +29,7 @@ from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
 from indexer.checked import checked
 from indexer.doubles import without_stored
+from indexer.materialise import HISTORIES
 from indexer.progress import Progress
 from indexer.rewind import finish_forgetting, finish_rewind
 from indexer.scopes import NO_END, UNREAD, group_of, lacking
@@ -309,8 +310,17 @@ class Collector:
             after=self._last_batch(),
             worker_process=self.worker_process,
         )
+        self._reopen(batch, pending)
         self._write(batch, tables)
         self._close(batch, pending, last, work)
+
+    def _reopen(self, batch: Batch, pending: _Pending) -> None:
+        """Have the histories of accounts made again of a batch that brings rows of datasets that were read before."""
+        also = {name for chunk in pending.chunks for name in chunk.also}
+        for name, history in HISTORIES.items():
+            for dataset in also.intersection(history.datasets):
+                for filter_ in batch.filters:
+                    self.tail.remove_range(batch.chain, f"{name}/{dataset}", filter_, batch.span)
 
     def _close(self, batch: Batch, pending: _Pending, last: Block | None, work: Work) -> None:
         """Count a batch as indexed, and keep how accounts were read."""
@@ -357,6 +367,7 @@ class Collector:
                 async for chunk in chunks:
                     pending.add(chunk)
             tables = await asyncio.to_thread(self._new_only, pending.tables(), batch.span, work)
+            await asyncio.to_thread(self._reopen, batch, pending)
             await asyncio.to_thread(self._write, batch, tables)
             self._close(batch, pending, await self._last(pending), work)
         return len(batches)

@@ -36,6 +36,8 @@ class Evidence:
     own rows of the block, read again, move more than those of the index; `is_read`: whether they could be,
     `untraced`: but for what calls moved. `is_rewarded`: the block names the account as who gets its fees.
     `transactions`: how many the block has. `said`: what the reader of the account's history said of the block.
+    `left_out`: the events that the block has and the index lacks, by name. `is_complete`: the events of the block that
+    were read again are all that it has, so that what they do not explain is the token's own doing.
     """
 
     unindexed: tuple[str, ...] = ()
@@ -45,6 +47,8 @@ class Evidence:
     is_rewarded: bool = False
     transactions: int | None = None
     said: str = ""
+    left_out: tuple[str, ...] = ()
+    is_complete: bool = False
 
 
 Cause = tuple[str, str]  # its name, and a sentence
@@ -54,13 +58,17 @@ def cause_of(key: Key, course: Course, change: Change, every: Sequence[Change], 
     """The cause of one of the changes of an asset. `every`: all that were found of it."""
     if not change.is_found:
         return UNKNOWN, "the balances between these blocks could not be read, so that the block is not known"
-    if change.amount == sum(evidence.lacking.values()) and any(evidence.lacking.values()):
+    lacking = sum(evidence.lacking.values())
+    if change.amount == lacking and any(evidence.lacking.values()):
         return _of_rows(evidence)
     if key.asset.is_native:
         return _of_native(change, evidence)
+    if lacking:
+        cause, reason = _of_rows(evidence)
+        return cause, f"{reason}; {change.amount - lacking} of the difference is something else"
     if evidence.unindexed and not evidence.is_read:
         return NOT_INDEXED, _not_indexed(evidence.unindexed)
-    return _of_token(key, course, change, every)
+    return _of_token(key, course, change, every, evidence)
 
 
 def _of_rows(evidence: Evidence) -> Cause:
@@ -72,6 +80,11 @@ def _of_rows(evidence: Evidence) -> Cause:
         return known[0], f"the chain has the movement (dataset {named}), and the index does not"
     if set(names) & set(evidence.unindexed):
         return NOT_INDEXED, _not_indexed(evidence.unindexed)
+    if evidence.left_out:
+        first, others = evidence.left_out[0], len(evidence.left_out) - 1
+        more = f" and {others:,} more" if others else ""
+        when = "when the block was indexed: read again, the block has it"
+        return MISSING_ROW, f"the node left out {first}{more} {when}"
     return MISSING_ROW, f"the chain has rows of `{'`, `'.join(names)}` that the index lacks, though it read the block"
 
 
@@ -89,10 +102,12 @@ def _of_native(change: Change, evidence: Evidence) -> Cause:
     return UNKNOWN, evidence.said or "nothing that is known of the block explains it"
 
 
-def _of_token(key: Key, course: Course, change: Change, every: Sequence[Change]) -> Cause:
+def _of_token(key: Key, course: Course, change: Change, every: Sequence[Change], evidence: Evidence) -> Cause:
     silent = [each for each in every if each.is_found and not course.has(each.height)]
     if sum(each.before > 0 and each.then > 0 for each in silent) > 1:
         return REBASING, "its balances change again and again without an event: accounts hold shares of it"
+    if not evidence.is_complete:
+        return UNKNOWN, "the events of the block do not explain it, and its receipts, which have all, could not be read"
     if not course.has(change.height):
         return WITHOUT_EVENTS, "the balance changed, and no event of the token says so"
     moved = course.moved(change.height)

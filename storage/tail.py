@@ -224,6 +224,16 @@ class Tail:
         made = {ends: Spans(Span(*each) for each in ends) for ends in {tuple(each) for each in found.values()}}
         return {filter_: made[tuple(each)] for filter_, each in found.items()}
 
+    def remove_range(self, chain: str, dataset: str, filter: str, span: Span) -> None:
+        """Count the heights of a span as not indexed, for one dataset and filter."""
+        with self._write() as connection:
+            left = self.indexed_ranges(chain, dataset, filter) - [span]
+            key = (chain, dataset, filter)
+            connection.execute("DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ?", key)
+            connection.executemany(
+                "INSERT INTO cover VALUES (?, ?, ?, ?, ?)", [(*key, each.first, each.last) for each in left]
+            )
+
     def add_ranges(self, chain: str, several: Iterable[tuple[str, str]], span: Span) -> None:
         """Say that a span is indexed of several datasets, each with its filter, in one transaction."""
         with self._write() as connection:

@@ -255,6 +255,29 @@ class EvmChain(Approvals):
             span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored, bool(linked)
         )
 
+    async def collect_receipts(self, height: int, datasets: Sequence[str]) -> Collected:
+        """The rows of datasets of logs in one block, by the receipts of the block: as `ReadsReceipts`."""
+        from adapters.evm.accounts.receipt_logs import check_bloom
+        from adapters.evm.proven import are_receipts_proven, logs_by_receipts, written
+
+        async def at(endpoint: Endpoint) -> list[Logs]:
+            headers = await self.node.headers_at(endpoint, [height])
+            by_root = are_receipts_proven(self.facts, self.settings.integrity)
+            (found,) = await logs_by_receipts(self.facts, endpoint, headers, by_root=by_root)
+            if self.settings.integrity != "off":
+                check_bloom(endpoint.name, found, headers[0].logsBloom)
+            return [found]
+
+        (found,) = await self.node.agreed(
+            at,
+            key=lambda logs: tuple(written(logs)),
+            asked=lambda _: f"the receipts of block {height}",
+            final=lambda _: self.node.is_final(height),
+            kind="receipts",
+        )
+        tables = await asyncio.to_thread(self.decode, found, datasets)
+        return Collected(Span(height, height), tables, None, events=len(found))
+
     async def collect_accounts(
         self,
         span: Span,

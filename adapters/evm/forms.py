@@ -30,6 +30,7 @@ Address = Annotated[str, _bytes(20)]
 MaybeHash = Annotated[str, _bytes(32, maybe=True)]
 MaybeAddress = Annotated[str, _bytes(20, maybe=True)]
 Bloom = Annotated[str, _bytes(256)]
+MaybeBloom = Annotated[str, _bytes(256, maybe=True)]
 Data = Annotated[str, Meta(pattern=r"\A0x(?:[0-9a-fA-F]{2})*\Z")]
 # What heights, positions and sizes are: the columns that keep them have 31 bits of room.
 Height = Annotated[str, _number(31)]

@@ -47,8 +47,13 @@ def bloom_bits(value: str) -> tuple[tuple[int, int], ...]:
 
 def blooms(headers: Sequence[Header]) -> npt.NDArray[np.uint8]:
     """The blooms of some headers as rows of 256 bytes."""
-    joined = "".join(header.logsBloom[2:] for header in headers)
-    return np.frombuffer(bytes.fromhex(joined), np.uint8).reshape(len(headers), 256)
+    return blooms_of([header.logsBloom for header in headers])
+
+
+def blooms_of(texts: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Some blooms, written as hex, as rows of 256 bytes."""
+    joined = "".join(text[2:] for text in texts)
+    return np.frombuffer(bytes.fromhex(joined), np.uint8).reshape(len(texts), 256)
 
 
 def may_hold(rows: npt.NDArray[np.uint8], value: str) -> Mask:

@@ -19,8 +19,7 @@ from adapters.evm import logs as columns
 from adapters.evm.integrity import Query, check_links, check_logs
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, header_key, hex_of
-from adapters.evm.proven import prove_logs
-from adapters.evm.roots import HEADERS, RECEIPTS
+from adapters.evm.proven import are_receipts_proven, prove_logs
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
 from transport.endpoint import Endpoint
@@ -32,14 +31,27 @@ DENSE_CUT = 8
 GROW_AFTER = 4
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A log that an endpoint left out of its answers: its height and contract, and a sentence for people."""
+
+    height: int
+    contract: str
+    reason: str
+
+
 @dataclass(slots=True)
 class Chunk:
-    """One span as it came: logs, headers where they were wanted, and how many logs had to be asked for again."""
+    """One span as it came: logs, headers where they were wanted, and how many logs had to be asked for again.
+    `left_out`: a log that an answer lacked, if the answer may lack more that nothing shows. `source`: the endpoint that
+    gave the logs of accounts."""
 
     span: Span
     logs: Logs
     headers: list[Header]
     restored: int = 0
+    left_out: LeftOut | None = None
+    source: str = ""
 
 
 class LogReader:
@@ -196,8 +208,7 @@ class LogReader:
         where another endpoint gives nothing either; where there is none, a bloom may promise what is not there.
         """
         others = [each for each in self.node.ranked() if each is not endpoint]
-        by_receipts = self.integrity == "roots" and not {HEADERS, RECEIPTS} & set(self.node.facts.unproven)
-        if by_receipts:
+        if are_receipts_proven(self.node.facts, self.integrity):
             heights = {header.height for header in silent}
             chance = self.node.seams.random
             sampled = [h for h in chunk.headers if h.height not in heights and chance.randrange(self.sample) == 0]

@@ -17,6 +17,9 @@ from cli.main import main
 from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode
 from localchain.trade import trade
+from tests.cli.newcomer import fast_clock as fast_clock
+from tests.cli.newcomer import newcomer_chain as newcomer_chain
+from tests.cli.newcomer import rent as rent
 
 ALICE = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
 

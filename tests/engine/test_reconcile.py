@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_utils.crypto import keccak
 
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
@@ -24,7 +25,7 @@ from storage.lake import Lake
 from storage.tail import Tail, TailBlock
 from tests.chains.index import EVERYTHING, Index, IndexOf
 from tests.engine.drifting import drifting
-from tests.evm.limited import SEARCH, SIMULATION, TRACES, Fault, Provider, served
+from tests.evm.limited import SEARCH, SIMULATION, TRACES, Fault, Provider, changing, served
 from tests.evm.paying import root_of
 from tests.evm.programs import program, send
 
@@ -267,6 +268,57 @@ async def test_a_row_that_the_index_lacks_in_a_block_that_it_read_is_named(lived
         (found,) = await reconciled(index, [alice])
         lost = [each for each in found.differences if each.block == height]
         assert [(each.cause, each.amount) for each in lost] == [("missing_row", "9")]
+
+
+def transfer_at(lived: Lived, height: int, token: str) -> dict[str, Any]:
+    (log,) = lived.node.rpc("eth_getLogs", {"fromBlock": hex(height), "toBlock": hex(height), "address": token})
+    assert log["topics"][0] == "0x" + keccak(text="Transfer(address,address,uint256)").hex()
+    return dict(log)
+
+
+def leaving_out(lived: Lived, lost: dict[str, Any]) -> Fault:
+    """A node that never gives a log where logs are asked for."""
+
+    def others(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [log for log in logs if (log["blockNumber"], log["logIndex"]) != (lost["blockNumber"], lost["logIndex"])]
+
+    return changing(lived.node, eth_getLogs=others)
+
+
+async def test_a_log_that_the_node_leaves_out_again_and_again_is_named_by_the_receipts(
+    lived: Lived, tmp_path: Path
+) -> None:
+    """Of a token that keeps a part of what is transferred, which is not blamed for what the node did."""
+    charges = next(
+        (asset, *planted[0])
+        for asset, planted in lived.planted[lived.who("carol")].items()
+        if planted[0][2] == "fee_on_transfer"
+    )
+    lost = transfer_at(lived, charges[1], charges[0].rpartition(":")[2])
+    async with indexed(lived, tmp_path, fault=leaving_out(lived, lost)) as index:
+        (found,) = await reconciled(index, [lived.who("alice")])
+        (lacking,) = (each for each in found.differences if each.asset == charges[0])
+        told = f"the node left out log {int(lost['logIndex'], 16)} of transaction {lost['transactionHash']} when"
+        assert (lacking.block, lacking.amount, lacking.cause) == (charges[1], "-400", "missing_row")
+        assert lacking.reason.startswith(told)
+        assert any('integrity = "roots"' in note.replace("`", "") for note in found.notes)
+
+
+async def test_without_receipts_no_token_is_blamed_for_what_a_node_may_have_left_out(
+    lived: Lived, tmp_path: Path
+) -> None:
+    carol = lived.who("carol")
+
+    def refused(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] not in ("eth_getBlockReceipts", "eth_getTransactionReceipt"):
+            return None
+        return {"error": {"code": -32601, "message": f"the method {ask['method']} does not exist"}}
+
+    async with indexed(lived, tmp_path, ("transfers",), fault=refused) as index:
+        (found,) = await reconciled(index, [carol])
+        named = {each.cause: each.reason for each in found.differences if each.cause != "rebasing"}
+        assert set(named) == {"unknown"}
+        assert "its receipts, which have all, could not be read" in named["unknown"]
 
 
 async def test_a_token_that_does_not_say_its_balance_is_unreadable_and_not_equal(lived: Lived, tmp_path: Path) -> None:

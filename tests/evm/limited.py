@@ -86,6 +86,16 @@ def _posted(reply: Any) -> Posted:
     return Posted(200, None, json.dumps(reply).encode())
 
 
+def changing(node: LocalNode, **changes: Callable[[Any], Any]) -> Fault:
+    """The results of some methods of the node, changed."""
+
+    def fault(ask: dict[str, Any]) -> dict[str, Any] | None:
+        change = changes.get(ask["method"])
+        return None if change is None else {"result": change(node.rpc(ask["method"], *ask["params"]))}
+
+    return fault
+
+
 @dataclass
 class Listing:
     """The transport of an explorer, which knows all from the node's own traces. It lists no more than `most` rows; one
@@ -155,7 +165,9 @@ async def served(
     urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
     endpoints = [EvmEndpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]
     listing = Explorer("http://explorer.test/api", Listing(node), seams) if explorer else None
-    chain = EvmChain(facts, Node(facts, endpoints, seams), EvmSettings(rpc=urls, **settings), listing)
+    told = EvmSettings(rpc=urls, **settings)
+    nodes = Node(facts, endpoints, seams, quorum=told.quorum, hashed=told.integrity == "roots")
+    chain = EvmChain(facts, nodes, told, listing)
     try:
         yield chain
     finally:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Capability, Collected, having
-from chainfolio.tables import LOGS
+from chainfolio.tables import APPROVALS, LOGS, TRANSFERS
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -43,17 +45,29 @@ async def scoped(
     *,
     before: Block | None = None,
     budget: Budget | None = None,
+    others: bool = False,
 ) -> list[Collected]:
-    """Everything of a span, piece by piece, as an indexer reads it."""
+    """Everything of a span, piece by piece, as an indexer reads it; with `others`, also the rows that come with it
+    because receipts hold them."""
     reader, first, pieces = having(chain, Capability.ACCOUNT_HISTORY), span.first, []
     while first <= span.last:
         piece = await reader.collect_accounts(Span(first, span.last), accounts, datasets, before, budget)
         assert piece.span.first == first
         assert piece.span.last <= span.last
         assert set(piece.ways) <= set(datasets)
+        if not others and not {"transfers", "approvals", "events"} & {*datasets}:
+            piece = not_of_logs(piece)
         pieces.append(piece)
         first, before = piece.span.last + 1, piece.last if before is not None else None
     return pieces
+
+
+def not_of_logs(piece: Collected) -> Collected:
+    """A piece without the rows that logs have made."""
+    left = {name: table for name, table in piece.tables.items() if name not in (APPROVALS.name, LOGS.name)}
+    if TRANSFERS.name in left:
+        left[TRANSFERS.name] = left[TRANSFERS.name].filter(pc.less(left[TRANSFERS.name]["log_index"], 0))
+    return replace(piece, tables=left)
 
 
 def together(pieces: Sequence[Collected]) -> Rows:

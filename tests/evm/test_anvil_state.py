@@ -241,7 +241,9 @@ async def test_more_than_a_node_takes_in_one_body_is_read_in_several(local: Loca
 
 async def test_a_real_node_is_examined(local: Local) -> None:
     async with chain_of(local) as chain:
-        assert await abilities(chain.node, await chain.heads()) == {"oldestState": 0, "reads": "state override"}
+        assert await abilities(chain.node, await chain.heads()) == {
+            "oldestState": 0, "reads": "state override", "leavesOutLogs": False
+        }  # fmt: skip
 
 
 async def test_what_tokens_say_about_themselves(local: Local) -> None:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -196,19 +197,39 @@ def change(height: int, amount: int, before: int = 100) -> Change:
     return Change(height - 1, height, amount, before, before + amount)
 
 
+WHOLE = Evidence(is_read=True, is_complete=True)
+
+
 def test_what_changes_again_and_again_without_events_is_rebasing_and_what_changes_once_is_not() -> None:
     once, twice = [change(10, 5)], [change(10, 5), change(20, 6), change(30, -1)]
     moved = course({30: 50})
-    assert cause_of(TOKEN, moved, once[0], once, Evidence())[0] == causes.WITHOUT_EVENTS
-    assert {cause_of(TOKEN, moved, each, twice, Evidence())[0] for each in twice} == {causes.REBASING}
+    assert cause_of(TOKEN, moved, once[0], once, WHOLE)[0] == causes.WITHOUT_EVENTS
+    assert {cause_of(TOKEN, moved, each, twice, WHOLE)[0] for each in twice} == {causes.REBASING}
     filled = [change(10, 100, 0), change(20, -100, 100), change(30, 7, 0)]
-    assert {cause_of(TOKEN, Course(), each, filled, Evidence())[0] for each in filled} == {causes.WITHOUT_EVENTS}
+    assert {cause_of(TOKEN, Course(), each, filled, WHOLE)[0] for each in filled} == {causes.WITHOUT_EVENTS}
 
 
 def test_what_a_token_keeps_of_a_transfer_is_a_fee_and_what_moves_nothing_is_an_event_without_effect() -> None:
     moved = course({10: 100})
     for amount, cause in ((-1, causes.FEE_ON_TRANSFER), (-100, causes.EVENTS_WITHOUT_EFFECT), (3, causes.UNKNOWN)):
-        assert cause_of(TOKEN, moved, change(10, amount), [change(10, amount)], Evidence())[0] == cause
+        assert cause_of(TOKEN, moved, change(10, amount), [change(10, amount)], WHOLE)[0] == cause
+
+
+@pytest.mark.parametrize("amount", [-1, -100, 5])
+def test_no_token_is_blamed_if_the_events_of_the_block_may_not_be_all(amount: int) -> None:
+    for moved in (course({10: 100}), course({30: 50})):
+        cause, reason = cause_of(TOKEN, moved, change(10, amount), [change(10, amount)], Evidence(is_read=True))
+        assert cause == causes.UNKNOWN
+        assert "receipts, which have all, could not be read" in reason
+
+
+def test_a_left_out_event_is_named_also_if_it_explains_a_part_of_the_difference() -> None:
+    events = ("log 3 of transaction 0xab", "log 4 of transaction 0xab")
+    lost = replace(WHOLE, lacking={"transfers": 100}, left_out=events)
+    for amount, rest in ((100, ""), (98, "; -2 of the difference is something else")):
+        found = cause_of(TOKEN, Course(), change(10, amount), [change(10, amount)], lost)
+        told = "the node left out log 3 of transaction 0xab and 1 more when the block was indexed"
+        assert found == (causes.MISSING_ROW, f"{told}: read again, the block has it{rest}")
 
 
 def test_coins_are_named_by_what_the_block_shows_and_unknown_where_nothing_shows_it() -> None:

@@ -2,7 +2,8 @@
 serves.
 
 Final blocks are read in windows. Blocks that may still go are read by their headers: one whose bloom allows a log of
-these accounts is asked by its hash.
+these accounts is asked by its hash. Every answer is compared with the receipts of the accounts' own transactions, and
+with `integrity = "roots"` with all receipts of the blocks that have something of the accounts (`witness.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import numpy as np
 from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
 from adapters.evm.accounts.pruned import Depths
+from adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, once
 from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.windows import Windows
+from adapters.evm.accounts.witness import Comparison, Witness, shown
 from adapters.evm.integrity import blooms, check_links, explains, may_hold
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, hex_of
 from adapters.evm.spans import Chunk, Omitted, chunk_key
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadAnswer, Reorged, SourceError, Unavailable, Unsupported
+from chainfolio.errors import BadAnswer, Contradicted, Reorged, SourceError, Unavailable, Unsupported
 from transport.endpoint import Endpoint
 from transport.wire import Request
 
@@ -38,15 +41,23 @@ class AccountLogs:
     no question without."""
 
     def __init__(
-        self, node: Node, known: Sequence[str], *, integrity: str = "bloom", kept: Remembered | None = None
+        self,
+        node: Node,
+        known: Sequence[str],
+        *,
+        integrity: str = "bloom",
+        sample: int = 100,
+        kept: Remembered | None = None,
     ) -> None:
         self.node, self.known, self.integrity = node, tuple(known), integrity
+        self.witness = Witness(node, self.known, integrity=integrity, sample=sample)
         self.kept = Remembered() if kept is None else kept
         self.windows: Windows[Logs] = Windows("max_span", "logs")
         self.depths = Depths()
 
-    async def read(self, span: Span, accounts: Sequence[str]) -> Chunk:
-        """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block."""
+    async def read(self, span: Span, accounts: Sequence[str], receipts: ReceiptLogs = NO_RECEIPTS) -> Chunk:
+        """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block.
+        `receipts`: logs that receipts of the span hold, which the answers must have."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
             if self.node.quorum > 1:  # what is compared is read alike
@@ -61,16 +72,26 @@ class AccountLogs:
                     raise
                 whole = await self._patiently(endpoint, window, whole, accounts)
                 chunk = await self._held(endpoint, window, whole, accounts)
-            chunk.restored = len(whole) - len(logs)
+            was_short = bool(endpoint.capabilities.get(SHORT))
+            compared = await self._compared(endpoint, chunk, receipts, accounts)
+            if compared.error is not None and self.node.quorum < 2 and not was_short:
+                more = await self._patiently(endpoint, window, chunk.logs, accounts)
+                chunk.logs = compared.applied(endpoint.name, (await self._held(endpoint, window, more, accounts)).logs)
+            chunk.restored = len(chunk.logs) - len(logs)
             return [chunk]
 
         return await self._agreed(at, span)
 
     async def read_linked(
-        self, span: Span, accounts: Sequence[str], before: Block | None, headers: Sequence[Header] = ()
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        before: Block | None,
+        headers: Sequence[Header] = (),
+        receipts: ReceiptLogs = NO_RECEIPTS,
     ) -> Chunk:
         """The logs of blocks that may still go, with all their headers, where these were not read already. A block that
-        does not name the accounts costs no more than its header."""
+        does not name the accounts costs no more than its header. `receipts` as in `read`."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
             chain = list(headers) or await self.node.headers_at(endpoint, range(span.first, span.last + 1))
@@ -80,7 +101,13 @@ class AccountLogs:
             if self.integrity != "off":
                 logs = await self._with_omitted(endpoint, asked, logs, accounts)
             self._check(endpoint.name, logs, chain, final=False)
-            return [Chunk(span, logs, chain)]
+            chunk = Chunk(span, logs, chain)
+            compared = await self._compared(endpoint, chunk, receipts, accounts)
+            if compared.error is not None and self.node.quorum < 2:
+                more = await self._with_omitted(endpoint, asked, chunk.logs, accounts)
+                self._check(endpoint.name, more, chain, final=False)
+                chunk.logs = compared.applied(endpoint.name, more)
+            return [chunk]
 
         return await self._agreed(at, span)
 
@@ -95,12 +122,25 @@ class AccountLogs:
         )
         return chunks[0]
 
+    def accuse(self, source: str, lacking: Logs) -> None:
+        """Remember of an endpoint that it left out logs, by receipts that it gave itself."""
+        for endpoint in self.node.endpoints:
+            if endpoint.name == source and not endpoint.capabilities.get(SHORT):
+                endpoint.learn(SHORT, 1)
+                endpoint.errors.note(Omitted(source, f"left out {shown(lacking)}, which its receipt holds"))
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The events that answers are about; none named: all."""
+        is_open = all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.node.endpoints)
+        return () if is_open else self.known
+
     # --- one window --------------------------------------------------------------------------------------------------
 
     async def _window(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
         """The logs of the next pieces of a span."""
         window, found = await self.windows.read(endpoint, span, lambda pieces: self._ask(endpoint, pieces, accounts))
-        return window, columns.join([_once(endpoint.name, answers) for answers in found])
+        return window, columns.join([once(endpoint.name, answers) for answers in found])
 
     async def _span(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Logs:
         """The logs of a whole span, window by window."""
@@ -161,7 +201,7 @@ class AccountLogs:
             for part, answers in zip(parts, await self._ask(endpoint, parts, accounts), strict=True):
                 if any(isinstance(each, SourceError) for each in answers):
                     continue  # the same was answered a moment ago: what cannot be asked twice shows nothing
-                again = _once(endpoint.name, [each for each in answers if not isinstance(each, SourceError)])
+                again = once(endpoint.name, [each for each in answers if not isinstance(each, SourceError)])
                 if _places(again) != {place for place in _places(logs) if place[0] in part}:
                     endpoint.learn(SHORT, 1)
                     break
@@ -184,10 +224,34 @@ class AccountLogs:
         """All that an endpoint gives when it is asked again and again, until nothing new came for some times."""
         calm = 0
         while calm < PATIENCE:
-            more = _once(endpoint.name, [logs, await self._span(endpoint, window, accounts)])
+            more = once(endpoint.name, [logs, await self._span(endpoint, window, accounts)])
             calm = 0 if len(more) > len(logs) else calm + 1
             logs = more
         return logs
+
+    async def _compared(
+        self, endpoint: Endpoint, chunk: Chunk, receipts: ReceiptLogs, accounts: Sequence[str]
+    ) -> Comparison:
+        """Compare a chunk with receipts, and remember of the endpoint if it left logs out.
+
+        Raises:
+            Omitted: the endpoint left logs out, by receipts that it gave itself, and another one may give all.
+            Contradicted: the same, and a receipts root shows it.
+        """
+        is_open = bool(endpoint.capabilities.get(ANY_EVENT, 1))
+        compared = await self.witness.compared(endpoint, chunk, receipts, accounts, is_open=is_open)
+        if compared.error is not None:
+            is_new = not endpoint.capabilities.get(SHORT) or isinstance(compared.error, Contradicted)
+            endpoint.learn(SHORT, 1)
+            others = [each for each in self.node.ranked() if each is not endpoint]
+            is_whole = self.node.quorum < 2 and not all(each.capabilities.get(SHORT) for each in others)
+            if is_whole or (others and isinstance(compared.error, Contradicted)):
+                raise compared.error
+            if is_new:
+                endpoint.errors.note(compared.error)
+        chunk.left_out, chunk.source = compared.left_out, endpoint.name
+        chunk.logs = compared.applied(endpoint.name, chunk.logs)
+        return compared
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
@@ -245,7 +309,7 @@ class AccountLogs:
             if not names(logs, accounts).all():
                 raise BadAnswer(endpoint.name, "logs that name other accounts than were asked for")
             found.append(logs)
-        return _once(endpoint.name, found)
+        return once(endpoint.name, found)
 
     async def _with_omitted(
         self, endpoint: Endpoint, asked: Sequence[Header], logs: Logs, accounts: Sequence[str]
@@ -272,7 +336,7 @@ class AccountLogs:
                     again.append(header)
             lacks = lacks or bool(again)
             left = left if is_short else again  # a bloom does not count logs that are alike
-        found = _once(endpoint.name, parts)
+        found = once(endpoint.name, parts)
         if lacks or len(found) > len(logs):
             endpoint.learn(SHORT, 1)
         if again and any(not each.capabilities.get(SHORT) for each in self.node.ranked() if each is not endpoint):
@@ -290,15 +354,3 @@ def _within(source: str, piece: Span, logs: Logs) -> Logs:
     if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
         raise BadAnswer(source, "logs from outside the span that was asked for")
     return logs
-
-
-def _once(source: str, parts: Sequence[Logs]) -> Logs:
-    """Logs in the order of the chain, each once: one that names two accounts, or one twice, answers two questions."""
-    logs = columns.join(parts)
-    if len(logs) == 0:
-        return logs
-    logs = logs.take(np.lexsort((logs.log_index, logs.height)))
-    again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
-    if (again & (logs.block_hash[1:] != logs.block_hash[:-1]).any(axis=1)).any():
-        raise BadAnswer(source, "two logs at one place of a chain, of different blocks")
-    return logs.take(np.flatnonzero(np.concatenate(([True], ~again))))

@@ -38,7 +38,9 @@ async def named(node: Node, endpoint: Endpoint, heights: Sequence[int], sent: Se
             if len(indices) < len(set(sent.get(header.height, ()))):
                 raise BadAnswer(endpoint.name, f"block {header.height} lacks a transaction that is said to lie in it")
             own = [_read(endpoint.name, next(answers), names[index]) for index in indices]
-            full = FullBlock(header.number, header.hash, header.timestamp, own, header.withdrawals)
+            full = FullBlock(
+                header.number, header.hash, header.timestamp, own, header.withdrawals, logsBloom=header.logsBloom
+            )
             found.append((header, names, full, indices))
     return found
 

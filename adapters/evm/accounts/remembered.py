@@ -8,11 +8,12 @@ import msgspec
 
 from adapters.evm.node import Header
 
-MOST = 100_000  # headers, and transactions that they list
+MOST = 100_000  # transactions that headers list, and what the headers take themselves in such parts
+HEADER = 5  # of a header: its bloom has as many bytes as a few hashes of transactions
 
 
 class Remembered:
-    """Headers by height, without their blooms; those that were read first are forgotten first."""
+    """Headers by height; those that were read first are forgotten first."""
 
     def __init__(self) -> None:
         self._at: dict[int, Header] = {}
@@ -23,7 +24,7 @@ class Remembered:
         for header in headers:
             self.take(header.height)
             listed = [each.copy() for each in header.transactions]  # a part of an answer keeps all of it
-            self._at[header.height] = msgspec.structs.replace(header, logsBloom="", transactions=listed)
+            self._at[header.height] = msgspec.structs.replace(header, transactions=listed)
             self._size += _size(header)
         while self._size > MOST:
             self.take(next(iter(self._at)))
@@ -36,4 +37,4 @@ class Remembered:
 
 
 def _size(header: Header) -> int:
-    return 1 + len(header.transactions)
+    return HEADER + len(header.transactions)

@@ -18,6 +18,7 @@ from adapters.evm.forms import (
     Hash,
     Height,
     MaybeAddress,
+    MaybeBloom,
     MaybeHash,
     Price,
     Scalar,
@@ -62,6 +63,7 @@ class FullBlock(msgspec.Struct):
     gasLimit: Gas = "0x0"
     baseFeePerGas: Word | None = None
     mixHash: MaybeHash = ""
+    logsBloom: MaybeBloom = ""
 
     @property
     def height(self) -> int:

@@ -1,0 +1,89 @@
+"""A wallet of many transactions that lie far apart, among the transactions of others: the same for the same seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from localchain import actions as do
+from localchain.actions import Action, Scene
+from localchain.deploy import Deployment, deploy
+from localchain.evm import Tx
+from localchain.node import LocalNode
+from localchain.rented import LogId, log_id
+from localchain.trade import HABITS, MOODS, Oracle, deed, failures, market_news
+
+APPROVAL = "0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"  # Approval(address,address,uint256)
+TRANSACTIONS, BLOCKS = 140, 6_000
+MORE = 3  # transactions of one deed, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A node with such a wallet. `logs` are all logs of the chain, in its order, as the node gives them."""
+
+    node: LocalNode
+    deployment: Deployment
+    wallet: str
+    logs: Sequence[dict[str, Any]]
+
+    def one_log_of(self, every: int = 500) -> frozenset[LogId]:
+        """One log of so many, among them one that names the wallet in the second half of the chain."""
+        own = self._own()
+        start = next(at for at in own if at >= own[len(own) // 2]) % every
+        return frozenset(log_id(log) for log in self.logs[start::every])
+
+    def one_approval(self) -> frozenset[LogId]:
+        """The newest approval that the wallet gave."""
+        approvals = [at for at in self._own() if self.logs[at]["topics"][:2] == [APPROVAL, _topic(self.wallet)]]
+        return frozenset([log_id(self.logs[approvals[-1]])])
+
+    def _own(self) -> list[int]:
+        """The numbers of the logs that name the wallet."""
+        return [at for at, log in enumerate(self.logs) if _topic(self.wallet) in log["topics"]]
+
+
+def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int = BLOCKS, seed: int = 11) -> Newcomer:
+    """Deploy everything on an empty node, then make so many blocks in which a wallet sends so many transactions."""
+    deployment = deploy(node)
+    random, wallet = Random(seed), deployment.accounts["alice"]
+    oracles = {symbol: Oracle.of(node, deployment, symbol) for symbol in MOODS}
+    scene = Scene(
+        node, deployment, random, {name: deployment.accounts[name] for name in HABITS},
+        {symbol: oracle.price for symbol, oracle in oracles.items()},
+    )  # fmt: skip
+    decks: dict[str, list[Action]] = {name: [] for name in HABITS}
+    last = deployment.height + blocks
+    with node.by_hand():
+        for at in range(transactions):
+            missing = transactions - _sent(node, wallet)
+            if missing <= 0:
+                break
+            gap = (last - node.height) // missing
+            if gap > 1:
+                node.mine(random.randrange(gap))
+            own = deed(scene, wallet, "alice", decks["alice"]) if missing > MORE else do.wrap(scene, wallet)
+            others = random.sample([name for name in HABITS if name != "alice"], 2)
+            txs = [*market_news(scene, oracles, at), *own]
+            for name in others:
+                txs += deed(scene, scene.wallets[name], name, decks[name])
+            _mine(node, txs)
+        if node.height < last:
+            node.mine(last - node.height)
+    logs = node.rpc("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest"})
+    return Newcomer(node, deployment, wallet.lower(), logs)
+
+
+def _mine(node: LocalNode, txs: Sequence[Tx]) -> None:
+    """One block with these transactions."""
+    sent = {node.send(each): each for each in txs}
+    failures(node, node.mine(), sent)
+
+
+def _sent(node: LocalNode, wallet: str) -> int:
+    """Transactions that the wallet has sent so far."""
+    return int(node.rpc("eth_getTransactionCount", wallet, "latest"), 16)
+
+
+def _topic(address: str) -> str:
+    return "0x" + address[2:].lower().rjust(64, "0")

@@ -1,0 +1,111 @@
+"""The commands of a wallet whose rented endpoint leaves out one log of 500, or one approval."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from localchain.newcomer import Newcomer
+from localchain.rented import LogId, log_id
+from tests.cli.conftest import Run
+from tests.cli.newcomer import Rent
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("newcomer")]
+CALM: dict[str, Any] = {"rps": 0, "failing": 0, "hanging": 0, "lag": 0}
+LISTED = "250"  # transactions of one page
+REMARKS = ("issues", "completeness", "lastUpdated", "updatedAt", "requests")
+TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+
+def transfers(chain: Newcomer, place: int) -> dict[LogId, bool]:
+    """The ERC-20 transfers that name the wallet in a topic; True for those in transactions that it sent."""
+    topic = "0x" + chain.wallet[2:].rjust(64, "0")
+    paid = [log for log in chain.logs if log["topics"][0] == TRANSFER and len(log["topics"]) == 3]
+    mine = [log for log in paid if log["topics"][place] == topic]
+    senders = {log_id(log): chain.node.rpc("eth_getTransactionByHash", log["transactionHash"])["from"] for log in mine}
+    return {place: sender == chain.wallet for place, sender in senders.items()}
+
+
+def own_transfer(chain: Newcomer) -> frozenset[LogId]:
+    return frozenset([[place for place, is_own in transfers(chain, 1).items() if is_own][-1]])
+
+
+def transfer_to_the_wallet(chain: Newcomer) -> frozenset[LogId]:
+    return frozenset([[place for place, is_own in transfers(chain, 2).items() if not is_own][-1]])
+
+
+def watched(run: Run, rent: Rent, chain: Newcomer, left_out: frozenset[LogId], more: str = "") -> dict[str, Any]:
+    """Watch the wallet anew at an endpoint that leaves out logs; the commands' answers without their remarks."""
+    shutil.rmtree("data", ignore_errors=True)
+    rent(left_out=left_out, more=more, **CALM)
+    ran = run("watch", chain.wallet, "--json")
+    assert ran.code == 0, ran.out + ran.err
+    commands = {
+        "transactions": ("--limit", LISTED), "approvals": (), "pnl": (), "history": (), "reconcile": (),
+    }  # fmt: skip
+    found = {name: run(name, chain.wallet, *options, "--json").json for name, options in commands.items()}
+    return {name: without_remarks(document) for name, document in found.items()}
+
+
+def without_remarks(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {name: without_remarks(value) for name, value in document.items() if name not in REMARKS}
+    return [without_remarks(each) for each in document] if isinstance(document, list) else document
+
+
+@pytest.mark.parametrize("kind", ["approval", "transfer"])
+def test_a_log_of_an_own_transaction_that_the_endpoint_leaves_out_is_in_every_answer_and_named(
+    run: Run, rent: Rent, newcomer_chain: Newcomer, kind: str
+) -> None:
+    lost = newcomer_chain.one_approval() if kind == "approval" else own_transfer(newcomer_chain)
+    ((tx_hash, number),) = lost
+    whole = watched(run, rent, newcomer_chain, frozenset())
+    assert watched(run, rent, newcomer_chain, lost) == whole
+    assert len(whole["transactions"]["transactions"]) > 100
+    assert whole["approvals"]["approvals"]
+    told = f"left out log {number} of transaction {tx_hash}"
+    page = run("transactions", newcomer_chain.wallet, "--json").json
+    assert page["completeness"] == "partial"
+    assert [issue for issue in page["issues"] if told in issue["reason"]]
+    (chain,) = run("status", "--json").json["chains"]
+    assert [each for each in chain["accounts"][0]["unexplained"] if told in each["reason"]]
+    (endpoint,) = run("doctor", "--json").json["endpoints"]
+    assert (endpoint["ok"], endpoint["leavesOutLogs"]) == (True, True)
+    assert endpoint["problem"].startswith("left out logs of accounts")
+
+
+def test_a_watch_that_ends_between_logs_and_transactions_loses_no_log(
+    run: Run, rent: Rent, newcomer_chain: Newcomer
+) -> None:
+    """The process that reads the receipts does not remember which logs were given."""
+    lost = newcomer_chain.one_approval()
+    rent(left_out=lost, **CALM)
+    ran = run("watch", newcomer_chain.wallet, "--max-requests", "40", "--json")
+    assert ran.code != 0
+    (chain,) = run("status", "--json").json["chains"]
+    spans = {each["dataset"]: each["indexed"] for each in chain["accounts"][0]["datasets"]}
+    assert spans["approvals"] != spans["transactions"]
+    assert run("watch", newcomer_chain.wallet, "--json").code == 0
+    stopped = run("approvals", newcomer_chain.wallet, "--json").json
+    assert without_remarks(stopped) == watched(run, rent, newcomer_chain, frozenset())["approvals"]
+
+
+def test_one_log_of_500_is_left_out_and_no_answer_lacks_it(run: Run, rent: Rent, newcomer_chain: Newcomer) -> None:
+    whole = watched(run, rent, newcomer_chain, frozenset())
+    assert whole["reconcile"][0]["differences"] == []
+    assert watched(run, rent, newcomer_chain, newcomer_chain.one_log_of()) == whole
+
+
+def test_a_payment_by_others_that_is_left_out_is_named_by_reconcile_and_found_by_roots(
+    run: Run, rent: Rent, newcomer_chain: Newcomer
+) -> None:
+    """No receipt of a transaction of the wallet holds it."""
+    lost = transfer_to_the_wallet(newcomer_chain)
+    ((tx_hash, number),) = lost
+    found = watched(run, rent, newcomer_chain, lost)["reconcile"][0]["differences"]
+    told = f"the node left out log {number} of transaction {tx_hash} when the block was indexed"
+    assert {(each["cause"], each["reason"].partition(":")[0]) for each in found} == {("missing_row", told)}
+    whole = watched(run, rent, newcomer_chain, frozenset())
+    assert watched(run, rent, newcomer_chain, lost, 'integrity = "roots"\nsample = 1') == whole
