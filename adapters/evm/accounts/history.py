@@ -57,9 +57,7 @@ class AccountHistory:
         wanted = [DATASETS[name] for name in datasets]
         tables = await asyncio.to_thread(self._rows, found, accounts, wanted)
         blocks = [header.block() for header in found.chunk.headers]
-        late = [
-            each.name for each in self.chain.datasets.values() if each.by_account == "logs" and len(found.late.logs)
-        ]
+        late = self._names_of_logs() if len(found.late.logs) else []
         return Collected(
             found.chunk.span, tables, blocks[-1] if blocks else None, blocks if found.is_linked else [],
             len(found.chunk.logs), is_linked=found.is_linked, ways=self._ways(found, wanted),
