@@ -19,7 +19,8 @@ from chainfolio.addresses import EVM
 from chainfolio.amounts import text
 from chainfolio.settings import Settings
 from engine.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
-from portfolio.document import UNKNOWN
+from portfolio.compose import issue_documents
+from portfolio.document import UNKNOWN, IssueDocument
 
 TEN: Final = (
     "arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon"
@@ -198,7 +199,8 @@ class PermittedSpender(
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One page. `cursor` is null on the last one. `unpricedAllowances` counts the allowances of this page whose value
-    at risk is not known."""
+    at risk is not known. `issues` is there if the node of the chain does not answer: it says up to which block the page
+    goes, and what is left out."""
 
     cursor: str | None
     page_size: int
@@ -206,6 +208,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unpriced_allowances: int | msgspec.UnsetType = msgspec.UNSET
     operators: tuple[CollectibleOperator, ...] | msgspec.UnsetType = msgspec.UNSET
     permit2: tuple[PermittedSpender, ...] | msgspec.UnsetType = msgspec.UNSET
+    issues: tuple[IssueDocument, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @get(
@@ -217,7 +220,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     check=lambda request, path, query: check(request, path, query),
     fails={
         501: "This server does not know that chain, or not what is to be included.",
-        502: "The node of that chain does not answer.",
+        502: "The node of that chain does not answer, and nothing of the chain is stored.",
         503: "Not now: the blocks of this page are not indexed, or the store cannot answer.",
     },
     example={
@@ -248,7 +251,9 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 )
 async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Approvals:
     """ERC-20 `Approval` events as mined, the newest first. A cursor is bound to its chain, its addresses and your
-    account; blocks that come meanwhile change no later page. Blocks that are not indexed are an error, never empty."""
+    account; blocks that come meanwhile change no later page. Blocks that are not indexed are an error, never empty. If
+    the node does not answer, the page has what is stored, and `issues` say up to which block; `asset` and what
+    `include` asks for are left out."""
     question = _question(request, path, query)
     start = place(request, path, query)
     page = await request.engine.approvals(path.chain, query.addresses, query.limit, start, query.include)
@@ -259,9 +264,10 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
         cursor=more,
         page_size=len(items),
         items=items,
-        unpriced_allowances=unknown if "allowance" in query.include else msgspec.UNSET,
+        unpriced_allowances=unknown if page.block is not None and "allowance" in query.include else msgspec.UNSET,
         operators=msgspec.UNSET if page.operators is None else _operators(page),
         permit2=msgspec.UNSET if page.permitted is None else tuple(_permitted(page, each) for each in page.permitted),
+        issues=issue_documents(page.issues) or msgspec.UNSET,
     )
 
 

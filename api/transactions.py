@@ -212,6 +212,9 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     source had one then, or the node has forgotten that block (`issues` say so), and never those of another time.
     `closedPnl`, `costBasis` and `totalCostBasis` are computed where the whole history of the wallet is indexed, lot by
     lot over all its transactions; else they are `N/A`, and an issue of the adapter `pnl` says why.
+    If the node of a chain does not answer, the page has what is stored of that chain: an issue with the subject `node`
+    says up to which block, names are those that were stored, nothing is flagged as spam by its contract, and gains are
+    `N/A`.
     `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
     that.
     """

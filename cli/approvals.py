@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Account
-from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_json, with_system
+from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_issues, show_json, with_system
 from cli.names import account_of
 from cli.table import Column, Group, say, show_groups
 
@@ -52,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json(document(owner.address, chain, standing))
     elif options.csv:
-        show_csv(SHEET, _sheet(document(owner.address, chain, standing), standing))
+        shown = document(owner.address, chain, standing)
+        show_csv(SHEET, _sheet(shown, standing))
+        show_issues(shown["issues"])
     else:
         show(owner.address, standing)
     return 0
@@ -61,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
 def document(address: str, chain: str, standing: Standing) -> dict[str, Any]:
     """All of it for programs: amounts raw as text, USD as decimal text, null where nobody knows."""
     from chainfolio.amounts import text
+    from portfolio.compose import issue_documents
 
     return {
         "address": address,
@@ -70,6 +73,7 @@ def document(address: str, chain: str, standing: Standing) -> dict[str, Any]:
         "unpriced": standing.unpriced,
         "approvals": [_allowance(each) for each in standing.allowances],
         "operators": [_operator(each) for each in standing.operators],
+        "issues": issue_documents(standing.issues),
     }
 
 
@@ -134,6 +138,8 @@ def show(address: str, standing: Standing) -> None:
             for each in standing.operators
         ]
         show_groups("collectibles", COLLECTIBLES, [Group("", rows)])
+    for issue in standing.issues:
+        say(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 
 
 def _what(operator: Operator) -> str:

@@ -164,9 +164,14 @@ async def _in_transactions(
 ) -> tuple[str, TransactionGains | None]:
     chains = [chain for chain in engine.system.chains if chain.kind == account.kind and chain.key not in heads]
     try:
-        others = {chain.key: (await chain.heads()).latest.height for chain in chains}
+        others = {chain.key: (await engine.heads.latest(chain)).block.height for chain in chains}
     except ChainfolioError as error:
         return account.address, TransactionGains(reason=public(error.message))
+    silent = [
+        chain.key for chain in engine.system.chains if chain.kind == account.kind and engine.heads.is_silent(chain.key)
+    ]
+    if silent:
+        return account.address, TransactionGains(reason=f"the node of {', '.join(silent)} does not answer")
     known = await book.of(engine, account, {**heads, **others})
     return account.address, None if known is None else known.in_transactions
 

@@ -17,7 +17,7 @@ from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block
 from chainfolio.chains import Capability, having
-from chainfolio.contracts import Holding, Price, Token
+from chainfolio.contracts import Holding, Issue, Price, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.plans import Plan, run_batched
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSFERS
@@ -25,6 +25,7 @@ from engine.answers import Allowance, Approval, ApprovalsPage, Operator, Place
 from engine.approvals import AMOUNT, COLUMNS, approval, time_us
 from engine.rows import rows_of
 from engine.snapshot import Snapshotter
+from engine.stored_heads import StoredHead
 from portfolio.valuation import valued
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Standing:
     block: Block
     allowances: tuple[Allowance, ...]
     operators: tuple[Operator, ...] = ()
+    issues: tuple[Issue, ...] = ()
 
     @property
     def at_risk(self) -> Decimal:
@@ -199,6 +201,27 @@ async def standing(snapshotter: Snapshotter, owners: Sequence[str], labels: Labe
     left = await allowances(snapshotter, [each for each in events if each.raw], block, names)
     may = await operators(snapshotter, allowed, block, names)
     return Standing(block, tuple(sorted((each for each in left if each.raw != 0), key=_order)), may)
+
+
+async def stored_standing(
+    snapshotter: Snapshotter, owners: Sequence[str], labels: Labels, head: StoredHead
+) -> Standing:
+    """Return the approvals that were last given, without a node: what is left of them, and at risk, is not known."""
+    lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
+    events = await asyncio.to_thread(latest_amounts, lake, tail, key, owners)
+    given = [each for each in events if each.raw]
+    nobody = rules_of(snapshotter.chain.kind).nobody
+    may = await asyncio.to_thread(latest_operators, lake, tail, key, owners, nobody)
+    assets = {each.token: snapshotter.chain.info.token_asset(each.token) for each in given}
+    tokens = await asyncio.to_thread(snapshotter.book.stored, set(assets.values()))
+    names = labels(key, {each.spender for each in given} | {each.spender for each in may})
+    left = [
+        Allowance(each, tokens[assets[each.token]], None, False, None, None, None, names.get(each.spender))
+        for each in given
+    ]
+    operators = tuple(replace(each, label=names.get(each.spender)) for each in may)
+    unread = Issue(key, "allowances", "the node does not answer: what is left of approvals, and at risk, is not known")
+    return Standing(head.block, tuple(left), operators, (unread,) if head.issue is None else (head.issue, unread))
 
 
 def _order(allowance: Allowance) -> tuple[bool, Decimal, bool, int, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chainfolio.blocks import Block
-from chainfolio.contracts import Price, Token
+from chainfolio.contracts import Issue, Price, Token
 from portfolio.document import IssueDocument
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class ApprovalsPage:
 
     With `block`, what was included is of that block: what is left of the approvals that no later one replaced, and, on
     a first page, who may move collectibles and whom Permit2 lets take tokens. `labels` are those of the spenders that
-    are known.
+    are known. `issues`: what could not be read, and how old the page is if the node does not answer.
     """
 
     items: tuple[Approval, ...]
@@ -201,6 +201,7 @@ class ApprovalsPage:
     operators: tuple[Operator, ...] | None = None
     permitted: tuple[Permitted, ...] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    issues: tuple[Issue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,25 @@ class Past:
             found[block.height] = {each: price for each in assets if (price := known.get(each)) is not None}
         return found, issues
 
+    async def stored(self, wanted: Mapping[Block, Iterable[Asset]], final: int) -> tuple[Prices, list[Issue]]:
+        """Return the stored prices of some assets at some blocks without a node, and an issue if some are missing.
+
+        Args:
+            final: The height up to which blocks are final: prices of blocks above it are not used.
+        """
+        blocks = [block for block in wanted if block.height <= final]
+        store = self.store
+        kept: Prices = {} if store is None else await asyncio.to_thread(store.at_each, blocks)
+        prices: Prices = {}
+        missing = 0
+        for block, assets in wanted.items():
+            known = {**self._kept.get(block.height, {}), **kept.get(block.height, {})}
+            found = {each: price for each in set(assets) if (price := known.get(each)) is not None}
+            missing += len(set(assets) - known.keys())
+            prices[block.height] = found
+        reason = f"{missing} prices of these blocks are not stored, and the node does not answer"
+        return prices, [Issue(self.chain.key, "prices", reason, makes_partial=False)] if missing else []
+
     async def _read(
         self, unknown: Mapping[Block, Sequence[Asset]]
     ) -> tuple[dict[int, dict[Asset, Price | None]], list[Issue]]:

@@ -44,6 +44,7 @@ from engine.performance import performance, values_of
 from engine.rates import Rates
 from engine.readiness import readiness
 from engine.replay import has_past
+from engine.stored_heads import StoredHeads
 from engine.validator_records import records
 from engine.validators import Validators
 from engine.virtual_users import read_group
@@ -87,6 +88,7 @@ class Engine:
     supervisor: Supervisor = field(default_factory=Supervisor)
     _accounts: KeptAccounts = field(init=False)
     history: History = field(init=False)
+    heads: StoredHeads = field(init=False)
     _gains: GainsBook = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class Engine:
     _rates: Rates | None = None
 
     def __post_init__(self) -> None:
+        self.heads = StoredHeads(self.system)
         self._gains = GainsBook(self._noted)
         self._accounts = KeptAccounts(self.system, self._snapshotter, self._budget, self._gains_of, self._noted)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
@@ -260,10 +263,14 @@ class Engine:
         evm = self._configured(chain, "approvals")
         having(evm, Capability.APPROVALS)
         owners = [account.address for account in accounts]
-        begin = start or (await evm.heads()).latest.height
+        head = await self.heads.latest(evm)
+        begin = start or head.block.height
         system = self.system
         lag = evm.info.blocks_in(LIVE_LAG_S)
         items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin, lag)
+        if head.issue is not None:
+            unread = (Issue(evm.key, each, f"the node does not answer: `{each}` is left out") for each in include)
+            return ApprovalsPage(tuple(items), more, issues=(head.issue, *unread))
         known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
         found = ApprovalsPage(tuple(items), more, known)
         if not include:
@@ -276,24 +283,27 @@ class Engine:
     async def allowances(self, chain: str, account: Account) -> Standing:
         """All that an account's approvals on a chain still allow, the greatest risk first. NotIndexed where there may
         be approvals that nobody indexed."""
-        from engine.allowances import standing
+        from engine.allowances import standing, stored_standing
         from engine.approvals import check_whole
         from engine.snapshot import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
         having(evm, Capability.APPROVALS)
-        head, lag = (await evm.heads()).latest.height, evm.info.blocks_in(LIVE_LAG_S)
-        check_whole(self.system.tail, evm.key, [account.address], head, lag)
+        head, lag = await self.heads.latest(evm), evm.info.blocks_in(LIVE_LAG_S)
+        check_whole(self.system.tail, evm.key, [account.address], head.block.height, lag)
+        if head.issue is not None:
+            return await stored_standing(self._snapshotter(evm), [account.address], self.system.labels, head)
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
         """One page of what accounts did, over the chains asked for, with what it cost and gained where that is known.
-        Errors as of `records`."""
-        page, heights = await self.records(accounts, wanted)
+        Chains whose nodes do not answer are answered from what is stored, and an issue says up to when. Errors as of
+        `records`."""
+        page, heights = await self.records(accounts, wanted, stored_heads=self.heads)
         return await with_known_gains(self, self._gains, page, accounts, heights)
 
     async def records(
-        self, accounts: Sequence[Account], wanted: TransactionFilter
+        self, accounts: Sequence[Account], wanted: TransactionFilter, *, stored_heads: StoredHeads | None = None
     ) -> tuple[TransactionsPage, Mapping[str, int]]:
         """The same page without costs and gains, and the heads of the chains by which it was read. Unserved where there
         is no such chain, or none of the kind of any account; if there is one for some, the others are issues. NotFound
@@ -311,14 +321,15 @@ class Engine:
             for own in (addresses[chain.key],)
         ]
         self._functions = self._functions or functions(system)
-        statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
+        most = system.settings.server.max_transactions
+        statement = Statement(system.registry, self._functions, most, wanted, stored_heads=stored_heads)
         found, reached = await statement.page(subjects)
         unknown = [*unserved.values(), *(issue for subject in subjects for issue in subject.issues)]
         unknown += statement.unearned
         for chain in chains:
             unknown += account_index.unexplained(system.tail, chain, addresses[chain.key])
             unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
-        is_partial = any(issue.makes_partial for issue in unknown)
+        is_partial = any(issue.makes_partial for issue in (*unknown, *statement.issues))
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
         issues = issue_documents([*unknown, *statement.issues])
         return TransactionsPage(Transactions(tuple(found), completeness, issues), reached), statement.heads

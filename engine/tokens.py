@@ -85,6 +85,19 @@ class TokenBook:
             self._seen = self._stored()
         return self._seen
 
+    def stored(self, assets: Collection[Asset]) -> dict[Asset, Token]:
+        """Return what is known of some tokens without a node: lists, and what contracts said when they were first read.
+        Tokens of which nothing is known have no symbol and no decimals."""
+        known = {each: self.listed.get(each) or Token(each, "", "", None) for each in assets}
+        if self._lake is None or not self._lake.exists(TOKENS):
+            return known
+        by_contract = {each.reference: each for each in assets if each not in self.listed}
+        rows = self._lake.scan(TOKENS, chain=self._chain).collect()
+        for row in rows.iter_rows(named=True):
+            if (each := by_contract.get(row["token"])) is not None:
+                known[each] = Token(each, row["symbol"], row["name"], row["decimals"])
+        return known
+
     def _stored(self) -> set[str]:
         if self._lake is None or not self._lake.exists(TOKENS):
             return set()

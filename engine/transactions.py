@@ -21,14 +21,16 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, Chain, KnownTransaction, having, times_at
 from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
-from chainfolio.errors import HistoryUnavailable, NotIndexed, Unsupported
+from chainfolio.errors import HistoryUnavailable, NotIndexed, Unavailable, Unsupported
 from chainfolio.tables import TRANSACTIONS
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import TransactionFilter
 from engine.page_positions import Reached, reached, remaining
+from engine.past_prices import Prices
 from engine.rows import check_ceiling
 from engine.snapshot import LIVE_LAG_S, Snapshotter
 from engine.stakes import PROTOCOL
+from engine.stored_heads import StoredHeads
 from indexer.scopes import indexed_for_all
 from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts
@@ -106,7 +108,10 @@ class Hole:
 @dataclass(slots=True)
 class Statement:
     """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer,
-    `unearned` what positions earned and is not indexed, `heads` how far the chains were."""
+    `unearned` what positions earned and is not indexed, `heads` how far the chains were.
+
+    With `stored_heads`, chains whose nodes do not answer (`silent`) are answered from what is stored; without, the
+    error of the node is raised."""
 
     registry: Registry
     functions: Functions
@@ -115,6 +120,8 @@ class Statement:
     issues: list[Issue] = field(default_factory=list)
     unearned: list[Issue] = field(default_factory=list)
     heads: dict[str, int] = field(default_factory=dict)
+    stored_heads: StoredHeads | None = None
+    silent: set[str] = field(default_factory=set)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
@@ -174,25 +181,38 @@ class Statement:
 
     async def _read(self, subject: Subject) -> None:
         source, accounts = subject.snapshotter, subject.accounts
-        latest = (await source.chain.heads()).latest
+        latest = await self._head(source.chain)
         head = self.heads[subject.key] = latest.height
         self._judged_at[subject.key] = source.indexed(latest)
         lag = source.chain.info.blocks_in(LIVE_LAG_S)
         indexed_ranges, left = await asyncio.to_thread(
             missing, source.tail, subject.key, accounts, subject.wanted, head, lag
         )
-        await self._look_for_holes(subject, left)
         self.unearned += await asyncio.to_thread(_not_earned, source.tail, source.chain, accounts, indexed_ranges)
         self._histories[subject.key] = await asyncio.to_thread(
             read, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, self.most
         )
+        await self._look_for_holes(subject, left)
+
+    async def _head(self, chain: Chain) -> Block:
+        """Return the newest block of a chain; the newest stored one, with an issue, if its node does not answer."""
+        if self.stored_heads is None:
+            return (await chain.heads()).latest
+        head = await self.stored_heads.latest(chain)
+        if head.issue is not None:
+            self.silent.add(chain.key)
+            self.issues.append(head.issue)
+        return head.block
 
     async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
         """Keep the first span in the way of the list, by the times of its ends: others come after it."""
         if not left:
             return
         spans = sorted(left, reverse=self.wanted.newest_first)
-        ends = await _ends(subject.snapshotter.chain, spans)
+        if subject.key in self.silent:
+            ends = [_bounds(span, self._histories[subject.key].keys) for span in spans]
+        else:
+            ends = await _ends(subject.snapshotter.chain, spans)
         for span, (first_us, last_us) in zip(spans, ends, strict=True):
             since_us, until_us = self.wanted.since_us, self.wanted.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
@@ -263,7 +283,10 @@ class Statement:
             ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
             ours = [activity for activity in ours if may_fit(activity)]
             tokens = self._tokens.setdefault(chain, {})
-            self._spam |= await learn(subject.snapshotter, tokens, ours, self._judged_at[chain], self._balances)
+            if chain in self.silent:
+                await self._recall(subject, tokens, ours)
+            else:
+                self._spam |= await learn(subject.snapshotter, tokens, ours, self._judged_at[chain], self._balances)
             if search := self.wanted.search:
                 native = subject.snapshotter.native
                 ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
@@ -274,6 +297,16 @@ class Statement:
         places = ((key.chain, key.account, key.tx_hash) for key in keys)
         return [found[place] for place in places if place in found]
 
+    async def _recall(self, subject: Subject, tokens: dict[Asset, Token], activities: Collection[Activity]) -> None:
+        """Add to the known tokens what is stored of those that activities moved or allowed. None is taken for spam."""
+        assets = _assets_of(activities) - tokens.keys()
+        book = subject.snapshotter.book
+        tokens |= await asyncio.to_thread(book.stored, assets)
+        unlisted = len(assets - book.listed.keys())
+        if unlisted and not any(issue.subject == "tokens" and issue.adapter == subject.key for issue in self.issues):
+            reason = "names and decimals of tokens are those that were stored, and none is checked for spam"
+            self.issues.append(Issue(subject.key, "tokens", f"the node does not answer: {reason}"))
+
     async def _priced(self, found: Sequence[Record]) -> list[TransactionDocument]:
         """The records of a page with the prices of their blocks, by one reading a chain."""
         here: dict[str, dict[Block, set[Asset]]] = {}
@@ -282,9 +315,7 @@ class Statement:
             wanted, native = here.setdefault(chain, {}), self._native(chain)
             for activity, _ in some:
                 wanted.setdefault(blocks[activity.height], set()).update(assets_of(activity, native))
-        read = await asyncio.gather(
-            *(self._subjects[chain].snapshotter.past.prices(wanted) for chain, wanted in here.items())
-        )
+        read = await asyncio.gather(*(self._prices(chain, wanted) for chain, wanted in here.items()))
         prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
         self.issues += [issue for _, issues in read for issue in issues]
         withdrew = await self._withdrew([activity for activity, _ in found if activity.is_of_protocol])
@@ -295,6 +326,13 @@ class Statement:
             )
             for activity, document in found
         ]  # fmt: skip
+
+    async def _prices(self, chain: str, wanted: Mapping[Block, set[Asset]]) -> tuple[Prices, list[Issue]]:
+        source = self._subjects[chain].snapshotter
+        if chain not in self.silent:
+            return await source.past.prices(wanted)
+        anchor = source.tail.anchor(chain)
+        return await source.past.stored(wanted, -1 if anchor is None else anchor.height)
 
     async def _withdrew(self, paid: Sequence[Activity]) -> dict[tuple[Any, ...], tuple[int, ...]]:
         """The validators of withdrawals, by the place of the activity, where a beacon chain is indexed."""
@@ -353,6 +391,8 @@ class Statement:
         asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
         self._lookups += len(asked)
         self._check_lookups(source.chain, [activity.height for activity in asked.values()])
+        if asked and subject.key in self.silent:
+            raise Unavailable(subject.key, "the node does not answer, and not all of these transactions are stored")
         final = {activity.height for activity in asked.values()} - history.hashes.keys()
         hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
         known = [
@@ -389,6 +429,13 @@ def _not_earned(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: Span
 def _of_protocol(activity: Activity) -> TransactionDetails:
     """What stands in the place of a transaction where there is none: nobody sent it, and nobody paid for it."""
     return TransactionDetails(activity.movements[0].counterparty, activity.account, None, 0, 0, False, b"")
+
+
+def _bounds(span: Span, keys: Sequence[Activity]) -> tuple[int, int]:
+    """Return moments between which a span lies, by the activities of its chain around it."""
+    below = [key.time_us for key in keys if key.height < span.first]
+    above = [key.time_us for key in keys if key.height > span.last]
+    return max(below, default=0) + bool(below), min(above, default=FAR_FUTURE_US) - bool(above)
 
 
 async def _ends(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
@@ -429,11 +476,17 @@ async def learn(
     listed = snapshotter.book.listed
     moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]
     moved = {pair for pair in moves if not pair[1].is_native}
-    assets = {asset for _, asset in moved}
-    assets |= {permission.asset for each in activities for permission in each.permissions}
+    assets = _assets_of(activities)
     known |= {asset: listed[asset] for asset in assets & listed.keys()}
     if assets <= listed.keys():
         return set()
     tokens, spam = await snapshotter.judge(moved, assets - listed.keys(), block, balances)
     known |= tokens
     return set(spam)
+
+
+def _assets_of(activities: Collection[Activity]) -> set[Asset]:
+    """Return the tokens and collections that activities moved or allowed."""
+    moved = {move.asset.collection for each in activities for move in each.movements}
+    allowed = {permission.asset for each in activities for permission in each.permissions}
+    return {asset for asset in moved if not asset.is_native} | allowed

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -19,6 +20,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Price
 from chainfolio.reads import ReadResult
 from chainfolio.tables import PRICES
+from engine.past_prices import Past
 from engine.price_store import PriceStore
 from storage.lake import Lake
 from storage.tail import Tail, TailBlock
@@ -202,6 +204,19 @@ def test_the_last_price_before_a_block_is_found_in_both_places_and_not_from_long
     fresh.keep(block(9), [told(USDC, 9)], final=False)
     assert {of: int(found.usd) for of, found in fresh.recent(block(10), 7).items()} == {ETH: 3, USDC: 9}
     assert {of: int(found.usd) for of, found in fresh.recent(block(4), 7).items()} == {ETH: 3, USDC: 3}
+
+
+async def test_stored_prices_of_final_blocks_are_given_without_a_node(store: PriceStore) -> None:
+    for height in (5, 6):
+        store.keep(block(height), [price(ETH, height)], final=True)
+    past = Past(SimpleNamespace(key="a"), (), store)
+    prices, issues = await past.stored({block(5): [ETH, USDC], block(6): [ETH]}, final=5)
+    assert {height: {of: each.usd for of, each in found.items()} for height, found in prices.items()} == {
+        5: {ETH: Decimal(5)},
+        6: {},
+    }
+    assert [each.reason for each in issues] == ["2 prices of these blocks are not stored, and the node does not answer"]
+    assert (await past.stored({block(5): [ETH]}, final=5))[1] == []
 
 
 def test_the_lake_gives_kept_prices_to_other_engines(store: PriceStore) -> None:

@@ -1,0 +1,87 @@
+"""Where chains stand for answers from the index: the newest block of the node, or the newest stored one without it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.contracts import Issue
+from chainfolio.errors import SourceError
+
+if TYPE_CHECKING:
+    from chainfolio.blocks import Block
+    from chainfolio.chains import Chain, Heads
+    from indexer.wiring import System
+
+HEAD_WAIT_S: Final = 2.0  # a node that takes longer to name its newest block counts as one that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """The block up to which an answer goes. `issue` is None if the node named it; else it says how old the block is."""
+
+    block: Block
+    issue: Issue | None = None
+
+
+@dataclass(slots=True)
+class StoredHeads:
+    """Reads the newest blocks of chains. A node that did not answer is asked in the background, and nobody waits for
+    it until it answers again."""
+
+    system: System
+    _probes: dict[str, asyncio.Task[Heads]] = field(default_factory=dict)
+    _silent: dict[str, str] = field(default_factory=dict)  # why, by chain
+
+    def is_silent(self, key: str) -> bool:
+        """Return True if the node of a chain did not answer the last time."""
+        return key in self._silent
+
+    async def latest(self, chain: Chain) -> StoredHead:
+        """Return the node's newest block, or the newest stored one if the node does not answer soon.
+
+        Raises:
+            SourceError: The node does not answer, and nothing of the chain is stored.
+        """
+        stored = self.system.tail.top(chain.key) or self.system.tail.anchor(chain.key)
+        if stored is None:
+            return StoredHead((await chain.heads()).latest)
+        probe = self._probe(chain)
+        if not self.is_silent(chain.key):
+            await asyncio.wait({probe}, timeout=HEAD_WAIT_S)
+            if not probe.done():
+                self._silent[chain.key] = f"no answer within {HEAD_WAIT_S:g} s"
+        if probe.done() and not (probe.cancelled() or isinstance(probe.exception(), SourceError)):
+            return StoredHead(probe.result().latest)
+        reason = self._silent.get(chain.key, "it did not answer the last time")
+        return StoredHead(stored, _issue(chain.key, stored, reason))
+
+    def _probe(self, chain: Chain) -> asyncio.Task[Heads]:
+        """Return the request for the newest block that is under way, or begin one."""
+        probe = self._probes.get(chain.key)
+        if probe is None or probe.done():
+            probe = self._probes[chain.key] = asyncio.create_task(_heads(chain))
+            probe.add_done_callback(lambda done: self._note(chain.key, done))
+        return probe
+
+    def _note(self, key: str, probe: asyncio.Task[Heads]) -> None:
+        """Record whether a chain's node answered."""
+        if probe.cancelled():
+            return
+        error = probe.exception()
+        if isinstance(error, SourceError):
+            self._silent[key] = error.reason
+        else:
+            self._silent.pop(key, None)
+
+
+async def _heads(chain: Chain) -> Heads:
+    return await chain.heads()
+
+
+def _issue(key: str, block: Block, reason: str) -> Issue:
+    time = datetime.fromtimestamp(block.time_us // 1_000_000, UTC)
+    age = f"this is what is stored up to block {block.height} of {time:%Y-%m-%dT%H:%M:%SZ}"
+    return Issue(key, "node", f"the node does not answer ({reason}): {age}")
