@@ -49,14 +49,24 @@ async def collected(node: FakeNode, *transactions: Any) -> tuple[list[int], list
     ]  # fmt: skip
 
 
-EARLY = {"type": "INVOKE_FUNCTION", "version": "0x0", "sender_address": None, "contract_address": WALLET}
-DECLARED = {"type": "DECLARE", "version": "0x1"}
-OPENED = {"type": "DEPLOY_ACCOUNT", "version": "0x1", "sender_address": None, "contract_address": WALLET}
-MESSAGE = {
+EARLY: dict[str, Any] = {
+    "type": "INVOKE_FUNCTION",
+    "version": "0x0",
+    "sender_address": None,
+    "contract_address": WALLET,
+}
+DECLARED: dict[str, Any] = {"type": "DECLARE", "version": "0x1"}
+OPENED: dict[str, Any] = {
+    "type": "DEPLOY_ACCOUNT",
+    "version": "0x1",
+    "sender_address": None,
+    "contract_address": WALLET,
+}
+MESSAGE: dict[str, Any] = {
     "type": "L1_HANDLER", "version": "0x0", "sender_address": None, "contract_address": TOKEN, "calldata": [WALLET],
     "entry_point_selector": "0x1",
 }  # fmt: skip
-DEPLOYED = {"type": "DEPLOY", "version": "0x0", "sender_address": None, "contract_address": WALLET}
+DEPLOYED: dict[str, Any] = {"type": "DEPLOY", "version": "0x0", "sender_address": None, "contract_address": WALLET}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +165,7 @@ async def test_transactions_of_mainnet_block_2800_pay_what_their_receipts_say() 
     recipient, sent, fees = "0x3251a0192aecf2407641afc435d300d723690c2cda1767f0ef42f0a6ec01a13", 50 * 10**18, (
         "0x119bdabd32b8e", "0x11a978cbc0584", "0xf1610235ca07",
     )  # fmt: skip
-    early = {**EARLY, "contract_address": account}
+    early: dict[str, Any] = {**EARLY, "contract_address": account}
     moved = event(account, recipient, hex(sent), "0x0", token=dai)
     done = [invoked(at, *([moved] if at == 1 else []), fee=fee, **early) for at, fee in enumerate(fees, 1)]
     paid_fees, rows = await collected(FakeNode(), *done)
