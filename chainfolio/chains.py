@@ -509,7 +509,7 @@ def few_skipped(source: str, blocks: ReadBlocks, most: int = MAX_SKIPPED) -> Rea
         skipped += len(heights) - len(found)
         if skipped > most:
             reason = (
-                f"{skipped:,} heights from {heights[0]} on are said to have no block, as of blocks that a node lost"
+                f"{skipped:,} heights from {heights[0]} on are said to have no block; nodes that lost blocks say so too"
             )
             raise HistoryUnavailable(source, heights[0], reason)
         return found

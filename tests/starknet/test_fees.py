@@ -184,6 +184,23 @@ async def test_lookup_of_a_message_from_ethereum_agrees_with_its_row() -> None:
     assert await collected(node, done) == ([details.fee], [])
 
 
+async def test_history_of_an_account_has_fees_that_neither_event_nor_nonce_shows() -> None:
+    early = FakeNode()
+
+    def balance(params: Any) -> list[str]:
+        is_ether = int(params[0]["contract_address"], 16) == int(ETHER, 16)
+        return [hex(10**6 - FEE * (early.height(params[1]) >= 20)) if is_ether else "0x0", "0x0"]
+
+    early.answers = {**early.answers, "starknet_getNonce": lambda params: "0x0", "starknet_call": balance}
+    early.transactions = {20: [invoked(1, fee=IN_ETHER, **EARLY)]}
+    chain = early.chain()
+    await chain.heads()
+    found = await chain.collect_accounts(Span(0, 90), [f"0x{int(WALLET, 16):064x}"], ("native", "transfers"))
+    [row] = found.tables["transfers"].to_pylist()
+    assert (row["height"], row["token"], int.from_bytes(row["raw"], "big")) == (20, ETHER, FEE)
+    assert found.ways == {"native": "search", "transfers": "search"}
+
+
 @pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])
 def test_fees_without_an_event_explain_the_balance(
     node: tuple[StarknetSubject, str], run: Run, way: tuple[str, ...]
