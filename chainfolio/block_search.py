@@ -6,11 +6,11 @@ moments are looked for together: what one of them learns, all of them know, so e
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from chainfolio.blocks import Block
-from chainfolio.chains import Chain, ForgetsBlocks
+from chainfolio.chains import MAX_SKIPPED, Chain, ForgetsBlocks, ReadBlocks, few_skipped
 from chainfolio.errors import HistoryUnavailable, NodeBehind
 from chainfolio.plans import Plan
 
@@ -18,6 +18,7 @@ EVEN: Final = 8  # probes a round that cut the span evenly, so that it shrinks w
 NEAR: Final = (0, 1, 8, 64, 512, 4096)  # distances from where the moment would be if time were even
 EVEN_OF_MANY: Final = 1  # the same of each moment, where several are looked for
 NEAR_OF_MANY: Final = (0, 1, 32)
+SKIPPED_OF_EACH: Final = 16  # heights without a block that may be met for each of many moments
 FORGOTTEN: Final = "no node has blocks that are so old any more"
 
 
@@ -28,16 +29,17 @@ async def first_served(chain: Chain) -> int:
 
 async def block_before(chain: Chain, moment_us: int) -> Block | None:
     """The last block of a chain before a moment; None where the chain began later. NodeBehind where its newest block
-    is from before the moment: another one may follow. HistoryUnavailable where no node has a block so old."""
+    is from before the moment: another one may follow. HistoryUnavailable where no node has a block so old, and where
+    nodes say of too many heights that they have none."""
     head = (await chain.heads()).latest
     if head.time_us < moment_us:
         raise NodeBehind(chain.key, f"its newest block, {head.height}, is from before the moment asked for")
     first = await first_served(chain)
-    plan = last_before(head, moment_us, first=first)
+    plan, blocks = last_before(head, moment_us, first=first), few_skipped(chain.key, chain.blocks)
     try:
         heights = next(plan)
         while True:
-            heights = plan.send(await chain.blocks(heights))
+            heights = plan.send(await blocks(heights))
     except StopIteration as stop:
         found: Block | None = stop.value
     if found is None and first:
@@ -48,14 +50,20 @@ async def block_before(chain: Chain, moment_us: int) -> Block | None:
 async def blocks_before(
     head: Block,
     moments_us: Iterable[int],
-    blocks: Callable[[Sequence[int]], Awaitable[Sequence[Block]]],
+    blocks: ReadBlocks,
     first: int = 0,
+    source: str = "nodes",
 ) -> dict[int, Block | None]:
     """The last block before each of several moments, below a head that is before none of them. None where the chain
-    began later, or where nobody has a block from before: `first` is the lowest height that can be read."""
+    began later, or where nobody has a block from before: `first` is the lowest height that can be read.
+
+    Raises:
+        HistoryUnavailable: of `source`, if too many heights are said to have no block.
+    """
     found: dict[int, Block | None] = {}
     plans = {moment: last_before(head, moment, EVEN_OF_MANY, NEAR_OF_MANY, first) for moment in set(moments_us)}
     seen: dict[int, Block] = {}
+    blocks = few_skipped(source, blocks, MAX_SKIPPED + SKIPPED_OF_EACH * len(plans))
     wanted: dict[int, Sequence[int]] = {}
     _advance(plans, None, wanted, found)
     while wanted:

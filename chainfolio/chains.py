@@ -8,7 +8,7 @@ the methods behind one, or raises one typed error. No method exists only to rais
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
@@ -18,7 +18,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
-from chainfolio.errors import Incapable, NoBlock, SourceError
+from chainfolio.errors import HistoryUnavailable, Incapable, NoBlock, SourceError
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
 from chainfolio.reads import ReadResult
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from chainfolio.protocols import InstalledProtocols
 
 LOOK_BACK = 16  # heights that are looked at for a block at first; each next piece has twice as many
+MAX_SKIPPED = 4096  # heights without a block that one search believes in: half an hour of Solana
+ReadBlocks = Callable[[Sequence[int]], Awaitable[Sequence[Block]]]
 
 
 class Capability(StrEnum):
@@ -497,11 +499,37 @@ async def times_at(chain: Chain, heights: Collection[int]) -> dict[int, int]:
 
 
 async def newest_in(chain: Chain, span: Span) -> Block | None:
-    """The highest block of a span; None where no height of it has one."""
+    """Return the highest block of a span; None if no height of it has one.
+
+    Raises:
+        HistoryUnavailable: more than MAX_SKIPPED heights have none.
+    """
+    blocks = few_skipped(chain.key, chain.blocks)
     last, size = span.last, 1
     while last >= span.first:
         first = max(span.first, last - size + 1)
-        if found := await chain.blocks(range(first, last + 1)):
+        if found := await blocks(range(first, last + 1)):
             return found[-1]
-        last, size = first - 1, max(LOOK_BACK, 2 * size)
+        last, size = first - 1, min(MAX_SKIPPED // 4, max(LOOK_BACK, 2 * size))
     return None
+
+
+def few_skipped(source: str, blocks: ReadBlocks, most: int = MAX_SKIPPED) -> ReadBlocks:
+    """Return `blocks` for one search; it raises HistoryUnavailable once more than `most` heights had no block.
+
+    Nodes without old storage say of old heights that they were skipped. A search that believes them never ends.
+    """
+    skipped = 0
+
+    async def read(heights: Sequence[int]) -> Sequence[Block]:
+        nonlocal skipped
+        found = await blocks(heights)
+        skipped += len(heights) - len(found)
+        if skipped > most:
+            reason = (
+                f"{skipped:,} heights from {heights[0]} on are said to have no block; nodes that lost blocks say so too"
+            )
+            raise HistoryUnavailable(source, heights[0], reason)
+        return found
+
+    return read

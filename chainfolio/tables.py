@@ -13,7 +13,11 @@ HEIGHT = Column("height", "long", "block height")
 TIME = Column("time", "time", "time of the block")
 TX_INDEX = Column("tx_index", "int", "position of the transaction in its block")
 TX_HASH = Column("tx_hash", "text", "transaction hash")
-LOG_INDEX = Column("log_index", "int", "position of the log in its block; -1 where there is no log (native)")
+LOG_INDEX = Column(
+    "log_index",
+    "int",
+    "position of the log in its block; -1 where there is no log (native; fees of Starknet that no event shows)",
+)
 REWARD = "reward"  # the standard of transfers that changed nobody's balance
 ACROSS_LOGS = ("chain", "height", "tx_index", "log_index")
 

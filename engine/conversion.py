@@ -71,7 +71,11 @@ async def _coin(engine: Engine, rates: Rates, currency: str, moments: Sequence[i
         if moments and moments[-1] >= head.time_us + 1_000_000:
             continue
         blocks = await blocks_before(
-            head, [min(moment + 1, head.time_us) for moment in moments], chain.blocks, await first_served(chain)
+            head,
+            [min(moment + 1, head.time_us) for moment in moments],
+            chain.blocks,
+            await first_served(chain),
+            chain.key,
         )
         at = {moment: blocks[min(moment + 1, head.time_us)] for moment in moments}
         wanted = {block: [asset] for block in at.values() if block is not None}

@@ -71,7 +71,9 @@ class Days:
         while some := list(islice(unknown, SEARCHED)):
             head = (await chain.heads()).latest
             there = [day for day in some if midnight_us(day) <= head.time_us]
-            blocks = await blocks_before(head, map(midnight_us, there), chain.blocks, await first_served(chain))
+            blocks = await blocks_before(
+                head, map(midnight_us, there), chain.blocks, await first_served(chain), chain.key
+            )
             found |= {day: blocks[midnight_us(day)] for day in there if _is_final(chain, blocks[midnight_us(day)])}
         for day, block in found.items():
             self._keep(chain, day, block)

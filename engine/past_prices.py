@@ -171,9 +171,11 @@ class _Node:
                 behind = {}
                 for (block, pinned), answers in zip(left.items(), given, strict=True):
                     if isinstance(answers, SourceError):
-                        behind[block] = pinned  # asked for alone, it is raised, and another node is asked
+                        behind[block] = pinned  # another node is asked, until none answers any block
                     else:
                         said |= {(block, read): value for read, value in zip(by_block[block], answers, strict=True)}
+                if len(behind) == len(left):
+                    raise next(answers for answers in given if isinstance(answers, SourceError))
                 left = behind
         except SourceError as error:
             answered = {block for block, _ in said}

@@ -73,9 +73,11 @@ class Together:
                 again = []
                 for each, answers in zip(left, given, strict=True):
                     if isinstance(answers, SourceError):
-                        again.append(each)  # where no block is answered, it is raised, and another node is asked
+                        again.append(each)  # another node is asked, until none answers any block
                     elif not each[2].done():
                         each[2].set_result(answers)
+                if len(again) == len(left):
+                    raise next(answers for answers in given if isinstance(answers, SourceError))
                 left = again
         except BaseException as error:  # whatever it is, those who wait must not wait for ever
             for block, _, mine in left:

@@ -15,7 +15,7 @@ from adapters.beacon.answers import (
     ValidatorState,
 )
 from adapters.beacon.node import Nodes
-from adapters.beacon.registry import PIECE
+from adapters.beacon.registry import PIECE, check_count
 from adapters.beacon.states import columns
 from chainfolio.blocks import Span
 from chainfolio.validators import ADDRESS, KEY
@@ -146,6 +146,7 @@ class Chosen:
     async def _look_through(self) -> None:
         path = "/eth/v1/beacon/states/head/validators"
         while True:
+            check_count(self.nodes.key, self._read)
             asked = {"ids": [str(each) for each in range(self._read, self._read + PIECE)]}
             part = columns(self.nodes.key, await self.nodes.data(path, list[KeyedRow], asked))
             for index, credentials in zip(part.index.tolist(), part.credentials, strict=True):

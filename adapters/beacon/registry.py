@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound=Held)
 T = TypeVar("T")
 PIECE: Final = 50_000  # validators in one request
+MAX_VALIDATORS: Final = 2**24  # of a network: the largest has two million
+
+
+def check_count(source: str, count: int) -> None:
+    """Raise BadAnswer if a node has listed more validators than a network can have."""
+    if count > MAX_VALIDATORS:
+        raise BadAnswer(source, f"lists more than {MAX_VALIDATORS:,} validators")
 
 
 @lru_cache(maxsize=64)
@@ -65,6 +72,7 @@ class Registry:
         parts: list[H] = [self._in_order(each, 0) for each in begun]
         while not parts or len(parts[-1]) == PIECE:
             first = len(parts) * PIECE
+            check_count(self.nodes.key, first)
             parts.append(self._in_order(await read(first), first))
         return await asyncio.to_thread(joined, parts)
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 WAY: Final = "signatures"
 PAGE: Final = 1000
+MAX_PAGES: Final = 10_000  # of the transactions of one address
+MAX_ROUNDS: Final = 1_000  # in which transactions name further token accounts
 AT_ONCE: Final = 200  # transactions of one piece
 TOGETHER: Final = 16  # of them that are on their way at once
 LOOK_BACK: Final = 256  # slots among which the newest block is looked for
@@ -120,7 +122,7 @@ class AccountHistory:
                 self._token_accounts[account] = await _open_accounts(endpoint, account)
         done: dict[str, _Read] = {}
         late: set[tuple[str, str]] = set()
-        while True:
+        for _ in range(MAX_ROUNDS):
             addresses = {*accounts, *(each for own in accounts for each in self._token_accounts[own])}
             listed = await self._listed(endpoint, sorted(addresses), span)
             piece, wanted = _oldest(span, listed)
@@ -133,6 +135,8 @@ class AccountHistory:
                     if owner in accounts and address not in self._token_accounts[owner]:
                         self._token_accounts[owner].add(address)
                         late.add((owner, address))
+        else:
+            raise BadAnswer(endpoint.name, f"names token accounts of {accounts[0]} without an end")
         reads = [done[each.signature] for each in wanted]
         made = [_done(endpoint.name, each, read.entry) for each, read in zip(wanted, reads, strict=True)]
         made.sort(key=lambda each: (each.slot, each.tx_index))
@@ -189,9 +193,11 @@ def _oldest(span: Span, listed: Sequence[Listed]) -> tuple[Span, Sequence[Listed
 
 async def signatures(endpoint: Endpoint, address: str, down_to: int) -> list[Listed]:
     """The transactions that name an address, down to a slot, the newest first. Only an empty page is the end: endpoints
-    cut pages where they like."""
+    cut pages where they like. BadAnswer where pages do not end."""
     found: list[Listed] = []
-    while not found or found[-1].slot >= down_to:
+    for _ in range(MAX_PAGES):
+        if found and found[-1].slot < down_to:
+            break
         options: dict[str, Any] = {"limit": PAGE, **FINAL, **({"before": found[-1].signature} if found else {})}
         page = typed(
             endpoint.name, await endpoint.one(Request("getSignaturesForAddress", (address, options))), list[Listed]
@@ -204,6 +210,11 @@ async def signatures(endpoint: Endpoint, address: str, down_to: int) -> list[Lis
         }:
             raise BadAnswer(endpoint.name, "lists transactions of an address out of their order")
         found += page
+    else:
+        raise BadAnswer(
+            endpoint.name, f"lists transactions of {address} without an end",
+            remedy="read it from another node, or begin at a later slot (start_block)",
+        )  # fmt: skip
     if len({each.signature for each in found}) != len(found):
         raise BadAnswer(endpoint.name, "lists a transaction of an address twice")
     return [each for each in found if each.slot >= down_to]

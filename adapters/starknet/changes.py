@@ -23,8 +23,13 @@ from transport.endpoint import Answer, Endpoint
 from transport.wire import Request, typed
 
 MOST: Final = 1_000  # own transactions of one piece
+MOST_INTERVALS: Final = 10_000  # that are looked at together, beside those that a search begins with
 S = TypeVar("S")
 Read = Callable[[Sequence[tuple[S, int]]], Awaitable[Sequence[int]]]
+
+
+class TooManyChanges(Exception):
+    """More blocks changed something than are looked for at once: fewer blocks may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,24 @@ class Interval(Generic[S]):
     high: int
 
 
-async def changes(read: Read[S], intervals: Iterable[Interval[S]]) -> dict[tuple[S, int], int]:
-    """By how much each block of some intervals changed something, where it did."""
+async def changes(
+    read: Read[S],
+    intervals: Iterable[Interval[S]],
+    check: Callable[[S, int, int], None] = lambda of, change, high: None,
+) -> dict[tuple[S, int], int]:
+    """Return by how much each block of some intervals changed something, where it did.
+
+    Args:
+        read: what things are at some heights.
+        intervals: where to look.
+        check: called with each change up to a height; it raises if that cannot be.
+
+    Raises:
+        TooManyChanges: the search would look at too many intervals together.
+    """
     known: dict[tuple[S, int], int] = {}
     found, left = {}, list(intervals)
+    most = len(left) + MOST_INTERVALS
     while left:
         ends = dict.fromkeys((each.of, height) for each in left for height in (each.low, each.high))
         new = [each for each in ends if each not in known]
@@ -47,11 +66,14 @@ async def changes(read: Read[S], intervals: Iterable[Interval[S]]) -> dict[tuple
         halves = []
         for each in left:
             change = known[each.of, each.high] - known[each.of, each.low]
+            check(each.of, change, each.high)
             if change and each.high - each.low == 1:
                 found[each.of, each.high] = change
             elif change:
                 middle = (each.low + each.high) // 2
                 halves += [Interval(each.of, each.low, middle), Interval(each.of, middle, each.high)]
+        if len(halves) > most:
+            raise TooManyChanges
         left = halves
     return found
 
@@ -67,16 +89,21 @@ async def transactions(
         if sum(after) - sum(before) <= MOST:
             break
         last = low + (last - low) // 2
-    found = await changes(read, [Interval(each, low, last) for each in accounts if last > low])
-    if falls := [each for each, change in found.items() if change < 0]:
-        raise BadAnswer(endpoint.name, f"the nonce of {falls[0][0]} is lower after block {falls[0][1]} than before")
+
+    def check(account: str, change: int, high: int) -> None:
+        """Nonces rise: without this, a node that makes them up is asked for every block."""
+        if change < 0:
+            raise BadAnswer(endpoint.name, f"the nonce of {account} is lower after block {high} than before")
+
+    found = await changes(read, [Interval(each, low, last) for each in accounts if last > low], check)
     return Span(span.first, max(span.first, last)), found
 
 
 async def moved(
     endpoint: Endpoint, span: Span, accounts: Sequence[str], tokens: Sequence[str], seen: Iterable[int], pins: Pins
 ) -> set[int]:
-    """The blocks of a span, beside those that are seen already, in which balances of accounts changed."""
+    """The blocks of a span, beside those that are seen already, in which balances of accounts changed. TooManyChanges
+    where they are too many for one search."""
     low = max(0, span.first - 1)
     gaps = [
         (behind, before)

@@ -13,6 +13,11 @@ from chainfolio.chain_facts import ChainFacts
 
 TOKENS = "erc20"
 ON_L1 = "l1"
+# The tokens in which fees are paid, by the unit of a receipt: ether and STRK, at one address on every public network.
+FEE_TOKENS: Final = {
+    "WEI": "0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7",
+    "FRI": "0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d",
+}
 
 
 class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -44,6 +49,10 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """The contract of the native coin."""
         assert self.native.also_at, "facts without it are refused"
         return self.native.also_at
+
+    def fee_token(self, unit: str) -> str:
+        """Return the contract of the token in which fees of a unit (`WEI`, `FRI`) are paid."""
+        return self.coin if unit == self.fee_unit else FEE_TOKENS[unit]
 
     @property
     def searched(self) -> tuple[str, ...]:

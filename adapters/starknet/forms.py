@@ -66,12 +66,12 @@ class Receipt(msgspec.Struct):
         """Whether it did nothing but pay."""
         return self.execution_status == "REVERTED"
 
-    def fee(self, numbers: Numbers, unit: str) -> int:
-        """How much was paid in that unit: none where it was paid in the other."""
+    def fee(self, numbers: Numbers) -> tuple[int, str]:
+        """Return the fee and its unit, `WEI` or `FRI`. Raises BadAnswer for any other unit."""
         paid = self.actual_fee if isinstance(self.actual_fee, Fee) else Fee(self.actual_fee)
         if paid.unit not in UNITS:
             raise BadAnswer(numbers.source, f"a fee in {paid.unit[:40]}")
-        return numbers[paid.amount] if paid.unit == unit else 0
+        return numbers[paid.amount], paid.unit
 
 
 class Body(msgspec.Struct):

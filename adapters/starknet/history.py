@@ -158,8 +158,13 @@ async def _search(span: Span, accounts: Sequence[str], tokens: Sequence[str], pi
             raise Reorged(endpoint.name, last, pins[last])
     span, own = await changes.transactions(endpoint, span, accounts, pins)
     first = {0} if span.first == 0 else set[int]()  # nothing is before it
-    seen = {*(height for height in listed if height in span), *(height for _, height in own), *first}
-    moved = await changes.moved(endpoint, span, accounts, tokens, seen, pins)
+    while True:
+        seen = {height for height in (*listed, *(height for _, height in own), *first) if height in span}
+        try:
+            moved = await changes.moved(endpoint, span, accounts, tokens, seen, pins)
+            break
+        except changes.TooManyChanges:
+            span = Span(span.first, span.first + len(span) // 2 - 1)
     return Found(span, tuple(sorted(seen | moved)), listed, own)
 
 

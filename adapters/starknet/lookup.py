@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Body, Receipt
 from adapters.starknet.node import Node
-from adapters.starknet.transactions import parties
+from adapters.starknet.transactions import charged, parties
 from chainfolio.chains import KnownTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
@@ -53,6 +53,7 @@ def _details(source: str, unit: str, known: KnownTransaction, body: Answer, rece
     hashed = forms[done.transaction_hash]
     if (done.block_number, hashed) != (known.height, known.tx_hash):
         raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
-    sender, recipient, created, called = parties(forms, typed(source, body, Body), done)
-    fee = done.fee(forms.numbers, unit)
-    return TransactionDetails(sender, recipient, created, 0, fee, done.failed, called)
+    asked = typed(source, body, Body)
+    sender, recipient, created, called = parties(forms, asked, done)
+    fee, paid_in = charged(forms.numbers, asked, done)
+    return TransactionDetails(sender, recipient, created, 0, fee if paid_in == unit else 0, done.failed, called)

@@ -14,7 +14,7 @@ from adapters.starknet.events import ALLOWS, ENDS, MOVES, UNSURE, allowed, moved
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Done, Event, Whole
-from adapters.starknet.transactions import nonce, parties, version
+from adapters.starknet.transactions import NOBODY, charged, nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
@@ -33,6 +33,7 @@ APPROVAL: Final = (
 NO_RAW: Final = bytes(32)
 LONGEST: Final = 8  # felts of an event that moves one thing: longer ones are rare, and without bound
 CALL: Final = 4  # felts of what an account was asked to do that say whom it calls first
+NO_LOG: Final = -1  # place of a movement that no event shows
 Row = tuple[Any, ...]
 Said = tuple[int, Event]  # an event that may be of a token, and its place in the block
 
@@ -61,13 +62,14 @@ def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
     spoken = _spoken(forms, whole.transactions)
     found, sequencer, time = Read(block, [], [], []), forms[whole.sequencer_address], block.time
     for tx_index, (done, said) in enumerate(zip(whole.transactions, spoken, strict=True)):
-        fee = done.receipt.fee(forms.numbers, facts.fee_unit)
-        row = _paid(forms, (height, time, tx_index), done, fee)
+        fee, unit = charged(forms.numbers, done.transaction, done.receipt)
+        is_native = unit == facts.fee_unit
+        row = _paid(forms, (height, time, tx_index), done, fee if is_native else 0)
         found.paid.append(row)
         before = len(found.movements)
         _say(found, forms, row, said)
         if fee:
-            _forget(found.movements, before, (facts.coin, row[4], sequencer, fee))
+            _settle_fee(found.movements, before, row, (facts.fee_token(unit), sequencer, fee), is_native)
     if len({row[3] for row in found.paid}) != len(found.paid):
         raise BadAnswer(source, f"block {height} has a transaction twice")
     return found
@@ -116,14 +118,30 @@ def _say(found: Read, forms: Padded, row: Row, said: Sequence[Said]) -> None:
             found.approvals.append((height, time, tx_index, at, tx_hash, token, *given))
 
 
-def _forget(movements: list[Row], before: int, payment: tuple[str, str, str, int]) -> None:
-    """Leaves out the fee. What a transaction paid of the native coin is said by its fee, in another coin it is a
-    movement like any other: the event that says it once more, the last of its kind, has no row."""
-    coin, *paid = payment
-    for at in range(len(movements) - 1, before - 1, -1):
-        if movements[at][5] == coin and [*movements[at][7:10]] == paid:
-            del movements[at]
-            break
+def _settle_fee(movements: list[Row], before: int, row: Row, payment: tuple[str, str, int], is_native: bool) -> None:
+    """Make the fee of a transaction count once: in its row if it is of the native coin, else as a movement.
+
+    Args:
+        movements: those of the block; the transaction's own begin at `before`. Changed in place.
+        row: the transaction; its sender pays.
+        payment: the token, the sequencer (zero if the node does not name it) and the amount.
+        is_native: the row of the transaction has the fee.
+    """
+    token, sequencer, fee = payment
+    newest_first = range(len(movements) - 1, before - 1, -1)
+    shown = next((at for at in newest_first if _is_payment(movements[at], row[4], payment)), None)
+    if is_native and shown is not None:
+        del movements[shown]
+    elif not is_native and shown is None:  # fees had no event at first (mainnet block 2800)
+        paid = (*row[:3], NO_LOG, row[3], token, "erc20", row[4], sequencer, fee, None, None, 0)
+        movements.insert(before, paid)
+
+
+def _is_payment(movement: Row, payer: str, payment: tuple[str, str, int]) -> bool:
+    """Return True if a movement is the event of a fee: of its token and amount, from who pays to the sequencer."""
+    token, sequencer, fee = payment
+    contract, sender, recipient, raw = movement[5], *movement[7:10]
+    return (contract, sender, raw) == (token, payer, fee) and sequencer in (recipient, NOBODY)
 
 
 def tables(

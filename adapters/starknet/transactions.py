@@ -14,6 +14,7 @@ NOBODY: Final = padded(0)
 MAX_CALLS: Final = 10_000
 MAX_NONCE: Final = 2**63
 TRIED: Final = 2**128  # added to the version of a transaction that was only tried
+UNCHARGED: Final = ("L1_HANDLER", "DEPLOY")  # types that no account of the chain pays for
 Parties = tuple[str, str | None, str | None, bytes | None]
 
 
@@ -45,6 +46,12 @@ def parties(forms: Padded, body: Body, receipt: Receipt) -> Parties:
                 raise BadAnswer(forms.source, "a transaction that deploys and does not say where")
             return forms[created] if body.type == "DEPLOY_ACCOUNT" else NOBODY, None, forms[created], None
     raise BadAnswer(forms.source, f"a transaction of an unknown type, {body.type[:40]!r}")
+
+
+def charged(numbers: Numbers, body: Body, receipt: Receipt) -> tuple[int, str]:
+    """Return what the sender paid for a transaction, and in which unit; 0 for types that no account pays for."""
+    fee, unit = receipt.fee(numbers)
+    return (0 if body.type in UNCHARGED else fee), unit
 
 
 def version(numbers: Numbers, body: Body) -> int:

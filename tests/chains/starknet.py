@@ -33,9 +33,11 @@ ROOT: Final = Path(__file__).parents[2]
 KEY, BEGAN_S, MASK = "starknet", 1_700_000_000, 2**128 - 1
 NOBODY, SEQUENCER = 0, 0x1176
 COIN: Final = 0x04718F5A0FC34CC1AF16A1CDEE98FFB20C31F5CD61D6AB07201858F4287C938D
+ETHER: Final = 0x049D36570D4E46F48E99674BD3FCC84644DDD6B96F7C741B1562B82F9E004DC7
 OLD, YOUNG, NARROW, ART, PIECES = (0x70 + each for each in range(5))  # NARROW counts in one felt
 WALLETS: Final = (0xA1, 0xA2, 0xA3)
-STANDARDS: Final = {COIN: "native", OLD: "erc20", YOUNG: "erc20", NARROW: "erc20", ART: "erc721", PIECES: "erc1155"}
+TOKENS: Final = dict.fromkeys((ETHER, OLD, YOUNG, NARROW), "erc20")
+STANDARDS: Final = {COIN: "native", **TOKENS, ART: "erc721", PIECES: "erc1155"}
 OLD_IDS: Final = {ART: 0x80AC58CD, PIECES: 0xD9B67A26}
 
 
@@ -100,21 +102,29 @@ class Done:
     nonce: int
     deeds: tuple[Deed, ...]
     fee: int
+    is_early: bool = False  # from the time when fees were of ether and had no event
+
+    @property
+    def changes(self) -> list[Deed]:
+        """What it did, and what it paid."""
+        coin = ETHER if self.is_early else COIN
+        return [*self.deeds, *((Deed("moves", coin, self.sender, SEQUENCER, self.fee),) if self.fee else ())]
 
     @property
     def events(self) -> list[Deed]:
-        """What it did, and what it paid: the chain says that as a movement, too."""
-        return [*self.deeds, *((Deed("moves", COIN, self.sender, SEQUENCER, self.fee),) if self.fee else ())]
+        """The same as the chain says it."""
+        return [*self.deeds] if self.is_early else self.changes
 
     def told(self) -> dict[str, Any]:
         """As a block has it."""
         body = {
-            "type": "INVOKE", "version": "0x3", "sender_address": hex(self.sender), "nonce": hex(self.nonce),
+            "type": "INVOKE", "version": "0x1" if self.is_early else "0x3",
+            "sender_address": hex(self.sender), "nonce": hex(self.nonce),
             "calldata": ["0x1", hex(self.deeds[-1].token), hex(number_of("transfer")), "0x0"],
         }  # fmt: skip
         receipt = {
             "type": "INVOKE", "transaction_hash": hex(self.hash), "messages_sent": [],
-            "actual_fee": {"amount": hex(self.fee), "unit": "FRI"},
+            "actual_fee": {"amount": hex(self.fee), "unit": "WEI" if self.is_early else "FRI"},
             "execution_status": "SUCCEEDED", "finality_status": "ACCEPTED_ON_L2",
             "events": [each.event() for each in self.events],
         }  # fmt: skip
@@ -138,6 +148,7 @@ class Ledger:
     """The blocks of one branch."""
 
     blocks: list[Made] = field(default_factory=list)
+    is_early: bool = False  # what is added next
 
     def add(self, branch: str, *done: tuple[int, Sequence[Deed]], fee: int = 100) -> None:
         """One more block."""
@@ -147,10 +158,10 @@ class Ledger:
         seed = int.from_bytes(hashlib.sha256(written).digest(), "big") % 2**250
         transactions = []
         for at, (who, deeds) in enumerate(done):
-            transactions.append(Done(seed ^ (at + 1), who, sent[who], tuple(deeds), fee))
+            transactions.append(Done(seed ^ (at + 1), who, sent[who], tuple(deeds), fee, self.is_early))
             sent[who] += 1
         for each in transactions:
-            for deed in each.events:
+            for deed in each.changes:
                 deed.change(state)
         self.blocks.append(Made(height, seed, last.hash if last else 0, tuple(transactions), state, sent))
 

@@ -175,15 +175,6 @@ async def test_a_fee_of_the_native_coin_is_said_once() -> None:
     assert (moved["standard"], moved["token"], moved["log_index"], moved["sender"]) == ("native", None, 0, MINE)
 
 
-async def test_a_fee_in_ether_is_a_movement_of_ether() -> None:
-    node = FakeNode()
-    node.transactions[5] = [invoked(1, event(WALLET, "0x1176", "0x64", "0x0"), fee="0x64", version="0x1")]
-    found = (await node.chain().collect(Span(5, 5), ALL)).tables
-    (transaction,) = found["transactions"].to_pylist()
-    assert int.from_bytes(transaction["fee"], "big") == 0
-    assert [amount(each) for each in found["transfers"].to_pylist()] == [100]
-
-
 async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_them() -> None:
     node = FakeNode()
     each = invoked(1, event("0xa", "0xb", "0x5", "0x1", keys=3))

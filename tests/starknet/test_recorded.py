@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from adapters.starknet.events import UNSURE
-from adapters.starknet.rows import tables
+from adapters.starknet.rows import Read, tables
 from chainfolio.errors import BadAnswer
 from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, result, rows, whole
 
@@ -54,6 +56,34 @@ def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     assert len(paid_in_strk) == (FEES[name] if name == "sepolia_integration_9703" else 0)
     assert moved == told - paid_in_strk
     assert all(row[10] is None for row in found.movements if row[6] in (UNSURE, "erc20"))
+
+
+def spent(found: Read, sequencer: int) -> Counter[tuple[str, int]]:
+    """How much each account but the sequencer sent less what it got, of each token, with its fees in STRK."""
+    sums = Counter[tuple[str, int]]()
+    for row in found.movements:
+        if row[6] in (UNSURE, "erc20"):
+            sums[row[7], number(row[5])] += row[9]
+            sums[row[8], number(row[5])] -= row[9]
+
+    for row in found.paid:
+        sums[row[4], number(FACTS.coin)] += int.from_bytes(row[10], "big")
+    return Counter({key: raw for key, raw in sums.items() if raw and number(key[0]) != sequencer})
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_sums_are_the_same_without_the_events_of_fees(name: str) -> None:
+    """As nodes gave blocks before fees had events; the collector found an event of each fee that was paid here."""
+    block = whole(name)
+    stripped, taken = json.loads(json.dumps(block)), 0
+    for each in stripped["transactions"]:
+        receipt = each["receipt"]
+        if number(receipt["actual_fee"]["amount"]):
+            assert number(receipt["events"].pop()["keys"][0]) == number(TRANSFER)
+            taken += 1
+    assert taken == FEES.get(name, 0)
+    sequencer = number(block["sequencer_address"])
+    assert spent(rows(stripped), sequencer) == spent(rows(block), sequencer)
 
 
 @pytest.mark.parametrize("name", BLOCKS)

@@ -33,6 +33,7 @@ SHORT = "short_answers"  # and whether it left logs out without saying so
 SAMPLES, NARROW = 16, 200  # parts of a window that are asked again, and how much smaller than it they are
 LARGE = 48  # calls of a batch that takes all of them
 PATIENCE = 6
+MAX_REPEATS = 100  # times that an endpoint is asked for the same window
 ANY_EVENT = "any_event"  # what is learnt of an endpoint: whether it takes a question that leaves the event open
 
 
@@ -221,13 +222,19 @@ class AccountLogs:
         return [Span(max(window.first, end - width + 1), end) for end in sorted(set(ends))]
 
     async def _patiently(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
-        """All that an endpoint gives when it is asked again and again, until nothing new came for some times."""
+        """Return all that an endpoint gives when it is asked again and again, until nothing new came for some times.
+
+        Raises:
+            Omitted: something new came each time.
+        """
         calm = 0
-        while calm < PATIENCE:
+        for _ in range(MAX_REPEATS):
+            if calm == PATIENCE:
+                return logs
             more = once(endpoint.name, [logs, await self._span(endpoint, window, accounts)])
             calm = 0 if len(more) > len(logs) else calm + 1
             logs = more
-        return logs
+        raise Omitted(endpoint.name, f"gives new logs of blocks {window.first}..{window.last} whenever it is asked")
 
     async def _compared(
         self, endpoint: Endpoint, chunk: Chunk, receipts: ReceiptLogs, accounts: Sequence[str]

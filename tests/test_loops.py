@@ -1,0 +1,92 @@
+"""Loops that wait for answers have a bound, and it is written here: a node that lies must not keep them going."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("adapters", "transport", "indexer", "pricing", "engine", "chainfolio")
+SERVICE = "ends with its task; each turn sleeps or waits for a step"
+HALVES = "halves the heights between two ends"
+PIECES = "each piece ends behind its beginning, up to the end of the span"
+# Each function with such a `while`, and what ends it whatever is answered.
+BOUNDS = {
+    "adapters/beacon/chosen.py::_look_through": "MAX_VALIDATORS",
+    "adapters/beacon/correlation.py::_of_earlier": HALVES,
+    "adapters/beacon/epochs.py::settled_in_turn": "takes the epochs that it is given",
+    "adapters/beacon/events.py::_listen": SERVICE,
+    "adapters/beacon/registry.py::_whole": "MAX_VALIDATORS",
+    "adapters/evm/accounts/bodies.py::at": "takes the heights that it is given",
+    "adapters/evm/accounts/logs.py::_span": PIECES,
+    "adapters/evm/accounts/otterscan.py::find": "each page goes on behind the one before, until MOST transactions",
+    "adapters/evm/accounts/payments.py::at": PIECES,
+    "adapters/evm/accounts/search.py::changes": "halves intervals, of which `most` are kept",
+    "adapters/evm/accounts/windows.py::read": "asks for strictly less, down to one block",
+    "adapters/evm/spans.py::_logs": "cuts pieces that are refused, down to one block",
+    "adapters/solana/stake_histories.py::_follow": "MOST_STAKES",
+    "adapters/starknet/changes.py::changes": "halves intervals, down to one block; MOST_INTERVALS",
+    "adapters/starknet/changes.py::transactions": HALVES,
+    "adapters/starknet/history.py::_search": HALVES,
+    "adapters/starknet/named.py::_asked": "smaller pages, then fewer accounts, then fewer blocks; MAX_PAGES each",
+    "adapters/starknet/node.py::_accepted": "doubles its step below the head; then halves",
+    "chainfolio/block_search.py::block_before": "MAX_SKIPPED; each round cuts the heights between two blocks",
+    "chainfolio/block_search.py::blocks_before": "MAX_SKIPPED; each round cuts the heights between two blocks",
+    "chainfolio/chains.py::newest_in": "MAX_SKIPPED",
+    "chainfolio/plans.py::run_batched": "MAX_ROUNDS and MAX_READS of each plan",
+    "chainfolio/supervisor.py::_run": SERVICE,
+    "chainfolio/supervisor.py::repeated": SERVICE,
+    "engine/days.py::final_before": "takes the days that it is given",
+    "engine/past_prices.py::_said": "fewer blocks each round, or an error",
+    "engine/reconcile.py::_search": "halves the movements of each asset; --max-requests",
+    "engine/reconcile_present.py::_histories": PIECES,
+    "engine/replay.py::_collected": PIECES,
+    "engine/schedule.py::_run": SERVICE,
+    "engine/together.py::_exchange": "fewer blocks each round, or an error",
+    "indexer/collect.py::_chunks": "takes the pieces of its span",
+    "indexer/collect.py::_of_accounts": PIECES,
+    "indexer/collect.py::here": "takes the pieces of its span",
+    "indexer/collect.py::there": "takes the pieces of its span",
+    "indexer/follow.py::_add_group": PIECES,
+    "indexer/follow.py::_undo": HALVES,
+    "indexer/follow.py::run": SERVICE,
+    "indexer/maintenance.py::run": SERVICE,
+    "indexer/reorg_recovery.py::_first_gone": HALVES,
+    "indexer/scrub.py::run": SERVICE,
+    "indexer/worker.py::_chain": SERVICE,
+    "indexer/worker.py::_follow": SERVICE,
+    "indexer/worker.py::_keep": SERVICE,
+    "indexer/worker.py::_recovered_from_reorg": SERVICE,
+    "indexer/worker_process.py::_serve": "ends with the connection of its parent",
+    "transport/endpoint.py::put": "takes the requests that it is given; a refused part is halved, down to one",
+    "transport/exchange.py::take": "the room of a body",
+    "transport/http_line.py::_first": "takes the addresses that it is given",
+    "transport/http_line.py::until": "the length of a line",
+    "transport/plain_http.py::_read": "the room of a body",
+    "transport/plain_http.py::_read_chunks": "the length of a head",
+    "transport/plain_http.py::_read_some": "the length of the body",
+    "transport/pool.py::_poll": "takes its endpoints",
+    "transport/pool.py::with_any": "takes its endpoints, BEHIND_TRIES times",
+}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def loops(node: ast.AST, function: str = "") -> Iterator[str]:
+    """Return the innermost function of each `while` that awaits something."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.While) and any(isinstance(each, ast.Await | ast.AsyncFor) for each in ast.walk(child)):
+            yield function
+        yield from loops(child, child.name if isinstance(child, Function) else function)
+
+
+def test_every_loop_that_waits_for_answers_has_a_bound() -> None:
+    found = Counter[str]()
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            name = path.relative_to(ROOT).as_posix()
+            found.update(f"{name}::{function}" for function in loops(ast.parse(path.read_text())))
+    missing = sorted(found.keys() - BOUNDS.keys())
+    assert missing == [], "a node that never stops answering must not keep it going: bound it, and name the bound here"
+    assert sorted(BOUNDS.keys() - found.keys()) == [], "these loops are gone"
