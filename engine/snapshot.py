@@ -163,7 +163,10 @@ class Snapshotter:
         )
         met_by_any = {asset for each in met.values() for asset in each}
         strangers = trust.strangers(met_by_any - set(extra))
-        plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
+        own = {
+            account: replace(each, own=frozenset(trust.own.get(account, ()))) for account, each in interactions.items()
+        }
+        plans = await asyncio.to_thread(self._plans, own, met, wanted, moved, about)
         states, fees, (staked, unstaked) = await asyncio.gather(
             self._answered(plans, block, strangers),
             asyncio.to_thread(paid, *index, block),
@@ -177,6 +180,7 @@ class Snapshotter:
         for each in staked:
             state = states[each.account]
             states[each.account] = replace(state, positions=(*state.positions, each))
+        states = {each: replace(state, issues=tuple(trust.resolve(state.issues))) for each, state in states.items()}
         held, unknown = holdings_of(states, wanted, trust)
         inside = {token for each in states.values() for one in each.positions for token in one.tokens}
         await self._learn(about, inside, strangers)
