@@ -171,7 +171,7 @@ def _sound(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T]
             found.append(msgspec.json.decode(shell, type=kind))
         except msgspec.ValidationError as error:
             given = typed(source, shell, _Shell)
-            reason = f"the {what} {given.pubkey} cannot be read: {error}"
+            reason = f"the {what} cannot be read: {error}"  # without its address: a flood is one reason
             notes.append(Note(given.pubkey, reason, True, _mint_of(given.account) if kind is TokenAccount else ""))
     return found, notes
 

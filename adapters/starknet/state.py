@@ -109,6 +109,17 @@ async def _answer(reads: Sequence[Call], block: Block, endpoint: Endpoint) -> li
 
 def _result(source: str, given: Answer, *, is_untrusted: bool) -> Any:
     """What an answer means: it may be the contract's own refusal. Whatever else an untrusted one causes is its own."""
+    try:
+        return _meant(source, given)
+    except NodeBehind:
+        raise
+    except SourceError as error:
+        if not is_untrusted:
+            raise
+        return Unknown(error.reason, "contract")
+
+
+def _meant(source: str, given: Answer) -> Any:
     match given:
         case NoContract():
             return Unknown("there is no such contract at this block", "absent")
@@ -116,10 +127,6 @@ def _result(source: str, given: Answer, *, is_untrusted: bool) -> Any:
             return Reverted(NO_FUNCTION)
         case Refused():
             return Reverted()
-        case NodeBehind():
-            raise given
         case SourceError():
-            if is_untrusted:
-                return Unknown(given.reason, "contract")
             raise given
     return tuple(felt(source, each) for each in typed(source, given, list[str]))

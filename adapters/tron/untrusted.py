@@ -73,7 +73,8 @@ class UntrustedCalls:
         groups += [[call] for call in pending if not self.multicall or call.alone]
         room = MAX_FAILED + -(-len(pending) // MAX_TOGETHER)
         while groups and room > 0:
-            now, groups = groups[:room], groups[room:]
+            size = max(room, SPLIT)  # fewer would take a request for each
+            now, groups = groups[:size], groups[size:]
             answers, newest = await posted(endpoint, [self._sent(group) for group in now])
             self.blocks.add(newest)
             for group, answer in zip(now, answers, strict=True):
