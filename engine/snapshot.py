@@ -127,6 +127,10 @@ class Snapshotter:
             return True
         return self._is_vouched(info.token_asset(contract))
 
+    async def trust(self, met: Mapping[str, Collection[Asset]], height: int) -> Trust:
+        """Return which of the assets that some accounts met are trusted at a height, by the index and the settings."""
+        return await asyncio.to_thread(self._judge.trust, met, self._is_vouched, height)
+
     def _is_vouched(self, asset: Asset) -> bool:
         """Return True if an asset is on a list, a protocol's file names it, or the settings name a price of it."""
         is_listed = asset in self._judge.listed or self.book.is_trusted(asset)
@@ -159,7 +163,7 @@ class Snapshotter:
             account: self._wanted(met[account], candidates if left[account] else frozenset()) for account in accounts
         }
         about, trust = await asyncio.gather(
-            self._about(block), asyncio.to_thread(self._judge.trust, interactions, self._is_vouched, block.height)
+            self._about(block), self.trust({each: own.tokens for each, own in interactions.items()}, block.height)
         )
         met_by_any = {asset for each in met.values() for asset in each}
         strangers = trust.strangers(met_by_any - set(extra))

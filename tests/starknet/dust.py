@@ -11,8 +11,10 @@ from adapters.starknet import state
 from adapters.starknet.felts import padded, selector
 from adapters.starknet.state import TOGETHER
 from chainfolio.assets import Asset
+from chainfolio.untrusted import MAX_SECONDS
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
-from tests.starknet.fakes import FACTS, TOKEN, WALLET, FakeNode, Refuse
+from tests.starknet.fakes import TOKEN, WALLET, FakeNode, Refuse
+from tests.starknet.recorded import FACTS
 from transport.exchange import Posted
 
 STEPS: Final = 10_000_000  # of one call, as nodes have it
@@ -81,7 +83,7 @@ async def read(mix: Mix) -> Wallet:
     node = DustNode(behaviours)
     trusted = {"listed": token(padded(int(TOKEN, 16))), "own": token(OWN)}
     dust = [token(padded(each)) for each in behaviours]
-    patience_s = NO_PATIENCE_S if "never ends" in behaviours.values() else state.MAX_SECONDS
+    patience_s = NO_PATIENCE_S if "never ends" in behaviours.values() else MAX_SECONDS
     with mock.patch.object(state, "MAX_SECONDS", patience_s):
         return await wallet_of(
             node.chain(), padded(int(WALLET, 16)), trusted, dust, lambda: Work(node.requests, node.steps)
