@@ -18,7 +18,7 @@ from adapters.tron.addresses import of_hex
 from adapters.tron.chain import TronChain, build
 from adapters.tron.forms import Info, Whole
 from adapters.tron.settings import TronSettings
-from adapters.tron.state import AGGREGATE
+from adapters.tron.calls import AGGREGATE
 from bench.figures import main
 from bench.served import Served, Variant, add, run
 from bench.tron_blocks import generated, token

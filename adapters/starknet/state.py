@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -18,7 +19,7 @@ from chainfolio.untrusted import MAX_SECONDS, OVER
 from transport.endpoint import Answer, Endpoint
 from transport.wire import Request, typed
 
-TOGETHER: Final = 50  # untrusted calls of one request
+TOGETHER: Final = 50  # untrusted calls of one request, so that those of one that never ends cost few others
 SKIPPED_BLOCKS: Final = 20  # in which untrusted contracts are not asked again that gave no answer in time
 NO_FUNCTION = b"no such function"
 Pins = Mapping[int, str]  # the hashes of blocks that may still go, by height
@@ -87,17 +88,19 @@ async def _untrusted(node: Node, reads: Sequence[Call], block: Block) -> dict[Ca
     """Return what untrusted contracts answer, or why they are not read. Raises nothing."""
     found = {each: node.skipped.answer(each.contract, block.height) for each in reads}
     pending = [each for each, reason in found.items() if reason is None]
-    try:
+
+    async def read(part: Sequence[Call]) -> None:
+        with suppress(SourceError):
+            answers = await node.with_any(partial(_answer, part, block), kind="untrusted")
+            found.update(zip(part, answers, strict=True))
+
+    with suppress(TimeoutError):
         async with asyncio.timeout(MAX_SECONDS):
-            for start in range(0, len(pending), TOGETHER):
-                part = pending[start : start + TOGETHER]
-                answers = await node.with_any(partial(_answer, part, block), kind="untrusted")
-                found |= zip(part, answers, strict=True)
-    except (SourceError, TimeoutError):
-        left = [each for each in pending if found[each] is None]
-        found |= dict.fromkeys(left, OVER)
-        node.skipped.skip({each.contract for each in left}, block.height, SKIPPED_BLOCKS, OVER)
-    return found
+            parts = [pending[start : start + TOGETHER] for start in range(0, len(pending), TOGETHER)]
+            await asyncio.gather(*map(read, parts))
+    left = [each for each in pending if found[each] is None]
+    node.skipped.skip({each.contract for each in left}, block.height, SKIPPED_BLOCKS, OVER)
+    return found | dict.fromkeys(left, OVER)
 
 
 async def _answer(reads: Sequence[Call], block: Block, endpoint: Endpoint) -> list[Any]:

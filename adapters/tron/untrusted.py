@@ -20,7 +20,8 @@ from transport.wire import RpcError
 
 MAX_FAILED: Final = 16  # calls of one round that may end without an answer, and one more for each MAX_TOGETHER reads
 MAX_TOGETHER: Final = 200  # reads in one call of the contract that makes several
-SPLIT: Final = 4  # how many calls the reads of such a call go into
+MIN_SENT: Final = 4  # calls of one request, if there are so many: fewer would take too many requests
+SPLIT: Final = 15  # how many calls the reads of such a call go into
 BURNT_BLOCKS: Final = 1_200  # an hour: for so long a contract is not read that used up what a call may use
 OVER_BLOCKS: Final = 20  # a minute: and for so long one that was not read because of others
 BURNING: Final = ("OUT_OF_ENERGY", "Not enough energy", "OUT_OF_TIME", "out of time", "timeout")
@@ -73,7 +74,7 @@ class UntrustedCalls:
         groups += [[call] for call in pending if not self.multicall or call.alone]
         room = MAX_FAILED + -(-len(pending) // MAX_TOGETHER)
         while groups and room > 0:
-            size = max(room, SPLIT)  # fewer would take a request for each
+            size = max(room, MIN_SENT)
             now, groups = groups[:size], groups[size:]
             answers, newest = await posted(endpoint, [self._sent(group) for group in now])
             self.blocks.add(newest)

@@ -50,6 +50,7 @@ class DustKind:
     behaviours: Sequence[str]
     read: Callable[[Mix], Coroutine[Any, Any, Wallet]]
     allowance: Callable[[int], Work]
+    node: type[Any]  # whose `post` takes the requests
 
 
 def counts(mix: Mix) -> list[str]:

@@ -194,4 +194,4 @@ def allowance(count: int) -> Work:
     return Work(3 + pages, 100_000 + 4_000 * count)
 
 
-SOLANA: Final = DustKind(BEHAVIOURS, read, allowance)
+SOLANA: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)

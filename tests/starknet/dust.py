@@ -95,4 +95,4 @@ def allowance(count: int) -> Work:
     return Work(ROUNDS + -(-2 * 4 * count // TOGETHER) + ROUNDS, 4 * (STEPS + 2 * READ) * count)
 
 
-STARKNET: Final = DustKind(BEHAVIOURS, read, allowance)
+STARKNET: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)

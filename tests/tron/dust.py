@@ -9,7 +9,7 @@ from eth_abi.abi import decode, encode
 
 from adapters.tron.addresses import of_hex
 from adapters.tron.facts import TRC20
-from adapters.tron.untrusted import MAX_FAILED, MAX_TOGETHER, SPLIT
+from adapters.tron.untrusted import MAX_FAILED, MAX_TOGETHER, MIN_SENT, SPLIT
 from chainfolio.assets import Asset
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
 from tests.tron.fakes import ALICE, USDT, FakeNode
@@ -116,10 +116,10 @@ async def read(mix: Mix) -> Wallet:
 def allowance(count: int) -> Work:
     """Calls that fail are bounded for each round of 200 reads, and so are the requests that they take."""
     groups = -(-3 * count // MAX_TOGETHER)
-    calls = MAX_FAILED + SPLIT + groups
+    calls = MAX_FAILED + MIN_SENT + groups
     sent = groups + SPLIT * calls
     energy = ROUNDS * (ENERGY * calls + READ * sent) + 4 * 25 * READ * count
-    return Work(ROUNDS * (6 + groups // SPLIT), energy)
+    return Work(ROUNDS * (8 + groups // MIN_SENT), energy)
 
 
-TRON: Final = DustKind(BEHAVIOURS, read, allowance)
+TRON: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)

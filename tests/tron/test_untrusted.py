@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from eth_abi.abi import encode as abi
 
-from adapters.tron import untrusted
+from adapters.tron import calls, untrusted
 from adapters.tron.node import TronNode as Endpoint
 from cli.main import main
 from localchain.hostile import GOOD, TRANSFER, gives
@@ -134,7 +134,7 @@ def test_tokens_that_loop_for_ever_leave_a_wallet_readable(
     dusted.flood(LOOPING)
     assert run("watch", dusted.address)[0] == 0
     sent: list[int] = []
-    real = untrusted.posted
+    real = calls.posted
 
     async def counted(endpoint: Endpoint, asked: Sequence[Any]) -> Any:
         sent.append(len(asked))
