@@ -110,7 +110,7 @@ ORDER = (
     "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "first", "snapshot", "wallets", "lookup",
     "checksums", "progress",
     "serving", "ledger", "limits", "positions", "matching", "reorgs", "accounts", "history", "pools", "pnl",
-    "valuation", "validators", "solana", "solana_history",
+    "valuation", "validators", "solana", "solana_history", "dust",
 )  # fmt: skip
 
 

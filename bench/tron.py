@@ -15,10 +15,10 @@ from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 
 from adapters.tron.addresses import of_hex
+from adapters.tron.calls import AGGREGATE
 from adapters.tron.chain import TronChain, build
 from adapters.tron.forms import Info, Whole
 from adapters.tron.settings import TronSettings
-from adapters.tron.state import AGGREGATE
 from bench.figures import main
 from bench.served import Served, Variant, add, run
 from bench.tron_blocks import generated, token

@@ -26,7 +26,9 @@ class Issue:
 
     `makes_partial`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer:
     anybody could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's.
-    `count`: how many subjects share the issue; above 1, `subject` names none of them."""
+    `count`: how many subjects share the issue; above 1, `subject` names none of them.
+    `assets`: the assets of the account that it is about, if a reader cannot know who trusts them. The engine decides:
+    the answer is partial only if one of them is trusted (`engine.trust`), and the issue loses them."""
 
     adapter: str
     subject: str
@@ -34,6 +36,7 @@ class Issue:
     makes_partial: bool = True
     account: str = ""
     count: int = 1
+    assets: tuple[Asset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

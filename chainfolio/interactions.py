@@ -19,7 +19,8 @@ class Interactions:
     collection; with whom it exchanged which assets, and which it sent to whom, more than nothing.
 
     `events` that name it, by filter of the dataset of this name, as rows of `account_events`; `covered` are the filters
-    that are indexed whole, so that an event which is not there was not written.
+    that are indexed whole, so that an event which is not there was not written. `own` are the tokens that the account
+    came by in an act of its own: readers look at them before all others.
     """
 
     tokens: frozenset[Asset] = frozenset()
@@ -28,6 +29,7 @@ class Interactions:
     sent: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
     events: Mapping[str, tuple[EventRow, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
+    own: frozenset[Asset] = frozenset()
 
     def __or__(self, other: Interactions) -> Interactions:
         """What is in either."""
@@ -38,6 +40,7 @@ class Interactions:
             _both(self.sent, other.sent),
             {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
             self.covered | other.covered,
+            self.own | other.own,
         )
 
 

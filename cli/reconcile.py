@@ -56,7 +56,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 12 where something differs, 13 where something could not be read."""
+    """Run the command; the exit code is 12 if a trusted asset differs, 13 if one could not be read."""
     if options.first is not None and options.first < 0:
         raise BadRequest("from", "a block height is at least 0")
     for name, value in (("checkpoints", options.checkpoints), ("max-requests", options.max_requests)):
@@ -107,11 +107,12 @@ async def _one(
         if not options.json:
             print(f"{chain.key}: {text} …", file=sys.stderr)
 
-    reconciler = Reconciler(
-        chain, system.lake, system.tail, options.checkpoints, max_requests=options.max_requests, told=told
-    )
-    results = await reconciler.run(addresses, options.first, options.last)
     snapshotter, native = snapshotter_of(system, chain), chain.info.native
+    reconciler = Reconciler(
+        chain, system.lake, system.tail, options.checkpoints, max_requests=options.max_requests, told=told,
+        trust_of=snapshotter.trust,
+    )  # fmt: skip
+    results = await reconciler.run(addresses, options.first, options.last)
     assets: set[Asset] = {asset(each.asset).collection for result in results for each in result.assets}
     end = Block(results[0].last_block, results[0].block_hash, "", 0)
     known = snapshotter.book.known(assets, end) | {native.asset: native}
@@ -127,8 +128,12 @@ async def _estimate(
 ) -> list[dict[str, Any]]:
     from engine.reconcile import Reconciler
     from engine.reconcile_estimate import estimate
+    from engine.wiring import snapshotter_of
 
-    reconciler = Reconciler(chain, system.lake, system.tail, options.checkpoints, max_requests=options.max_requests)
+    reconciler = Reconciler(
+        chain, system.lake, system.tail, options.checkpoints, max_requests=options.max_requests,
+        trust_of=snapshotter_of(system, chain).trust,
+    )  # fmt: skip
     return [await estimate(reconciler, addresses, options.first, options.last, system.seams.clock)]
 
 
@@ -155,6 +160,10 @@ def _show(found: Reconciliation, names: Names) -> None:
     for each in found.assets:
         if each.status in ("unreadable", "unindexed"):
             say(f"{each.status}: {_named(each.asset, names)}", indent=2)
+    for apart in found.untrusted:
+        shown = ", ".join(_named(name, names) for name in apart.assets)
+        more = f" and {apart.count - len(apart.assets):,} more" if apart.count > len(apart.assets) else ""
+        say(f"untrusted, listed apart: {shown}{more}: {apart.reason}", indent=2)
     for name in found.more:
         say(f"more blocks differ than are listed: {_named(name, names)}", indent=2)
     read = len(found.checkpoints) - len(found.unread_checkpoints)

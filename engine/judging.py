@@ -5,13 +5,12 @@ How a token came to an account says most about it, so the index is read once mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue, Spam
-from chainfolio.interactions import Interactions
 from chainfolio.positions import OpenPosition
 from engine.arrivals import arrivals
 from engine.descriptions import About
@@ -55,15 +54,14 @@ class Judge:
         """The tokens that are what they say, whoever sent them."""
         return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
 
-    def trust(
-        self, interactions: Mapping[str, Interactions], is_vouched: Callable[[Asset], bool], height: int
-    ) -> Trust:
-        """Return which assets of some accounts are trusted at a height: `is_vouched` ones, and those that the index
-        shows to have come in an act of the account's own. Transactions are looked up only if there are others."""
+    def trust(self, met: Mapping[str, Collection[Asset]], is_vouched: Callable[[Asset], bool], height: int) -> Trust:
+        """Return which of the assets that some accounts met are trusted at a height: `is_vouched` ones, and those that
+        the index shows to have come in an act of the account's own. Transactions are looked up only if there are
+        others."""
         others = {
             account: suspects
-            for account, each in interactions.items()
-            if (suspects := {asset for asset in each.tokens if not asset.is_native and not is_vouched(asset)})
+            for account, assets in met.items()
+            if (suspects := {asset for asset in assets if not asset.is_native and not is_vouched(asset)})
         }
         came = self._came(others, dict.fromkeys(others, frozenset()), height) if others else {}
         own = {account: {asset for asset, arrival in each.items() if arrival.own} for account, each in came.items()}

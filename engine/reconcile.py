@@ -8,8 +8,8 @@ state, what they say of now is compared (`reconcile_present.py`).
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -21,10 +21,11 @@ from chainfolio.plans import Unknown
 from chainfolio.tables import ACCOUNT_TRANSFERS
 from engine.evidence import Evident, datasets_of
 from engine.reconcile_present import Present
-from engine.reconciled import STATUSES, Difference, Reconciled, Reconciliation, keep
+from engine.reconciled import MAX_SHOWN, STATUSES, Difference, ListedApart, Reconciled, Reconciliation, keep
 from engine.replay import replays
 from engine.rows import rows_of
 from engine.sent import PAID, sent
+from engine.trust import Trust, marked
 from indexer.scopes import indexed_for
 from portfolio.causes import MISSING_ROW, OF_DATASETS, cause_of
 from portfolio.ledger import told_once
@@ -45,6 +46,7 @@ from portfolio.reconciliation import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from chainfolio.assets import Asset
     from chainfolio.chains import Chain
     from storage.lake import Lake
     from storage.tail import Tail
@@ -55,12 +57,15 @@ BLOCKS_AT_ONCE: Final = 200
 AGAIN: Final = "start the same again with a larger budget, or with fewer checkpoints"
 # A node that leaves out a log does so again where it is asked in the same way.
 AGAIN_LOST: Final = '; first add an endpoint, or set `integrity = "roots"` and `sample = 1`, if a node left them out'
+UNREAD: Final = "unreadable", "its balance could not be read"
 Told = Callable[[str], None]
+TrustOf = Callable[["Mapping[str, Collection[Asset]]", int], Awaitable[Trust]]
 
 
 @dataclass(slots=True)
 class Reconciler:
-    """Reconciles accounts of one chain. `max_requests` bounds what it asks of nodes: OverBudget."""
+    """Reconciles accounts of one chain. `max_requests` bounds what it asks of nodes: OverBudget. `trust_of` returns
+    which of the assets that accounts met are trusted at a height; without it, all are."""
 
     chain: Chain
     lake: Lake
@@ -68,6 +73,9 @@ class Reconciler:
     checkpoints: int = CHECKPOINTS
     max_requests: int | None = None
     told: Told = lambda text: None
+    trust_of: TrustOf | None = None
+    trust: Trust = field(init=False, default=Trust(lambda asset: True))
+    strangers: frozenset[str] = frozenset()
     _asked_before: int = 0
     _blocks: dict[int, Block | None] = field(default_factory=dict)
     _gone: set[int] = field(default_factory=set)  # heights without state
@@ -102,7 +110,8 @@ class Reconciler:
     ) -> dict[Key, Compared]:
         if self.present is None:
             return await self._search(known, steps, is_start=span.first == 0)
-        return await self.present.compared(await self.present.balances(accounts, known, end), known, end)
+        balances = await self.present.balances(accounts, known, end, self.strangers)
+        return await self.present.compared(balances, known, end)
 
     async def prepared(
         self, accounts: Sequence[str], first: int | None, last: int | None
@@ -116,8 +125,19 @@ class Reconciler:
         steps = [span.last] if self.present else ladder(opening, span.last, self.checkpoints)
         transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
         known = await asyncio.to_thread(self._courses, accounts, transfers, fees, opening, span)
+        await self._judge(known, span.last)
         await self._end(span.last)  # what was read meanwhile belongs to this block
         return span, (end, transfers, fees), steps, known
+
+    async def _judge(self, known: Mapping[Key, Course], height: int) -> None:
+        """Set which assets are trusted. Contracts of the others are read after all else, with bounded work."""
+        if self.trust_of is None:
+            return
+        met: defaultdict[str, set[Asset]] = defaultdict(set)
+        for key in known:
+            met[key.account].add(key.asset.collection)
+        self.trust = await self.trust_of(met, height)
+        self.strangers = self.trust.strangers({asset for assets in met.values() for asset in assets})
 
     # --- what is compared --------------------------------------------------------------------------------------------
 
@@ -233,7 +253,11 @@ class Reconciler:
         """What the balances are at some heights. Before the first block nobody has anything."""
         blocks = [self._blocks[height] for height, _ in asked]
         plans = [self.chain.balances([(key.account, key.asset) for key in keys]) for _, keys in asked]
-        wanted = [(block, next(plan)) for block, plan in zip(blocks, plans, strict=True) if block is not None]
+        wanted = [
+            (block, marked(next(plan), self.strangers))
+            for block, plan in zip(blocks, plans, strict=True)
+            if block is not None
+        ]
         try:
             given = iter(await self.chain.answer_each(wanted))
         except HistoryUnavailable as error:  # at all of them
@@ -276,19 +300,37 @@ class Reconciler:
         compared: Mapping[Key, Compared], evident: Evident,
     ) -> Reconciliation:  # fmt: skip
         own = {key: one for key, one in compared.items() if key.account == account}
-        assets = [_asset(key, known[key], one) for key, one in own.items()]
+        differences, apart = self._told_apart(own, known, evident)
+        assets = [_asset(key, known[key], one, is_apart=key in apart) for key, one in own.items()]
         native = Key(account, self.chain.info.native.asset)
         if native not in own:
             assets.append(Reconciled(str(native.asset), "unindexed", None, "0", None))
         counts = Counter(each.status for each in assets)
-        differences = tuple(_differences(own, known, evident))
         return Reconciliation(
             account, self.chain.key, span.first, span.last, end.hash, tuple(steps),
             tuple(height for height in steps if height in self._gone),
             {status: counts[status] for status in STATUSES}, tuple(sorted(assets, key=lambda each: each.asset)),
-            differences, tuple(str(key.asset) for key, one in own.items() if one.has_more),
-            (*self._notes(account, span, steps), *_cure(self.chain.key, differences)),
+            differences, tuple(str(key.asset) for key, one in own.items() if one.has_more and key not in apart),
+            (*self._notes(account, span, steps), *_cure(self.chain.key, differences)), tuple(_summed(apart)),
         )  # fmt: skip
+
+    def _told_apart(
+        self, own: Mapping[Key, Compared], known: Mapping[Key, Course], evident: Evident
+    ) -> tuple[tuple[Difference, ...], dict[Key, tuple[str, str]]]:
+        """Return the differences of one account, and the untrusted assets that differ or cannot be read with the cause.
+        What the index itself lacks is a difference, whoever made the token."""
+        differences: list[Difference] = []
+        apart: dict[Key, tuple[str, str]] = {}
+        for key, one in own.items():
+            several = list(_differences(key, one, known[key], evident))
+            is_trusted = self.trust.is_trusted(key.account, key.asset.collection)
+            if is_trusted or any(each.is_lacking for each in several):
+                differences += several
+            elif one.balance is None:
+                apart[key] = UNREAD
+            elif several:
+                apart[key] = several[0].cause, several[0].reason
+        return tuple(differences), apart
 
     def _notes(self, account: str, span: Span, steps: Sequence[int]) -> Iterator[str]:
         if steps[0] in self._gone:
@@ -338,8 +380,9 @@ def _answer(result: Any) -> Answer:
     return result if isinstance(result, int) else None
 
 
-def _asset(key: Key, course: Course, one: Compared) -> Reconciled:
+def _asset(key: Key, course: Course, one: Compared, *, is_apart: bool) -> Reconciled:
     status = "unreadable" if one.balance is None else "differs" if one.changes else "equal"
+    status = "untrusted" if is_apart else status
     opening, balance = (None if raw is None else str(raw) for raw in (one.opening, one.balance))
     return Reconciled(str(key.asset), status, opening, str(course.sums[-1] if course.sums else 0), balance)
 
@@ -351,9 +394,17 @@ def _cure(chain: str, differences: Sequence[Difference]) -> Iterator[str]:
         yield f"`chainfolio index {chain} --rewind {min(lost)}` reads these rows again, and all behind them{AGAIN_LOST}"
 
 
-def _differences(own: Mapping[Key, Compared], known: Mapping[Key, Course], evident: Evident) -> Iterator[Difference]:
-    for key, one in own.items():
-        for each in one.changes:
-            evidence = evident.of(key, each.height)
-            cause, reason = cause_of(key, known[key], each, one.changes, evidence)
-            yield Difference(str(key.asset), each.height, each.after, str(each.amount), cause, reason)
+def _differences(key: Key, one: Compared, course: Course, evident: Evident) -> Iterator[Difference]:
+    for each in one.changes:
+        evidence = evident.of(key, each.height)
+        cause, reason = cause_of(key, course, each, one.changes, evidence)
+        yield Difference(str(key.asset), each.height, each.after, str(each.amount), cause, reason)
+
+
+def _summed(apart: Mapping[Key, tuple[str, str]]) -> Iterator[ListedApart]:
+    """Yield the untrusted assets of an account by cause, so that a flood of them is a few lines."""
+    groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for key, told in apart.items():
+        groups[told].append(str(key.asset))
+    for (cause, reason), assets in sorted(groups.items()):
+        yield ListedApart(cause, reason, len(assets), tuple(sorted(assets)[:MAX_SHOWN]))

@@ -59,7 +59,7 @@ async def _of_now(
     """The same where what accounts have now is compared: that is read, and where it differs, histories would be."""
     chain = reconciler.chain
     before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
-    balances = await present.balances(accounts, known, end)
+    balances = await present.balances(accounts, known, end, reconciler.strangers)
     cost, taken_s = chain.requests - before, clock.monotonic_s() - start_s
     differing = present.differing(balances, known)
     who = {key.account for key in differing}

@@ -7,7 +7,7 @@ is read once more, and the blocks are named of which the index lacks something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from chainfolio.protocols import InstalledProtocols
 from engine.daily import needed
 from engine.evidence import own_rows
 from engine.snapshot import LIVE_LAG_S
+from engine.trust import marked
 from portfolio.reconciliation import MAX_CHANGES, Change, Compared, Course, Key, courses
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ class Present:
     told: Told = lambda text: None
     now: Block | None = None  # where the accounts were read
 
-    async def balances(self, accounts: Sequence[str], known: Courses, end: Block) -> dict[Key, int | None]:
+    async def balances(
+        self, accounts: Sequence[str], known: Courses, end: Block, strangers: Set[str] = frozenset()
+    ) -> dict[Key, int | None]:
         """What accounts had at the end of their rows: what they have now without what moved since. None where it cannot
-        be read. NotIndexed where the index is far behind the node."""
+        be read. Contracts in `strangers` are read with bounded work. NotIndexed where the index is far behind the
+        node."""
         self.check()
         self.told(f"reading {len(accounts):,} accounts as they are now")
-        states = await self._states(accounts, known, end)
+        states = await self._states(accounts, known, end, strangers)
         newer = await self._newer(accounts, end)
         balances = {key: raw for account, state in states.items() for key, raw in self._held(account, state)}
         unmet = {*newer, *(key for key, raw in balances.items() if raw)} - known.keys()
@@ -93,7 +97,9 @@ class Present:
 
     # --- now ---------------------------------------------------------------------------------------------------------
 
-    async def _states(self, accounts: Sequence[str], known: Courses, end: Block) -> dict[str, AccountState]:
+    async def _states(
+        self, accounts: Sequence[str], known: Courses, end: Block, strangers: Set[str]
+    ) -> dict[str, AccountState]:
         """The accounts, all at one block."""
         reader = self.chain.account_reader(InstalledProtocols()).at(end)
         wanted = {account: [key.asset for key in known if key.account == account] for account in accounts}
@@ -102,7 +108,10 @@ class Present:
             for account, some in wanted.items()
         }
         reports = await run_batched(
-            plans, lambda reads: self.chain.answer(reads, end), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
+            plans,
+            lambda reads: self.chain.answer(marked(reads, strangers), end),
+            max_rounds=MAX_ROUNDS,
+            max_reads=MAX_READS,
         )
         states: dict[str, AccountState] = {}
         for account, report in reports.items():

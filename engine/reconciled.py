@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 ADAPTER: Final = "reconcile"
-STATUSES: Final = ("equal", "differs", "unreadable", "unindexed")
+STATUSES: Final = ("equal", "differs", "unreadable", "unindexed", "untrusted")
+MAX_SHOWN: Final = 5  # assets of one cause that are named
 
 
 class Difference(msgspec.Struct, rename="camel", frozen=True):
@@ -55,9 +56,20 @@ class Reconciled(msgspec.Struct, rename="camel", frozen=True):
     balance: str | None
 
 
+class ListedApart(msgspec.Struct, rename="camel", frozen=True):
+    """Untrusted assets whose balances nothing explains, for one cause: how many there are, and the first of them. What
+    the contract of a stranger logs says nothing about the index."""
+
+    cause: str
+    reason: str
+    count: int
+    assets: tuple[str, ...]
+
+
 class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
     """One account on one chain. `unread_checkpoints` are those whose state nobody serves any more. `more`: assets that
-    have more differences than are listed. `notes` say what the result is worth."""
+    have more differences than are listed. `notes` say what the result is worth. `untrusted` are assets that nobody
+    trusts and that differ or cannot be read: they are in no other list but `assets`."""
 
     address: str
     chain: str
@@ -71,15 +83,16 @@ class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
     differences: tuple[Difference, ...]
     more: tuple[str, ...]
     notes: tuple[str, ...]
+    untrusted: tuple[ListedApart, ...] = ()
 
     @property
     def is_equal(self) -> bool:
-        """Whether every asset was read, and none differs."""
+        """Return True if every trusted asset was read, and none differs."""
         return not self.differs and not self.counts["unreadable"] and not self.counts["unindexed"]
 
     @property
     def differs(self) -> bool:
-        """Whether something differs."""
+        """Return True if something differs that is trusted, or that the index lacks."""
         return bool(self.differences)
 
 

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.addresses import rules_of
-from chainfolio.assets import Asset
+from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, KeepsCoins, KeepsPositions, having
 from chainfolio.contracts import Issue
@@ -72,7 +72,7 @@ class Replay:
         whole = indexed.covers(Span(0, block.height))
         before = await asyncio.to_thread(self._moved, accounts, Span(0, block.height)) if whole else {}
         first = next((span.first for span in indexed if block.height in span), block.height + 1)
-        told = {row[0] for row in await asyncio.to_thread(self._unexplained, accounts, block.height)}
+        unexplained = await asyncio.to_thread(self._unexplained, accounts, block.height)
         known = {each: self._state(each, state, since[each], before.get(each)) for each, state in states.items()}
         coins = await self._coins({account: state for account, (state, _) in known.items()}, block)
         keeper = _itself(self.chain)
@@ -84,7 +84,7 @@ class Replay:
                 replayed, issues = replace(replayed, positions=tuple(past[account][0])), [*issues, *past[account][1]]
             if account in coins:
                 replayed, issues = self._with_coins(account, replayed, coins[account], issues)
-            issues += self._limits(account, state, None if whole else first, is_unexplained=account in told)
+            issues += self._limits(account, state, None if whole else first, unexplained.get(account))
             found[account] = replace(replayed, issues=(*state.issues, *issues), block=block)
         return found
 
@@ -156,48 +156,54 @@ class Replay:
         paid = own(ACCOUNT_TRANSACTIONS, piece.tables["transactions"], (*PAID, "sender"))
         add_fees(found, paid.filter(pl.col("sender") == pl.col("account")), self.chain.info.native.asset)
 
-    def _unexplained(self, accounts: Sequence[str], height: int) -> list[tuple[str, int]]:
-        return [
-            (account, row[0])
-            for account in accounts
-            for row in self.tail.unexplained(self.chain.key, account)
-            if row[0] > height
-        ]
+    def _unexplained(self, accounts: Sequence[str], height: int) -> dict[str, tuple[Asset, ...]]:
+        """Return by account the assets whose movements above a height no rows explain: none if one is not named."""
+        found: dict[str, tuple[Asset, ...]] = {}
+        for account in accounts:
+            rows = [row for row in self.tail.unexplained(self.chain.key, account) if row[0] > height]
+            if rows:
+                is_named = all(raw for _, _, raw, _ in rows)
+                found[account] = tuple(sorted({asset(name) for _, name, _, _ in rows})) if is_named else ()
+        return found
 
     def _state(
         self, account: str, state: AccountState, since: Daily, before: Daily | None
     ) -> tuple[AccountState, list[Issue]]:
         """The balances of an account before something moved; Unknown where it would have been less than nothing."""
         native, issues = self.chain.info.native.asset, list[Issue]()
-        now = {asset: raw for asset, raw in state.balances.items() if asset != native} | {native: state.native}
+        now = {each: raw for each, raw in state.balances.items() if each != native} | {native: state.native}
         assets = {*now, *since.assets, *(before.assets if before else ())}
         found: dict[Asset, Any] = {}
-        for asset in sorted(assets):
-            raw = now.get(asset, 0)
+        for each in sorted(assets):
+            raw = now.get(each, 0)
             if isinstance(raw, int):
-                raw -= since.net(asset)
+                raw -= since.net(each)
                 if raw < 0:
                     raw = Unknown("more of it came since than there is")
-                elif before is not None and before.net(asset) != raw:
-                    reason = f"movements up to this block add up to {before.net(asset)}, those since leave {raw}"
-                    issues.append(Issue(ADAPTER, asset.reference, reason, account=account))
-            found[asset] = raw
+                elif before is not None and before.net(each) != raw:
+                    reason = f"movements up to this block add up to {before.net(each)}, those since leave {raw}"
+                    issues.append(Issue(ADAPTER, each.reference, reason, account=account, assets=(each,)))
+            found[each] = raw
         return replace(state, native=found.pop(native), balances=found, positions=()), issues
 
-    def _limits(self, account: str, state: AccountState, first: int | None, *, is_unexplained: bool) -> list[Issue]:
-        """What a replayed balance does not know."""
+    def _limits(
+        self, account: str, state: AccountState, first: int | None, unexplained: tuple[Asset, ...] | None
+    ) -> list[Issue]:
+        """What a replayed balance does not know. `unexplained`: assets that moved without rows, None if nothing did."""
         key = self.chain.key
         keeper = _itself(self.chain)
         told = sorted(keeper.past_positions) if isinstance(keeper, KeepsPositions) else []
-        lost = any(each.protocol not in told for each in state.positions)
+        lost = [each for each in state.positions if each.protocol not in told]
+        are_grounded = all(each.ground and not each.vouches for each in lost)
+        assets = tuple(sorted({token for each in lost for token in each.ground})) if are_grounded else ()
         but = f", but in those of {', '.join(told)}," if told else ""
-        found = [Issue(ADAPTER, key, NO_POSITIONS.format(but), makes_partial=lost, account=account)]
+        found = [Issue(ADAPTER, key, NO_POSITIONS.format(but), bool(lost), account, assets=assets)]
         if first is not None:
             reason = f"balances are replayed from those of now; they are exact from block {first} on"
             found.append(Issue(ADAPTER, key, reason, makes_partial=False, account=account))
-        if is_unexplained:
+        if unexplained is not None:
             reason = "movements since this block are not explained by rows: chainfolio status lists them"
-            found.append(Issue(ADAPTER, key, reason, account=account))
+            found.append(Issue(ADAPTER, key, reason, account=account, assets=unexplained))
         return found
 
 

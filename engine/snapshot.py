@@ -127,6 +127,10 @@ class Snapshotter:
             return True
         return self._is_vouched(info.token_asset(contract))
 
+    async def trust(self, met: Mapping[str, Collection[Asset]], height: int) -> Trust:
+        """Return which of the assets that some accounts met are trusted at a height, by the index and the settings."""
+        return await asyncio.to_thread(self._judge.trust, met, self._is_vouched, height)
+
     def _is_vouched(self, asset: Asset) -> bool:
         """Return True if an asset is on a list, a protocol's file names it, or the settings name a price of it."""
         is_listed = asset in self._judge.listed or self.book.is_trusted(asset)
@@ -168,11 +172,14 @@ class Snapshotter:
             account: self._wanted(met[account], candidates if left[account] else frozenset()) for account in accounts
         }
         about, trust = await asyncio.gather(
-            self._about(block), asyncio.to_thread(self._judge.trust, interactions, self._is_vouched, block.height)
+            self._about(block), self.trust({each: own.tokens for each, own in interactions.items()}, block.height)
         )
         met_by_any = {asset for each in met.values() for asset in each}
         strangers = trust.strangers(met_by_any - set(extra))
-        plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
+        own = {
+            account: replace(each, own=frozenset(trust.own.get(account, ()))) for account, each in interactions.items()
+        }
+        plans = await asyncio.to_thread(self._plans, own, met, wanted, moved, about)
         states, fees, (stakes, unstaked) = await asyncio.gather(
             self._answered(plans, block, strangers),
             asyncio.to_thread(paid, *index, block),
@@ -186,6 +193,7 @@ class Snapshotter:
         for each in stakes:
             state = states[each.account]
             states[each.account] = replace(state, positions=(*state.positions, each))
+        states = {each: replace(state, issues=tuple(trust.resolve(state.issues))) for each, state in states.items()}
         held, unknown = holdings_of(states, wanted, trust)
         inside = {token for each in states.values() for one in each.positions for token in one.tokens}
         await self._learn(about, inside, strangers)

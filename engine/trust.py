@@ -42,6 +42,14 @@ class Trust:
         """Return True if an unread `asset` of `account` makes its answer partial."""
         return asset.is_native or self.is_vouched(asset) or asset in self.own.get(account, ())
 
+    def resolve(self, issues: Iterable[Issue]) -> list[Issue]:
+        """Return the issues in order: those about assets make an answer partial only if one of these is trusted."""
+        return [self._resolved(issue) if issue.assets else issue for issue in issues]
+
+    def _resolved(self, issue: Issue) -> Issue:
+        is_trusted = any(self.is_trusted(issue.account, asset) for asset in issue.assets)
+        return replace(issue, makes_partial=issue.makes_partial and is_trusted, assets=())
+
     def strangers(self, assets: Iterable[Asset]) -> frozenset[str]:
         """Return the contracts of those `assets` that none of the accounts trusts."""
         own = {asset for assets_of in self.own.values() for asset in assets_of}

@@ -23,6 +23,7 @@ BEYOND: Final = (
     "its market could pay {most} USD at most: all that is held of it is worth no more here, though its price says "
     "{whole} USD"
 )
+MAX_UNCLEAR: Final = 5  # tokens without decimals that are named: anybody can send any number of them
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
@@ -127,9 +128,11 @@ class Valuation:
 
     @property
     def unclear(self) -> tuple[Issue, ...]:
-        """The tokens of which no amount can be told."""
+        """An issue for each token of which no amount can be told; one with their count if these are many."""
         tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
-        return tuple(Issue("portfolio", token, UNCLEAR) for token in sorted(tokens))
+        if len(tokens) > MAX_UNCLEAR:
+            return (Issue("portfolio", f"{len(tokens)} subjects", UNCLEAR, makes_partial=False, count=len(tokens)),)
+        return tuple(Issue("portfolio", token, UNCLEAR, makes_partial=False) for token in sorted(tokens))
 
     @property
     def beyond(self) -> tuple[Issue, ...]:

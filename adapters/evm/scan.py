@@ -23,7 +23,7 @@ from adapters.evm.node import Node, hex_of
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.refusals import OutOfGas, Reverting
 from adapters.evm.shared import Asked, Shared
-from adapters.evm.untrusted import MAX_ANSWER, MAX_CALL_READS, OVER, READ_GAS, SPLIT, Budget, call_gas
+from adapters.evm.untrusted import MAX_ANSWER, MAX_CALL_READS, READ_GAS, SPLIT, Budget, call_gas
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
@@ -36,6 +36,7 @@ from chainfolio.errors import (
     Unsupported,
 )
 from chainfolio.plans import Reverted, Unknown
+from chainfolio.untrusted import OVER
 from transport.endpoint import Answer, Endpoint
 from transport.http_endpoint import BodyRefused
 from transport.wire import Request, typed

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from chainfolio.plans import Unknown
+from chainfolio.untrusted import OVER
 
 READ_GAS: Final = 300_000
 MAX_ANSWER: Final = 4096  # bytes that are read of one answer
@@ -20,7 +21,6 @@ MAX_SHORT_ROUNDS: Final = 3  # rounds of one answer in which calls may end befor
 SPLIT: Final = 4  # how many calls the rest of such a call goes into
 TRIES: Final = 2  # how often all reads could be sent, if each attempt used its whole gas
 
-OVER: Final = Unknown("its contract is untrusted, and untrusted contracts used up what they may cost", cause="contract")
 BURNT: Final = Unknown(f"its contract is untrusted and used up {READ_GAS:,} gas without an answer", cause="contract")
 
 

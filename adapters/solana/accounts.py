@@ -15,7 +15,7 @@ from typing import Any
 from adapters.solana.facts import COMPRESSED, Facts
 from adapters.solana.layouts import MEANING, SYSTEM, TOKEN_2022, Mint
 from adapters.solana.positions import Opened, Positions
-from adapters.solana.reads import MintRead, NameRead, Reward, RewardRead, Staking, Wallet, WalletRead
+from adapters.solana.reads import MintRead, NameRead, Note, Reward, RewardRead, Staking, Wallet, WalletRead
 from adapters.solana.trees import Leaf
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -53,7 +53,7 @@ class Accounts:
 
     def at(self, block: Block) -> Accounts:
         """The same for one snapshot, whose accounts are all read at one slot."""
-        return replace(self, together=Positions(self.installed.rows))
+        return replace(self, together=Positions(self.installed.rows, self.facts.caip2))
 
     def read(
         self,
@@ -64,13 +64,15 @@ class Accounts:
         expected: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
-        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
+        state: Plan[Any, Any, Any] = self._state(account, interactions, wanted, named)
         found = yield from _all({"state": state, **({"expected": expected} if expected else {})})
         read: AccountState = found["state"]
         return read
 
-    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
-        wallet, opened, unread = yield from self.together.read(account)
+    def _state(
+        self, account: str, interactions: Interactions, wanted: Sequence[Asset], named: Describe | None
+    ) -> Plan[Any, Any, AccountState]:
+        wallet, opened, unread = yield from self.together.read(account, interactions.own)
         held = {self.facts.token_asset(mint): each for mint, each in wallet.tokens.items() if each.raw}
         balances = dict.fromkeys(wanted, 0) | {asset: each.raw for asset, each in held.items()}
         special = [asset.reference for asset, each in held.items() if each.program == TOKEN_2022]
@@ -79,7 +81,7 @@ class Accounts:
         if named is not None:
             plans["named"] = named(held)
         found = yield from _all(plans)
-        notes = [Issue(self.facts.kind, each.subject, each.reason, each.is_partial, account) for each in wallet.notes]
+        notes = [self._note(account, each) for each in wallet.notes]
         notes += [each for each in _of_mints(account, self.facts.kind, found["mints"] or {}) if each not in notes]
         earned = found["earned"]
         notes += _unpaid(account, self.facts.kind, earned)
@@ -89,10 +91,17 @@ class Accounts:
         leaves = tuple(self._compressed(account, each) for each in self.together.compressed.proven(account))
         return AccountState(wallet.lamports, balances, (*stakes, *positions, *leaves), (*notes, *unread), wallet.block)
 
+    def _note(self, account: str, note: Note) -> Issue:
+        assets = (self.facts.token_asset(note.mint),) if note.mint else ()
+        return Issue(self.facts.kind, note.subject, note.reason, note.is_partial, account, assets=assets)
+
     def _compressed(self, account: str, leaf: Leaf) -> OpenPosition:
         """A compressed NFT: one of itself, in the tree that the pool is."""
         asset = Asset(self.facts.caip2, COMPRESSED, leaf.id)
-        return OpenPosition(account, LEAVES, "WALLET", f"Leaf {leaf.place}", {asset: 1}, {}, {}, pool=leaf.tree)
+        return OpenPosition(
+            account, LEAVES, "WALLET", f"Leaf {leaf.place}", {asset: 1}, {}, {}, pool=leaf.tree,
+            ground=frozenset([asset]),
+        )  # fmt: skip
 
     def _opened(self, account: str, each: Opened) -> OpenPosition:
         """A position of a protocol, in place of the token that stands for it."""

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 from adapters.solana.account_layouts import BubblegumTree
 from adapters.solana.account_reads import AccountRead
+from adapters.solana.facts import COMPRESSED
 from adapters.solana.parsing import key_bytes
 from adapters.solana.reads import Leaves, TreeRead
 from adapters.solana.trees import BUBBLEGUM, Leaf, Tree, fault
+from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.plans import Unknown
 
@@ -20,8 +22,10 @@ SHOWN: Final = 3  # of many that have the same fault
 
 @dataclass(slots=True)
 class Compressed:
-    """The compressed NFTs of all accounts of one snapshot: what was said of each account, and what their trees say."""
+    """The compressed NFTs of all accounts of one snapshot: what was said of each account, and what their trees say.
+    `caip2` is the name of the chain in assets."""
 
+    caip2: str = ""
     told: dict[str, Leaves | Unknown] = field(default_factory=dict)
     trees: Mapping[TreeRead | AccountRead, Any] = field(default_factory=dict)
 
@@ -41,12 +45,25 @@ class Compressed:
         if isinstance(told, Unknown):
             if told.cause == "absent":
                 return [Issue("solana", account, UNSEEN, makes_partial=False, account=account)]
-            return [Issue("solana", account, f"compressed NFTs could not be read: {told.reason}", account=account)]
+            # What is written about NFTs, and how much of it there is, is up to whoever sends them.
+            reason, is_fault = f"compressed NFTs could not be read: {told.reason}", told.cause != "contract"
+            return [Issue("solana", account, reason, makes_partial=is_fault, account=account)]
         faults: dict[str, list[str]] = {}
         for id, why in [*(told.faults if told else ()), *((leaf.id, why) for leaf, why in self._judged(account))]:
             if why:
                 faults.setdefault(why, []).append(id)
-        return [_issue(account, why, ids) for why, ids in faults.items()]
+        return [self._issue(account, why, ids) for why, ids in faults.items()]
+
+    def _issue(self, account: str, why: str, ids: list[str]) -> Issue:
+        """Return an issue about NFTs that are not shown: which of them, how many, and why. Of entries of the list that
+        name no asset, `ids` repeats the account: nobody can trust those."""
+        if set(ids) == {account}:
+            reason = f"of compressed NFTs: {why}"
+            return Issue("solana", account, reason, makes_partial=False, account=account, count=len(ids))
+        more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+        reason = f"not shown as held, for it is not proven ({', '.join(ids[:SHOWN])}{more}): {why}"
+        assets = tuple(Asset(self.caip2, COMPRESSED, id) for id in ids)
+        return Issue("solana", ids[0], reason, account=account, count=len(ids), assets=assets)
 
     def _judged(self, account: str) -> list[tuple[Leaf, str]]:
         told = self.told.get(account)
@@ -71,13 +88,3 @@ def _planted(tree: str) -> AccountRead:
 
 def _tree(told: Leaves, leaf: Leaf) -> TreeRead:
     return TreeRead(leaf.tree, told.sizes[leaf.tree])
-
-
-def _issue(account: str, why: str, ids: list[str]) -> Issue:
-    """That some are not shown, which of them, and why."""
-    if set(ids) == {account}:  # it is no asset's in particular
-        times = f" ({len(ids)} times)" if len(ids) > 1 else ""
-        return Issue("solana", account, f"of compressed NFTs: {why}{times}", account=account)
-    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-    shown = ", ".join(ids[:SHOWN]) + more
-    return Issue("solana", ids[0], f"not shown as held, for it is not proven ({shown}): {why}", account=account)

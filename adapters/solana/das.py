@@ -108,7 +108,7 @@ async def leaves(node: Node, account: str) -> Leaves | Unknown:
             endpoint.learn(SERVED, 0)
         except SourceError as error:
             endpoint.errors.note(error)
-            unknown = Unknown(error.reason)
+            unknown = Unknown(error.reason, "contract" if isinstance(error, TooMuch) else "read")
     return unknown
 
 
@@ -129,7 +129,8 @@ async def serves(endpoint: Endpoint, account: str) -> bool | None:
 async def _leaves(node: Node, endpoint: Endpoint, account: str) -> Leaves:
     own, faults = await _listed(endpoint, account)
     if len(own) > MOST:
-        faults.append((account, f"{len(own) - MOST} more than {MOST} were not looked at"))
+        why = f"{len(own) - MOST} more than {MOST} were not looked at"
+        faults += [(each.id, why) for each in own[MOST:]]
     hashed: dict[str, Leaf] = {}
     for each in own[:MOST]:
         try:

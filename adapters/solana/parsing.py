@@ -6,12 +6,12 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from solders.pubkey import Pubkey
 
-from adapters.solana.forms import Extension, Holder, Plain, ReadAt, StakeAccount, Staked, TokenAccount
+from adapters.solana.forms import Extension, Holder, Key, Plain, ReadAt, StakeAccount, Staked, TokenAccount
 from adapters.solana.layouts import STAKE
 from adapters.solana.reads import Held, Note, Staking
 from adapters.solana.stakes import History, share
@@ -19,6 +19,7 @@ from chainfolio.errors import BadAnswer
 from transport.wire import typed
 
 T = TypeVar("T")
+KEY_SIZE: Final = 32
 NO_CIPHER: Final = "A"  # what base64 writes for zeros
 SEALED: Final = ("pendingBalanceLo", "pendingBalanceHi", "availableBalance")
 ALWAYS: Final = 2**64 - 1  # the epoch in which stake began that is there since the first block
@@ -29,6 +30,30 @@ class _Shell(msgspec.Struct):
 
     pubkey: str
     account: msgspec.Raw
+
+
+class _MintInfo(msgspec.Struct):
+    mint: Key
+
+
+class _MintParsed(msgspec.Struct):
+    info: _MintInfo
+
+
+class _MintData(msgspec.Struct):
+    parsed: _MintParsed
+
+
+class _Minted(msgspec.Struct):
+    """A token account of which only the mint is read."""
+
+    data: _MintData
+
+
+class _Encoded(msgspec.Struct):
+    """The same where the node does not know its layout: content and encoding. The mint comes first."""
+
+    data: tuple[str, Literal["base64"]]
 
 
 def slot_and_content(source: str, answer: bytes) -> tuple[int, Any]:
@@ -68,7 +93,9 @@ def _notes(holder: Holder) -> Iterable[Note]:
         elif each.extension == "transferFeeAmount" and (kept := _state(each).get("withheldAmount")):
             yield Note(holder.mint, f"{kept} more of it are withheld as fees, which the account cannot use")
         elif each.extension == "confidentialTransferAccount" and _is_sealed(each):
-            yield Note(holder.mint, "a part of the balance is confidential: only its owner can know it", True)
+            yield Note(
+                holder.mint, "a part of the balance is confidential: only its owner can know it", True, holder.mint
+            )
 
 
 def _state(extension: Extension) -> dict[str, Any]:
@@ -143,9 +170,23 @@ def _sound(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T]
         try:
             found.append(msgspec.json.decode(shell, type=kind))
         except msgspec.ValidationError as error:
-            address = typed(source, shell, _Shell).pubkey
-            notes.append(Note(address, f"the {what} {address} cannot be read: {error}", True))
+            given = typed(source, shell, _Shell)
+            reason = f"the {what} cannot be read: {error}"  # without its address: a flood is one reason
+            notes.append(Note(given.pubkey, reason, True, _mint_of(given.account) if kind is TokenAccount else ""))
     return found, notes
+
+
+def _mint_of(account: bytes) -> str:
+    """Return the mint of a token account that cannot be read as a whole: empty if not even that can be read."""
+    try:
+        return msgspec.json.decode(account, type=_Minted).data.parsed.info.mint
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    try:
+        content, _ = msgspec.json.decode(account, type=_Encoded).data
+        return str(Pubkey.from_bytes(base64.b64decode(content)[:KEY_SIZE]))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return ""
 
 
 def joined(source: str, parts: Sequence[dict[str, Held]]) -> dict[str, Held]:

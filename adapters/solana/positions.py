@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from adapters.solana.account_reads import AccountRead, ListRead
 from adapters.solana.compressed import Compressed
+from adapters.solana.facts import TOKENS
 from adapters.solana.layouts import TOKEN
 from adapters.solana.parsing import is_address
 from adapters.solana.reads import LeavesRead, Wallet, WalletRead
+from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.decoded import founds, notes
 from chainfolio.plans import Plan, Unknown
@@ -106,32 +108,40 @@ class Opened:
     claim: Claim
     position: DecodedPosition
 
-    def notes(self) -> Iterator[Issue]:
-        """What the position itself says is not known of it, or not to be relied on."""
+    def notes(self, assets: tuple[Asset, ...]) -> Iterator[Issue]:
+        """What the position itself says is not known of it, or not to be relied on. `assets` stand for it."""
         account, subject = self.claim.account, self.claim.subject
         yield from notes(
             self.position, account,
-            lambda reason, is_partial: Issue(self.row.protocol, subject, reason, is_partial, account),
+            lambda reason, is_partial: Issue(self.row.protocol, subject, reason, is_partial, account, assets=assets),
         )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Positions:
     """The positions of all accounts of one snapshot, which are read together so that all are of one slot. The account
-    that comes first reads for the others, which wait."""
+    that comes first reads for the others, which wait. `caip2` is the name of the chain in assets; `own` are the tokens
+    that accounts came by in acts of their own, which are looked at before others."""
 
     rows: Sequence[InstalledProtocol]
+    caip2: str = ""
     wallets: dict[str, Wallet | None] = field(default_factory=dict)
     lists: dict[ListRead, Any] = field(default_factory=dict)
     opened: dict[str, list[Opened]] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
-    compressed: Compressed = field(default_factory=Compressed)
+    own: dict[str, Collection[str]] = field(default_factory=dict)
+    compressed: Compressed = field(init=False)
     done: bool = False
 
-    def read(self, account: str) -> Plan[Any, Any, tuple[Wallet, Sequence[Opened], Sequence[Issue]]]:
+    def __post_init__(self) -> None:
+        self.compressed = Compressed(self.caip2)
+
+    def read(
+        self, account: str, own: Collection[Asset] = ()
+    ) -> Plan[Any, Any, tuple[Wallet, Sequence[Opened], Sequence[Issue]]]:
         """What an account has, its positions, and those that could not be read."""
         first = not self.wallets
-        self.wallets[account] = None
+        self.wallets[account], self.own[account] = None, {asset.reference for asset in own}
         lists = list(self._lists(account))
         wallet, leaves, *listed = yield [WalletRead(account), LeavesRead(account), *lists]
         self.wallets[account], self.compressed.told[account] = wallet, leaves
@@ -198,12 +208,13 @@ class Positions:
     def _say_what_is_left_out(self) -> None:
         for account, wallet in self.wallets.items():
             assert wallet is not None, "every wallet was read"
-            if (more := len(_things(wallet)) - MOST) > 0:
-                self._unread(account, account, f"{more} tokens of which there is one were not looked at for positions")
-            if (more := len(_shares(wallet)) - MOST_SHARES) > 0 and any(
-                family.stands == SHARE for _, family, _ in self._programs()
-            ):
-                self._unread(account, account, f"{more} tokens were not looked at for shares of pools")
+            own = self.own[account]
+            if rest := _things(wallet, own)[MOST:]:
+                reason = f"{len(rest)} tokens of which there is one were not looked at for positions"
+                self._unread(account, account, reason, rest)
+            rest = [mint for mint, _ in _shares(wallet, own)[MOST_SHARES:]]
+            if rest and any(family.stands == SHARE for _, family, _ in self._programs()):
+                self._unread(account, account, f"{len(rest)} tokens were not looked at for shares of pools", rest)
 
     def _say_what_was_refused(self) -> None:
         """One issue for each reason why accounts of programs were not looked for."""
@@ -232,9 +243,9 @@ class Positions:
     def _subjects(self, family: Family, program: str, account: str, wallet: Wallet) -> list[tuple[str, int]]:
         """What may stand for positions of a program, and how much of it there is."""
         if family.stands == THING:
-            return [(mint, 1) for mint in _things(wallet)[:MOST]]
+            return [(mint, 1) for mint in _things(wallet, self.own[account])[:MOST]]
         if family.stands == SHARE:
-            return _shares(wallet)[:MOST_SHARES]
+            return _shares(wallet, self.own[account])[:MOST_SHARES]
         said = self.lists[family.list_of(program, account)]
         return [] if isinstance(said, Unknown) else [(address, 1) for address in said[:MOST]]
 
@@ -270,13 +281,30 @@ class Positions:
                 issues.append((claim, row, tried.fault))
             opened.setdefault(claim.account, []).extend(Opened(row, claim, each) for each in tried.found)
         self.opened = opened
-        self.issues += [note for several in opened.values() for each in several for note in each.notes()]
+        self.issues += [
+            note
+            for several in opened.values()
+            for each in several
+            for note in each.notes(self._assets(_mints(each.row, each.claim)))
+        ]
         for claim, row, fault in issues:
-            self._unread(claim.account, claim.subject, f"a position of {row.protocol} could not be read: {fault}")
+            reason = f"a position of {row.protocol} could not be read: {fault}"
+            self._unread(claim.account, claim.subject, reason, _mints(row, claim))
         return True
 
-    def _unread(self, account: str, subject: str, reason: str) -> None:
-        self.issues.append(Issue("solana", subject, reason, account=account))
+    def _unread(self, account: str, subject: str, reason: str, mints: Sequence[str] = ()) -> None:
+        """Add an issue about positions that are not read. `mints` stand for them, none if something else does."""
+        assets, count = self._assets(mints), max(1, len(mints))
+        self.issues.append(Issue("solana", subject, reason, account=account, count=count, assets=assets))
+
+    def _assets(self, mints: Sequence[str]) -> tuple[Asset, ...]:
+        return tuple(Asset(self.caip2, TOKENS, mint) for mint in mints)
+
+
+def _mints(row: InstalledProtocol, claim: Claim) -> Sequence[str]:
+    """Return the mint that stands for a position, none if an account of a program does."""
+    assert isinstance(row.family, Family), "rows of this kind of chain"
+    return () if row.family.stands == ACCOUNT else (claim.subject,)
 
 
 def _untold(said: Any) -> bool:
@@ -288,18 +316,21 @@ def _key(row: InstalledProtocol, claim: Claim) -> tuple[str, str, str, str]:
     return row.family.name, claim.program, claim.account, claim.subject
 
 
-def _things(wallet: Wallet) -> list[str]:
-    """The mints of which a wallet has one that cannot be divided."""
-    return [mint for mint, held in wallet.tokens.items() if (held.raw, held.decimals) == (1, 0)]
+def _things(wallet: Wallet, own: Collection[str]) -> list[str]:
+    """The mints of which a wallet has one that cannot be divided, its `own` ones first."""
+    found = [mint for mint, held in wallet.tokens.items() if (held.raw, held.decimals) == (1, 0)]
+    return sorted(found, key=lambda mint: mint not in own)
 
 
-def _shares(wallet: Wallet) -> list[tuple[str, int]]:
-    """The mints of SPL Token of which a wallet has any part, and how much: programs issue shares in that alone."""
-    return [
+def _shares(wallet: Wallet, own: Collection[str]) -> list[tuple[str, int]]:
+    """The mints of SPL Token of which a wallet has any part, and how much, its `own` ones first: programs issue shares
+    in that alone."""
+    found = [
         (mint, held.raw)
         for mint, held in wallet.tokens.items()
         if held.raw and held.program == TOKEN and (held.raw, held.decimals) != (1, 0)
     ]
+    return sorted(found, key=lambda share: share[0] not in own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,11 +130,13 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What has to be said beside an amount: about which mint or account, and whether the answer lacks something."""
+    """What has to be said beside an amount: about which mint or account, and whether the answer lacks something.
+    `mint`: the token that is lacking, if it is one."""
 
     subject: str
     reason: str
     is_partial: bool = False
+    mint: str = ""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Heads
 from chainfolio.errors import BadAnswer, NodeBehind, SourceError, WrongChain
 from chainfolio.seams import Seams
+from chainfolio.untrusted import Skipped
 from transport.endpoint import Answer, Endpoint, Handshake
 from transport.pool import Pool
 from transport.wire import Request, typed
@@ -35,11 +36,12 @@ def header_at(at: int | str) -> Request:
 
 
 class Node(Pool[Endpoint]):
-    """All endpoints of one chain. `finalized` is the newest block that was seen to be final."""
+    """All endpoints of one chain. `finalized` is the newest block that was seen to be final, `skipped` are untrusted
+    contracts that are not asked for a while."""
 
     def __init__(self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams, *, hedge: bool = True) -> None:
         super().__init__(facts.key, endpoints, seams, hedge=hedge)
-        self.facts, self.finalized = facts, -1
+        self.facts, self.finalized, self.skipped = facts, -1, Skipped()
         handshake = Handshake([Request("starknet_chainId")], self._same_chain)
         for endpoint in self.endpoints:
             endpoint.handshake = handshake

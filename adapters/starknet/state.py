@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from adapters.starknet.felts import felt, selector
 from adapters.starknet.node import Node
@@ -13,9 +15,12 @@ from adapters.starknet.refusals import NoContract, NoFunction, Refused
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind, Reorged, SourceError
 from chainfolio.plans import Reverted, Unknown
+from chainfolio.untrusted import MAX_SECONDS, OVER
 from transport.endpoint import Answer, Endpoint
 from transport.wire import Request, typed
 
+TOGETHER: Final = 50  # untrusted calls of one request, so that those of one that never ends cost few others
+SKIPPED_BLOCKS: Final = 20  # in which untrusted contracts are not asked again that gave no answer in time
 NO_FUNCTION = b"no such function"
 Pins = Mapping[int, str]  # the hashes of blocks that may still go, by height
 
@@ -23,11 +28,17 @@ Pins = Mapping[int, str]  # the hashes of blocks that may still go, by height
 @dataclass(frozen=True, slots=True)
 class Call:
     """A function of a contract. Answered with felts; `Reverted` where the contract refuses or has no such function,
-    `Unknown` where there is no contract."""
+    `Unknown` where there is no contract. `untrusted`: nobody trusts the contract, so it is asked apart from others, and
+    for a bounded time."""
 
     contract: str
     function: str
     args: tuple[int, ...] = ()
+    untrusted: bool = field(default=False, compare=False)
+
+    def untrusted_if(self, strangers: Set[str]) -> Call:
+        """Return this read marked as untrusted if it calls one of these contracts."""
+        return replace(self, untrusted=True) if self.contract in strangers else self
 
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
@@ -55,6 +66,16 @@ def lacks(answer: Any) -> bool:
 
 async def answer(node: Node, reads: Sequence[Call], block: Block) -> list[Any]:
     """What contracts answer at a block. Reorged where the block is gone."""
+    trusted = [each for each in reads if not each.untrusted]
+    untrusted = [each for each in reads if each.untrusted]
+    if not untrusted:
+        return await _trusted(node, trusted, block)
+    results, found = await asyncio.gather(_trusted(node, trusted, block), _untrusted(node, untrusted, block))
+    found |= zip(trusted, results, strict=True)
+    return [found[each] for each in reads]
+
+
+async def _trusted(node: Node, reads: Sequence[Call], block: Block) -> list[Any]:
     try:
         return await node.with_any(partial(_answer, reads, block), kind="state") if reads else []
     except NodeBehind:
@@ -63,14 +84,45 @@ async def answer(node: Node, reads: Sequence[Call], block: Block) -> list[Any]:
         raise
 
 
+async def _untrusted(node: Node, reads: Sequence[Call], block: Block) -> dict[Call, Any]:
+    """Return what untrusted contracts answer, or why they are not read. Raises nothing."""
+    found = {each: node.skipped.answer(each.contract, block.height) for each in reads}
+    pending = [each for each, reason in found.items() if reason is None]
+
+    async def read(part: Sequence[Call]) -> None:
+        with suppress(SourceError):
+            answers = await node.with_any(partial(_answer, part, block), kind="untrusted")
+            found.update(zip(part, answers, strict=True))
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MAX_SECONDS):
+            parts = [pending[start : start + TOGETHER] for start in range(0, len(pending), TOGETHER)]
+            await asyncio.gather(*map(read, parts))
+    left = [each for each in pending if found[each] is None]
+    node.skipped.skip({each.contract for each in left}, block.height, SKIPPED_BLOCKS, OVER)
+    return found | dict.fromkeys(left, OVER)
+
+
 async def _answer(reads: Sequence[Call], block: Block, endpoint: Endpoint) -> list[Any]:
     answers = await endpoint.ask([each.request(block) for each in reads], height=block.height)
     endpoint.reads.update(each.function for each in reads)
-    return [_result(endpoint.name, each) for each in answers]
+    pairs = zip(reads, answers, strict=True)
+    return [_result(endpoint.name, answer, is_untrusted=each.untrusted) for each, answer in pairs]
 
 
-def _result(source: str, given: Answer) -> Any:
-    """What an answer means: it may be the contract's own refusal."""
+def _result(source: str, given: Answer, *, is_untrusted: bool) -> Any:
+    """What an answer means: it may be the contract's own refusal. Whatever else an untrusted one causes is its own."""
+    try:
+        return _meant(source, given)
+    except NodeBehind:
+        raise
+    except SourceError as error:
+        if not is_untrusted:
+            raise
+        return Unknown(error.reason, "contract")
+
+
+def _meant(source: str, given: Answer) -> Any:
     match given:
         case NoContract():
             return Unknown("there is no such contract at this block", "absent")

@@ -16,6 +16,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Heads
 from chainfolio.errors import NodeBehind, SourceError, WrongChain
 from chainfolio.seams import Seams
+from chainfolio.untrusted import Skipped
 from transport.exchange import Posted
 from transport.pool import Pool
 from transport.rest import RestEndpoint
@@ -70,11 +71,12 @@ def header(source: str, content: bytes) -> Header | None:
 
 
 class Node(Pool[TronNode]):
-    """All endpoints of one chain. `finalized` is the newest block that was seen to be solid."""
+    """All endpoints of one chain. `finalized` is the newest block that was seen to be solid, `skipped` are untrusted
+    contracts that are not read for a while."""
 
     def __init__(self, facts: Facts, endpoints: Sequence[TronNode], seams: Seams, *, hedge: bool = True) -> None:
         super().__init__(facts.key, endpoints, seams, hedge=hedge)
-        self.facts, self.finalized = facts, -1
+        self.facts, self.finalized, self.skipped = facts, -1, Skipped()
         for endpoint in self.endpoints:
             endpoint.handshake = self._same_chain
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from adapters.tron.addresses import raw, shown
@@ -51,12 +52,19 @@ class AssetRead:
 @dataclass(frozen=True, slots=True)
 class Call:
     """A function of a contract such as `balanceOf(address)`, with addresses and numbers as arguments. Answered with
-    what it returns, as bytes; `Reverted` where the contract refuses, `Unknown` where there is none."""
+    what it returns, as bytes; `Reverted` where the contract refuses, `Unknown` where there is none. `untrusted`: it
+    concerns a contract that nobody trusts, so it travels apart and may cost little."""
 
     contract: str
     function: str
     args: tuple[str | int, ...] = ()
+    untrusted: bool = field(default=False, compare=False)
     alone: ClassVar[bool] = False
+
+    def untrusted_if(self, strangers: Set[str]) -> Call:
+        """Return this read marked as untrusted if it calls one of these contracts or names one in its arguments."""
+        is_untrusted = self.contract in strangers or not strangers.isdisjoint(self.args)
+        return replace(self, untrusted=True) if is_untrusted else self
 
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
@@ -75,10 +83,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class AbiRead:
-    """A read of a contract by a decoder of another kind of chain. Answered with what the decoder takes it for."""
+    """A read of a contract by a decoder of another kind of chain. Answered with what the decoder takes it for.
+    `untrusted`: as in `Call`."""
 
     families: AbiFamilies
     read: Any
+    untrusted: bool = field(default=False, compare=False)
+
+    def untrusted_if(self, strangers: Set[str]) -> AbiRead:
+        """Return this read marked as untrusted if it calls one of these contracts or names one in its arguments."""
+        _, contract, _, args = self.shown
+        is_untrusted = contract in strangers or any(isinstance(arg, str) and arg in strangers for arg in args)
+        return replace(self, untrusted=True) if is_untrusted else self
 
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from typing import Any
 from localchain.errors import RpcError
 from localchain.tron.chain import Block, Chain
 from localchain.tron.forms import BadAddress, evm, tron
+from localchain.tron.vm import MOST_ENERGY
 
 Json = dict[str, Any]
 TAGS = ("earliest", "pending", "finalized", "safe")
@@ -42,6 +43,8 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
             return hex(account.balance if account else 0)
         if method == "eth_call" and tron(params[0]["to"]) not in node.state.contracts:
             raise Invalid("Smart contract is not exist.", -32600)
+        if method == "eth_call":
+            return machine.rpc(method, {**params[0], "gas": hex(MOST_ENERGY)}, "latest")
         return machine.rpc(method, *params[:-1], "latest")
     if method == "eth_getLogs":
         return logs(node, params[0])

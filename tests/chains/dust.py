@@ -6,9 +6,18 @@ number of hostile assets of each of its `behaviours` added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from chainfolio.assets import Asset
+from chainfolio.chains import Chain
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, run_batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState
+from chainfolio.protocols import InstalledProtocols
+from engine.reading import holdings_of
+from engine.trust import Trust, listed_apart, marked
 
 
 @dataclass(frozen=True)
@@ -41,3 +50,53 @@ class DustKind:
     behaviours: Sequence[str]
     read: Callable[[Mix], Coroutine[Any, Any, Wallet]]
     allowance: Callable[[int], Work]
+    node: type[Any]  # whose `post` takes the requests
+
+
+def counts(mix: Mix) -> list[str]:
+    """The behaviour of each hostile asset of a mix, in a fixed order."""
+    return [behaviour for behaviour, count in sorted(mix.items()) for _ in range(count)]
+
+
+async def wallet_of(
+    chain: Chain,
+    account: str,
+    trusted: Mapping[str, Asset],
+    dust: Collection[Asset],
+    work: Callable[[], Work],
+    installed: InstalledProtocols | None = None,
+) -> Wallet:
+    """Read a wallet as the engine does: its coins, the `trusted` assets by name (the last of them is trusted by an act
+    of its own, the others are listed) and `dust`. Positions on trusted assets are trusted numbers, too."""
+    head = (await chain.heads()).latest
+    *listed, own = trusted.values()
+    trust = Trust(lambda asset: asset in listed, {account: {own}})
+    wanted = [*trusted.values(), *dust]
+    strangers = trust.strangers(wanted)
+    described: dict[Asset, Any] = {}
+
+    def named(held: Any) -> Plan[Any, Any, None]:
+        described.update((yield from chain.describe(sorted(set(held) - described.keys()))))
+
+    reader = chain.account_reader(installed or InstalledProtocols()).at(head)
+    met = Interactions(frozenset(wanted), own=frozenset([own]))
+    reports = await run_batched(
+        {account: reader.read(account, met, wanted, named)},
+        lambda reads: chain.answer(marked(reads, strangers), head),
+        max_rounds=MAX_ROUNDS,
+        max_reads=MAX_READS,
+    )
+    state: AccountState | None = reports[account].result
+    assert state is not None, reports[account].reason
+    issues = trust.resolve(state.issues)
+    held, unread = holdings_of({account: state}, {account: dict.fromkeys([*wanted, *state.balances], True)}, trust)
+    issues += unread
+    numbers: dict[str, object] = {"native": state.native}
+    numbers |= {name: state.balances.get(asset) for name, asset in trusted.items()}
+    numbers |= {f"{name}, held": [raw for _, each, raw in held if each == asset] for name, asset in trusted.items()}
+    numbers |= {f"{name}, named": described.get(asset) for name, asset in trusted.items()}
+    positions = [each for each in state.positions if each.ground & set(trusted.values())]
+    numbers["positions"] = sorted((each.protocol, each.name, sorted(each.supplied.items())) for each in positions)
+    await chain.close()
+    is_complete = not any(issue.makes_partial for issue in issues)
+    return Wallet(numbers, is_complete, len(listed_apart(issues)), work())

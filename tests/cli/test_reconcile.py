@@ -20,13 +20,15 @@ pytestmark = pytest.mark.node
 
 
 class Lived:
-    """A wallet with honest coins, and one whose token grows without events."""
+    """A wallet with honest coins, one whose token grows without events, and one that was only sent that token."""
 
     def __init__(self, node: LocalNode) -> None:
         self.node = node
-        owner, self.plain, self.other = node.accounts[:3]
+        owner, self.plain, self.other, self.dusted = node.accounts[:4]
         self.token = drifting(node, owner)
-        node.settle([tx(owner, self.token, "mint(address,uint256)", who, 1_000) for who in (self.plain, self.other)])
+        everybody = (self.plain, self.other, self.dusted)
+        node.settle([tx(owner, self.token, "mint(address,uint256)", who, 1_000) for who in everybody])
+        node.settle([tx(self.other, self.token, "transfer(address,uint256)", owner, 0)])  # an act of its own
         node.settle([tx(self.plain, self.token, "transfer(address,uint256)", owner, 1_000)])
         node.mine(5)
         self.grown = [node.settle([tx(owner, self.token, "rebase(uint256)", rate * WAD)]) for rate in (2, 3)]
@@ -68,6 +70,22 @@ def test_an_account_without_a_difference_is_proven_and_one_with_some_is_told_blo
     assert told == [(height, "1000", "rebasing") for height in lived.grown]
 
 
+def test_a_token_that_strangers_sent_is_listed_apart_and_changes_no_exit_code(
+    run: Run, configured: Path, lived: Lived
+) -> None:
+    assert run("watch", lived.dusted).code == 0
+    ran = run("reconcile", lived.dusted, "--json")
+    assert ran.code == 0, ran.out + ran.err
+    (found,) = ran.json
+    assert (found["differences"], found["more"]) == ([], [])
+    assert (found["counts"]["equal"], found["counts"]["untrusted"]) == (1, 1)
+    token = f"eip155:31337/erc20:{lived.token.lower()}"
+    (apart,) = found["untrusted"]
+    assert (apart["cause"], apart["count"], apart["assets"]) == ("rebasing", 1, [token])
+    assert "untrusted, listed apart: " in run("reconcile", lived.dusted).out
+    assert not run("status", "--json").json["chains"][0]["reconciled"][0]["differences"]
+
+
 def test_people_read_a_table_and_the_progress_beside_it(run: Run, configured: Path, lived: Lived) -> None:
     assert run("watch", lived.other).code == 0
     ran = run("reconcile", lived.other)
@@ -88,6 +106,7 @@ def test_a_difference_has_the_name_and_the_scaled_amount_of_its_token(
         token, owner = deployment.tokens["USDC"].address, deployment.accounts["alice"]
         other = node.accounts[9]
         node.settle([tx(owner, token, "transfer(address,uint256)", other, 2_000_000)])
+        node.settle([tx(other, token, "transfer(address,uint256)", owner, 0)])  # an act of its own
         node.mine(2)
         set_balance(node, token, other, 5_250_000)
         node.mine(BEHIND)
@@ -119,7 +138,7 @@ def test_the_result_is_shown_by_status_and_beside_answers(run: Run, configured: 
     (chain,) = run("status", "--json").json["chains"]
     (kept,) = chain["reconciled"]
     assert (kept["account"], kept["last"]) == (lived.other.lower(), lived.node.height)
-    assert kept["counts"] == {"equal": 1, "differs": 1, "unreadable": 0, "unindexed": 0}
+    assert kept["counts"] == {"equal": 1, "differs": 1, "unreadable": 0, "unindexed": 0, "untrusted": 0}
     assert [each["block"] for each in kept["differences"]] == lived.grown
     assert f"{lived.other.lower()} reconciled from block 0 to {lived.node.height}" in run("status").out
     (portfolio,) = run("portfolio", lived.other, "--json").json

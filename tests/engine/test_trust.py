@@ -72,6 +72,24 @@ def test_reads_that_concern_strangers_are_marked() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("assets", "is_partial"),
+    [
+        pytest.param((), True, id="about no asset"),
+        pytest.param((SENT,), False, id="sent by a stranger"),
+        pytest.param((SENT, OWN), True, id="one of several came in an act of its own"),
+        pytest.param((SENT, LISTED), True, id="one of several is listed"),
+    ],
+)
+def test_an_issue_about_assets_makes_an_answer_partial_only_if_one_is_trusted(
+    assets: tuple[Asset, ...], is_partial: bool
+) -> None:
+    [resolved] = TRUST.resolve([Issue("solana", "it", "not proven", account=ALICE, assets=assets)])
+    assert (resolved.makes_partial, resolved.assets) == (is_partial, ())
+    [silent] = TRUST.resolve([Issue("solana", "it", "it is frozen", makes_partial=False, account=ALICE, assets=assets)])
+    assert not silent.makes_partial
+
+
 def issue(number: int, reason: str, **more: Any) -> Issue:
     return Issue("balance", f"0x{number:040x}", reason, account=ALICE, **{"makes_partial": False} | more)
 

@@ -18,7 +18,7 @@ from engine.trust import Trust, listed_apart, marked
 from pricing.chainlink import Chainlink, Feed
 from tests.chains.dust import DustKind, Mix, Wallet, Work
 from tests.evm.contracts import Burns, Contract, Contracts, Reverts, balances, gives
-from tests.evm.fakes import ALICE, TOKEN, FakeChain, FakeNode, wired
+from tests.evm.fakes import ALICE, TOKEN, FakeChain, FakeNode, FakeTransport, wired
 
 FEED = "0x" + "fe" * 20
 BALANCE_OF = bytes.fromhex("70a08231")
@@ -117,4 +117,4 @@ def allowance(count: int) -> Work:
     return Work(6, Budget.of(4 * count).gas + call_gas(MAX_CALL_READS))
 
 
-EVM = DustKind(tuple(BEHAVIOURS), read, allowance)
+EVM = DustKind(tuple(BEHAVIOURS), read, allowance, FakeTransport)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chainfolio.amounts import MAX_RAW
 from chainfolio.contracts import Holding, Issue, Position, Spam
 from portfolio.compose import portfolio
-from portfolio.valuation import ValuedPosition, value, valued
+from portfolio.valuation import MAX_UNCLEAR, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, erc20, native, price, snapshot
 
 
@@ -31,6 +31,14 @@ def test_a_token_without_decimals_is_listed_with_an_issue_and_no_worth_even_if_p
     assert [(each.amount, each.value_usd) for each in result.holdings] == [(None, None)]
     assert [issue.subject for issue in result.unclear] == [str(token.asset)]
     assert result.unread == {ALICE: ()}
+
+
+def test_a_flood_of_tokens_without_decimals_is_one_issue() -> None:
+    tokens = [erc20(f"0x{number:040x}", decimals=None) for number in range(1, MAX_UNCLEAR + 2)]
+    result = value([snapshot(*(Holding(ALICE, token, 9) for token in tokens))])
+    (issue,) = result.unclear
+    assert (issue.count, issue.makes_partial) == (len(tokens), False)
+    assert len(value([snapshot(*(Holding(ALICE, token, 9) for token in tokens[1:]))]).unclear) == MAX_UNCLEAR
 
 
 def test_a_holding_is_worth_no_more_than_its_market_could_pay_and_that_is_said() -> None:

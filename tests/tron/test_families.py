@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapters.tron import state
+from adapters.tron import calls, state
 from chainfolio.contracts import Snapshot
 from chainfolio.errors import Unavailable
 from chainfolio.settings import load
@@ -131,7 +131,7 @@ def test_what_is_lent_owed_and_put_into_pools_is_what_the_contracts_say(
 def goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     """The chain makes a block behind so many answers to calls; the heights of all answers."""
     seen: list[int] = []
-    posted = state._posted
+    posted = calls.posted
 
     async def moving(*given: Any) -> Any:
         answer = await posted(*given)
@@ -140,7 +140,7 @@ def goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, times: int) -> 
             deployed.node.advance()
         return answer
 
-    monkeypatch.setattr(state, "_posted", moving)
+    monkeypatch.setattr(state, "posted", moving)
     return seen
 
 

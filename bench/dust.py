@@ -1,0 +1,76 @@
+"""What strangers cost an answer: wallets of four kinds of chain read with and without hostile assets, in turns.
+
+There are two fixed mixes: `--usual` tokens that answer as most of what strangers send does, and a few assets of each
+behaviour that `tests/*/dust.py` knows of a kind, most of which burn what they get. Each read is the first that its
+process makes of them: later ones remember on Tron and Starknet what burns. The nodes are the fakes of
+those tests, at 100 ms a request; what a call burns on them takes no time, for it is counted there instead. Left out are
+contracts that never end: they take `chainfolio.untrusted.MAX_SECONDS` once, whatever else is read.
+
+python -m bench.dust [--each 3] [--repeat 7]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest import mock
+
+from bench.figures import Figure, main
+
+DELAY_S = 0.1
+BAR = 1.2
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure each kind."""
+    from tests.chains.test_dust import KINDS  # the benchmarks run without the tests, but for this one
+
+    figures = []
+    for name, kind in KINDS.items():
+        usual = {"token" if name == "solana" else "answers one": options.usual}
+        hostile = dict.fromkeys((each for each in kind.behaviours if each != "never ends"), options.each)
+        figures += [figure(name, kind, mix, options.repeat, has_bar=mix is usual) for mix in (usual, hostile)]
+    return figures
+
+
+def figure(name: str, kind: Any, mix: dict[str, int], repeat: int, *, has_bar: bool) -> Figure:
+    """The ratio of one kind and mix: medians of reads in turns."""
+    times: dict[bool, list[float]] = {False: [], True: []}
+    with mock.patch.object(kind.node, "post", delayed(kind.node.post)):
+        for turn in range(2 * (repeat + 1)):
+            start_s = time.perf_counter()
+            asyncio.run(kind.read(mix if turn % 2 else {}))
+            if turn > 1:  # the first of each loads modules
+                times[bool(turn % 2)].append(time.perf_counter() - start_s)
+    clean_s, dusty_s = (statistics.median(times[is_dusty]) for is_dusty in (False, True))
+    assets = f"{sum(mix.values())} assets of {len(mix)} behaviours"
+    what = f"{name}: time with {assets} / without, at {DELAY_S * 1000:g} ms a request"
+    value = f"{dusty_s / clean_s:.2f} ({dusty_s * 1000:.0f} / {clean_s * 1000:.0f} ms, n={repeat})"
+    if not has_bar:
+        return Figure("dust", what, value)
+    return Figure("dust", what, value, f"≤ {BAR:g}", dusty_s <= BAR * clean_s)
+
+
+def delayed(post: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The same requests with a delay before each."""
+
+    async def posted(*given: Any) -> Any:
+        await asyncio.sleep(DELAY_S)
+        return await post(*given)
+
+    return posted
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--usual", type=int, default=50, help="tokens that answer as others do")
+    parser.add_argument("--each", type=int, default=3, help="hostile assets of each behaviour")
+    parser.add_argument("--repeat", type=int, default=7)
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

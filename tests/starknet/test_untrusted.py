@@ -1,0 +1,43 @@
+"""Contracts that nobody trusts are asked apart on Starknet, and for a bounded time."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.starknet import state
+from adapters.starknet.state import Call
+from chainfolio.plans import Reverted, Unknown
+from chainfolio.untrusted import OVER
+from tests.starknet.dust import BEHAVIOURS, DustNode
+
+HONEST = Call("0x1", "balance_of", (7,))
+
+
+def call(number: int) -> Call:
+    """An untrusted call of a contract."""
+    return Call(hex(number), "balance_of", (7,), untrusted=True)
+
+
+async def test_a_contract_that_never_ends_costs_no_honest_read_and_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state, "MAX_SECONDS", 0.02)
+    node = DustNode({2: "never ends"})
+    chain = node.chain()
+    block = (await chain.heads()).latest
+    assert await chain.answer([call(2), HONEST], block) == [OVER, (5, 0)]
+    requests = node.requests
+    assert await chain.answer([call(2), HONEST], block) == [OVER, (5, 0)]
+    assert node.requests == requests + 1
+    await chain.close()
+
+
+@pytest.mark.parametrize("behaviour", [each for each in BEHAVIOURS if each != "never ends"])
+async def test_an_untrusted_contract_spoils_no_answer_of_another_one(behaviour: str) -> None:
+    node = DustNode({2: behaviour})
+    chain = node.chain()
+    block = (await chain.heads()).latest
+    found = await chain.answer([call(2), HONEST, call(3)], block)
+    assert found[1:] == [(5, 0), (5, 0)]
+    assert isinstance(found[0], Reverted | Unknown | tuple)
+    await chain.close()
