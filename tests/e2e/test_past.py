@@ -110,11 +110,14 @@ def test_a_day_that_the_chain_has_not_reached_is_an_error(past: tuple[World, int
         the_day(given, [past[0].wallets["alice"]], DAY + timedelta(days=1))
 
 
-def test_an_address_without_a_chain_is_not_found_and_named_alone(past: tuple[World, int], given: Settings) -> None:
+def test_an_address_without_a_chain_is_named_beside_the_others(past: tuple[World, int], given: Settings) -> None:
     solana, alice = "So11111111111111111111111111111111111111112", past[0].wallets["alice"]
-    with pytest.raises(NotFound, match=solana) as found:
-        the_day(given, [solana, alice])
-    assert alice not in str(found.value)
+    without, whole = the_day(given, [solana, alice])
+    issues = [(each["subject"], each["reason"]) for each in without["issues"]]
+    assert (without["completeness"], issues) == ("partial", [(solana, "No Solana chain is configured")])
+    assert whole == the_day(given, [alice])[0]
+    with pytest.raises(Unserved, match=f"No Solana chain is configured: .*{solana}"):
+        the_day(given, [solana])
 
 
 def test_one_chain_that_is_gone_is_an_issue_of_the_others_answer(past: tuple[World, int], given: Settings) -> None:
@@ -307,9 +310,10 @@ async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> N
         status, body = await asked(f"/transactions?addresses={wallet}&limit=5&offset=0&networks=linea")
         assert (status, body["message"]) == (400, "`networks` cannot hold 'linea': it is one of local")
         solana = "DYw8jCTfwHNRJhhmFcbXvVDTqWMEVFBX6ZKUmG5CNSKK"
-        assert (await asked(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0"))[0] == 501
-        status, body = await asked(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local")
-        assert (status, body) == (200, {"transactions": [], "completeness": "complete", "issues": []})
+        status, body = await asked(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0")
+        assert (status, len(body["transactions"]), body["completeness"]) == (200, 5, "partial")
+        assert "No Solana chain is configured" in [each["reason"] for each in body["issues"]]
+        assert (await asked(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local"))[0] == 501
         sent = await client.post(f"http://127.0.0.1:{port}/v1/sync-transactions", json={"addresses": [wallet]})
         assert await sent.text() == '"Address is syncing"'
         assert (await asked(f"/portfolio?addresses={wallet}&waitForSync=true"))[0] == 200
