@@ -63,7 +63,9 @@ class Judge:
         others = {
             account: suspects
             for account, each in interactions.items()
-            if (suspects := {asset for asset in each.tokens if not asset.is_native and not is_vouched(asset)})
+            if (
+                suspects := {asset for asset in (*each.tokens, *each.ids) if not (asset.is_native or is_vouched(asset))}
+            )
         }
         came = self._came(others, dict.fromkeys(others, frozenset()), height) if others else {}
         own = {account: {asset for asset, arrival in each.items() if arrival.own} for account, each in came.items()}
