@@ -80,7 +80,8 @@ const RENAMED = {
 
 const COMPILED = [
   { solc: "solc", evmVersion: "cancun", sources: fs.readdirSync(src).filter((name) => name.endsWith(".sol")).sort(),
-    wanted: ["Token", "Vault", "Savings", "Collectible", "Edition", "Hostile", "Meddler", "Wallet", "UniversalResolver"] },
+    wanted: ["Token", "Vault", "Savings", "Collectible", "Edition", "Hostile", "Meddler", "Wallet",
+      "UniversalResolver"] },
   { solc: "solc-0.6.12", evmVersion: "istanbul", sources: ["@sushiswap/core/contracts/MasterChef.sol"],
     wanted: ["MasterChef", "SushiToken"], instead: ["@openzeppelin/contracts/", "@openzeppelin/contracts-v3/"] },
   { solc: "solc-0.6.12", evmVersion: "istanbul", sources: ["uniswap/ConcentratedLiquidity.sol"],
