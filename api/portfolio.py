@@ -32,7 +32,7 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
     ] = False
     include_nfts: Annotated[
-        bool, msgspec.Meta(description="Taken for older clients; changes nothing: collectibles are not valued.")
+        bool, msgspec.Meta(description="What is held of the collectibles that are indexed; they are not valued.")
     ] = msgspec.field(default=False, name="includeNFTs")
     wait_for_sync: Annotated[
         bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
@@ -53,12 +53,12 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
     be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
     options = _options(
         query.include_images, query.include_explorer_urls, query.include_sources, query.include_spam,
-        request.parts.settings.server.unpriced == "zero",
+        request.parts.settings.server.unpriced == "zero", query.include_nfts,
     )  # fmt: skip
     written = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
     return Answer(b"".join((b"[", b",".join(written), b"]")))
 
 
 @cache
-def _options(images: bool, explorer_urls: bool, sources: bool, spam: bool, zero: bool) -> Options:
-    return Options(images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero)
+def _options(images: bool, explorer_urls: bool, sources: bool, spam: bool, zero: bool, nfts: bool) -> Options:
+    return Options(images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero, nfts=nfts)

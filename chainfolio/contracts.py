@@ -144,8 +144,8 @@ class Snapshot:
     `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
     asset what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
     00:00 UTC; without an entry it is not known, and `no_days` says why not. `pegged` is what is meant to be worth a
-    fixed sum of fiat money. `head` is the height of the chain's newest block when a snapshot of now was taken, None in
-    one of a chosen block.
+    fixed sum of fiat money. `collectibles` are those that they hold, which are in no sum. `head` is the height of the
+    chain's newest block when a snapshot of now was taken, None in one of a chosen block.
     """
 
     chain: str
@@ -162,6 +162,7 @@ class Snapshot:
     pegged: frozenset[Asset] = frozenset()
     head: int | None = None
     no_days: str = ""
+    collectibles: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

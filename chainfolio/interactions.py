@@ -16,7 +16,8 @@ EventRow = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Interactions:
     """What an account met in its transfers: fungible tokens; the numbers of collectibles that came to it, by
-    collection; with whom it exchanged which assets, and which it sent to whom, more than nothing.
+    collection, and of those that left it; with whom it exchanged which assets, and which it sent to whom, more than
+    nothing.
 
     `events` that name it, by filter of the dataset of this name, as rows of `account_events`; `covered` are the filters
     that are indexed whole, so that an event which is not there was not written. `own` are the tokens that the account
@@ -30,6 +31,7 @@ class Interactions:
     events: Mapping[str, tuple[EventRow, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
     own: frozenset[Asset] = frozenset()
+    left_ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
 
     def __or__(self, other: Interactions) -> Interactions:
         """What is in either."""
@@ -41,6 +43,7 @@ class Interactions:
             {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
             self.covered | other.covered,
             self.own | other.own,
+            _both(self.left_ids, other.left_ids),
         )
 
 

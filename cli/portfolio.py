@@ -129,7 +129,7 @@ def _line(document: Portfolio) -> str:
 def _shown(sources: bool, *, spam: bool) -> Options:
     from portfolio.facts import Options
 
-    return Options(sources=sources, explorer_urls=False, images=False, spam=spam)
+    return Options(sources=sources, explorer_urls=False, images=False, spam=spam, nfts=True)
 
 
 async def read(

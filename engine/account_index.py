@@ -91,6 +91,7 @@ class _Gathered:
     assets: dict[tuple[str, str | None], Asset]
     tokens: set[Asset] = field(default_factory=set)
     ids: defaultdict[Asset, set[int]] = field(default_factory=lambda: defaultdict(set))
+    left_ids: defaultdict[Asset, set[int]] = field(default_factory=lambda: defaultdict(set))
     exchanged: defaultdict[str, set[Asset]] = field(default_factory=lambda: defaultdict(set))
     sent: defaultdict[str, set[Asset]] = field(default_factory=lambda: defaultdict(set))
 
@@ -106,8 +107,7 @@ class _Gathered:
         if direction == "out" and moved:
             self.sent[counterparty].add(asset)
         if number is not None:
-            if direction == "in":
-                self.ids[asset].add(number)
+            (self.ids if direction == "in" else self.left_ids)[asset].add(number)
         elif not asset.is_native:
             self.tokens.add(asset)
 
@@ -119,6 +119,7 @@ class _Gathered:
             {collection: frozenset(ids) for collection, ids in self.ids.items()},
             {other: frozenset(tokens) for other, tokens in self.exchanged.items()},
             {other: frozenset(tokens) for other, tokens in self.sent.items()},
+            left_ids={collection: frozenset(ids) for collection, ids in self.left_ids.items()},
         )
 
 

@@ -23,7 +23,7 @@ class Reading:
     """What the index and the node say of some accounts at one block.
 
     `held` are the tokens that are there, `unknown` says which balances nobody told. `issues` is what the protocols and
-    the index cannot say.
+    the index cannot say. `collectibles` are those that are there.
     `moved` and `fees` are empty where the index does not reach, and `no_days` says why.
     """
 
@@ -36,6 +36,7 @@ class Reading:
     moved: Mapping[str, Daily]
     no_days: str
     fees: Mapping[str, int]
+    collectibles: tuple[Holding, ...] = ()
     opened: tuple[OpenPosition, ...] = field(init=False)
     own: Mapping[str, set[Asset]] = field(init=False)  # the tokens that each account has, and the native coin
 

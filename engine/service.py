@@ -58,6 +58,7 @@ from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
 from portfolio.nav import Nav, check, converted, nav
+from portfolio.nfts import with_nfts
 from portfolio.overview import Pictures, pictures_of
 from portfolio.pnl.in_portfolio import AccountGains, with_gains
 from portfolio.transactions import Transactions
@@ -359,10 +360,12 @@ class Engine:
     def _document(
         self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
     ) -> Portfolio:
-        return portfolio(
-            address, valuation, self.facts(), updated_ms=updated_us // 1000, options=options, block_number=height,
+        facts = self.facts()
+        shown = portfolio(
+            address, valuation, facts, updated_ms=updated_us // 1000, options=options, block_number=height,
             protocols=self.system.registry.facts,
         )  # fmt: skip
+        return with_nfts(shown, valuation.of(address).collectibles, facts, options)
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
         """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a

@@ -20,7 +20,7 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Report, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
 from chainfolio.protocols import InstalledProtocols
-from engine import account_index, reconciled
+from engine import account_index, collectibles, reconciled
 from engine.daily import Daily, daily
 from engine.descriptions import About
 from engine.judging import Judge, Judgement
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 LIVE_LAG_S = 768  # an index that is this close to the head is live: 64 blocks of Ethereum, 1,920 slots of Solana
 MOST_RECENT = 64  # blocks that a snapshot reads beside the index
+COLLECTIBLES = "collectibles"  # what the plan that reads them is called, beside those of accounts
 MAX_SETTLED = 500  # blocks that are asked for at once, of those of which prices are kept
 
 
@@ -172,7 +173,8 @@ class Snapshotter:
             account: self._wanted(met[account], candidates if left[account] else frozenset()) for account in accounts
         }
         about, trust = await asyncio.gather(
-            self._about(block), self.trust({each: own.tokens for each, own in interactions.items()}, block.height)
+            self._about(block),
+            self.trust({each: {*own.tokens, *own.ids} for each, own in interactions.items()}, block.height),
         )
         met_by_any = {asset for each in met.values() for asset in each}
         strangers = trust.strangers(met_by_any - set(extra))
@@ -180,8 +182,10 @@ class Snapshotter:
             account: replace(each, own=frozenset(trust.own.get(account, ()))) for account, each in interactions.items()
         }
         plans = await asyncio.to_thread(self._plans, own, met, wanted, moved, about)
-        states, fees, (stakes, unstaked) = await asyncio.gather(
-            self._answered(plans, block, strangers),
+        # What nodes that answer about now alone say is not what was held then.
+        owned, unasked = ([], []) if past else self._owned(interactions, trust)
+        (states, (things, unread)), fees, (stakes, unstaked) = await asyncio.gather(
+            self._answered(plans, block, strangers, collectibles.read(self.chain, owned, trust)),
             asyncio.to_thread(paid, *index, block),
             self._staked(accounts if staked else (), block),
         )
@@ -197,7 +201,7 @@ class Snapshotter:
         held, unknown = holdings_of(states, wanted, trust)
         inside = {token for each in states.values() for one in each.positions for token in one.tokens}
         await self._learn(about, inside, strangers)
-        issues = [*self.reader.issues, *unstaked]
+        issues = [*self.reader.issues, *unstaked, *unasked, *unread]
         issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
         issues += account_index.gaps(self.chain.key, left, unindexed, len(candidates))
         issues += self._little_known(held, about)
@@ -208,6 +212,7 @@ class Snapshotter:
         reading = Reading(
             block=_read_at(states, block), states=states, held=tuple(held), about=about,
             unknown=tuple(unknown), issues=tuple(issues), moved=moved, no_days=no_days, fees=fees,
+            collectibles=tuple(things),
         )  # fmt: skip
         for account in accounts:
             self.book.named(account, reading.own[account])
@@ -254,15 +259,28 @@ class Snapshotter:
             return None
         return found if found.last is None or found.last.hash == block.hash else None
 
+    def _owned(
+        self, interactions: Mapping[str, Interactions], trust: Trust
+    ) -> tuple[list[collectibles.Owned], list[Issue]]:
+        """The collectibles to ask for, of all accounts, and an issue for each account that has more."""
+        several = [collectibles.chosen(account, each, trust) for account, each in interactions.items()]
+        return [pair for pairs, _ in several for pair in pairs], [issue for _, issues in several for issue in issues]
+
     async def _answered(
-        self, plans: Mapping[str, Plan[Any, Any, AccountState]], block: Block, strangers: Set[str]
-    ) -> dict[str, AccountState]:
-        """All accounts together; the decoders inside are bounded one by one."""
-        reports = await self._run(plans, block, strangers)
+        self,
+        plans: Mapping[str, Plan[Any, Any, AccountState]],
+        block: Block,
+        strangers: Set[str],
+        things: Plan[Any, Any, collectibles.Read],
+    ) -> tuple[dict[str, AccountState], collectibles.Read]:
+        """All accounts together, and their collectibles; the decoders inside are bounded one by one."""
+        both: dict[str, Plan[Any, Any, Any]] = {**plans, COLLECTIBLES: things}
+        reports = await self._run(both, block, strangers)
         for report in reports.values():
             if report.result is None:
                 raise report.error or BadAnswer(self.chain.key, report.reason)
-        return {account: report.result for account, report in reports.items() if report.result is not None}
+        results = {account: report.result for account, report in reports.items() if report.result is not None}
+        return results, results.pop(COLLECTIBLES)
 
     async def _run(
         self, plans: Mapping[str, Plan[Any, Any, Output]], block: Block, strangers: Set[str] = frozenset()
@@ -395,6 +413,7 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
         days=tuple(_day(account, each, tokens) for account, each in reading.moved.items()),
         pegged=pegged(sources),
         no_days=reading.no_days,
+        collectibles=reading.collectibles,
     )  # fmt: skip
 
 

@@ -188,6 +188,41 @@ class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
     img_large: str | UnsetType = UNSET
 
 
+class NftDocument(msgspec.Struct, rename="camel", frozen=True):
+    """One collectible that is held, and how many of it: 1 in a collection in which each number has one owner."""
+
+    token_id: str
+    balance: str
+
+
+class CollectionDocument(msgspec.Struct, rename="camel", frozen=True):
+    """What is held of one collection, by number. Collectibles are not valued: `value` is `N/A`. One with `spam` lures
+    with its name. The link is that of the contract."""
+
+    name: str
+    symbol: str
+    contract_address: str
+    chain_key: str
+    chain_id: int
+    count: str
+    items: tuple[NftDocument, ...]
+    value: str = UNKNOWN
+    spam: bool = False
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+    explorer_url: str | UnsetType = UNSET
+
+
+class NftChainDocument(msgspec.Struct, rename="camel", frozen=True):
+    """How many collectibles are held on one chain."""
+
+    name: str
+    key: str
+    chain_id: int
+    count: str
+    value: str = UNKNOWN
+
+
 class IssueDocument(msgspec.Struct, frozen=True):
     """Something the answer does not know: which part failed, about what, and why. If more than five untrusted assets
     share a reason, one issue stands for all of them: `count` is their number and `subject` names none."""
@@ -200,7 +235,9 @@ class IssueDocument(msgspec.Struct, frozen=True):
 
 class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what has no price
-    and `spamAssets` what is taken for spam: neither is in a sum.
+    and `spamAssets` what is taken for spam: neither is in a sum. `nftsChains` and `nftsByCollection` (by
+    `chain:contract`) are the collectibles that it holds of those that the index saw come to it; they are absent
+    unless `includeNFTs` asks for them, and in no sum.
 
     `dailyIncome` is the worth in USD, at the prices of this answer, of all coins and fungible tokens that others sent
     to the address since 00:00 UTC of the day of the block that was read, over all chains; `dailyExpense` that of what
@@ -232,6 +269,8 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     manual_balance_networth: str = "0"
     block_number: str | UnsetType = UNSET
     spam_assets: int = 0
+    nfts_chains: dict[str, NftChainDocument] | UnsetType = UNSET
+    nfts_by_collection: dict[str, CollectionDocument] | UnsetType = UNSET
 
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")

@@ -105,7 +105,7 @@ class Valuation:
     """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
     them was not, `fees` and `days`: what they paid on each chain and what moved today, where that is known. `heights`:
     at which height each chain was read, and that of its head then, None where the block was chosen. `no_days`: why it
-    is not known of a chain what moved today."""
+    is not known of a chain what moved today. `collectibles` have no value: each with its chain."""
 
     holdings: tuple[Valued, ...]
     positions: tuple[ValuedPosition, ...] = ()
@@ -115,6 +115,7 @@ class Valuation:
     days: tuple[ValuedDay, ...] = ()
     heights: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     no_days: Mapping[str, str] = field(default_factory=dict)
+    collectibles: tuple[tuple[str, Holding], ...] = ()
 
     @property
     def value_usd(self) -> Decimal:
@@ -163,6 +164,7 @@ class Valuation:
             tuple(day for day in self.days if day.account == account),
             self.heights,
             self.no_days,
+            tuple(each for each in self.collectibles if each[1].account == account),
         )
 
     def apart(self) -> dict[str, Valuation]:
@@ -177,11 +179,14 @@ class Valuation:
             fees[fee.holding.account].append(fee)
         for day in self.days:
             days[day.account].append(day)
+        collectibles = defaultdict[str, list[tuple[str, Holding]]](list)
+        for each in self.collectibles:
+            collectibles[each[1].account].append(each)
         return {
             account: Valuation(
                 tuple(holdings[account]), tuple(positions[account]), {account: chains},
                 {account: self.unread.get(account, ())}, tuple(fees[account]),
-                tuple(days[account]), self.heights, self.no_days,
+                tuple(days[account]), self.heights, self.no_days, tuple(collectibles[account]),
             )
             for account, chains in self.scope.items()
         }  # fmt: skip
@@ -236,7 +241,8 @@ def value(snapshots: Sequence[Snapshot]) -> Valuation:
         days += [_valued_day(day, snapshot, prices) for day in snapshot.days]
     heights = {each.chain: (each.block.height, each.head) for each in snapshots if each.block.hash}
     no_days = {each.chain: each.no_days for each in snapshots if each.no_days}
-    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days), heights, no_days)
+    things = tuple((each.chain, holding) for each in snapshots for holding in each.collectibles)
+    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days), heights, no_days, things)
 
 
 def prices_of(snapshot: Snapshot) -> dict[Asset, Price]:

@@ -121,12 +121,10 @@ async def test_a_boolean_is_true_or_false_in_three_spellings(ask: Any, flag: str
 
 
 @pytest.mark.parametrize("text", ["true", "false", "True"])
-async def test_what_older_clients_send_is_taken(ask: Any, text: str) -> None:
-    plain, answer = (
-        await ask(f"/v1/portfolio?addresses={ALICE}"),
-        await ask(f"/v1/portfolio?addresses={ALICE}&includeNFTs={text}"),
-    )
-    assert (answer.status, await answer.read()) == (200, await plain.read())
+async def test_collectibles_are_asked_of_the_engine(ask: Any, engine: FakeEngine, text: str) -> None:
+    assert (await ask(f"/v1/portfolio?addresses={ALICE}&includeNFTs={text}")).status == 200
+    (_, (_, options, *_)), *_ = engine.calls
+    assert options == Options(nfts=text != "false")
 
 
 @pytest.mark.parametrize("second", ["true", "false"])

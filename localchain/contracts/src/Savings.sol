@@ -11,7 +11,7 @@ contract Savings is ERC4626 {
     uint256 private immutable rate; // a second, of what was there at the last accrual, in RAY
     uint256 private accrued;
 
-    constructor(IERC20 asset_, uint256 rate_) ERC4626(asset_) ERC20("Savings", "sav") {
+    constructor(IERC20 asset_, uint256 rate_) ERC4626(asset_) ERC20("Savings", "SV") {
         rate = rate_;
         accrued = block.timestamp;
     }

@@ -1,0 +1,66 @@
+"""Collectibles as a portfolio shows them: counted by chain, and one by one by collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec import UNSET
+
+from chainfolio.contracts import Holding
+from portfolio.compose import clean
+from portfolio.document import CollectionDocument, NftChainDocument, NftDocument, Portfolio
+from portfolio.facts import ChainFacts, Options, pictures
+from portfolio.spam import is_phishing
+
+Things = Sequence[tuple[str, Holding]]  # chain, collectible
+
+
+def with_nfts(document: Portfolio, things: Things, chains: Mapping[str, ChainFacts], options: Options) -> Portfolio:
+    """Return the portfolio of one address with its collectibles, if `options` ask for them."""
+    if not options.nfts:
+        return document
+    return msgspec.structs.replace(
+        document,
+        nfts_chains=_by_chain(things, chains),
+        nfts_by_collection=_by_collection(things, chains, options),
+    )
+
+
+def _by_chain(things: Things, chains: Mapping[str, ChainFacts]) -> dict[str, NftChainDocument]:
+    """Return how many collectibles are held, by the key of their chain."""
+    counts: dict[str, int] = {}
+    for chain, holding in things:
+        counts[chain] = counts.get(chain, 0) + holding.raw
+    return {
+        chains[chain].key: NftChainDocument(chains[chain].name, chains[chain].key, chains[chain].chain_id, str(count))
+        for chain, count in sorted(counts.items())
+    }
+
+
+def _by_collection(things: Things, chains: Mapping[str, ChainFacts], options: Options) -> dict[str, CollectionDocument]:
+    """Return the collections of collectibles, by `chain:contract`, with their numbers in ascending order."""
+    order = sorted(
+        things, key=lambda each: (each[0], each[1].token.asset.collection, int(each[1].token.asset.token_id))
+    )
+    found = {}
+    for (chain, collection), several in groupby(order, key=lambda each: (each[0], each[1].token.asset.collection)):
+        facts, holdings = chains[chain], [holding for _, holding in several]
+        token, contract = holdings[0].token, clean(collection.shown_contract)
+        small, large = pictures({}, options.placeholder)
+        link = facts.explorer.get("token", "")
+        found[f"{facts.key}:{contract}"] = CollectionDocument(
+            name=clean(token.name),
+            symbol=clean(token.symbol),
+            contract_address=contract,
+            chain_key=facts.key,
+            chain_id=facts.chain_id,
+            count=str(sum(each.raw for each in holdings)),
+            items=tuple(NftDocument(each.token.asset.token_id, str(each.raw)) for each in holdings),
+            spam=is_phishing(collection, token.symbol, token.name),
+            img_small=small if options.images else UNSET,
+            img_large=large if options.images else UNSET,
+            explorer_url=link.replace("{address}", contract) if link and options.explorer_urls else UNSET,
+        )
+    return found
