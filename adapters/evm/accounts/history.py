@@ -101,6 +101,7 @@ class AccountHistory:
             span = places.touched.span
         if _of(datasets, "logs"):
             chunk = await self.logs.read(span, accounts)
+            self.places.acts.keep(chunk.logs, accounts)
             if places is not None and chunk.span != span:
                 return await self._final(chunk.span, accounts, datasets)
         if chunk is None:
