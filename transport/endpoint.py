@@ -93,8 +93,10 @@ class Endpoint(HttpEndpoint, ABC):
         """What a call costs in compute units; a batch costs what its calls cost."""
 
     def shown_health(self, best_height: int | None) -> EndpointHealth:
-        """Its health as all kinds of chain show it, with how many calls it takes at once."""
-        return replace(super().shown_health(best_height), max_batch=self.capabilities.get("max_batch"))
+        """Its health as all kinds of chain show it, with how many calls it takes at once and in a second."""
+        health, pace = super().shown_health(best_height), self.pace
+        max_batch = self.capabilities.get("max_batch")
+        return replace(health, max_batch=max_batch, rate=pace.bound or None, counts_calls=pace.counts_calls)
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about this endpoint, here and in the store."""

@@ -74,7 +74,7 @@ class Pace:
                 self._grow()
             if now_s - self._sent_s > REST_S and now_s - self._refused_s > REST_S:
                 self._measure_from(now_s, is_fresh=True)
-            if rate := self._bounded():
+            if rate := self.bound:
                 cost = calls if self.counts_calls and self.rate is not None else 1
                 self._full_s = max(now_s, self._full_s) + cost / rate
             self._sent_s = now_s
@@ -113,8 +113,9 @@ class Pace:
     def _burst_s(self) -> float:
         return self._burst if self.rate is not None else 0.0
 
-    def _bounded(self) -> float:
-        """The rate of the moment; 0 if there is none."""
+    @property
+    def bound(self) -> float:
+        """The rate of the moment, in requests or calls a second; 0 if no limit is known."""
         return min(self.rate or self.max_rps, self.max_rps or self.rate or 0.0)
 
     def _start_s(self, now_s: float) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from adapters.evm.accounts.forecast import forecast
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
 from adapters.evm.accounts.remembered import Remembered
@@ -21,7 +22,7 @@ from adapters.evm.node import Header
 from adapters.evm.spans import Chunk
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected, Unexplained
+from chainfolio.chains import Collected, Forecast, Unexplained
 from chainfolio.errors import HistoryUnavailable, SourceError, Unsupported
 from chainfolio.tables import LOGS
 from transport import metering
@@ -57,6 +58,13 @@ class AccountHistory:
             len(found.chunk.logs), is_linked=found.is_linked, ways=self._ways(found, wanted),
             unexplained=found.places.unexplained if found.places else (),
         )  # fmt: skip
+
+    async def forecast(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], budget: Budget | None
+    ) -> Forecast:
+        """As `ForecastsAccounts.forecast_accounts`."""
+        with metering.on(budget):
+            return await forecast(self, span, sorted({each.lower() for each in accounts}), datasets)
 
     async def _linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None

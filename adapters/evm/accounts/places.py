@@ -99,6 +99,10 @@ class AccountPlaces:
                 found.unexplained += self._unexplained(window.last, {each.account: rest}, BETWEEN)
         return found
 
+    async def touched(self, span: Span, accounts: Sequence[str]) -> Touched:
+        """The final blocks of a span that concern some accounts, by the best way that an endpoint has."""
+        return (await self._touched(span, accounts, {}))[1]
+
     async def _paid(self, found: Found, rests: Mapping[Ends, int], accounts: Sequence[str]) -> Found:
         """With the blocks in which the protocol itself paid accounts: those in which they have more than what was found
         of them explains."""

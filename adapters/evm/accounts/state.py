@@ -21,7 +21,7 @@ WAY = "state"
 CALLS = 1_000  # of one request, where the node takes so many
 MOST = 5_000  # changes of a window
 CAREFUL = 4  # calls of a round for each request that is left of a budget, before it is known how many go into one
-CALLS_EACH = 16  # that the search takes for one change, about
+CALLS_EACH, CALLS_NEAR = 16, 6  # that the search takes for one change, about; near heights that logs name
 STRANGERS = 16  # heights more than twice the own transactions at which logs may name an account as the actor
 METHODS = ("eth_getTransactionCount", "eth_getBalance")
 
@@ -51,8 +51,8 @@ async def find(
 
     def most() -> int:
         """Half of a budget is for the search, by what one change of many costs, the other half for the blocks."""
-        each = 2 * CALLS_EACH / at_once(endpoint) + 0.2
-        affordable = metering.affords(each, 4 * OTHER_UNITS * CALLS_EACH)
+        calls = CALLS_NEAR if acts and any(acts.values()) else CALLS_EACH
+        affordable = metering.affords(2 * calls / at_once(endpoint) + 0.2, 4 * OTHER_UNITS * calls)
         return max(1, int(min(MOST, affordable)))
 
     def near(account: str, before: Status, after: Status) -> Sequence[int]:
