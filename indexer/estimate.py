@@ -1,7 +1,7 @@
 """What a back-fill would cost, from a few parts of it that are read and not kept.
 
 The first part is small. Where the endpoint takes all calls at once, the others are whole chunks, and requests grow with
-the chunks; where it limits batches, the parts grow as far as few requests go, and requests grow with the calls.
+the chunks; where it limits batches, the parts are small and few, and requests grow with the calls.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from chainfolio.seams import Clock
 
 SAMPLES = 5
-MAX_REQUESTS = 12  # of all parts, about: one that is refused or hangs is sent again
-FIRST, GROWTH = 16, 8  # blocks of the first part, which shows small limits of batches; the next is so much larger
+MAX_REQUESTS = 17  # of all parts, about: one that is refused or hangs is sent again
+FIRST, GROWTH = 12, 8  # blocks of the first part, which shows the usual limit of batches; the next is so much larger
 FILLED = 0.7  # of the calls that a batch may have, in those of a run
 BYTES_PER_EVENT = 20
 
@@ -82,15 +82,21 @@ class _Sample:
 async def _samples(
     chain: Chain, item: Work, pieces: Sequence[Span], limit: int, clock: Clock
 ) -> AsyncIterator[_Sample]:
-    """Parts of some chunks, each larger than the one before it, while the chain's requests stay below a limit."""
+    """Parts from the middles of some chunks: the middle chunk first, then the ends.
+
+    They grow while the endpoint takes all calls at once; else they stay small, and the chain's requests below `limit`.
+    """
     size, last = FIRST, None
-    for piece in _spread(pieces):
-        part = Span(piece.first, min(piece.last, piece.first + size - 1))
-        if last is not None and (batch := batch_of(chain)) is not None:
-            room = (limit - chain.requests) * FILLED * batch * last.blocks / max(1, last.calls)
-            if room < FIRST:
+    spread = _spread(pieces)
+    for piece in sorted(
+        spread, key=lambda each: (each != spread[len(spread) // 2], each not in (spread[0], spread[-1]))
+    ):
+        if last is not None and batch_of(chain) is not None:
+            if chain.requests + last.requests > limit:
                 return
-            part = Span(part.first, min(part.last, part.first + int(room) - 1))
+            size = FIRST
+        begin = piece.first + max(0, len(piece) - size) // 2
+        part = Span(begin, min(piece.last, begin + size - 1))
         before, (calls, _), start_s = chain.requests, spent(chain), clock.monotonic_s()
         chunk = await chain.collect(part, item.datasets, item.contracts, events=item.events)
         calls_then, _ = spent(chain)

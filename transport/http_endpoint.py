@@ -243,24 +243,28 @@ class HttpEndpoint:
         loop = asyncio.get_running_loop()
         start_s, patience_s = loop.time(), self._patience_s(kind)
         tries = [asyncio.ensure_future(send())]
+        winner: Posted | None = None
         try:
-            while True:
+            while winner is None:
                 may_repeat = len(tries) < MAX_SENT and self.hedged < FEW_HEDGES + self.requests // 20
                 timeout_s = patience_s * 2 ** (len(tries) - 1) if may_repeat else None
                 pending = [each for each in tries if not each.done()]
                 done, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 if answered := [each for each in done if each.exception() is None]:
-                    self.health.read(f"{EXCHANGE}{kind}", loop.time() - start_s)
-                    return answered[0].result()
-                if len(done) == len(pending):
-                    return tries[0].result()
-                if not done:
+                    winner = answered[0].result()
+                elif len(done) == len(pending):
+                    winner = tries[0].result()
+                elif not done:
                     self.hedged += 1
                     tries.append(asyncio.ensure_future(again()))
+            self.health.read(f"{EXCHANGE}{kind}", loop.time() - start_s)
+            return winner
         finally:
             for each in tries:
                 each.cancel()
-            await asyncio.gather(*tries, return_exceptions=True)
+            for late in await asyncio.gather(*tries, return_exceptions=True):
+                if isinstance(late, Posted) and late is not winner:
+                    late.give_back()
 
     def _patience_s(self, kind: str) -> float:
         """How long a request of a kind may take before it is sent again."""

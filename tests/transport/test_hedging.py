@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pytest
 
@@ -113,3 +114,33 @@ async def test_without_a_budget_for_it_no_request_is_sent_again() -> None:
         with pytest.raises((OverBudget, Unavailable)):
             await endpoint.one(CHAIN_ID)
     assert transport.requests == 21
+
+
+async def test_an_answer_that_comes_too_late_gives_its_memory_back() -> None:
+    given_back: list[int] = []
+
+    @dataclass
+    class Counted:
+        number: int
+
+        def give_back(self) -> None:
+            given_back.append(self.number)
+
+    class Together(Hanging):
+        """Answers the first two tries at the same moment."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.both = asyncio.Event()
+
+        async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+            posted = await super().post(source, url, body, timeout_s)
+            number = self.requests
+            if number == 2:
+                self.both.set()
+            await self.both.wait()
+            return replace(posted, lease=cast("Any", Counted(number)))
+
+    transport = Together()
+    assert await endpoint_of(transport, timeout_s=0.6).one(CHAIN_ID) == b'"0x1"'
+    assert sorted(given_back) == [1, 2]
