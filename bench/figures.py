@@ -109,7 +109,7 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 ORDER = (
     "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "first", "snapshot", "wallets", "lookup",
     "checksums", "progress",
-    "serving", "ledger", "limits", "positions", "matching", "reorgs", "accounts", "history", "pools", "pnl",
+    "serving", "ledger", "limits", "positions", "matching", "reorgs", "accounts", "newcomer", "history", "pools", "pnl",
     "valuation", "validators", "solana", "solana_history", "dust",
 )  # fmt: skip
 

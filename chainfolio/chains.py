@@ -172,6 +172,8 @@ class EndpointHealth:
     errors: Mapping[str, int] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     max_batch: int | None = None  # calls that it takes at once; None where it has refused no batch
+    rate: float | None = None  # float: requests that it takes in a second, or calls; None where it has refused none
+    counts_calls: bool = False  # True: its rate counts each call of a batch
 
     @property
     def latency_ms(self) -> int | None:
@@ -426,6 +428,36 @@ class ReadsAccounts(Protocol):
         must follow, all blocks are read and linked; without, the last one alone. OverBudget where the budget ends
         before anything was read. A dataset that no node can give is absent from `ways`. Rows of other datasets may come
         with them (`Collected.also`): the caller stores each row once.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What reading some accounts would cost: `sampled` blocks were read for it, `unread` datasets no node gives. The
+    cost will be between each figure divided by `factor`, and the figure times it."""
+
+    rows: int
+    requests: int
+    calls: int
+    units: int
+    bytes: int
+    sampled: int
+    factor: float  # float: a ratio, nothing of a chain
+    unread: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ForecastsAccounts(Protocol):
+    """What a chain may have beside `ReadsAccounts`: others are forecast from parts that are read."""
+
+    async def forecast_accounts(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], budget: Budget | None = None
+    ) -> Forecast:
+        """What reading some datasets of some accounts in a span of final blocks would cost, in at most 20 requests.
+
+        Raises:
+            OverBudget: the budget ends before.
+            SourceError: no node answers.
         """
 
 

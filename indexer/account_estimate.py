@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, Final
 
-from chainfolio.blocks import Span
+from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
-from chainfolio.chains import Capability, having
+from chainfolio.chains import Capability, ForecastsAccounts, having
 from chainfolio.errors import OverBudget
 from indexer.checked import checked
 from indexer.work import Work, heights
@@ -29,6 +29,7 @@ SAMPLED: Final = 10  # of so many blocks one is read
 ENOUGH: Final = 40  # requests after which no further part is read
 MAX_REQUESTS: Final = 300  # of an account that has so much that one part takes many
 ROWS_OF_A_REQUEST: Final = 150  # where many are read together; the benchmark of accounts has 60 to 340
+RENTED_RPS: Final = 15.0  # float: requests a second
 SURE, UNSURE = 3.0, 10.0
 LINEAR: Final = ("calls", "units", "bytes", "seconds")
 AGAIN: Final = "allow the estimate more requests (--max-requests), or name fewer accounts"
@@ -55,7 +56,9 @@ async def estimate(
     figure divided by it, and the figure times it. `unread` are the datasets that no node gives."""
     budget, total = Budget(max_requests=max_requests or MAX_REQUESTS), Counter[str]()
     sampled, factor, unread = 0, SURE, set[str]()
-    for item in work:
+    if work and isinstance(chain, ForecastsAccounts):
+        sampled, factor, unread = await _forecast(chain, work, budget, total)
+    for item in () if isinstance(chain, ForecastsAccounts) else work:
         samples: list[Sample] = []
         for piece in _pieces(max(item.spans, key=len)):
             if samples and budget.requests >= ENOUGH:
@@ -68,9 +71,10 @@ async def estimate(
                 raise OverBudget("requests", error.limit, remedy=AGAIN) from error
             samples.append(sample)
             unread |= {*item.datasets} - given
-        total.update(_scaled(samples, item, _batch(chain)))
+        total.update(_scaled(samples, item, batch_of(chain)))
         sampled += sum(each.blocks for each in samples)
         factor = max(factor, _factor(samples))
+    total["seconds"] = max(total["seconds"], math.ceil(paced_s(chain, total["requests"], total["calls"])))
     return {
         "blocks": heights(work), **{name: total[name] for name in ("rows", "requests", *LINEAR)},
         "factor": round(factor, 1), "sampled": {"blocks": sampled, "requests": budget.requests},
@@ -78,15 +82,48 @@ async def estimate(
     }  # fmt: skip
 
 
+async def _forecast(
+    chain: ForecastsAccounts, work: Sequence[Work], budget: Budget, total: Counter[str]
+) -> tuple[int, float, set[str]]:
+    """Add what some work would cost to `total`; return the sampled blocks, the factor and the unread datasets."""
+    together: dict[tuple[Spans, tuple[str, ...]], list[str]] = {}
+    for item in work:
+        together.setdefault((item.spans, item.accounts), []).extend(item.datasets)
+    sampled, factor, unread = 0, 1.0, set[str]()
+    for (spans, accounts), datasets in together.items():
+        longest = max(spans, key=len)
+        try:
+            told = await chain.forecast_accounts(longest, accounts, datasets, budget)
+        except OverBudget as error:
+            raise OverBudget("requests", error.limit, remedy=AGAIN) from error
+        share = sum(map(len, spans)) / len(longest)
+        for name in ("rows", "requests", "calls", "units", "bytes"):
+            total[name] += math.ceil(getattr(told, name) * share)
+        sampled, factor, unread = sampled + told.sampled, max(factor, told.factor), unread | {*told.unread}
+    return sampled, factor, unread
+
+
+def paced_s(chain: Chain, requests: int, calls: int) -> float:
+    """How long so many requests take: one after the other, and no faster than the best endpoint allows.
+
+    An endpoint that refuses large batches is a rented one: if it has not shown its limit, it is assumed to have one.
+    """
+    took_s = []
+    for each in chain.health():
+        rate = each.rate or (RENTED_RPS if each.max_batch else math.inf)
+        took_s.append(max(requests * (each.latency_s or 0.0), (calls if each.counts_calls else requests) / rate))
+    return min(took_s, default=0.0)
+
+
 async def _sample(chain: Chain, piece: Span, item: Work, clock: Clock, budget: Budget) -> tuple[Sample, set[str]]:
     """One part, and the datasets that were given."""
     reader = having(chain, Capability.ACCOUNT_HISTORY)
-    requests, units, (calls, sent), start_s = budget.requests, budget.units, _spent(chain), clock.monotonic_s()
+    requests, units, (calls, sent), start_s = budget.requests, budget.units, spent(chain), clock.monotonic_s()
     found = await checked(
         chain, piece, lambda: reader.collect_accounts(piece, item.accounts, item.datasets, budget=budget), whole=False
     )
     rows = sum(map(len, found.tables.values()))
-    calls_then, sent_then = _spent(chain)
+    calls_then, sent_then = spent(chain)
     sample = Sample(
         len(piece), len(found.span), rows, budget.requests - requests, calls_then - calls, budget.units - units,
         sent_then - sent, clock.monotonic_s() - start_s,
@@ -141,13 +178,13 @@ def _factor(samples: Sequence[Sample]) -> float:
     return min(UNSURE, SURE + 2 * stdev(dense) / mean(dense) / math.sqrt(len(dense)))
 
 
-def _spent(chain: Chain) -> tuple[int, int]:
+def spent(chain: Chain) -> tuple[int, int]:
     """Calls and bytes so far."""
     costs = [each.cost for each in chain.health()]
     return sum(sum(each.calls.values()) for each in costs), sum(each.sent_bytes + each.received_bytes for each in costs)
 
 
-def _batch(chain: Chain) -> int | None:
+def batch_of(chain: Chain) -> int | None:
     """How many calls an endpoint takes at once; None where none has refused any."""
     known = [each.max_batch for each in chain.health()]
     return max(each for each in known if each) if all(known) else None

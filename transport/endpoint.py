@@ -12,17 +12,22 @@ from typing import ClassVar, TypeVar
 from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.seams import Seams
-from transport.exchange import Posted
+from transport.exchange import Posted, RateLimited
 from transport.health import Evidence
 from transport.http import Transport
 from transport.http_endpoint import BodyRefused, HttpEndpoint
+from transport.pacing import Pace
 from transport.wire import Request, RpcError, decode, encode, whole
 
 MAX_TOGETHER = 20  # questions in the batch that greets
 MAX_BODY = 1_900_000  # bytes: many nodes and gateways refuse a body of 2 MB
+USUAL_BATCH = 10  # that most rented endpoints take
 LARGE_BODY = 100_000  # bytes: a smaller body is refused for how many questions it has
 
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
+_BATCH_LIMIT = re.compile(
+    r"\b(?:max(?:imum)?|limit(?:ed)?(?: to)?|up to|at most|more than|exceeds?(?: the)?)\b[^0-9]{0,40}\b([0-9]{1,4})\b"
+    r"(?![,.][0-9])(?! *(?:bytes|[km]i?b)\b)", re.I)  # fmt: skip
 _TAKES_NONE = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|only method calls", re.I
 )
@@ -46,8 +51,8 @@ class Handshake:
 class Endpoint(HttpEndpoint, ABC):
     """One URL that speaks JSON-RPC, of a kind of chain that says what its refusals mean and what its calls cost.
 
-    `capabilities` holds its caps: max_span, max_batch, max_bytes, route, pin; `on_capability` keeps them over a
-    restart.
+    `capabilities` holds its caps: max_span, max_batch, max_bytes, route, pin, rps, counts_calls; `on_capability` keeps
+    them over a restart.
 
     While it is not `checked`, what it is asked travels with the `handshake`, and is believed once that was heard.
     `means_none`: whether who says that batches are not supported takes none, where others mean large ones.
@@ -74,6 +79,7 @@ class Endpoint(HttpEndpoint, ABC):
             on_quarantine=on_quarantine,
         )  # fmt: skip
         self.capabilities: dict[str, int] = dict(capabilities or {})
+        self.pace = Pace(seams.clock, max_rps=max_rps, learnt=self.capabilities, on_learn=self.learn)
         self.handshake: Handshake | None = None
         self.lacks_state_at = -1  # the highest block whose state it said to have no more
         self._on_learn = on_capability
@@ -87,8 +93,10 @@ class Endpoint(HttpEndpoint, ABC):
         """What a call costs in compute units; a batch costs what its calls cost."""
 
     def shown_health(self, best_height: int | None) -> EndpointHealth:
-        """Its health as all kinds of chain show it, with how many calls it takes at once."""
-        return replace(super().shown_health(best_height), max_batch=self.capabilities.get("max_batch"))
+        """Its health as all kinds of chain show it, with how many calls it takes at once and in a second."""
+        health, pace = super().shown_health(best_height), self.pace
+        max_batch = self.capabilities.get("max_batch")
+        return replace(health, max_batch=max_batch, rate=pace.bound or None, counts_calls=pace.counts_calls)
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about this endpoint, here and in the store."""
@@ -133,7 +141,9 @@ class Endpoint(HttpEndpoint, ABC):
                 if sent_bytes > LARGE_BODY:
                     self.learn("max_bytes", sent_bytes // 2)
                 elif len(part) > 1:
-                    self.learn("max_batch", min(len(part) // 2, self.capabilities.get("max_batch", len(part))))
+                    self.learn(
+                        "max_batch", min(_smaller(len(part), refusal), self.capabilities.get("max_batch", len(part)))
+                    )
                 if len(part) > 1:
                     self.errors.note(refusal)
                     continue
@@ -174,7 +184,7 @@ class Endpoint(HttpEndpoint, ABC):
 
         await self._handshake()
         self.calls[request.method] += 1
-        return await self._posted(encode([request]), read, self.units(request.method))
+        return await self._posted(encode([request]), read, self.units(request.method), [request.method])
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
         def read(body: bytes) -> list[Answer]:
@@ -188,25 +198,37 @@ class Endpoint(HttpEndpoint, ABC):
                 refusal = self._hushed(self.meaning("a batch" if refused else request.method, answer, height))
                 if refused and self.means_none and _TAKES_NONE.search(refusal.reason):
                     self.learn("max_batch", 1)
-                if type(refusal) is Unavailable:
+                if type(refusal) in (Unavailable, RateLimited):
                     raise refusal  # rate limits come as an answer too: the whole batch is asked again
                 if refused or (len(given) > 1 and _is_about_the_batch(refusal)):
                     raise BatchRefused(self.name, refusal.reason)
                 answers.append(refusal)
             return answers
 
-        self.calls.update(request.method for request in requests)
-        return await self._posted(encode(requests), read, sum(self.units(each.method) for each in requests))
+        methods = [request.method for request in requests]
+        self.calls.update(methods)
+        return await self._posted(encode(requests), read, sum(map(self.units, methods)), methods)
 
-    async def _posted(self, body: bytes, read: Callable[[bytes], T], cost: int) -> T:
+    async def _posted(self, body: bytes, read: Callable[[bytes], T], cost: int, methods: Sequence[str]) -> T:
         async def send() -> Posted:
             return await self._transport.post(self.name, self.url, body, self._timeout_s)
 
         try:
-            return await self._retrying(send, read, cost, len(body))
+            return await self._retrying(send, read, cost, len(body), methods)
         except BodyRefused as refusal:
             refusal.sent_bytes = len(body)
             raise
+
+
+def _smaller(size: int, refusal: SourceError) -> int:
+    """Return the size of the next batch after a refused one: the limit that the words name, else the half.
+
+    If the half is below the limit of most rented endpoints and `size` is above it, that limit.
+    """
+    named = _BATCH_LIMIT.search(refusal.reason)
+    if named is not None and 0 < int(named[1]) < size:
+        return int(named[1])
+    return max(size // 2, USUAL_BATCH if size > USUAL_BATCH else 1)
 
 
 def _is_about_the_batch(refusal: SourceError) -> bool:

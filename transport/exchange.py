@@ -45,6 +45,10 @@ class Silent(Unavailable):
         super().__init__(source, f"no answer within {timeout_s:g} s", remedy=remedy)
 
 
+class RateLimited(Unavailable):
+    """The endpoint refuses more requests for a while: status 429, or words to that effect in an answer."""
+
+
 def room_for(question: bytes | None, most: int) -> int:
     """How many bytes the answer to some requests may have."""
     if question is None or b'"method":' not in question or _LARGE.search(question):

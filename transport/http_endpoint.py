@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -15,13 +15,19 @@ from chainfolio.chains import Cost, EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
 from chainfolio.seams import Seams
 from transport import metering
-from transport.exchange import Posted, Silent, Unreachable
+from transport.exchange import Posted, RateLimited, Silent, Unreachable
 from transport.health import Evidence, Health
 from transport.http import Transport
+from transport.pacing import Pace
 
 RETRIES = 6
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 20.0
+MAX_RETRY_AFTER_S = 60.0  # who asks for more than that is not waited for
+MAX_SENT = 3  # times that one request is sent while none of them is answered
+FEW_HEDGES = 5  # requests that are sent again, in addition to one in 20
+LEAST_PATIENCE_S, UNUSUAL = 1.0, 3  # a request is sent again after so many times what nearly all took
+EXCHANGE = "exchange "  # begins the kind of a single exchange, beside those of whole reads
 NOTICE_S = 10.0  # a user who waits for an address that has never answered is told so meanwhile
 LARGE = 256 * 1024  # an answer of more bytes is decoded beside the event loop
 
@@ -96,8 +102,7 @@ class HttpEndpoint:
         self.down_until_s = 0.0
         self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
-        self._gap_s = 1.0 / max_rps if max_rps else 0.0
-        self._next_s = 0.0
+        self.pace = Pace(seams.clock, max_rps=max_rps)
         self._on_cordon = on_quarantine
 
     def refused(self, posted: Posted) -> SourceError | None:
@@ -124,29 +129,54 @@ class HttpEndpoint:
             self._on_cordon(evidence)
 
     async def _retrying(
-        self, send: Callable[[], Awaitable[Posted]], read: Callable[[bytes], T], cost: int, sent_bytes: int
+        self,
+        send: Callable[[], Awaitable[Posted]],
+        read: Callable[[bytes], T],
+        cost: int,
+        sent_bytes: int,
+        calls: Sequence[str] = ("",),
     ) -> T:
-        """Send until `read` likes what came back; waits grow, carry jitter, and honour `Retry-After`. Each try costs so
-        many compute units."""
+        """Send until `read` accepts the answer; waits grow, carry jitter, and honour `Retry-After`.
+
+        Args:
+            send: makes one exchange.
+            read: decodes a body; its Unavailable means that the request is sent again.
+            cost: compute units of each try.
+            sent_bytes: bytes of each try.
+            calls: the methods of the calls in the request.
+
+        Raises:
+            Unavailable: the last try failed, or the endpoint asks to wait for more than MAX_RETRY_AFTER_S.
+            SourceError: what `read` or the status means otherwise.
+        """
         wait_s = FIRST_WAIT_S
         for attempt in range(RETRIES):
-            metering.charge(cost)
+            sent_s = self._seams.clock.monotonic_s()
             try:
-                return await decoded(await self._exchanged(send, sent_bytes), read)
+                posted, sent_s = await self._exchanged(send, sent_bytes, cost, calls)
+                answer = await decoded(self._checked(posted), read)
             except SourceError as error:
                 self._hushed(error)
                 if not isinstance(error, Unavailable):
+                    self.pace.accept(sent_s, len(calls))
                     raise
                 self.errors.note(error)
                 self.health.failed()
-                self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
-                if attempt == self._last_try(error):
+                is_long = (error.retry_after_s or 0) > MAX_RETRY_AFTER_S
+                if isinstance(error, RateLimited):
+                    self.pace.refuse(sent_s, None if is_long else error.retry_after_s)
+                elif not is_long:
+                    self.pace.hold(error.retry_after_s or 0)
+                if is_long or attempt == self._last_try(error):
                     self.down_until_s = self._seams.clock.monotonic_s() + MAX_WAIT_S
                     self.health.pardon()
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
                 await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
                 wait_s = min(wait_s * 2, MAX_WAIT_S)
+            else:
+                self.pace.accept(sent_s, len(calls))
+                return answer
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _last_try(self, error: Unavailable) -> int:
@@ -161,21 +191,85 @@ class HttpEndpoint:
             error.args = (error.message,)
         return error
 
-    async def _exchanged(self, send: Callable[[], Awaitable[Posted]], sent_bytes: int) -> Posted:
-        async with self._gate:
-            await self._pace()
+    def _checked(self, posted: Posted) -> Posted:
+        """What came back; raises the error that a status or a body without an answer is."""
+        refusal = self.refused(posted)
+        if refusal is not None:
+            posted.give_back()
+            raise refusal
+        return posted
+
+    async def _exchanged(
+        self,
+        send: Callable[[], Awaitable[Posted]],
+        sent_bytes: int,
+        cost: int,
+        calls: Sequence[str] = ("",),
+        *,
+        can_repeat: bool = True,
+    ) -> tuple[Posted, float]:
+        """One exchange in the endpoint's turn: what came back, and when the request was sent.
+
+        `can_repeat`: the request may be sent again while no answer comes.
+        """
+
+        async def begin() -> float:
+            sent_s = await self.pace.turn(len(calls))
+            metering.charge(cost)
             self.requests += 1
             self.sent_bytes += sent_bytes
-            start_s = self._seams.clock.monotonic_s()
-            posted = await self._noticed(send())
+            return sent_s
+
+        async def again() -> Posted:
+            await begin()
+            return await send()
+
+        async with self._gate:
+            sent_s = await begin()
+            exchange = self._first_answer(send, again, calls[0]) if can_repeat else send()
+            posted = await self._noticed(exchange)
             self.received_bytes += len(posted.body) if posted.took is None else posted.took
-            refusal = self.refused(posted)
-            if refusal is not None:
-                posted.give_back()
-                raise refusal
             if posted.took is None:  # how long so many bytes take says nothing of how soon it answers
-                self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
-        return posted
+                self.health.exchanged(self._seams.clock.monotonic_s() - sent_s)
+        return posted, sent_s
+
+    async def _first_answer(
+        self, send: Callable[[], Awaitable[Posted]], again: Callable[[], Awaitable[Posted]], kind: str
+    ) -> Posted:
+        """The first answer to a request, which is sent `again` if it takes longer than this endpoint usually does.
+
+        Raises the error of the first try if none is answered. Time is the event loop's: nobody simulates a socket.
+        """
+        loop = asyncio.get_running_loop()
+        start_s, patience_s = loop.time(), self._patience_s(kind)
+        tries = [asyncio.ensure_future(send())]
+        winner: Posted | None = None
+        try:
+            while winner is None:
+                may_repeat = len(tries) < MAX_SENT and self.hedged < FEW_HEDGES + self.requests // 20
+                timeout_s = patience_s * 2 ** (len(tries) - 1) if may_repeat else None
+                pending = [each for each in tries if not each.done()]
+                done, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                if answered := [each for each in done if each.exception() is None]:
+                    winner = answered[0].result()
+                elif len(done) == len(pending):
+                    winner = tries[0].result()
+                elif not done:
+                    self.hedged += 1
+                    tries.append(asyncio.ensure_future(again()))
+            self.health.read(f"{EXCHANGE}{kind}", loop.time() - start_s)
+            return winner
+        finally:
+            for each in tries:
+                each.cancel()
+            for late in await asyncio.gather(*tries, return_exceptions=True):
+                if isinstance(late, Posted) and late is not winner:
+                    late.give_back()
+
+    def _patience_s(self, kind: str) -> float:
+        """How long a request of a kind may take before it is sent again."""
+        usual_s = self.health.patience_s(f"{EXCHANGE}{kind}")
+        return self._timeout_s / 6 if usual_s is None else max(LEAST_PATIENCE_S, UNUSUAL * usual_s)
 
     async def _noticed(self, sent: Awaitable[Posted]) -> Posted:
         """What came back. At first contact it is told after a while that nothing did yet."""
@@ -187,14 +281,6 @@ class HttpEndpoint:
             return await sent
         finally:
             notice.cancel()
-
-    async def _pace(self) -> None:
-        """Keep to the configured rate and to what `Retry-After` asked of everybody."""
-        now_s = self._seams.clock.monotonic_s()
-        start_s = max(now_s, self._next_s)
-        self._next_s = start_s + self._gap_s
-        if start_s > now_s:
-            await self._seams.clock.sleep(start_s - now_s)
 
 
 async def decoded(posted: Posted, read: Callable[[bytes], T]) -> T:
@@ -218,7 +304,7 @@ async def decoded(posted: Posted, read: Callable[[bytes], T]) -> T:
 def refusal_of(source: str, posted: Posted) -> SourceError | None:
     """The error that a status without an answer is, whatever is asked."""
     if posted.status == 429:
-        return Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
+        return RateLimited(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
     if posted.status == 413:
         return BodyRefused(source, "the node refuses a body of this size (413)", dense=True)
     if posted.status >= 500:

@@ -10,7 +10,6 @@ import msgspec
 
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unsupported
 from chainfolio.seams import Seams
-from transport import metering
 from transport.exchange import Posted, Sink
 from transport.http import WebTransport
 from transport.http_endpoint import HttpEndpoint, not_json, refusal_of
@@ -81,11 +80,11 @@ class RestEndpoint(HttpEndpoint):
         status is that of `ask`."""
         await self.greet()
         self._count(path)
-        metering.charge(1)
         try:
-            posted = await self._exchanged(
-                lambda: self._web.stream(self.name, self.url + path, sink, self._timeout_s), 0
+            posted, _ = await self._exchanged(
+                lambda: self._web.stream(self.name, self.url + path, sink, self._timeout_s), 0, 1, can_repeat=False
             )
+            self._checked(posted)
         except SourceError as error:
             raise self._hushed(error) from None
         posted.give_back()

@@ -25,7 +25,7 @@ from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk, LogReader
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.chains import Capability, Collected, EndpointHealth, Forecast, Heads, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import BadRequest, BadSettings, SourceError
 from chainfolio.kinds import EndpointMemory
@@ -288,6 +288,12 @@ class EvmChain(Approvals):
     ) -> Collected:
         """The rows of some datasets that concern some accounts: as `accounts.history`."""
         return await self._accounts.collect(span, accounts, datasets, before, budget)
+
+    async def forecast_accounts(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], budget: Budget | None = None
+    ) -> Forecast:
+        """What `collect_accounts` would cost: as `accounts.forecast`."""
+        return await self._accounts.forecast(span, accounts, datasets, budget)
 
     def decode(self, found: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
         """Logs as rows: each in the table whose row says all of it, or raw in `logs`."""

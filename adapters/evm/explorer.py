@@ -153,7 +153,7 @@ class Explorer(EvmEndpoint):
                 raise Unavailable(self.name, f"the explorer says: {shown(words)}")
             raise BadAnswer(self.name, f"the explorer says: {shown(words)}")
 
-        return await self._posted(urlencode(query).encode(), read, OTHER_UNITS)
+        return await self._posted(urlencode(query).encode(), read, OTHER_UNITS, [str(query["action"])])
 
 
 def _may_be_cut(rows: Sequence[Listed]) -> bool:

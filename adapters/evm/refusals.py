@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
+from transport.exchange import RateLimited
 from transport.messages import shown
 from transport.wire import RpcError
 
@@ -100,12 +101,12 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     if error.code == 3 and method == "eth_call":
         return Reverting(source, safe, _revert_data(error))
     if error.code == 429 or (_LIMITED.search(said) and not (method == "eth_call" and _REVERT.search(said))):
-        return Unavailable(source, f"it limits us: {safe}")
+        return RateLimited(source, f"it limits us: {safe}")
     for pattern, kind in {"eth_call": _CALLS, "eth_getLogs": _LOGS, "trace_filter": _LOGS}.get(method, ()) + _ANY:
         if pattern.search(said):
             return kind(source, said, error, height)
     if error.code in (-32005, -32016):
-        return Unavailable(source, f"it limits us: {safe}")
+        return RateLimited(source, f"it limits us: {safe}")
     if error.code == -32602:
         return Unsupported(source, f"{method}: {safe}")
     return BadAnswer(source, f"{method} was refused: {safe} (code {error.code})")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NoBlock, NodeBehind, SourceError, Unavailable, Unsupported
+from transport.exchange import RateLimited
 from transport.messages import shown
 from transport.wire import RpcError
 
@@ -80,7 +81,7 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     words = "".join(char if char.isprintable() else " " for char in error.message[:400])
     said = f"{method}: {shown(words)}"
     if error.code in (429, -32429, -32097) or _LIMITED.search(words):  # some take codes of the chain for this
-        return Unavailable(source, f"it limits us: {shown(words)}")
+        return RateLimited(source, f"it limits us: {shown(words)}")
     if error.code in CODES:
         return CODES[error.code](source, height, said)
     if _FORGOTTEN.search(words):

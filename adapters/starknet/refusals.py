@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
+from transport.exchange import RateLimited
 from transport.messages import shown
 from transport.wire import RpcError
 
@@ -65,7 +66,7 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     if error.code in (NO_TRANSACTION, BAD_TOKEN):
         return BadAnswer(source, said)
     if error.code in (429, -32429, -32097) or _LIMITED.search(words):
-        return Unavailable(source, f"it limits us: {shown(words)}")
+        return RateLimited(source, f"it limits us: {shown(words)}")
     if error.code in (401, 403, -32601, -32600) or _REFUSED.search(words):
         return Unsupported(source, said)
     if error.code in (INTERNAL, -32000):

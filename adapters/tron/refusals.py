@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from chainfolio.errors import BadAnswer, NodeBehind, SourceError, Unavailable, Unsupported
+from chainfolio.errors import BadAnswer, NodeBehind, SourceError, Unsupported
+from transport.exchange import RateLimited
 from transport.messages import shown
 
 _LIMITED: Final = re.compile(
@@ -59,10 +60,10 @@ def meaning(source: str, words: str) -> SourceError:
     return BadAnswer(source, f"it refused: {text}")
 
 
-def limit_in(source: str, words: str) -> Unavailable | None:
+def limit_in(source: str, words: str) -> RateLimited | None:
     """The error of a limit that was passed; None where the words say something else."""
     if not _LIMITED.search(words):
         return None
     suspended = _SUSPENDED.search(words)
     text = shown("".join(char if char.isprintable() else " " for char in words[:400]))
-    return Unavailable(source, f"it limits us: {text}", retry_after_s=int(suspended[1]) if suspended else None)
+    return RateLimited(source, f"it limits us: {text}", retry_after_s=int(suspended[1]) if suspended else None)

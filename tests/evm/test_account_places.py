@@ -442,3 +442,25 @@ async def test_a_transaction_that_is_not_the_one_at_its_place_is_refused(lived: 
         chain.node.finalized = lived.node.height
         with pytest.raises(BadAnswer, match=r"does not have transaction|in answer to"):
             await scoped(chain, Span(0, lived.node.height), [lived.deployment.accounts["alice"].lower()], OF_PLACES)
+
+
+@pytest.mark.parametrize("is_forged", [True, False], ids=["forged", "true"])
+async def test_forged_acts_are_not_followed(lived: Local, is_forged: bool) -> None:
+    """A search begins at the heights of an account's acts; heights that cannot all be its own cost nothing."""
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
+    rows, probes = list[Rows](), list[int]()
+    for acts in ((), range(1, span.last) if is_forged else await _acts(lived, alice, span)):
+        provider = Provider(lived.node.url, SETS["state"], largest=10)
+        async with served(lived.node, lived.deployment, provider) as chain:
+            await chain.heads()
+            chain.node.finalized = span.last
+            chain._accounts.places.acts._heights = {alice: set(acts)}
+            rows.append(together(await scoped(chain, span, [alice], OF_PLACES)))
+            probes.append(provider.asked["eth_getTransactionCount"])
+    assert rows[0] == rows[1]
+    assert probes[1] == probes[0] if is_forged else probes[1] < probes[0]
+
+
+async def _acts(lived: Local, account: str, span: Span) -> set[int]:
+    found = await reference(lived, [account], span)
+    return {row["height"] for row in found["transactions"] if row["sender"] == account}

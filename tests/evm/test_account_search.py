@@ -28,14 +28,22 @@ class Past:
         return [sum(each <= height for each in self.changed[account]) for account, height in probes]
 
 
-@given(alice=heights, bob=heights, at_once=st.integers(1, 400), most=st.integers(1, 50), first=st.integers(0, LAST))
+@given(
+    alice=heights, bob=heights, at_once=st.integers(1, 400), most=st.integers(1, 50), first=st.integers(0, LAST),
+    near=heights,
+)  # fmt: skip
 async def test_every_change_is_found_once_in_windows_that_follow_each_other(
-    alice: frozenset[int], bob: frozenset[int], at_once: int, most: int, first: int
+    alice: frozenset[int], bob: frozenset[int], at_once: int, most: int, first: int, near: frozenset[int]
 ) -> None:
     past, found, begin = Past(alice=alice, bob=bob), list[Change[int]](), first
     while begin <= LAST:
         window, some = await changes(
-            past.read, ["alice", "bob"], Span(begin, LAST), at_once=lambda: at_once, most=lambda: most
+            past.read,
+            ["alice", "bob"],
+            Span(begin, LAST),
+            at_once=lambda: at_once,
+            most=lambda: most,
+            near=lambda account, before, after: sorted(near),
         )
         assert window.first == begin
         assert all(each.height in window for each in some)
@@ -58,3 +66,14 @@ async def test_one_change_takes_rounds_by_the_logarithm_and_none_takes_one(at: i
         Span(0, LAST), []
     )  # fmt: skip
     assert (quiet.rounds, quiet.probes) == (1, 2)
+
+
+@given(changed=st.frozensets(st.integers(1, LAST), min_size=1, max_size=60))
+async def test_changes_near_known_heights_take_two_probes(changed: frozenset[int]) -> None:
+    past = Past(alice=changed)
+    _, found = await changes(
+        past.read, ["alice"], Span(0, LAST), at_once=lambda: 5, most=lambda: 100, near=lambda *_: sorted(changed)
+    )
+    assert [each.height for each in found] == sorted(changed)
+    assert past.probes <= 2 + 2 * len(changed)
+    assert past.rounds <= 2

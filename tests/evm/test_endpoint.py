@@ -14,6 +14,7 @@ from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
 from transport.endpoint import MAX_BODY, Endpoint
 from transport.exchange import Posted
 from transport.http_endpoint import identity, name_of
+from transport.pacing import Pace
 from transport.wire import Request
 
 KEY = "c4n4ry5ecretk3y"
@@ -64,6 +65,17 @@ async def test_without_retry_after_waits_grow_and_carry_jitter() -> None:
         assert base <= wait <= 1.5 * base
 
 
+async def test_an_endpoint_that_asks_for_more_than_a_minute_fails_at_once() -> None:
+    node = FakeNode(FakeChain(9))
+    node.exchanges = [Posted(429, 300.0, b"")]
+    found = one(node)
+    with pytest.raises(Unavailable, match="too many requests"):
+        await found.endpoint.ask(HEADERS)
+    assert not found.clock.slept
+    await found.endpoint.ask(HEADERS)
+    assert sum(found.clock.slept) < 1, "the next request does not wait for it either"
+
+
 async def test_a_limit_that_never_ends_is_said_to_be_one() -> None:
     node = FakeNode(FakeChain(9))
     node.always = Posted(429, None, b"")
@@ -82,12 +94,12 @@ async def test_a_limit_told_inside_an_answer_is_waited_for_too() -> None:
     node = FakeNode(FakeChain(9), eth_getBlockByNumber=limited)
     found = one(node)
     assert isinstance(await found.endpoint.one(HEADERS[0]), bytes)
-    assert found.endpoint.errors.counts == {"Unavailable": 3}
+    assert found.endpoint.errors.counts == {"RateLimited": 3}
 
 
 async def test_a_configured_rate_is_kept() -> None:
     found = one(FakeNode(FakeChain(9)))
-    found.endpoint._gap_s = 0.5
+    found.endpoint.pace = Pace(found.clock, max_rps=2)
     start_s = found.clock.now_s
     for _ in range(5):
         await found.endpoint.one(HEADERS[0])
@@ -166,6 +178,27 @@ async def test_a_node_that_takes_no_such_batch_is_asked_in_smaller_ones(
     before = len(node.bodies)
     await found.endpoint.ask(HEADERS)
     assert node.bodies[before:] == [capabilities] * (8 // capabilities)
+
+
+@pytest.mark.parametrize(
+    ("message", "sizes"),
+    [
+        ("batch of more than 10 requests", [60, 10]),
+        ("maximum batch size is 25", [60, 25]),
+        ("batch limit exceeded: at most 1,000,000 bytes", [60, 30, 15, 10]),
+        ("batch too large", [60, 30, 15, 10]),
+    ],
+    ids=["ten", "named", "bytes", "no number"],
+)
+async def test_a_refused_batch_is_followed_by_one_of_the_size_that_the_words_name(
+    message: str, sizes: list[int]
+) -> None:
+    node = FakeNode(FakeChain(60))
+    node.batch_limit, node.batch_refusal = sizes[-1], {"code": -32600, "message": message}
+    found = one(node)
+    await found.endpoint.ask([Request("eth_getBlockByNumber", (hex(height), False)) for height in range(60)])
+    assert node.bodies[: len(sizes)] == sizes
+    assert found.endpoint.capabilities["max_batch"] == sizes[-1]
 
 
 async def test_a_batch_whose_answer_grew_too_large_is_asked_in_parts() -> None:

@@ -59,11 +59,11 @@ async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
     real = {"rows": rows, "requests": spent.requests, "units": spent.units, "bytes": sizes}
     for name, figure in real.items():
         assert figure / told["factor"] <= told[name] <= figure * told["factor"], (name, told, real)
-    assert told["sampled"]["requests"] <= 60
+    assert told["sampled"]["requests"] <= 20
     assert told["unread"] == []
 
 
-async def test_the_whole_of_a_short_span_is_read_and_nothing_missing_costs_nothing(lived: EvmSubject) -> None:
+async def test_a_short_span_is_forecast_and_nothing_missing_costs_nothing(lived: EvmSubject) -> None:
     alice, span = lived.deployment.accounts["alice"].lower(), Span(lived.node.height - 60, lived.node.height)
     async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
         await chain.heads()
@@ -71,8 +71,9 @@ async def test_the_whole_of_a_short_span_is_read_and_nothing_missing_costs_nothi
         work = work_of(chain, span, [alice])
         told = await estimate(chain, work, Seams().clock)
         pieces = [each for item in work for each in await scoped(chain, span, [alice], item.datasets)]
-        assert told["rows"] == sum(map(len, together(pieces).values()))
-        assert told["sampled"]["blocks"] == 2 * told["blocks"] == 2 * len(span), "logs, and what no log tells"
+        rows = sum(map(len, together(pieces).values()))
+        assert rows / told["factor"] <= told["rows"] <= rows * told["factor"]
+        assert told["sampled"]["blocks"] == told["blocks"] == len(span)
         before = chain.requests
         nothing = await estimate(chain, [], Seams().clock)
         assert (nothing["blocks"], nothing["requests"], nothing["sampled"]) == (0, 0, {"blocks": 0, "requests": 0})

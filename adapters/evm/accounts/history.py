@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from adapters.evm.accounts.answered import Answered
 from adapters.evm.accounts.bodies import receipt_logs
+from adapters.evm.accounts.forecast import forecast
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
 from adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, once
@@ -24,7 +25,7 @@ from adapters.evm.node import Header
 from adapters.evm.spans import Chunk, LeftOut
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected, Unexplained
+from chainfolio.chains import Collected, Forecast, Unexplained
 from chainfolio.errors import HistoryUnavailable, SourceError, Unsupported
 from chainfolio.tables import LOGS
 from transport import metering
@@ -64,6 +65,13 @@ class AccountHistory:
             unexplained=(*(found.places.unexplained if found.places else ()), *self._left_out(found, accounts)),
             also=tuple(name for name in late if name not in datasets),
         )  # fmt: skip
+
+    async def forecast(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], budget: Budget | None
+    ) -> Forecast:
+        """As `ForecastsAccounts.forecast_accounts`."""
+        with metering.on(budget):
+            return await forecast(self, span, sorted({each.lower() for each in accounts}), datasets)
 
     async def _linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
@@ -146,6 +154,7 @@ class AccountHistory:
         if _of(datasets, "logs"):
             receipts = receipt_logs(places.bodies.values()) if places else NO_RECEIPTS
             chunk = await self.logs.read(span, accounts, receipts)
+            self.places.acts.keep(chunk.logs, accounts)
             if places is not None and chunk.span != span:
                 return await self._final(chunk.span, accounts, datasets)
             self.answered.keep(chunk, accounts)

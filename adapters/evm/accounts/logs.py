@@ -83,6 +83,14 @@ class AccountLogs:
 
         return await self._agreed(at, span)
 
+    async def window(self, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
+        """The logs of the next window of final blocks as one endpoint gives them, unproven: for a forecast."""
+        return await self.node.with_any(lambda endpoint: self._window(endpoint, span, accounts), kind="account logs")
+
+    def pieces(self, window: Span) -> int:
+        """How many questions the endpoint that takes most of them needs for a window."""
+        return min(-(-len(window) // self.windows.size(each, window)) for each in self.node.endpoints)
+
     async def read_linked(
         self,
         span: Span,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.evm.accounts import otterscan, state
+from adapters.evm.accounts.acts import Acts
 from adapters.evm.accounts.bodies import Body, bodies
 from adapters.evm.accounts.ends import Ends, ends_of, gained
 from adapters.evm.accounts.inside import Wanted, moved_in
@@ -59,6 +60,7 @@ class AccountPlaces:
 
     def __init__(self, chain: EvmChain, kept: Remembered) -> None:
         self.chain, self.kept = chain, kept
+        self.acts = Acts()  # of the logs that were read before
         self._traces = TraceFilter()
 
     async def read(
@@ -83,7 +85,8 @@ class AccountPlaces:
             source.errors.note(BadAnswer(source.name, note))
             source.learn(WAY, 2)  # from now on by whatever does not list them
             touched = await self.chain.node.with_any(
-                lambda endpoint: state.find(endpoint, window, accounts, hashes), kind="account places"
+                lambda endpoint: state.find(endpoint, window, accounts, hashes, self.acts.of(accounts, window)),
+                kind="account places",
             )
             return await self._found(touched, accounts, hashes, inside=inside)
         rests = {each: each.unmoved(found.bodies, found.inside or {}) for each in ends}
@@ -95,6 +98,10 @@ class AccountPlaces:
             for each, rest in rests.items():
                 found.unexplained += self._unexplained(window.last, {each.account: rest}, BETWEEN)
         return found
+
+    async def touched(self, span: Span, accounts: Sequence[str]) -> Touched:
+        """The final blocks of a span that concern some accounts, by the best way that an endpoint has."""
+        return (await self._touched(span, accounts, {}))[1]
 
     async def _paid(self, found: Found, rests: Mapping[Ends, int], accounts: Sequence[str]) -> Found:
         """With the blocks in which the protocol itself paid accounts: those in which they have more than what was found
@@ -156,7 +163,7 @@ class AccountPlaces:
             endpoint.learn(WAY, len(ways))
             if self.chain.explorer is not None:
                 return self.chain.explorer, await self.chain.explorer.touched(span, accounts)
-            return endpoint, await state.find(endpoint, span, accounts, hashes)
+            return endpoint, await state.find(endpoint, span, accounts, hashes, self.acts.of(accounts, span))
 
         return await self.chain.node.with_any(at, kind="account places")
 

@@ -18,6 +18,12 @@ from chainfolio.blocks import Span
 T = TypeVar("T")
 Probe = tuple[str, int]  # an account and a height
 Read = Callable[[Sequence[Probe]], Awaitable[Sequence[T]]]
+Near = Callable[[str, T, T], Sequence[int]]  # by an account, and what it is at both ends of a span
+
+
+def nothing_near(account: str, before: object, after: object) -> Sequence[int]:
+    """Return no heights: nothing is known of where an account changed."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,17 @@ class _Interval:
 
 
 async def changes(
-    read: Read[T], accounts: Sequence[str], span: Span, *, at_once: Callable[[], int], most: Callable[[], int]
+    read: Read[T],
+    accounts: Sequence[str],
+    span: Span,
+    *,
+    at_once: Callable[[], int],
+    most: Callable[[], int],
+    near: Near[T] = nothing_near,
 ) -> tuple[Span, list[Change[T]]]:
     """The blocks of a span that changed each account, in order. The span ends earlier where they are more than `most`
-    says; `at_once` says how much is read in one round where there is no need for more.
+    says; `at_once` says how much is read in one round where there is no need for more. `near` names heights at which an
+    account probably changed: they are read first, and the search is for what lies between them.
 
     What lies before block 1 is what the genesis block gave.
     """
@@ -59,8 +72,28 @@ async def changes(
 
     low, last = max(0, span.first - 1), span.last
     await learn([(account, height) for height in dict.fromkeys((low, last)) for account in accounts])
-    changed = [_Interval(low, last, account) for account in accounts if known[account, low] != known[account, last]]
-    while wide := [each for each in changed if each.high - each.low > 1]:
+    points: dict[str, list[int]] = {}
+    for account in accounts:
+        likely = near(account, known[account, low], known[account, last])
+        beside = {at for height in likely for at in (height - 1, height) if low < at < last}
+        points[account] = [low, *sorted(beside), last]
+    await learn([(account, height) for account, heights in points.items() for height in heights])
+    changed = sorted(
+        _Interval(a, b, account)
+        for account, heights in points.items()
+        for a, b in pairwise(heights)
+        if known[account, a] != known[account, b]
+    )
+    while True:
+        if over := [each.low for each in changed[most() :] if each.low > low]:  # the rest is for the next window
+            last = over[0]
+            cut = [each for each in changed if each.low < last < each.high]
+            await learn([(each.account, last) for each in cut])
+            kept = [each if each.high <= last else _Interval(each.low, last, each.account) for each in changed]
+            changed = [e for e in kept if e.low < last and known[e.account, e.low] != known[e.account, e.high]]
+        wide = [each for each in changed if each.high - each.low > 1]
+        if not wide:
+            break
         parts = max(1, at_once() // len(wide))
         cuts = {each: each.cuts(parts) for each in wide}
         await learn([(each.account, height) for each, heights in cuts.items() for height in heights])
@@ -72,11 +105,5 @@ async def changes(
                 _Interval(a, b, each.account) for a, b in pairs if known[each.account, a] != known[each.account, b]
             ]
         changed = sorted(smaller)
-        if over := [each.low for each in changed[most() :] if each.low > low]:  # the rest is for the next window
-            last = over[0]
-            cut = [each for each in changed if each.low < last < each.high]
-            await learn([(each.account, last) for each in cut])
-            kept = [each if each.high <= last else _Interval(each.low, last, each.account) for each in changed]
-            changed = [e for e in kept if e.low < last and known[e.account, e.low] != known[e.account, e.high]]
     found = [Change(e.account, e.high, known[e.account, e.low], known[e.account, e.high]) for e in changed]
     return Span(span.first, max(span.first, last)), sorted(found, key=lambda each: (each.height, each.account))

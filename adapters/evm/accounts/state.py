@@ -21,26 +21,48 @@ WAY = "state"
 CALLS = 1_000  # of one request, where the node takes so many
 MOST = 5_000  # changes of a window
 CAREFUL = 4  # calls of a round for each request that is left of a budget, before it is known how many go into one
-CALLS_EACH = 16  # that the search takes for one change, about
+CALLS_EACH, CALLS_NEAR = 16, 6  # that the search takes for one change, about; near heights that logs name
+STRANGERS = 16  # heights more than twice the own transactions at which logs may name an account as the actor
 METHODS = ("eth_getTransactionCount", "eth_getBalance")
 
 
-async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]) -> Touched:
-    """The blocks of a window; those that may still go are named by their hashes. HistoryUnavailable where the node has
-    no such state."""
+async def find(
+    endpoint: Endpoint,
+    span: Span,
+    accounts: Sequence[str],
+    hashes: Mapping[int, str],
+    acts: Mapping[str, Sequence[int]] | None = None,
+) -> Touched:
+    """The blocks of a window in which the accounts changed.
+
+    Args:
+        endpoint: whose state is read.
+        span: the window, from its start as far as goes at once.
+        accounts: whose blocks are searched.
+        hashes: of blocks that may still go, by which they are named.
+        acts: heights at which logs name an account as the actor: it probably changed there.
+
+    Raises:
+        HistoryUnavailable: the node has no such state.
+    """
 
     async def read(probes: Sequence[Probe]) -> list[Status]:
         return await statuses(endpoint, probes, hashes)
 
     def most() -> int:
         """Half of a budget is for the search, by what one change of many costs, the other half for the blocks."""
-        each = 2 * CALLS_EACH / at_once(endpoint) + 0.2
-        affordable = metering.affords(each, 4 * OTHER_UNITS * CALLS_EACH)
+        calls = CALLS_NEAR if acts and any(acts.values()) else CALLS_EACH
+        affordable = metering.affords(2 * calls / at_once(endpoint) + 0.2, 4 * OTHER_UNITS * calls)
         return max(1, int(min(MOST, affordable)))
+
+    def near(account: str, before: Status, after: Status) -> Sequence[int]:
+        """The heights of its acts, unless most of them must be forged: anybody can write a log that names it."""
+        heights = (acts or {}).get(account, ())
+        return heights if len(heights) <= 2 * (after.nonce - before.nonce) + STRANGERS else ()
 
     if not hashes:
         await past.check(endpoint, span)
-    window, found = await changes(read, accounts, span, at_once=lambda: at_once(endpoint), most=most)
+    window, found = await changes(read, accounts, span, at_once=lambda: at_once(endpoint), most=most, near=near)
     if falls := [each for each in found if each.after.nonce < each.before.nonce]:
         raise BadAnswer(
             endpoint.name, f"the nonce of {falls[0].account} is lower after block {falls[0].height} than before"

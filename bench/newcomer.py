@@ -1,0 +1,116 @@
+"""A wallet of 140 transactions in 6,000 blocks behind a rented endpoint: what each command takes.
+
+python -m bench.newcomer [--seed 1] [--latency 0.05]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, main
+from bench.places import scratch
+from bench.runs import ours, product, run
+from localchain.newcomer import TRANSACTIONS, Newcomer, newcomer
+from localchain.node import LocalNode
+from localchain.rented import Limits, RentedEndpoint
+
+REFUSED = 0.05
+LIMIT_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a command may take."""
+
+    name: str
+    arguments: tuple[str, ...]
+    seconds: float
+    requests: int | None = None
+
+
+BARS = (
+    Bar("watch --estimate", ("watch", "--estimate"), 60, 20),
+    Bar("watch", ("watch",), 60, 250),
+    Bar("watch again", ("watch",), 3),
+    Bar("reconcile", ("reconcile",), 20),
+    Bar("pnl", ("pnl",), 3, 0),
+    Bar("transactions", ("transactions", "--limit", "250"), 3, 0),
+)
+
+
+def run_all(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    limits = replace(Limits(), latency_s=options.latency)
+    with LocalNode() as node, scratch() as folder:
+        chain = newcomer(node)
+        with RentedEndpoint(node.url, limits, options.seed).serving() as endpoint:
+            facts = _facts(chain, folder)
+            env = {
+                **ours(endpoint.url, folder / "data"),
+                "CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__FACTS": str(facts),
+            }  # fmt: skip
+            outputs = dict[str, Any]()
+            figures = [_figure(bar, endpoint, chain, env, outputs) for bar in BARS]
+    return [*figures, *_truth(chain, outputs)]
+
+
+def _figure(
+    bar: Bar, endpoint: RentedEndpoint, chain: Newcomer, env: dict[str, str], outputs: dict[str, Any]
+) -> Figure:
+    """One command, and what it took."""
+    endpoint.reset()
+    done = run([*product(), bar.arguments[0], chain.wallet, *bar.arguments[1:], "--json"], env, limit_s=LIMIT_S).done()
+    outputs[bar.name] = json.loads(done.output)
+    refused = endpoint.refusals / max(1, endpoint.requests)
+    met = done.wall_s <= bar.seconds and refused <= REFUSED
+    met = met and (bar.requests is None or endpoint.requests <= bar.requests)
+    text = f"{done.wall_s:.1f} s, {endpoint.requests} requests, {100 * refused:.1f} % refused"
+    bounds = (
+        f"≤ {bar.seconds:g} s" + ("" if bar.requests is None else f", ≤ {bar.requests} requests") + ", ≤ 5 % refused"
+    )
+    return Figure("newcomer", bar.name, text, bounds, met, {"calls": dict(endpoint.calls)})
+
+
+def _truth(chain: Newcomer, outputs: dict[str, Any]) -> list[Figure]:
+    """How near the estimate was, and what is missing."""
+    (told,), (spent,) = outputs["watch --estimate"], outputs["watch"]
+    ratios = [max(told[name] / spent[name], spent[name] / told[name]) for name in ("requests", "seconds", "rows")]
+    sent = sum(each["from"] == chain.wallet for each in outputs["transactions"]["transactions"])
+    differences = sum(len(each["differences"]) for each in outputs["reconcile"])
+    return [
+        Figure(
+            "newcomer", "estimate of watch: requests, seconds, rows, each off by a factor of",
+            ", ".join(f"{ratio:.2f}" for ratio in ratios), "≤ 2", max(ratios) <= 2,
+        ),
+        Figure(
+            "newcomer", "own transactions that are missing; balances that differ",
+            f"{TRANSACTIONS - sent}; {differences}",
+            "0; 0", (sent, differences) == (TRANSACTIONS, 0),
+        ),
+    ]  # fmt: skip
+
+
+def _facts(chain: Newcomer, folder: Path) -> Path:
+    """The chain's file of facts, with its wrapped coin, and blocks that are final after 64 others."""
+    weth = chain.deployment.tokens["WETH"].address.lower()
+    path = folder / "local.toml"
+    path.write_text(
+        'key = "local"\nkind = "evm"\nchain_id = 31337\nname = "Local"\nblock_time_ms = 12000\nfinality = 64\n'
+        'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
+        f'wrapped = {{address = "{weth}", symbol = "WETH"}}\n'
+    )
+    return path
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--seed", type=int, default=1, help="of the faults")
+    parser.add_argument("--latency", type=float, default=0.05, help="seconds before each answer")
+
+
+if __name__ == "__main__":
+    main(__doc__, run_all, add)
