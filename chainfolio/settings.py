@@ -5,13 +5,14 @@ An unknown key is an error with a suggestion; nothing starts with an option that
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -286,10 +287,31 @@ def _typed(tree: dict[str, Any], source: str) -> Settings:
         settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
         tables = msgspec.convert(tree, _Chains).chains
     except msgspec.ValidationError as error:
-        kinds = (Settings, Server, Limits, Store, Lake, Quotas, Snapshots)
-        known = [name for kind in kinds for name in kind.__struct_fields__]
-        raise BadSettings(source, explained(str(error), known, {})) from None
+        raise BadSettings(source, explained(str(error), _meant)) from None
     return msgspec.structs.replace(settings, chains={key: _chain(key, tables[key], source) for key in tables})
+
+
+def _meant(key: str, section: str) -> str:
+    """The key or section that an unknown key of a section probably stands for, with its whole path if it stands in
+    another section. Empty if nothing is alike."""
+    sections = _sections()
+    others = [(place, name) for place, kind in sections.items() for name in kind.__struct_fields__]
+    near = difflib.get_close_matches(key, [name for _, name in others], 1)
+    if not near:
+        return ""
+    place = section if (section, near[0]) in others else next(place for place, name in others if name == near[0])
+    if not place and (near[0] in sections or near[0] == "chains"):
+        return f"`[{near[0]}]`"
+    return f"`{near[0]}`" if place == section else f"`{near[0]}` in [{place}]" if place else f"`{near[0]}` at the top"
+
+
+def _sections() -> dict[str, type[msgspec.Struct]]:
+    """The types of the sections by their names; the top of the file has an empty one."""
+    fields = msgspec.structs.fields(Settings)
+    typed = {field.name: get_args(field.type)[0] if get_args(field.type) else field.type for field in fields}
+    return {"": Settings} | {
+        name: kind for name, kind in typed.items() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    }
 
 
 def _chain(key: str, table: dict[str, Any], source: str) -> ChainSettings:

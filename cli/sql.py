@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
     if options.query is None:
         from storage.views import views
 
-        print("\n".join(views(tables.files, tables.refused)))
+        absolute = {name: list(map(_absolute, files)) for name, files in tables.files.items()}
+        print("\n".join(views(absolute, tables.refused)))
         return 0
     query = sys.stdin.read() if options.query == "-" else options.query
     for literal in dict.fromkeys(MIXED.findall(query)):
@@ -87,6 +88,11 @@ def sources(lake: Lake) -> Sources:
         except StaleTable as error:
             readable.refused[name] = f"{error.message}: {error.remedy}"
     return readable
+
+
+def _absolute(file: str) -> str:
+    """The address of a file that holds in every folder."""
+    return file if "://" in file else os.path.abspath(file)
 
 
 def _table(answer: dict[str, Any]) -> None:
