@@ -57,6 +57,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     per_minute: Annotated[int, doc("requests of one key in any minute, over all routes")] = 360
     at_block_per_minute: Annotated[int, doc("the same for `/portfolio/at-block`, counted separately")] = 100
     waiting_per_key: Annotated[int, doc("requests of one key that wait for fresh data at once, in each process")] = 8
+    queued_per_key: Annotated[
+        int, doc("requests of one key that stand in line for that, in each process; more are answered 429")
+    ] = 64
     in_flight: Annotated[int, doc("requests at once in each process; more are answered 503 at once")] = 1000
     in_flight_per_account: Annotated[
         int, doc("requests of one account at once, in each process; more are answered 429")
