@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from portfolio.activity import Rule
 
+from msgspec import UNSET, UnsetType
+
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding
 from chainfolio.reads import ReadResult
@@ -65,3 +67,15 @@ def pictures(images: Mapping[str, str], placeholder: str) -> tuple[str, str]:
     """The small and the large picture: either stands in for the other, the placeholder for both."""
     small = images.get("small") or images.get("large") or placeholder
     return small, images.get("large") or small
+
+
+def shown_pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetType, str | UnsetType]:
+    """The small and the large picture as an answer has them: absent if nobody asked for pictures."""
+    return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
+
+
+def asset_page(chain: ChainFacts, contract: str, account: str, options: Options) -> str | UnsetType:
+    """The explorer's page of a token; the native coin (an empty `contract`) has none, so it is the account's. Absent if
+    there is no such page, or nobody asked for links."""
+    link, about = chain.explorer.get("token" if contract else "address", ""), contract or account
+    return link.replace("{address}", about) if options.explorer_urls and link and about else UNSET

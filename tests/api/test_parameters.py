@@ -165,6 +165,14 @@ async def test_options_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
     assert (wait, wallet_only) == (True, False)
 
 
+async def test_pictures_and_links_of_wallets_and_transactions_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
+    shown = "&includeImages=true&includeExplorerUrls=true"
+    for path in ("/v1/wallet?", "/v1/transactions?limit=10&offset=0&"):
+        assert (await ask(f"{path}addresses={ALICE}{shown}")).status == 200
+    (_, (_, options, *_)), (_, (_, wanted)) = engine.calls
+    assert options == wanted.options == Options(images=True, explorer_urls=True)
+
+
 async def test_the_wallet_is_always_read_live(ask: Any, engine: FakeEngine) -> None:
     await ask(f"/v1/wallet?addresses={ALICE}")
     (_, (_, _, wait, wallet_only)), *_ = engine.calls

@@ -381,14 +381,14 @@ class TokenTotal(Shape, frozen=True, kw_only=True):
     protocols_detailed: list[ProtocolPart]
 
 
-class ChainNamed(Shape, frozen=True, kw_only=True):
+class ChainNamed(Pictured, frozen=True, kw_only=True):
     """The chain or the protocol of a transaction."""
 
     key: str
     name: str
 
 
-class Movement(Shape, frozen=True, kw_only=True):
+class Movement(Pictured, frozen=True, kw_only=True):
     """An asset that a transaction moved; a collectible may call itself nothing."""
 
     symbol: str

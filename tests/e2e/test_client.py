@@ -125,6 +125,18 @@ def test_pictures_and_links_and_sources_come_when_asked_for(me: Client) -> None:
         assert asset.sources.price_source == asset.price_source
 
 
+def test_wallet_and_transactions_have_pictures_if_asked_for(me: Client) -> None:
+    (bare,), (full,) = me.wallet(DAVE), me.wallet(DAVE, includeImages=True, includeExplorerUrls=True)
+    assert {each.img_small for each in (*bare.assets(), *bare.chains.values())} == {UNSET}
+    assert all(isinstance(each.img_large, str) for each in (*full.assets(), *full.chains.values()))
+    plain, shown = me.transactions(DAVE, 250, 0), me.transactions(DAVE, 250, 0, includeImages=True)
+    assert [each.hash for each in plain] == [each.hash for each in shown]
+    for records, kind in ((plain, type(UNSET)), (shown, str)):
+        parts = [part for each in records for part in (each.chain, each.protocol, *each.assets_in, *each.assets_out)]
+        assert parts
+        assert all(isinstance(part.img_small, kind) and isinstance(part.img_large, kind) for part in parts)
+
+
 def test_a_wallet_with_something_that_nobody_prices_can_be_read(me: Client) -> None:
     (found,) = me.portfolio(ALICE)
     assert "moon" in {asset.symbol for asset in found.assets() if asset.price == "N/A"}
