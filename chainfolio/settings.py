@@ -138,7 +138,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     lake: Lake = Lake()
     chains: Mapping[str, ChainSettings] = {}
     prices: Annotated[dict[str, str], doc("asset to its price in USD, as text; before every other source")] = {}
-    rates: Annotated[dict[str, str], doc("currency to its rate, as text: units per USD, of a coin USD per unit")] = {}
+    rates: Annotated[
+        dict[str, str],
+        doc(
+            "currency to its rate, as text: units per USD, of a coin USD per unit; any code of ISO 4217 adds a currency"
+        ),
+    ] = {}
     prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
     protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
     quotas: Quotas = Quotas()
@@ -393,11 +398,13 @@ def _check_pnl(pnl: Pnl) -> None:
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:
-    from chainfolio.contracts import CURRENCIES  # here, for few settings have any
+    from chainfolio.contracts import CRYPTO
+    from chainfolio.currencies import ISO_4217  # here, for few settings have any
 
     for currency, rate in rates.items():
-        if currency == "USD" or currency not in CURRENCIES:
-            raise BadSettings(f"rates.{currency}", "no such currency", remedy=f"one of {', '.join(CURRENCIES[1:])}")
+        if currency == "USD" or currency not in (*ISO_4217, *CRYPTO):
+            remedy = f"a code of ISO 4217, as GBP, but USD; or one of {', '.join(CRYPTO)}"
+            raise BadSettings(f"rates.{currency}", "no such currency", remedy=remedy)
         if not _is_rate(rate):
             raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", remedy='a decimal above zero, as "0.92"')
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
+from chainfolio import currencies
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.chains import Capability, having
-from chainfolio.contracts import FIAT, Issue, Quoted, Token, VirtualUser
+from chainfolio.contracts import Issue, Quoted, Token, VirtualUser
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
@@ -55,7 +56,7 @@ from portfolio.compose import issue_documents, portfolio
 from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
-from portfolio.nav import Nav, check, converted, nav
+from portfolio.nav import Nav, converted, nav
 from portfolio.overview import Pictures, pictures_of
 from portfolio.pnl.in_portfolio import AccountGains, with_gains
 from portfolio.transactions import Transactions
@@ -200,7 +201,7 @@ class Engine:
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
-        check(currency)
+        currencies.checked(currency, self.system.settings.rates)
         known = await self._accounts.known(accounts, wait=wait)
         for kept in known:
             _refuse_unread(kept.valuation)
@@ -218,9 +219,10 @@ class Engine:
     ) -> list[Nav]:
         """One value for each account, of what it has on a chain at a block that `pinned` gave, in their order; fiat by
         the rate of that day. BadRequest for a coin as the currency; `past` and errors as of `at_pinned`."""
-        if currency not in FIAT:
-            check(currency)
-            raise BadRequest("currency", f"many values at one block are in one of [{', '.join(FIAT)}]")
+        rates = self.system.settings.rates
+        if currencies.is_coin(currencies.checked(currency, rates)):
+            fiat = ", ".join(each for each in currencies.served(rates) if not currencies.is_coin(each))
+            raise BadRequest("currency", f"many values at one block are in one of [{fiat}]")
         rate = None
         if currency != "USD":
             rate = await self._conversions().of(currency, Valuation(()), block.time_us)

@@ -316,7 +316,8 @@ def an_app(
     keys: FakeKeys | None = None,
     server: Server | None = None,
     limits: Limits | None = None,
+    rates: dict[str, str] | None = None,
 ) -> App:
     """The application over fakes; its random numbers are the same each time."""
-    settings = Settings(server=server or Server(), limits=limits or Limits())
+    settings = Settings(server=server or Server(), limits=limits or Limits(), rates=rates or {})
     return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Seams(random=random.Random(1)))
