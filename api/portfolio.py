@@ -64,4 +64,4 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
 
 @cache
 def _options(images: bool, explorer_urls: bool, sources: bool, spam: bool, zero: bool) -> Options:
-    return Options(images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero)
+    return Options(images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero, rates=True)

@@ -33,5 +33,5 @@ class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
     """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Read at the newest block of
     each chain, which `chains` names; never from a cache."""
-    options = Options(images=query.include_images, explorer_urls=query.include_explorer_urls)
+    options = Options(images=query.include_images, explorer_urls=query.include_explorer_urls, rates=True)
     return await request.engine.portfolios(query.addresses, options, wait=True, wallet_only=True)

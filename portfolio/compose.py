@@ -83,13 +83,11 @@ def portfolio(
     updated_ms: int,
     options: Options = NO_OPTIONS,
     protocols: Mapping[str, ProtocolFacts] | None = None,
-    rates: Mapping[str, Decimal] | None = None,
     block_number: int | None = None,
 ) -> Portfolio:
     """The portfolio of one address. `chains` are found by the snapshots' chain, `protocols` by their key.
 
-    `rates` are USD prices of the currencies shown. With a `block_number` (at-block) it is echoed and the price adapters
-    stay empty, as the service describes it.
+    With a `block_number` (at-block) it is echoed and the price adapters stay empty, as the service describes it.
     """
     own = valuation.of(address).with_spam() if options.spam else valuation.of(address)
     tree = _tree(own)
@@ -120,7 +118,6 @@ def portfolio(
         unpriced_assets=sum(valued.value_usd is None for valued in own.everything),
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
-        conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
         cash_balance=amounts.text(amounts.total(cash)),
         daily_income=income,
         daily_expense=expense,
@@ -297,7 +294,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         price=UNKNOWN if price is None else amounts.text(price.usd),
         value=UNKNOWN if valued.value_usd is None else amounts.text(valued.value_usd),
         decimal=UNKNOWN if valued.amount is None or token.decimals is None else str(token.decimals),
-        price_source=UNSET if price is None else clean(price.source),
+        price_source=UNKNOWN if price is None else clean(price.source),
         img_small=small,
         img_large=large,
         explorer_url=asset_page(facts, "" if token.asset.is_native else contract, valued.holding.account, options),

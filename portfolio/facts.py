@@ -53,13 +53,15 @@ class ProtocolFacts:
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a portfolio shows beyond its numbers; `placeholder` is the picture of what has none. With `spam`, what is
-    taken for spam is in the sums; with `zero`, numbers that are not known are written as 0."""
+    taken for spam is in the sums; with `zero`, numbers that are not known are written as 0; with `rates`, the rates of
+    other currencies are there."""
 
     images: bool = False
     explorer_urls: bool = False
     sources: bool = False
     spam: bool = False
     zero: bool = False
+    rates: bool = False
     placeholder: str = PLACEHOLDER
 
 

@@ -181,7 +181,7 @@ class TestAnotherCap:
 async def test_options_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
     await ask(f"/v1/portfolio?addresses={ALICE}&includeImages=true&includeSources=true&waitForSync=true")
     (_, (_, options, wait, wallet_only)), *_ = engine.calls
-    assert options == Options(images=True, explorer_urls=False, sources=True)
+    assert options == Options(images=True, explorer_urls=False, sources=True, rates=True)
     assert (wait, wallet_only) == (True, False)
 
 
@@ -190,7 +190,8 @@ async def test_pictures_and_links_of_wallets_and_transactions_reach_the_engine(a
     for path in ("/v1/wallet?", "/v1/transactions?limit=10&offset=0&"):
         assert (await ask(f"{path}addresses={ALICE}{shown}")).status == 200
     (_, (_, options, *_)), (_, (_, wanted)) = engine.calls
-    assert options == wanted.options == Options(images=True, explorer_urls=True)
+    assert options == Options(images=True, explorer_urls=True, rates=True)
+    assert wanted.options == Options(images=True, explorer_urls=True)
 
 
 async def test_the_wallet_is_always_read_live(ask: Any, engine: FakeEngine) -> None:

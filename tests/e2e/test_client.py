@@ -15,6 +15,7 @@ import subprocess
 from contextlib import redirect_stdout
 from datetime import date, timedelta
 from decimal import Context, Decimal
+from fractions import Fraction
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -210,6 +211,22 @@ def test_nav_in_every_currency_of_the_list(me: Client, currency: str) -> None:
     assert found.currency == currency
     value_usd = usd * rate if currency in FIAT else usd / rate
     assert Decimal(bytes(found.nav).decode()) == pytest.approx(value_usd)
+
+
+def test_a_portfolio_has_the_rates_by_which_a_net_asset_value_is_converted(me: Client) -> None:
+    (found,), (wallet,) = me.portfolio(DAVE), me.wallet(DAVE)
+    navs = {currency: me.nav(DAVE, currency=currency).conversion_price for currency in CURRENCIES}
+    assert found.conversion_rates == {name: bytes(price).decode() for name, price in navs.items()}
+    assert wallet.conversion_rates == found.conversion_rates
+
+
+def test_the_percentages_of_assets_are_parts_of_the_net_worth(me: Client) -> None:
+    (found,) = me.portfolio(DAVE)
+    assert found.assets()
+    for asset in found.assets():
+        share = Fraction(asset.value) * 100 / Fraction(found.networth)
+        assert abs(Fraction(asset.percentage) - share) <= Fraction(1, 20_000)
+        assert asset.address == asset.contract
 
 
 def test_a_currency_without_a_rate_is_refused_and_named(there: Client) -> None:
