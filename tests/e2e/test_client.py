@@ -15,7 +15,6 @@ import subprocess
 from contextlib import redirect_stdout
 from datetime import date, timedelta
 from decimal import Context, Decimal
-from fractions import Fraction
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -126,18 +125,6 @@ def test_pictures_and_links_and_sources_come_when_asked_for(me: Client) -> None:
         assert asset.sources.price_source == asset.price_source
 
 
-def test_wallet_and_transactions_have_pictures_if_asked_for(me: Client) -> None:
-    (bare,), (full,) = me.wallet(DAVE), me.wallet(DAVE, includeImages=True, includeExplorerUrls=True)
-    assert {each.img_small for each in (*bare.assets(), *bare.chains.values())} == {UNSET}
-    assert all(isinstance(each.img_large, str) for each in (*full.assets(), *full.chains.values()))
-    plain, shown = me.transactions(DAVE, 250, 0), me.transactions(DAVE, 250, 0, includeImages=True)
-    assert [each.hash for each in plain] == [each.hash for each in shown]
-    for records, kind in ((plain, type(UNSET)), (shown, str)):
-        parts = [part for each in records for part in (each.chain, each.protocol, *each.assets_in, *each.assets_out)]
-        assert parts
-        assert all(isinstance(part.img_small, kind) and isinstance(part.img_large, kind) for part in parts)
-
-
 def test_a_wallet_with_something_that_nobody_prices_can_be_read(me: Client) -> None:
     (found,) = me.portfolio(ALICE)
     assert "moon" in {asset.symbol for asset in found.assets() if asset.price == "N/A"}
@@ -211,22 +198,6 @@ def test_nav_in_every_currency_of_the_list(me: Client, currency: str) -> None:
     assert found.currency == currency
     value_usd = usd * rate if currency in FIAT else usd / rate
     assert Decimal(bytes(found.nav).decode()) == pytest.approx(value_usd)
-
-
-def test_a_portfolio_has_the_rates_by_which_a_net_asset_value_is_converted(me: Client) -> None:
-    (found,), (wallet,) = me.portfolio(DAVE), me.wallet(DAVE)
-    navs = {currency: me.nav(DAVE, currency=currency).conversion_price for currency in CURRENCIES}
-    assert found.conversion_rates == {name: bytes(price).decode() for name, price in navs.items()}
-    assert wallet.conversion_rates == found.conversion_rates
-
-
-def test_the_percentages_of_assets_are_parts_of_the_net_worth(me: Client) -> None:
-    (found,) = me.portfolio(DAVE)
-    assert found.assets()
-    for asset in found.assets():
-        share = Fraction(asset.value) * 100 / Fraction(found.networth)
-        assert abs(Fraction(asset.percentage) - share) <= Fraction(1, 20_000)
-        assert asset.address == asset.contract
 
 
 def test_a_currency_without_a_rate_is_refused_and_named(there: Client) -> None:
