@@ -8,15 +8,16 @@ it asks for, that comes after the rate, and the credits are reserved in a step o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from api import schema
 from api.auth import caller
 from api.changes import changed
 from api.charge import Charge, insufficient_credits
-from api.context import Answer, Context, Proceed, Step
+from api.context import Answer, Context, Places, Proceed, Step
 from api.entitlement import missing
 from api.errors import Problem
 from api.idempotency import asked_once
@@ -51,7 +52,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         cost = context.route.cost * context.units  # without what `allow` found to be unanswerable
         admitted = await _admitted(context, cost, rate=False)
     _reserved(context, admitted, cost)
-    with _place(context):
+    async with _place(context):
         return await proceed(context)
 
 
@@ -173,22 +174,25 @@ def _waits(context: Context) -> bool:
     return getattr(context.arguments.get("query"), "wait_for_sync", False)
 
 
-@contextmanager
-def _place(context: Context) -> Iterator[None]:
-    """Hold one of the key's places for requests that wait for a read, which may take as long as a node takes."""
+@asynccontextmanager
+async def _place(context: Context) -> AsyncIterator[None]:
+    """Hold one of the key's places for requests that wait for a read, which may take as long as a node takes. Where all
+    are taken, wait for one; a client that leaves and a request whose time is over give their turn to the next."""
     if not _waits(context):
         yield
         return
-    waiting, key = context.parts.waiting, context.principal.key_id
-    most = context.parts.settings.limits.waiting_per_key
-    if waiting[key] >= most:
+    limits, waiting = context.parts.settings.limits, context.parts.waiting
+    key, most = context.principal.key_id, limits.waiting_per_key + limits.queued_per_key
+    places = waiting.setdefault(key, Places(asyncio.Semaphore(limits.waiting_per_key)))
+    if places.requests >= most:
         raise _too_many(f"{most} requests of this key are waiting for fresh data")
-    waiting[key] += 1
+    places.requests += 1
     try:
-        yield
+        async with places.free:
+            yield
     finally:
-        waiting[key] -= 1
-        if not waiting[key]:
+        places.requests -= 1
+        if not places.requests:
             del waiting[key]
 
 
@@ -198,7 +202,7 @@ ADMIT = Step(
     refuses={
         400: "A parameter is unknown, missing, repeated or malformed.",
         402: "The account has too few credits.",
-        429: "Too many requests in a minute, or too many at once that wait for fresh data.",
+        429: "Too many requests in a minute, or too many of this key that wait for fresh data or for a place to do so.",
         503: "The store cannot answer at the moment.",
     },
     headers={

@@ -86,5 +86,6 @@ async def portfolio_at_block(request: Context, query: AtBlockQuery) -> list[Port
         explorer_urls=query.include_explorer_urls,
         sources=query.include_sources,
         spam=query.include_spam,
+        rates=True,
     )
     return await request.engine.at_block(query.addresses, query.chain_key, query.block_number, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,15 @@ JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
+@dataclass(slots=True)
+class Places:
+    """The places of one key for requests that wait for fresh data. `requests` counts those that have one and those that
+    stand in line for one, who get it in the order in which they came."""
+
+    free: asyncio.Semaphore
+    requests: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What every request works with. `secret` signs what clients carry back; all processes of a store have the same.
@@ -36,7 +46,7 @@ class Parts:
     traffic: Traffic = field(default_factory=Traffic)
     secret: bytes = bytes(32)
     signature: Mapping[str, str] = field(default_factory=dict)
-    waiting: Counter[str] = field(default_factory=Counter)
+    waiting: dict[str, Places] = field(default_factory=dict)
     running: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
 

@@ -35,6 +35,8 @@ _ETHER = AssetDocument(
     value="1000",
     decimal="18",
     price_source="chainlink",
+    address=SHOWN_NATIVE,
+    percentage="100",
 )
 _WALLET = PositionsDocument(name="wallet", total_value="1000", assets=(_ETHER,))
 _ON_ETHEREUM = ProtocolChainDocument(
@@ -58,7 +60,7 @@ _PORTFOLIO = Portfolio(
 )
 EXAMPLE: Final[Any] = msgspec.to_builtins([_PORTFOLIO])
 AT_BLOCK: Final[Any] = msgspec.to_builtins(
-    [msgspec.structs.replace(_PORTFOLIO, block_number="17000000", price_adapters=(), conversion_rates={})]
+    [msgspec.structs.replace(_PORTFOLIO, block_number="17000000", price_adapters=())]
 )
 
 _SENT = TransactionAssetDocument(
@@ -75,6 +77,7 @@ _SENT = TransactionAssetDocument(
     recipient=PERMIT2,
     is_asset_in=False,
     price_source="chainlink",
+    address=SHOWN_NATIVE,
 )
 _PAYMENT = TransactionDocument(
     hash="0x" + "5c" * 32,

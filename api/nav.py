@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
 from api.failures import READING
+from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from chainfolio.amounts import text
+from chainfolio.currencies import served
+from chainfolio.settings import Settings
 from portfolio.document import IssueDocument
 
-Currency = Literal["USD", "EUR", "CAD", "AED", "CHF", "SGD", "ETH", "SOL", "cbBTC", "EURC", "BNB"]
+
+def read_currency(values: list[str], settings: Settings) -> str:
+    """One of the currencies that this server has; Refused lists them."""
+    if len(values) > 1:
+        raise Refused("is given more than once")
+    if values[0] not in (known := served(settings.rates)):
+        raise Refused(f"cannot be {shown(values[0])}: {one_of(known)}")
+    return values[0]
+
+
+def _currencies(settings: Settings) -> dict[str, Any]:
+    return {"type": "string", "enum": list(served(settings.rates))}
+
+
+Currency = Annotated[
+    str,
+    Reader(read_currency, _currencies),
+    msgspec.Meta(description="Currency of the values; case matters. The settings may add more under `[rates]`."),
+]
 # A JSON number with every digit of the decimal it is made of: no float comes between.
 Number = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "number"})]
 
@@ -26,14 +47,14 @@ class NavQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     wait_for_sync: Annotated[
         bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
     ] = False
-    currency: Annotated[Currency, msgspec.Meta(description="Currency of the value; case matters.")] = "USD"
+    currency: Currency = "USD"
 
 
 class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A net asset value. Fiat: `nav = usd × conversionPrice`; crypto: `nav = usd ÷ conversionPrice`."""
 
     nav: Number
-    currency: Currency
+    currency: str
     conversion_price: Number
     unpriced_assets: Annotated[int, msgspec.Meta(description="Assets without a price: they are not in the value.")]
     completeness: Annotated[str, msgspec.Meta(description="`partial` where a read failed, else `complete`.")]

@@ -41,7 +41,7 @@ class PerformanceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     end_date: Annotated[
         Day, msgspec.Meta(description="The last day, today at the latest: its 00:00 UTC.", examples=["2026-03-01"])
     ]
-    currency: Annotated[Currency, msgspec.Meta(description="Currency of values and returns; case matters.")] = "USD"
+    currency: Currency = "USD"
 
     @property
     def days(self) -> list[datetime.date]:

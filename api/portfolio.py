@@ -15,13 +15,16 @@ from api.router import get
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 
+IncludeImages = Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")]
+IncludeExplorerUrls = Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")]
+
 
 class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What to show of which wallets."""
 
     addresses: Addresses
-    include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
-    include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
+    include_images: IncludeImages = False
+    include_explorer_urls: IncludeExplorerUrls = False
     include_sources: Annotated[
         bool,
         msgspec.Meta(
@@ -61,4 +64,6 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
 
 @cache
 def _options(images: bool, explorer_urls: bool, sources: bool, spam: bool, zero: bool, nfts: bool) -> Options:
-    return Options(images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero, nfts=nfts)
+    return Options(
+        images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero, nfts=nfts, rates=True
+    )

@@ -18,17 +18,20 @@ from api.errors import FieldError, invalid
 from api.examples import TRANSACTIONS
 from api.failures import READING
 from api.fields import Reader, Refused, one_of, shown
+from api.portfolio import IncludeImages
 from api.router import get
 from chainfolio.amounts import MAX_RAW
 from chainfolio.settings import Settings
 from engine.answers import TransactionFilter
 from engine.page_positions import Reached
+from portfolio.facts import Options
 from portfolio.transactions import Transactions, TransactionType
 from storage.state import bookmarks
 from storage.state.database import UniqueViolation
 
 MAX_ITEMS: Final = 50
 TYPES: Final = get_args(TransactionType)
+NOT_OF_THE_LIST: Final = frozenset({"limit", "offset", "include_images", "include_explorer_urls"})
 DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -182,6 +185,11 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     token_id: Annotated[
         int | None, Reader(read_token_id, _number), msgspec.Meta(description="Only with this number of a collection.")
     ] = None
+    include_images: IncludeImages = False
+    include_explorer_urls: Annotated[
+        bool,
+        msgspec.Meta(description="Links of assets to the chain's block explorer; transactions always have theirs."),
+    ] = False
 
 
 @get(
@@ -244,7 +252,7 @@ def check(request: Context, query: TransactionsQuery) -> None:
 
 def _question(query: TransactionsQuery) -> bytes:
     """What the pages of one list have in common."""
-    parts = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("limit", "offset")}
+    parts = {name: getattr(query, name) for name in query.__struct_fields__ if name not in NOT_OF_THE_LIST}
     parts["addresses"] = sorted(account.address for account in query.addresses)
     return hashlib.sha256(repr(sorted(parts.items())).encode()).digest()  # numbers may be wider than a format's
 
@@ -278,4 +286,5 @@ def _filter(query: TransactionsQuery) -> TransactionFilter:
         since_us=query.start_date,
         until_us=query.end_date,
         token_id=query.token_id,
+        options=Options(images=query.include_images, explorer_urls=query.include_explorer_urls),
     )

@@ -17,6 +17,7 @@ from chainfolio.settings import Settings
 from engine.virtual_users import check_answerable, unanswerable
 from portfolio.document import Portfolio
 from portfolio.facts import Options
+from portfolio.finished import finished
 from portfolio.merge import merged
 from storage.state import virtual_users as store
 
@@ -124,10 +125,13 @@ async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list
     or not it is anybody else's."""
     users = await _own(request, query)
     options = Options(
-        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+        images=query.include_images,
+        explorer_urls=query.include_explorer_urls,
+        sources=query.include_sources,
+        rates=True,
     )
     found = await request.engine.virtual(users, options, wait=query.wait_for_sync)
-    return [merged(found)] if query.aggregated else found
+    return [finished(merged(found))] if query.aggregated else found
 
 
 async def _own(request: Context, query: VirtualQuery) -> list[contracts.VirtualUser]:

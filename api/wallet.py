@@ -8,15 +8,18 @@ from api.addresses import Addresses
 from api.context import Context
 from api.examples import EXAMPLE
 from api.failures import READING
+from api.portfolio import IncludeExplorerUrls, IncludeImages
 from api.router import get
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 
 
 class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which wallets."""
+    """What to show of which wallets."""
 
     addresses: Addresses
+    include_images: IncludeImages = False
+    include_explorer_urls: IncludeExplorerUrls = False
 
 
 @get(
@@ -30,4 +33,5 @@ class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
     """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Read at the newest block of
     each chain, which `chains` names; never from a cache."""
-    return await request.engine.portfolios(query.addresses, Options(), wait=True, wallet_only=True)
+    options = Options(images=query.include_images, explorer_urls=query.include_explorer_urls, rates=True)
+    return await request.engine.portfolios(query.addresses, options, wait=True, wallet_only=True)

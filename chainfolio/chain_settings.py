@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ import msgspec
 from chainfolio.errors import BadSettings
 
 DEFAULT_KIND = "evm"
+ENDPOINT_WORDS = frozenset({"http", "https", "url", "urls", "endpoint", "endpoints", "node", "nodes"})
 EVERYTHING, ACCOUNTS = "chain", "accounts"  # what is indexed of a chain
 SettingsT = TypeVar("SettingsT", bound="ChainSettings")
 
@@ -102,7 +104,7 @@ def decoded(kind: type[ChainSettings], table: Mapping[str, Any], source: str, se
     try:
         return msgspec.convert(table, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSettings(source, explained(str(error), kind.__struct_fields__, kind.RENAMED, section)) from None
+        raise BadSettings(source, explained(str(error), partial(_nearest, kind), kind.RENAMED, section)) from None
 
 
 def lists_of(kind: type[msgspec.Struct]) -> set[str]:
@@ -110,18 +112,27 @@ def lists_of(kind: type[msgspec.Struct]) -> set[str]:
     return {field.name for field in msgspec.structs.fields(kind) if "list[" in str(field.type)}
 
 
-def explained(text: str, known: Sequence[str], renamed: Mapping[str, str], section: str = "") -> str:
-    """msgspec's message in a user's words, with the nearest known key for an unknown one."""
+def explained(
+    text: str, meant: Callable[[str, str], str], renamed: Mapping[str, str] | None = None, section: str = ""
+) -> str:
+    """msgspec's message in a user's words. `meant` is asked for an unknown key and its section (empty: at the top of
+    the file) and returns what was probably meant, as it is shown, or an empty text."""
     if "unknown field" not in text:
         return text.replace("Object", "Settings").replace("`$.", f"`{section}." if section else "`$.")
     key = text.split("`")[1]
-    if key in renamed:
+    if renamed and key in renamed:
         return f"the key `{key}` is called `{renamed[key]}` now"
-    near = difflib.get_close_matches(key, known, 1)
     place = section or (text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else "")
-    return (
-        f"unknown key `{key}`" + (f" in [{place}]" if place else "") + (f"; did you mean `{near[0]}`?" if near else "")
-    )
+    hint = meant(key, place)
+    return f"unknown key `{key}`" + (f" in [{place}]" if place else "") + (f"; did you mean {hint}?" if hint else "")
+
+
+def _nearest(kind: type[ChainSettings], key: str, section: str) -> str:
+    """The key of a kind of chain that an unknown one probably stands for; empty if there is none."""
+    if key in ENDPOINT_WORDS and kind.ENDPOINTS:
+        return f"`{kind.ENDPOINTS}`"
+    near = difflib.get_close_matches(key, kind.__struct_fields__, 1)
+    return f"`{near[0]}`" if near else ""
 
 
 def masked(url: str) -> str:

@@ -5,13 +5,14 @@ An unknown key is an error with a suggestion; nothing starts with an option that
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -56,6 +57,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     per_minute: Annotated[int, doc("requests of one key in any minute, over all routes")] = 360
     at_block_per_minute: Annotated[int, doc("the same for `/portfolio/at-block`, counted separately")] = 100
     waiting_per_key: Annotated[int, doc("requests of one key that wait for fresh data at once, in each process")] = 8
+    queued_per_key: Annotated[
+        int, doc("requests of one key that stand in line for that, in each process; more are answered 429")
+    ] = 64
     in_flight: Annotated[int, doc("requests at once in each process; more are answered 503 at once")] = 1000
     in_flight_per_account: Annotated[
         int, doc("requests of one account at once, in each process; more are answered 429")
@@ -143,7 +147,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     lake: Lake = Lake()
     chains: Mapping[str, ChainSettings] = {}
     prices: Annotated[dict[str, str], doc("asset to its price in USD, as text; before every other source")] = {}
-    rates: Annotated[dict[str, str], doc("currency to its rate, as text: units per USD, of a coin USD per unit")] = {}
+    rates: Annotated[
+        dict[str, str],
+        doc(
+            "currency to its rate, as text: units per USD, of a coin USD per unit; any code of ISO 4217 adds a currency"
+        ),
+    ] = {}
     prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
     protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
     quotas: Quotas = Quotas()
@@ -296,10 +305,31 @@ def _typed(tree: dict[str, Any], source: str) -> Settings:
         settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
         tables = msgspec.convert(tree, _Chains).chains
     except msgspec.ValidationError as error:
-        kinds = (Settings, Server, Limits, Store, Lake, Quotas, Snapshots)
-        known = [name for kind in kinds for name in kind.__struct_fields__]
-        raise BadSettings(source, explained(str(error), known, {})) from None
+        raise BadSettings(source, explained(str(error), _meant)) from None
     return msgspec.structs.replace(settings, chains={key: _chain(key, tables[key], source) for key in tables})
+
+
+def _meant(key: str, section: str) -> str:
+    """The key or section that an unknown key of a section probably stands for, with its whole path if it stands in
+    another section. Empty if nothing is alike."""
+    sections = _sections()
+    others = [(place, name) for place, kind in sections.items() for name in kind.__struct_fields__]
+    near = difflib.get_close_matches(key, [name for _, name in others], 1)
+    if not near:
+        return ""
+    place = section if (section, near[0]) in others else next(place for place, name in others if name == near[0])
+    if not place and (near[0] in sections or near[0] == "chains"):
+        return f"`[{near[0]}]`"
+    return f"`{near[0]}`" if place == section else f"`{near[0]}` in [{place}]" if place else f"`{near[0]}` at the top"
+
+
+def _sections() -> dict[str, type[msgspec.Struct]]:
+    """The types of the sections by their names; the top of the file has an empty one."""
+    fields = msgspec.structs.fields(Settings)
+    typed = {field.name: get_args(field.type)[0] if get_args(field.type) else field.type for field in fields}
+    return {"": Settings} | {
+        name: kind for name, kind in typed.items() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    }
 
 
 def _chain(key: str, table: dict[str, Any], source: str) -> ChainSettings:
@@ -381,11 +411,13 @@ def _check_pnl(pnl: Pnl) -> None:
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:
-    from chainfolio.contracts import CURRENCIES  # here, for few settings have any
+    from chainfolio.contracts import CRYPTO
+    from chainfolio.currencies import ISO_4217  # here, for few settings have any
 
     for currency, rate in rates.items():
-        if currency == "USD" or currency not in CURRENCIES:
-            raise BadSettings(f"rates.{currency}", "no such currency", remedy=f"one of {', '.join(CURRENCIES[1:])}")
+        if currency == "USD" or currency not in (*ISO_4217, *CRYPTO):
+            remedy = f"a code of ISO 4217, as GBP, but USD; or one of {', '.join(CRYPTO)}"
+            raise BadSettings(f"rates.{currency}", "no such currency", remedy=remedy)
         if not _is_rate(rate):
             raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", remedy='a decimal above zero, as "0.92"')
 

@@ -221,6 +221,7 @@ async def _show(
     from chainfolio.assets import account
     from cli.portfolio import read, show
     from indexer.wiring import System
+    from portfolio.facts import Options
 
     system = System(config)
     indexed = await _index(system, quiet=options.json)
@@ -232,7 +233,7 @@ async def _show(
         say(f"the histories of {len(solana)} Solana wallets: {watched.rows:,} rows")
     accounts = {name: account(deployment.accounts[name]) for name in WALLETS}
     accounts |= {name: account(address) for name, address in solana.items()}
-    documents = await read(system, list(accounts.values()), None, None, False)
+    documents = await read(system, list(accounts.values()), None, None, Options())
     await system.close()
     if options.json:
         addresses = {name: wallet.address for name, wallet in accounts.items()}

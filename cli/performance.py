@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.contracts import CURRENCIES
 from cli.common import (
     Commands,
     add_csv,
@@ -46,7 +45,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--from", dest="first", metavar="DAY", help="YYYY-MM-DD (default 30 days before)")
     command.add_argument("--to", dest="last", metavar="DAY", help="YYYY-MM-DD, included (default today)")
     command.add_argument("--chain", action="append", default=[], metavar="KEY", help="only this chain; repeatable")
-    command.add_argument("--currency", choices=CURRENCIES, default="USD", help="of values and returns (default USD)")
+    command.add_argument("--currency", default="USD", help="of values and returns (default USD)")
     command.add_argument("--plot", action="store_true", help="draw what 100 became, whatever was paid in or taken out")
     command.add_argument("--again", action="store_true", help="read the days anew of which a read failed")
     add_csv(command)
@@ -68,10 +67,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _read(system: System, options: argparse.Namespace) -> PerformanceDocument:
+    from chainfolio.currencies import checked
     from cli.history import days_of, read_values
     from engine.performance import performance
     from engine.service import Engine
 
+    checked(options.currency, system.settings.rates)
     days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
     accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_with_past(system, accounts, options.chain)

@@ -91,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
 async def _asked(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
     """The portfolios, and the names of their accounts where names are wanted."""
     accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
-    documents = await read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam)
+    shown = _shown(options.sources, spam=options.include_spam, rates=options.json)
+    documents = await read(system, accounts, options.chain, options.block, shown)
     named = accounts if options.names or any(map(is_name, options.address)) else []
     names = {each.address: name for each in named if (name := await name_of(system, each)) is not None}
     return documents, names
@@ -101,7 +102,7 @@ def _listing(options: argparse.Namespace) -> wallets.Listing[Portfolio]:
     """A portfolio for each of many wallets."""
     from portfolio.document import encode_one
 
-    shown = _shown(options.sources, spam=options.include_spam)
+    shown = _shown(options.sources, spam=options.include_spam, rates=options.json)
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Portfolio]:
         return await engine.at_pinned(accounts, key, block, shown, past=options.block is not None)
@@ -126,19 +127,18 @@ def _line(document: Portfolio) -> str:
     return f"{document.address:<42}  {money(document.networth):>20}  {positions:>9}  {len(document.issues):>6}{partial}"
 
 
-def _shown(sources: bool, *, spam: bool) -> Options:
+def _shown(sources: bool, *, spam: bool, rates: bool) -> Options:
     from portfolio.facts import Options
 
-    return Options(sources=sources, explorer_urls=False, images=False, spam=spam, nfts=True)
+    return Options(sources=sources, explorer_urls=False, images=False, spam=spam, nfts=True, rates=rates)
 
 
 async def read(
-    system: System, accounts: list[Account], chain: str | None, block: int | None, sources: bool, *, spam: bool = False
+    system: System, accounts: list[Account], chain: str | None, block: int | None, shown: Options
 ) -> list[Portfolio]:
     """Portfolios over all chains now, or of one chain at a block."""
     from engine.service import Engine
 
-    shown = _shown(sources, spam=spam)
     check_chains(system)
     if block is None and chain is None:
         return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)

@@ -60,8 +60,9 @@ def run(options: argparse.Namespace) -> int:
         from storage.views import views
 
         tables = with_system(options, lambda system: _sources(system.lake))
+        absolute = {name: list(map(_absolute, files)) for name, files in tables.files.items()}
         print(UNCHECKED_VIEWS)
-        print("\n".join(views(tables.files, tables.refused)))
+        print("\n".join(views(absolute, tables.refused)))
         return 0
     query = sys.stdin.read() if options.query == "-" else options.query
     for literal in dict.fromkeys(MIXED.findall(query)):
@@ -143,6 +144,11 @@ async def _compared_sources(system: System, query: str, options: argparse.Namesp
     if done and not options.json:
         shown.clear()
     return readable
+
+
+def _absolute(file: str) -> str:
+    """The address of a file that holds in every folder."""
+    return file if "://" in file else os.path.abspath(file)
 
 
 def _table(answer: dict[str, Any]) -> None:

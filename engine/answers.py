@@ -12,6 +12,7 @@ import msgspec
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, Token
 from portfolio.document import IssueDocument
+from portfolio.facts import Options
 
 if TYPE_CHECKING:
     from engine.page_positions import Reached
@@ -207,7 +208,8 @@ class ApprovalsPage:
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
     """Which transactions to show. Empty or None does not filter; both ends of the time (microseconds) are included.
-    With `after` the list goes on behind what was read of it before, and `offset` still counts from its beginning."""
+    With `after` the list goes on behind what was read of it before, and `offset` still counts from its beginning.
+    `options` are the pictures and links that records show."""
 
     limit: int
     offset: int
@@ -223,6 +225,7 @@ class TransactionFilter:
     until_us: int | None = None
     token_id: int | None = None
     after: Reached | None = None
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)

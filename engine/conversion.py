@@ -13,10 +13,11 @@ from chainfolio.assets import Asset
 from chainfolio.block_search import blocks_before, first_served
 from chainfolio.chains import Chain
 from chainfolio.contracts import FIAT
+from chainfolio.currencies import checked, is_coin
 from chainfolio.errors import Unserved
 from engine.wiring import rates_of
 from portfolio.document import rounded
-from portfolio.nav import PLACES, check
+from portfolio.nav import PLACES
 from pricing.ecb import FiatRate
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Conversion:
     @classmethod
     async def of(cls, engine: Engine, currency: str, moments_us: Sequence[int]) -> Conversion:
         """The rates at some moments. BadRequest for what is no currency, Unserved where one rate is not known."""
-        if check(currency) == USD:
+        if checked(currency, engine.system.settings.rates) == USD:
             return cls()
         rates = rates_of(engine.system, lambda chain, assets: engine.history.snapshotter(chain).worth(assets))
         moments = sorted(set(moments_us))
@@ -53,7 +54,9 @@ class Conversion:
         if self.rates is None:
             return usd
         rate = self.rates[moment_us]
-        return amounts.value_of(usd, rate) if self.currency in FIAT else rounded(Fraction(usd) / Fraction(rate), PLACES)
+        if is_coin(self.currency):
+            return rounded(Fraction(usd) / Fraction(rate), PLACES)
+        return amounts.value_of(usd, rate)
 
 
 async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:

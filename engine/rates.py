@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
-from chainfolio.contracts import FIAT, Price
+from chainfolio.contracts import CRYPTO, FIAT, Price
 from chainfolio.errors import SourceError, Unserved
 from portfolio.document import rounded
 from portfolio.nav import PLACES
@@ -68,26 +68,43 @@ class Rates:
         native = [chain.info.native.asset] if chain.info.native.symbol == symbol else []
         return [*native, *self.units.get(symbol, ())]
 
+    @property
+    def coins(self) -> dict[str, str]:
+        """The coins by chain and contract of the assets that they are, as portfolios show these."""
+        return {
+            f"{chain.key}:{asset.shown_contract}": symbol
+            for chain in self.chains
+            for symbol in CRYPTO
+            for asset in self._named(chain, symbol)
+            if asset.chain == chain.info.native.asset.chain
+        }
+
     async def _coin(self, symbol: str) -> Price | None:
-        """The price of a coin from the first chain (by key) that has one, those whose native coin it is before others;
-        a chain that does not answer is passed over, unless none does."""
-        wanted = {chain.key: self._named(chain, symbol) for chain in self.chains}
-        asked = sorted(
-            (chain for chain in self.chains if wanted[chain.key]),
-            key=lambda chain: (chain.info.native.symbol != symbol, chain.key),
-        )
-        told = await asyncio.gather(*(self.worth(chain, wanted[chain.key]) for chain in asked), return_exceptions=True)
-        for chain, found in zip(asked, told, strict=True):
-            if isinstance(found, Mapping):
-                for asset in wanted[chain.key]:
-                    if asset in found:
-                        return found[asset]
-        for failed in told:
-            if isinstance(failed, BaseException) and (
-                not isinstance(failed, SourceError) or not any(isinstance(each, Mapping) for each in told)
-            ):
+        """The price of a coin; a chain that does not answer is passed over, unless none does."""
+        prices, failures, is_told = await self._prices([symbol])
+        for failed in () if prices else failures:
+            if not isinstance(failed, SourceError) or not is_told:
                 raise failed
-        return None
+        return prices.get(symbol)
+
+    async def prices(self, symbols: Sequence[str]) -> dict[str, Price]:
+        """The prices of some coins; chains that do not answer are passed over."""
+        return (await self._prices(symbols))[0]
+
+    async def _prices(self, symbols: Sequence[str]) -> tuple[dict[str, Price], list[BaseException], bool]:
+        """The price of each coin from the first chain (by key) that has one, those whose native coin it is before
+        others; what failed; and whether any chain answered. Each chain is asked once."""
+        wanted = {chain.key: [asset for name in symbols for asset in self._named(chain, name)] for chain in self.chains}
+        asked = [chain for chain in self.chains if wanted[chain.key]]
+        told = await asyncio.gather(*(self.worth(chain, wanted[chain.key]) for chain in asked), return_exceptions=True)
+        answers = [(chain, each) for chain, each in zip(asked, told, strict=True) if isinstance(each, Mapping)]
+        prices: dict[str, Price] = {}
+        for symbol in symbols:
+            for chain, found in sorted(answers, key=lambda pair: (pair[0].info.native.symbol != symbol, pair[0].key)):
+                known = [found[asset] for asset in self._named(chain, symbol) if asset in found]
+                if known and symbol not in prices:
+                    prices[symbol] = known[0]
+        return prices, [each for each in told if isinstance(each, BaseException)], bool(answers)
 
 
 def _unserved(currency: str, each: str, why: str, other: str) -> Unserved:

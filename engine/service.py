@@ -8,12 +8,14 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
+from chainfolio import currencies
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.chains import Capability, having
-from chainfolio.contracts import FIAT, Issue, Quoted, Token, VirtualUser
+from chainfolio.contracts import Issue, Quoted, Token, VirtualUser
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
@@ -38,12 +40,14 @@ from engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
+from engine.days import midnight_us
 from engine.history import History, addresses_of
 from engine.kept_accounts import KeptAccount, KeptAccounts
 from engine.performance import performance, values_of
 from engine.rates import Rates
 from engine.readiness import readiness
 from engine.replay import has_past
+from engine.shown_rates import ShownRates
 from engine.stored_heads import StoredHeads
 from engine.validator_records import records
 from engine.validators import Validators
@@ -54,10 +58,12 @@ from indexer.follow import Status
 from indexer.registry import Registry
 from indexer.wiring import System
 from portfolio.compose import issue_documents, portfolio
-from portfolio.document import Portfolio, encode_one, wallet_only
+from portfolio.document import Portfolio, encode_one
+from portfolio.document import wallet_only as only_wallet
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
+from portfolio.finished import finished
 from portfolio.merge import merge
-from portfolio.nav import Nav, check, converted, nav
+from portfolio.nav import Nav, converted, nav
 from portfolio.nfts import with_nfts
 from portfolio.overview import Pictures, pictures_of
 from portfolio.pnl.in_portfolio import AccountGains, with_gains
@@ -97,6 +103,7 @@ class Engine:
     _functions: Functions | None = None
     _validators: Validators | None = None
     _rates: Rates | None = None
+    _shown_rates: ShownRates | None = None
 
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
@@ -109,9 +116,12 @@ class Engine:
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live. What
         could not be read is an issue of its portfolio; errors as of `_known`."""
-        known = await (self._live(accounts) if wallet_only else self._known(accounts, wait=wait))
-        documents = [self._known_document(a.address, kept, options) for a, kept in zip(accounts, known, strict=True)]
-        return [_wallet(document) for document in documents] if wallet_only else documents
+        read = self._live(accounts) if wallet_only else self._known(accounts, wait=wait)
+        known, rates = await asyncio.gather(read, self._rates_of_now(options))
+        return [
+            self._finished(self._known_document(a.address, kept, options, wallet_only=wallet_only), rates)
+            for a, kept in zip(accounts, known, strict=True)
+        ]
 
     async def _live(self, accounts: Sequence[Account]) -> list[KeptAccount]:
         """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
@@ -127,13 +137,15 @@ class Engine:
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
-        known = await self._known(accounts, wait=wait)
-        return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
+        known, rates = await asyncio.gather(self._known(accounts, wait=wait), self._rates_of_now(options))
+        return [self._written(account, kept, options, rates) for account, kept in zip(accounts, known, strict=True)]
 
-    def _written(self, account: Account, kept: KeptAccount, options: Options) -> bytes:
+    def _written(
+        self, account: Account, kept: KeptAccount, options: Options, rates: Mapping[str, Decimal] | None
+    ) -> bytes:
         found = kept.written.get(options)
         if found is None:
-            document = self._known_document(account.address, kept, options)
+            document = self._finished(self._known_document(account.address, kept, options), rates)
             found = kept.written[options] = encode_one(zeroed(document) if options.zero else document)
         return found
 
@@ -160,8 +172,11 @@ class Engine:
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
         parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
-        height = snapshot.block.height
-        return [self._document(each.address, parts[each.address], now_us, options, height) for each in accounts]
+        height, rates = snapshot.block.height, await self._rates_at(options, snapshot.block.time_us)
+        return [
+            self._finished(self._document(each.address, parts[each.address], now_us, options, height), rates)
+            for each in accounts
+        ]
 
     async def _block(self, chain: Chain, height: int) -> Block:
         """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
@@ -177,7 +192,9 @@ class Engine:
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then: as they are kept,
         else read. Errors as of `History.portfolios`."""
-        return await self.history.portfolios(accounts, day)
+        found = await self.history.portfolios(accounts, day)
+        rates = await self._rates_at(Options(rates=True), midnight_us(day) - 1)
+        return [self._finished(each, rates) for each in found]
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
@@ -214,7 +231,7 @@ class Engine:
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts, of what could be read; what could not is among its issues. A currency nobody can
         convert to is a typed error; others as of `_known`."""
-        check(currency)
+        currencies.checked(currency, self.system.settings.rates)
         known = await self._known(accounts, wait=wait)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
         positions = tuple(position for kept in known for position in kept.valuation.positions)
@@ -230,9 +247,10 @@ class Engine:
     ) -> list[Nav]:
         """One value for each account, of what it has on a chain at a block that `pinned` gave, in their order; fiat by
         the rate of that day. BadRequest for a coin as the currency; `past` and errors as of `at_pinned`."""
-        if currency not in FIAT:
-            check(currency)
-            raise BadRequest("currency", f"many values at one block are in one of [{', '.join(FIAT)}]")
+        rates = self.system.settings.rates
+        if currencies.is_coin(currencies.checked(currency, rates)):
+            fiat = ", ".join(each for each in currencies.served(rates) if not currencies.is_coin(each))
+            raise BadRequest("currency", f"many values at one block are in one of [{fiat}]")
         rate = None
         if currency != "USD":
             rate = await self._conversions().of(currency, Valuation(()), block.time_us)
@@ -246,6 +264,23 @@ class Engine:
         if self._rates is None:
             self._rates = rates_of(self.system, lambda chain, assets: self._snapshotter(chain).worth(assets))
         return self._rates
+
+    def _rates_shown(self) -> ShownRates:
+        if self._shown_rates is None:
+            system = self.system
+            keep_s = system.settings.server.cache_s
+            self._shown_rates = ShownRates(self._conversions(), system.seams.clock, keep_s, self._noted)
+        return self._shown_rates
+
+    async def _rates_of_now(self, options: Options) -> Mapping[str, Decimal] | None:
+        return await self._rates_shown().now() if options.rates else None
+
+    async def _rates_at(self, options: Options, moment_us: int) -> Mapping[str, Decimal] | None:
+        return await self._rates_shown().at(moment_us) if options.rates else None
+
+    def _finished(self, document: Portfolio, rates: Mapping[str, Decimal] | None) -> Portfolio:
+        """A portfolio as it is answered; without rates where nobody asked for them."""
+        return finished(document) if rates is None else self._rates_shown().finished(document, rates)
 
     def vouches(self, chain_contract: str) -> bool:
         """Whether somebody vouches for what a contract is (`chain:contract`), beside the contract itself."""
@@ -353,9 +388,12 @@ class Engine:
         places = [(owner, account, until_us) for account, until_us in subscribed.items()]
         await asyncio.to_thread(watching.keep_sold, self.system, places)
 
-    def _known_document(self, address: str, kept: KeptAccount, options: Options) -> Portfolio:
+    def _known_document(
+        self, address: str, kept: KeptAccount, options: Options, *, wallet_only: bool = False
+    ) -> Portfolio:
         document = self._document(address, kept.valuation, kept.updated_us, options)
-        return document if kept.gains is None else with_gains(document, kept.gains, spam=options.spam)
+        whole = document if kept.gains is None else with_gains(document, kept.gains, spam=options.spam)
+        return only_wallet(whole) if wallet_only else whole
 
     def _document(
         self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
@@ -382,16 +420,18 @@ class Engine:
             for member, kept in zip(members, read, strict=True)
         }
         wanted = virtual_users.wanted(users)
-        quotes = await asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
+        asked = asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
+        quotes, rates = await asyncio.gather(asked, self._rates_of_now(options))
         now_us = self.system.seams.clock.now_us()
         shown = virtual_users.Shown(self.facts(), self.system.registry.facts, options, now_us)
         found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
-        return [
+        documents = [
             merge([known[member] for member in group], user.address)
             if group
             else virtual_users.document(user, found, shown)
             for user, group in zip(users, groups, strict=True)
         ]
+        return [self._finished(document, rates) for document in documents]
 
     async def _quoted(self, key: str, contracts: Sequence[str]) -> Quoted | None:
         """Tokens and prices at a chain's head; None where the chain is not configured."""
@@ -498,10 +538,6 @@ def _some_read(known: Sequence[KeptAccount]) -> list[KeptAccount]:
     if errors and not is_read:
         raise errors[0]
     return list(known)
-
-
-def _wallet(document: Portfolio) -> Portfolio:
-    return wallet_only(document)
 
 
 def _fact(chain: Chain) -> ChainFact:

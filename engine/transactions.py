@@ -374,7 +374,7 @@ class Statement:
             subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
             self._counterparties.get(subject.key, {}), source.chain.info.also_at, self._spam,
             rules_of(source.chain.kind).nobody, self.registry.facts.get(PROTOCOL), self._staking(source.chain),
-            source.chain.info.fee_collectors,
+            source.chain.info.fee_collectors, self.wanted.options,
         )  # fmt: skip
 
     def _staking(self, chain: Chain) -> ProtocolFacts | None:

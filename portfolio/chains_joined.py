@@ -47,7 +47,6 @@ def joined(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfol
         unpriced_assets=sum(each.unpriced_assets for each in documents),
         spam_assets=sum(each.spam_assets for each in documents),
         price_adapters=tuple(sorted({adapter for each in documents for adapter in each.price_adapters})),
-        conversion_rates={symbol: rate for each in documents for symbol, rate in each.conversion_rates.items()},
         fees=_fees(parts, coins),
         **_sums(documents, *SUMS),
     )

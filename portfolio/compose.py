@@ -33,7 +33,7 @@ from portfolio.document import (
     SpamDocument,
     percentages,
 )
-from portfolio.facts import ChainFacts, Options, ProtocolFacts, pictures
+from portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
 from portfolio.valuation import Valuation, Valued, ValuedPosition
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,7 +63,7 @@ class _Frame:
     options: Options
 
     def pictures(self, images: Mapping[str, str]) -> tuple[str | UnsetType, str | UnsetType]:
-        return _pictures(images, self.options)
+        return shown_pictures(images, self.options)
 
     def link(self, facts: ChainFacts, address: str) -> str | UnsetType:
         """The explorer's page of an address; absent where there is no such page or address, or nobody asked."""
@@ -83,13 +83,11 @@ def portfolio(
     updated_ms: int,
     options: Options = NO_OPTIONS,
     protocols: Mapping[str, ProtocolFacts] | None = None,
-    rates: Mapping[str, Decimal] | None = None,
     block_number: int | None = None,
 ) -> Portfolio:
     """The portfolio of one address. `chains` are found by the snapshots' chain, `protocols` by their key.
 
-    `rates` are USD prices of the currencies shown. With a `block_number` (at-block) it is echoed and the price adapters
-    stay empty, as the service describes it.
+    With a `block_number` (at-block) it is echoed and the price adapters stay empty, as the service describes it.
     """
     own = valuation.of(address).with_spam() if options.spam else valuation.of(address)
     tree = _tree(own)
@@ -120,7 +118,6 @@ def portfolio(
         unpriced_assets=sum(valued.value_usd is None for valued in own.everything),
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
-        conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
         cash_balance=amounts.text(amounts.total(cash)),
         daily_income=income,
         daily_expense=expense,
@@ -286,7 +283,7 @@ def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[lis
 def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:
     token, price = valued.holding.token, valued.price
     contract = clean(token.asset.shown_contract)
-    small, large = _pictures(facts.tokens.get(token.asset, {}), options)
+    small, large = shown_pictures(facts.tokens.get(token.asset, {}), options)
     return AssetDocument(
         symbol=clean(token.symbol).lower(),
         name=clean(token.name).lower(),
@@ -297,21 +294,13 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         price=UNKNOWN if price is None else amounts.text(price.usd),
         value=UNKNOWN if valued.value_usd is None else amounts.text(valued.value_usd),
         decimal=UNKNOWN if valued.amount is None or token.decimals is None else str(token.decimals),
-        price_source=UNSET if price is None else clean(price.source),
+        price_source=UNKNOWN if price is None else clean(price.source),
         img_small=small,
         img_large=large,
-        explorer_url=_explorer_url(valued, facts) if options.explorer_urls else UNSET,
+        explorer_url=asset_page(facts, "" if token.asset.is_native else contract, valued.holding.account, options),
         sources=_sources(valued, facts) if options.sources else UNSET,
         spam=UNSET if valued.spam is None else SpamDocument(valued.spam.score, valued.spam.reasons),
     )
-
-
-def _explorer_url(valued: Valued, facts: ChainFacts) -> str | UnsetType:
-    """The token's page; the native coin has none, so it is the account's. Absent where there is no such page."""
-    native = valued.holding.token.asset.is_native
-    link = facts.explorer.get("address" if native else "token", "")
-    about = valued.holding.account if native else clean(valued.holding.token.asset.shown_contract)
-    return link.replace("{address}", about) if link and about else UNSET
 
 
 def _sources(valued: Valued, facts: ChainFacts) -> Sources:
@@ -359,7 +348,7 @@ def _written(value: object) -> str:
 def _chain(
     facts: ChainFacts, value_usd: Decimal, share: str, options: Options, heights: tuple[int, int | None] | None
 ) -> ChainDocument:
-    small, large = _pictures(facts.images, options)
+    small, large = shown_pictures(facts.images, options)
     height, head = heights or (None, None)
     return ChainDocument(
         name=facts.name,
@@ -372,10 +361,6 @@ def _chain(
         img_small=small,
         img_large=large,
     )
-
-
-def _pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetType, str | UnsetType]:
-    return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
 
 
 def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:

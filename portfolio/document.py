@@ -65,8 +65,9 @@ class SpamDocument(msgspec.Struct, frozen=True):
 
 
 class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One asset. `price` and `value` are `N/A` where nobody priced it, `balance` and `decimal` without decimals. One
-    with `spam` is in no sum unless that was asked for."""
+    """One asset. `price`, `value` and `priceSource` are `N/A` where nobody priced it, `balance` and `decimal` without
+    decimals. One with `spam` is in no sum unless that was asked for. `address` is its `contract` under the name that
+    older clients read; `percentage` is its value as a percentage of the net worth, positive for what is owed."""
 
     symbol: str
     name: str
@@ -79,7 +80,9 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
     decimal: str
     open_pnl: str = UNKNOWN
     total_cost_basis: str = UNKNOWN
-    price_source: str | UnsetType = UNSET
+    price_source: str = UNKNOWN
+    address: str | UnsetType = UNSET
+    percentage: str | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
@@ -100,6 +103,7 @@ class EarningDocument(msgspec.Struct, rename="camel", frozen=True):
 
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     """One position with parts. Borrowed assets have positive values; `value` is net. It links to its vault or pool.
+    Clients read the lists from `marginAssets` on as well; they are empty: no position here has such parts.
     `earned`: rewards of stake, the newest epoch first; absent where a position has none."""
 
     name: str
@@ -116,6 +120,10 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     borrow_assets: tuple[AssetDocument, ...] = ()
     reward_assets: tuple[AssetDocument, ...] = ()
     dex_assets: tuple[AssetDocument, ...] = ()
+    margin_assets: tuple[AssetDocument, ...] = ()
+    base_assets: tuple[AssetDocument, ...] = ()
+    quote_assets: tuple[AssetDocument, ...] = ()
+    collateralize_nft_assets: tuple[AssetDocument, ...] = msgspec.field(default=(), name="collateralizeNFTAssets")
     sources: PositionSources | UnsetType = UNSET
     earned: tuple[EarningDocument, ...] | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
@@ -244,6 +252,9 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     it sent to others since then, and of the fees it paid. Both are `N/A` where not all of that is indexed; then an
     issue of the adapter `daily` names the dataset that is lacking and the block from which on, and `completeness`
     stays as it is.
+    `conversionRates` has what `/nav` would convert this address by: units per USD of fiat money, USD per unit of a
+    coin. It has the currencies of which a rate is known; in an answer about the past these are fiat money, what the
+    settings fix and the coins that were held.
     `cashBalance` is the worth of what lies loose in the wallet and that the operator says is meant to be worth a fixed
     sum of fiat money (a peg). `fees` are all fees paid so far, in the native coin's smallest unit, `feesFiat` in USD.
     """
@@ -257,7 +268,7 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     issues: tuple[IssueDocument, ...]
     unpriced_assets: int
     price_adapters: tuple[str, ...]
-    conversion_rates: dict[str, str]
+    conversion_rates: dict[str, str] = {}
     cash_balance: str = "0"
     daily_income: str = UNKNOWN
     daily_expense: str = UNKNOWN
@@ -291,7 +302,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
         for key, chain in portfolio.chains.items()
     }
     assets = [asset for chain in wallet.chains.values() for asset in every_asset(chain)]
-    sources = {asset.price_source for asset in assets if isinstance(asset.price_source, str)}
+    sources = {asset.price_source for asset in assets}
     return msgspec.structs.replace(
         portfolio,
         networth=wallet.value,

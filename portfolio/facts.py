@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from portfolio.activity import Rule
 
+from msgspec import UNSET, UnsetType
+
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding
 from chainfolio.reads import ReadResult
@@ -52,7 +54,7 @@ class ProtocolFacts:
 class Options:
     """What a portfolio shows beyond its numbers; `placeholder` is the picture of what has none. With `spam`, what is
     taken for spam is in the sums; with `zero`, numbers that are not known are written as 0; with `nfts`, collectibles
-    are listed."""
+    are listed; with `rates`, the rates of other currencies are there."""
 
     images: bool = False
     explorer_urls: bool = False
@@ -60,6 +62,7 @@ class Options:
     spam: bool = False
     zero: bool = False
     nfts: bool = False
+    rates: bool = False
     placeholder: str = PLACEHOLDER
 
 
@@ -67,3 +70,15 @@ def pictures(images: Mapping[str, str], placeholder: str) -> tuple[str, str]:
     """The small and the large picture: either stands in for the other, the placeholder for both."""
     small = images.get("small") or images.get("large") or placeholder
     return small, images.get("large") or small
+
+
+def shown_pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetType, str | UnsetType]:
+    """The small and the large picture as an answer has them: absent if nobody asked for pictures."""
+    return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
+
+
+def asset_page(chain: ChainFacts, contract: str, account: str, options: Options) -> str | UnsetType:
+    """The explorer's page of a token; the native coin (an empty `contract`) has none, so it is the account's. Absent if
+    there is no such page, or nobody asked for links."""
+    link, about = chain.explorer.get("token" if contract else "address", ""), contract or account
+    return link.replace("{address}", about) if options.explorer_urls and link and about else UNSET

@@ -240,7 +240,8 @@ def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
         sources=_sources([part.sources for part in parts]),
         spam=_spam([part.spam for part in parts if isinstance(part.spam, SpamDocument)]),
         **_sums(parts, "open_pnl", "total_cost_basis"),
-        **_links(parts, "price_source", "img_small", "img_large", "explorer_url"),
+        price_source=", ".join(sorted({part.price_source for part in parts})),
+        **_links(parts, "img_small", "img_large", "explorer_url"),
     )
 
 

@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from chainfolio import amounts
-from chainfolio.contracts import CURRENCIES, FIAT
-from chainfolio.errors import BadRequest
+from chainfolio.currencies import is_coin
 from portfolio.compose import issue_documents
 from portfolio.document import IssueDocument, rounded
 from portfolio.valuation import Valuation
@@ -56,21 +55,13 @@ def converted(value: Worth, currency: str = "USD", rate: Decimal | None = None, 
 
     `rate` is required for all but USD, and above zero.
     """
-    check(currency)
     assert rate is not None or currency == "USD", f"no rate of {currency}"
     price = Decimal(1) if rate is None or currency == "USD" else rate
     assert price > 0, f"not a rate: {price}"
     usd = value.value_usd
-    found = amounts.value_of(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
+    found = rounded(Fraction(usd) / Fraction(price), PLACES) if is_coin(currency) else amounts.value_of(usd, price)
     completeness = "partial" if value.unread else "complete"
     return Nav(found, currency, price, value.unpriced_assets, completeness, source, issue_documents(value.unread))
-
-
-def check(currency: str) -> str:
-    """The currency, if it is one that is served; case matters."""
-    if currency not in CURRENCIES:
-        raise BadRequest("currency", f"must be one of [{', '.join(CURRENCIES)}]")
-    return currency
 
 
 def encode(value: Nav) -> bytes:

@@ -17,7 +17,7 @@ from chainfolio.tables import REWARD
 from portfolio.activity import TRANSFERS, Activity, Functions, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
-from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
 from portfolio.poisoning import Counterparties, flags, poisoning
 from portfolio.spam import is_phishing
 from portfolio.transactions import (
@@ -42,7 +42,7 @@ class RenderContext:
     account dealt with; `also_at` is the token as which the chain shows its native coin once more; `spam` are accounts
     with tokens that their portfolios take for spam; `nobody` are the addresses that mint and burn, `fee_collectors`
     those that take fees which are movements of a token; `validators` is what withdrawals of validators come from,
-    `stakes` what earns without them."""
+    `stakes` what earns without them; `options` say which pictures and links are shown."""
 
     chain: ChainFacts
     native: Token
@@ -57,6 +57,7 @@ class RenderContext:
     validators: ProtocolFacts | None = None
     stakes: ProtocolFacts | None = None
     fee_collectors: Collection[str] = frozenset()
+    options: Options = field(default_factory=Options)
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
@@ -78,11 +79,12 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     )  # fmt: skip
     shown = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
+    small, large = shown_pictures(context.chain.images, context.options)
     return TransactionDocument(
         hash=activity.tx_hash,
         timestamp=str(activity.time_us // 1_000_000),
         block_number=activity.height,
-        chain=Named(key=context.chain.key, name=context.chain.name),
+        chain=Named(key=context.chain.key, name=context.chain.name, img_small=small, img_large=large),
         sender=details.sender,
         recipient=details.recipient or details.created or "",
         type=type_of(found, function, [*(called.transactions if called else ()), *of_recipient]),
@@ -94,7 +96,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         assets_in=tuple(asset for direction, asset in shown if direction == "in"),
         assets_out=tuple(asset for direction, asset in shown if direction == "out"),
         user=TransactionUser(address=activity.account),
-        protocol=_protocol(_paid_by(activity, context) or called or met),
+        protocol=_protocol(_paid_by(activity, context) or called or met, context.options),
         function_name=function[:1].upper() + function[1:],
         flags=flags(activity, looks, found, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,
@@ -123,8 +125,10 @@ def _met(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _protocol(facts: ProtocolFacts | None) -> Named:
-    return Named(key=facts.key, name=facts.name) if facts else UNKNOWN_PROTOCOL
+def _protocol(facts: ProtocolFacts | None, options: Options) -> Named:
+    small, large = shown_pictures(facts.images if facts else {}, options)
+    named = Named(key=facts.key, name=facts.name) if facts else UNKNOWN_PROTOCOL
+    return msgspec.structs.replace(named, img_small=small, img_large=large)
 
 
 def _native(raw: int, context: RenderContext) -> str:
@@ -145,6 +149,8 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
     # Collectibles are counted one by one: their contracts give no decimals, and need none.
     decimals = 0 if move.asset.is_collectible else token.decimals if token else None
     contract = move.asset.shown_contract
+    small, large = shown_pictures(context.chain.tokens.get(move.asset.collection, {}), context.options)
+    page = "" if move.asset.is_native else contract
     return TransactionAssetDocument(
         symbol=clean(token.symbol).lower() if token else "",
         name=clean(token.name).lower() if token else "",
@@ -152,6 +158,7 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
         price=UNKNOWN,
         value=UNKNOWN,
         contract=contract,
+        address=contract,
         chain_contract=f"{context.chain.key}:{contract}",
         chain_key=context.chain.key,
         decimal=UNKNOWN if decimals is None else str(decimals),
@@ -160,12 +167,16 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
         is_asset_in=came,
         stays_staked=True if move.standard == REWARD else UNSET,
         nft=Nft(token_id=move.asset.token_id) if move.asset.is_collectible else UNSET,
+        img_small=small,
+        img_large=large,
+        explorer_url=asset_page(context.chain, page, activity.account, context.options),
     )
 
 
 def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAssetDocument:
     """What the sender paid, as an asset; it goes to nobody in particular."""
     contract = context.native.asset.shown_contract
+    small, large = shown_pictures(context.chain.tokens.get(context.native.asset, {}), context.options)
     return TransactionAssetDocument(
         symbol=clean(context.native.symbol).lower(),
         name=clean(context.native.name).lower(),
@@ -173,6 +184,7 @@ def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAsse
         price=UNKNOWN,
         value=UNKNOWN,
         contract=contract,
+        address=contract,
         chain_contract=f"{context.chain.key}:{contract}",
         chain_key=context.chain.key,
         decimal=str(context.native.decimals),
@@ -180,6 +192,9 @@ def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAsse
         recipient="",
         is_asset_in=False,
         is_native_asset_fees=True,
+        img_small=small,
+        img_large=large,
+        explorer_url=asset_page(context.chain, "", details.sender, context.options),
     )
 
 

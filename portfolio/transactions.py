@@ -50,7 +50,8 @@ def _wire(name: str) -> str:
 
 
 class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One asset that moved. `price` and `value` are `N/A` where nobody priced it.
+    """One asset that moved. `price`, `value` and `priceSource` are `N/A` where nobody priced it; `address` is its
+    `contract` under the name that older clients read.
 
     `totalCostBasis` is the cost in USD: of what came the cost of its lot, of what was disposed of that of the lots that
     it came from; `costBasis` is the same by unit. `closedPnl` is what its disposal gained, "0" where it was none. What
@@ -76,7 +77,8 @@ class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_onl
     closed_pnl: str = UNKNOWN
     stays_staked: bool | UnsetType = UNSET
     nft: Nft | UnsetType = UNSET
-    price_source: str | UnsetType = UNSET
+    price_source: str = UNKNOWN
+    address: str = ""
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET

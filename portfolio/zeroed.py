@@ -1,6 +1,8 @@
 """Answers for clients that compute with every number: what is not known is `0` there, and counted all the same.
 
-Profits, losses and cost bases stay `N/A`, which clients of the service know. `unpricedAssets`, `completeness` and
+Profits, losses and cost bases stay `N/A`, which clients of the service know; so do the gains, returns and growth of a
+performance, where `0` would be a result like any other. What a spender may take (`amount`, `takeable`, `held`) stays
+`N/A`: `0` would say that it was taken back. `unpricedAssets`, `completeness` and
 `issues` are made before and stay as they are: they, and not the number, say what is not known.
 """
 
@@ -15,7 +17,7 @@ from portfolio.document import UNKNOWN
 T = TypeVar("T")
 NUMBERS: Final = frozenset(
     {"price", "value", "balance", "decimal", "percentage", "value_fiat", "fees", "fees_fiat", "cash_balance",
-     "daily_income", "daily_expense"}
+     "daily_income", "daily_expense", "value_at_risk", "start_value", "end_value", "net_flows", "flow", "share"}
 )  # fmt: skip
 
 

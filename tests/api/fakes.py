@@ -160,7 +160,7 @@ class Value:
 
 @dataclass
 class FakeEngine:
-    """Answers what it is told to, or raises; every call is remembered."""
+    """Answers what it is told to, or raises, while its `gate` is open; every call is remembered."""
 
     failure: Exception | None = None
     delay_s: float = 0
@@ -174,12 +174,17 @@ class FakeEngine:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
 
     async def _come(self, name: str, *arguments: object) -> None:
         self.calls.append((name, arguments))
         self.called.set()
         try:
             await asyncio.sleep(self.delay_s)
+            await self.gate.wait()
         finally:
             self.left.set()
         if self.failure:
@@ -315,7 +320,8 @@ def an_app(
     keys: FakeKeys | None = None,
     server: Server | None = None,
     limits: Limits | None = None,
+    rates: dict[str, str] | None = None,
 ) -> App:
     """The application over fakes; its random numbers are the same each time."""
-    settings = Settings(server=server or Server(), limits=limits or Limits())
+    settings = Settings(server=server or Server(), limits=limits or Limits(), rates=rates or {})
     return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Seams(random=random.Random(1)))

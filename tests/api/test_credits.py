@@ -475,21 +475,62 @@ async def test_a_key_has_360_requests_a_minute_and_100_at_blocks(world: World, a
     assert (await world.settled(ann)).earned == 100
 
 
-async def test_who_waits_for_fresh_data_has_a_few_places(state_url: str) -> None:
-    async with limited(state_url, waiting_per_key=2) as world:
-        ann = world.tenant("ann", grants=GRANTS)
-        world.engine.delay_s = 60
-        path = f"/v1/portfolio?addresses={ALICE}&waitForSync=true"
-        waiting = [asyncio.create_task(ann.ask("GET", path)) for _ in range(2)]
-        await until(lambda: len(world.engine.calls) == 2)
-        said = await ann.ask("GET", path)
+def fresh(address: str = ALICE) -> str:
+    return f"/v1/portfolio?addresses={address}&waitForSync=true"
+
+
+def ask_for_fresh(world: World, tenant: Tenant, addresses: Iterable[str]) -> list[asyncio.Task[Said]]:
+    return [asyncio.create_task(tenant.ask("GET", fresh(address))) for address in addresses]
+
+
+async def test_requests_for_fresh_data_beyond_the_places_stand_in_line_and_are_answered(state_url: str) -> None:
+    async with limited(state_url, waiting_per_key=2, queued_per_key=3) as world:
+        ann, bob = world.tenant("ann", grants=GRANTS), world.tenant("bob", grants=GRANTS)
+        engine, addresses, running = world.engine, [wallet(each) for each in range(1, 6)], []
+        engine.gate.clear()
+        for number, address in enumerate(addresses, 1):  # one after another, so that their order is known
+            running += ask_for_fresh(world, ann, [address])
+            await until(lambda number=number: world.held(ann) == number)
+        assert len(engine.calls) == 2
+        said = await ann.ask("GET", fresh())
         assert (said.status, said.headers["Retry-After"], said.json["retryAfter"]) == (429, "1", 1)
-        assert world.held(ann) == 2, "the third holds nothing"
-        for each in waiting:
-            each.cancel()
+        others = ask_for_fresh(world, bob, [BOB])
+        await until(lambda: len(engine.calls) == 3)
+        engine.gate.set()
+        assert statuses(await asyncio.gather(*running, *others)) == [200] * 6
+        asked = [arguments[0][0].address for _, arguments in engine.calls]
+        assert asked == [*addresses[:2], BOB, *addresses[2:]], "other keys wait for nobody, the line keeps its order"
+        assert [(await world.settled(each)).earned for each in (ann, bob)] == [5, 1]
+
+
+async def test_a_client_that_leaves_the_line_frees_its_place_and_pays_nothing(state_url: str) -> None:
+    async with limited(state_url, waiting_per_key=1, queued_per_key=2) as world:
+        ann = world.tenant("ann", grants=GRANTS)
+        world.engine.gate.clear()
+        (first,) = ask_for_fresh(world, ann, [wallet(1)])
+        await until(lambda: len(world.engine.calls) == 1)
+        (second,) = ask_for_fresh(world, ann, [wallet(2)])
+        await until(lambda: world.held(ann) == 2)
+        second.cancel()
+        await until(lambda: world.held(ann) == 1)
+        later = ask_for_fresh(world, ann, [wallet(3), wallet(4)])
+        await until(lambda: world.held(ann) == 3)
+        first.cancel()
+        await until(lambda: len(world.engine.calls) == 2)
+        world.engine.gate.set()
+        assert statuses(await asyncio.gather(*later)) == [200, 200]
+        assert (await world.settled(ann)).earned == 2
+
+
+async def test_a_request_whose_time_is_over_in_line_is_503_and_pays_nothing(state_url: str) -> None:
+    async with limited(state_url, waiting_per_key=1, request_s=1) as world:
+        ann = world.tenant("ann", grants=GRANTS)
+        world.engine.gate.clear()
+        said = await asyncio.gather(*ask_for_fresh(world, ann, [wallet(each) for each in (1, 2, 3)]))
+        assert [(each.status, each.headers["Retry-After"]) for each in said] == [(503, "5")] * 3
         assert await world.settled(ann) == UNTOUCHED
-        world.engine.delay_s = 0
-        assert statuses([await ann.ask("GET", path) for _ in range(3)]) == [200] * 3
+        world.engine.gate.set()
+        assert (await ann.ask("GET", fresh())).status == 200
 
 
 # --- which comes first -----------------------------------------------------------------------------------------------

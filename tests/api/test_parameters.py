@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
+from api.serve import listening
+from chainfolio.contracts import CURRENCIES
 from chainfolio.settings import Server
 from portfolio.facts import Options
-from tests.api.fakes import ALICE, BOB, SOL, STARKNET, TRON, FakeEngine
+from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, FakeEngine, FakeKeys, an_app
 
 ELEVEN = ",".join("0x" + f"{number:02x}" * 20 for number in range(11))
 
@@ -139,6 +142,23 @@ async def test_a_currency_is_one_of_the_list_in_its_case(ask: Any, currency: str
     assert (await ask(f"/v1/nav?addresses={ALICE}&currency={currency}")).status == 400
 
 
+async def test_a_currency_of_the_settings_is_taken_and_described(engine: FakeEngine, keys: FakeKeys) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    app = an_app(engine, keys, rates={"GBP": "0.79", "JPY": "151.3"})
+    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession(headers=headers) as session:
+        url, asked = f"http://127.0.0.1:{port}", f"addresses={ALICE}"
+        for path in (f"/v1/nav?{asked}", f"/v1/performance?{asked}&startDate=2024-02-28&endDate=2024-03-01"):
+            answer = await session.get(f"{url}{path}&currency=JPY")
+            assert (answer.status, (await answer.json())["currency"]) == (200, "JPY")
+            refused = await (await session.get(f"{url}{path}&currency=CNY")).text()
+            assert "GBP, JPY, SGD" in refused
+        described = await (await session.get(f"{url}/openapi.json")).json()
+    (schema,) = [
+        each["schema"] for each in described["paths"]["/v1/nav"]["get"]["parameters"] if each["name"] == "currency"
+    ]
+    assert schema == {"type": "string", "enum": [*CURRENCIES, "GBP", "JPY"], "default": "USD"}
+
+
 @pytest.mark.parametrize("path", ["/v1/chains", "/healthz", "/docs"])
 async def test_a_route_without_parameters_takes_none(ask: Any, path: str) -> None:
     assert (await ask(f"{path}?page=1")).status == 400
@@ -159,8 +179,17 @@ class TestAnotherCap:
 async def test_options_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
     await ask(f"/v1/portfolio?addresses={ALICE}&includeImages=true&includeSources=true&waitForSync=true")
     (_, (_, options, wait, wallet_only)), *_ = engine.calls
-    assert options == Options(images=True, explorer_urls=False, sources=True)
+    assert options == Options(images=True, explorer_urls=False, sources=True, rates=True)
     assert (wait, wallet_only) == (True, False)
+
+
+async def test_pictures_and_links_of_wallets_and_transactions_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
+    shown = "&includeImages=true&includeExplorerUrls=true"
+    for path in ("/v1/wallet?", "/v1/transactions?limit=10&offset=0&"):
+        assert (await ask(f"{path}addresses={ALICE}{shown}")).status == 200
+    (_, (_, options, *_)), (_, (_, wanted)) = engine.calls
+    assert options == Options(images=True, explorer_urls=True, rates=True)
+    assert wanted.options == Options(images=True, explorer_urls=True)
 
 
 async def test_the_wallet_is_always_read_live(ask: Any, engine: FakeEngine) -> None:

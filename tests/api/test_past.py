@@ -56,7 +56,7 @@ async def test_a_portfolio_at_a_block_is_an_array_of_one_that_echoes_the_block(a
     assert (body["address"], body["blockNumber"], body["priceAdapters"]) == (ALICE, "17000000", [])
     ((name, (accounts, chain, height, options)),) = engine.calls
     assert (name, [each.address for each in accounts], chain, height) == ("at_block", [ALICE], "ethereum", 17_000_000)
-    assert options == Options(images=True, explorer_urls=False, sources=True)
+    assert options == Options(images=True, explorer_urls=False, sources=True, rates=True)
 
 
 @pytest.mark.parametrize("text", [*NOT_NUMBERS, "0", "1&blockNumber=1"])

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from api.approvals import AllowanceLeft, PermittedSpender
 from chainfolio.settings import Server
 from portfolio.document import AssetDocument, Portfolio, PositionsDocument, ProtocolChainDocument, ProtocolDocument
+from portfolio.metrics.report import DayDocument, ExposureDocument, ShareDocument
+from portfolio.zeroed import zeroed
 from tests.api import fakes
 from tests.api.fakes import ALICE, FakeEngine, a_portfolio
 
@@ -52,6 +55,30 @@ async def numbers(ask: Any, path: str) -> tuple[set[str], Any]:
 @pytest.mark.parametrize("path", ROUTES)
 async def test_without_it_what_is_not_known_is_said(ask: Any, path: str) -> None:
     assert await numbers(ask, path) == ({"N/A"}, 1)
+
+
+def with_unknown(kind: type[msgspec.Struct], **known: Any) -> Any:
+    """A document in which every text that is not `known` is `N/A`."""
+    fields = {each.name: each for each in msgspec.structs.fields(kind)}
+    return kind(**{name: known.get(name, "N/A") for name in fields})
+
+
+def test_values_at_risk_are_zero_and_what_a_spender_may_take_is_not() -> None:
+    left = zeroed(with_unknown(AllowanceLeft, unlimited=False))
+    assert (left.value_at_risk, left.amount) == ("0", "N/A")
+    permitted = zeroed(with_unknown(PermittedSpender, unlimited=False))
+    assert (permitted.value_at_risk, permitted.amount, permitted.takeable) == ("0", "N/A", "N/A")
+
+
+def test_values_and_flows_of_a_performance_are_zero_and_its_results_are_not() -> None:
+    share = ShareDocument(key="a", value="N/A", share="N/A")
+    day = DayDocument(day="2026-02-01", value="1", flow="N/A", growth="N/A")
+    exposure = ExposureDocument(chains=(share,), protocols=(), assets=(), unpriced=())
+    unknown = dict.fromkeys(("start_value", "end_value", "net_flows", "gain"), "N/A")
+    found = zeroed(msgspec.structs.replace(fakes.a_performance("USD"), days=(day,), exposure=exposure, **unknown))
+    assert (found.start_value, found.end_value, found.net_flows, found.days[0].flow) == ("0", "0", "0", "0")
+    assert (found.exposure.chains[0].value, found.exposure.chains[0].share) == ("0", "0")
+    assert (found.gain, found.days[0].growth, found.time_weighted_return, found.money_weighted_return) == ("N/A",) * 4
 
 
 class TestZero:

@@ -60,7 +60,7 @@ async def test_the_engine_is_asked_for_each_once_in_order(world: World, ann: Ten
     said = await portfolio(ann, asked, "&includeImages=true&waitForSync=true&includeExplorerUrls=true")
     assert [each["address"] for each in said.json] == [f"virtual:{second.id}", f"virtual:{first.id}"]
     ((name, (users, options, wait)),) = world.engine.calls
-    assert (name, wait, options) == ("virtual", True, Options(images=True, explorer_urls=True))
+    assert (name, wait, options) == ("virtual", True, Options(images=True, explorer_urls=True, rates=True))
     assert users == [
         VirtualUser(second.id, "GROUP", "my GROUP", (), (A,)),
         VirtualUser(first.id, "BALANCE", "my BALANCE", (VirtualHolding("1.5", "ethereum"),), ()),

@@ -75,8 +75,17 @@ def test_quotas_have_defaults_a_section_and_variables(here: Path) -> None:
     [
         ("[server]\nprot = 1", "unknown key `prot` in [server]; did you mean `port`?"),
         ("[chains.x]\nrcp = []", "unknown key `rcp` in [chains.x]; did you mean `rpc`?"),
-        ("[chians.x]\nrpc = []", "unknown key `chians`; did you mean `chains`?"),
-        ("[sever]\nport = 1", "unknown key `sever`; did you mean `server`?"),
+        ("[chians.x]\nrpc = []", "unknown key `chians`; did you mean `[chains]`?"),
+        ("[sever]\nport = 1", "unknown key `sever`; did you mean `[server]`?"),
+        ("[server.limits]\nper_minute = 1", "unknown key `limits` in [server]; did you mean `[limits]`?"),
+        (
+            "[accounts]\naddressbook = 1",
+            "unknown key `addressbook` in [accounts]; did you mean `addressbook` in [quotas]?",
+        ),
+        ("[limits]\ndata = 'x'", "unknown key `data` in [limits]; did you mean `data` at the top?"),
+        ("port = 1", "unknown key `port`; did you mean `port` in [server]?"),
+        ('[chains.b]\nadapter = "beacon"\nhttp = []', "unknown key `http` in [chains.b]; did you mean `rpc`?"),
+        ("[chains.x]\nurl = 'x'", "unknown key `url` in [chains.x]; did you mean `rpc`?"),
         ("zzzzzz = 1", "unknown key `zzzzzz`"),
     ],
 )
@@ -208,7 +217,7 @@ def test_the_environment_overrides_the_file(here: Path, name: str, value: str, f
 def test_a_wrong_variable_is_named_beside_the_file(here: Path) -> None:
     error = refused(here, "[server]\nport = 1", {"CHAINFOLIO_SERVER_PORT": SECRET, "PATH": "x"})
     assert error.field == f"{FILE}, CHAINFOLIO_SERVER_PORT"
-    with pytest.raises(BadSettings, match=r"^CHAINFOLIO_SEVER: unknown key `sever`; did you mean `server`\?"):
+    with pytest.raises(BadSettings, match=r"^CHAINFOLIO_SEVER: unknown key `sever`; did you mean `\[server\]`\?"):
         load(None, {"CHAINFOLIO_SEVER": "1"})
 
 

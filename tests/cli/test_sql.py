@@ -164,6 +164,20 @@ def test_times_bytes_and_nested_values_have_a_text(query: Query) -> None:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
+def test_printed_views_read_their_files_from_any_folder(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "chainfolio.toml").write_text('data = "data"\n')
+    run("account", "list")
+    lake = Lake("data/lake")
+    lake.append(TRANSFERS, rows(TRANSFERS, [1, 2]), stream="ethereum", batch=1)
+    printed = run("sql")
+    assert printed.code == 0, printed.err
+    assert f"['{here}/data/lake/" in printed.out
+    monkeypatch.chdir("/")
+    with duckdb.connect() as connection:
+        connection.execute(printed.out)
+        assert connection.execute("SELECT count(*) FROM transfers").fetchall() == [(2,)]
+
+
 def test_the_views_that_are_printed_work_in_a_duckdb_of_ones_own(run: Run, lake: Lake, here: Path) -> None:
     (here / "chainfolio.toml").write_text(f'[lake]\nuri = "{lake.uri}"')
     printed = run("sql")

@@ -35,6 +35,10 @@ NOT_RUN = {
     ("docs/how-to/use-the-api.md", 'make demo ARGS="--blocks 600"'): "the demo of the other tests, with fewer blocks",
     ("docs/how-to/use-the-api.md", "URL=http://127.0.0.1:8080/v1"): "variables that the tests of the curl lines set",
     ("docs/how-to/operate.md", "# /etc/systemd/system/chainfolio.service"): "systemd reads it in test_operate",
+    ("docs/how-to/operate.md", "# /etc/sysusers.d/chainfolio.conf"): "systemd reads it in test_operate",
+    ("docs/how-to/operate.md", "systemd-sysusers                                      # creates the user"): (
+        "it changes the machine; test_operate creates the user in a folder"
+    ),
     ("docs/how-to/operate.md", "*/10 * * * * /usr/local/bin/chainfolio status --config "
      "/etc/chainfolio/chainfolio.toml --json > /var/lib/chainfolio/status.json"): "cron and its folders are not here",
     ("api/README.md", '@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live")'): "a signature",

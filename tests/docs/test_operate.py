@@ -12,7 +12,9 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from ctypes.util import find_library
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from shutil import which
 
@@ -20,9 +22,11 @@ import pytest
 
 from chainfolio import __version__
 from cli.main import parser
-from tests.e2e.running import ROOT
+from tests.docs import confined
+from tests.e2e.running import ALICE, ROOT, Demo, as_ethereum
 
 PAGE = (ROOT / "docs" / "how-to" / "operate.md").read_text()
+CONFINED = Path(confined.__file__)
 LOCKED = "/opt/chainfolio/bin/pip install --require-hashes -r requirements.lock"
 SETTINGS = 'data = "data"\n'
 
@@ -94,7 +98,7 @@ def test_accounts_outlive_an_upgrade(server: Server) -> None:
 
 
 def unit() -> configparser.ConfigParser:
-    found = configparser.ConfigParser(interpolation=None)
+    found = configparser.ConfigParser(interpolation=None, strict=False)
     found.optionxform = str  # type: ignore[assignment,method-assign]
     found.read_string(fences("ini", "Run it as a service"))
     return found
@@ -120,3 +124,46 @@ def test_systemd_takes_the_unit(server: Server) -> None:
     file.write_text(file.read_text().replace("Restart=", "Restrat="))
     done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
     assert "Restrat" in done.stderr, "systemd would have told"
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    if (program := which("systemd-analyze")) is None:
+        pytest.skip("there is no systemd here")
+    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
+
+
+def test_the_unit_is_hardened(tmp_path: Path) -> None:
+    file = tmp_path / "chainfolio.service"
+    text = fences("ini", "Run it as a service")
+    file.write_text(text)
+    checked = ["security", "--offline=true", "--no-pager", "--threshold=30", str(file)]
+    assert (done := analyze(*checked)).returncode == 0, done.stdout
+    file.write_text("\n".join(line for line in text.splitlines() if not line.startswith(("Protect", "SystemCall"))))
+    assert analyze(*checked).returncode != 0, "systemd would have told"
+
+
+def test_the_user_of_the_unit_is_created(tmp_path: Path) -> None:
+    if (sysusers := which("systemd-sysusers")) is None:
+        pytest.skip("there is no systemd here")
+    file = tmp_path / "chainfolio.conf"
+    (tmp_path / "etc").mkdir()
+    file.write_text(fences("conf", "Run it as a service"))
+    subprocess.run([sysusers, f"--root={tmp_path}", str(file)], check=True)
+    (user,) = (tmp_path / "etc/passwd").read_text().splitlines()
+    service = unit()["Service"]
+    assert user.split(":")[0] == service["User"]
+    assert user.split(":")[5] == f"/var/lib/{service['StateDirectory']}"
+
+
+def test_a_server_indexes_and_answers_under_the_restrictions_of_the_unit(demo: Demo, tmp_path: Path) -> None:
+    if sys.platform != "linux" or find_library("seccomp") is None or which("systemd-analyze") is None:
+        pytest.skip("nothing here can restrict a process as systemd does")
+    filters = re.findall(r"^SystemCallFilter=(.+)$", fences("ini", "Run it as a service"), re.M)
+    assert filters
+    (tmp_path / "data").mkdir()
+    launcher = [sys.executable, str(CONFINED), str(tmp_path / "data"), ",".join(filters)]
+    with as_ethereum(demo, tmp_path, launcher) as server:
+        account = server.account("team", grants=("portfolio",))
+        (portfolio,) = server.client(account.key).portfolio(ALICE)
+    assert portfolio.completeness == "complete"
+    assert Decimal(portfolio.networth) > 0

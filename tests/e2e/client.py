@@ -109,8 +109,8 @@ class Client:
     def historical(self, addresses: str, date: str) -> list[shapes.Portfolio]:
         return self.get(list[shapes.Portfolio], "/historical", addresses=addresses, date=date)
 
-    def wallet(self, addresses: str) -> list[shapes.Portfolio]:
-        return self.get(list[shapes.Portfolio], "/wallet", addresses=addresses)
+    def wallet(self, addresses: str, **query: str | bool) -> list[shapes.Portfolio]:
+        return self.get(list[shapes.Portfolio], "/wallet", addresses=addresses, **query)
 
     def nav(self, addresses: str, **query: str | bool) -> shapes.Nav:
         return self.get(shapes.Nav, "/nav", addresses=addresses, **query)
@@ -118,8 +118,8 @@ class Client:
     def token_overview(self, addresses: str, date: str) -> list[shapes.TokenTotal]:
         return self.get(list[shapes.TokenTotal], "/token-overview", addresses=addresses, date=date)
 
-    def transactions(self, addresses: str, limit: int, offset: int, **query: str) -> list[shapes.Transaction]:
-        asked: dict[str, str | int] = {"addresses": addresses, "limit": limit, "offset": offset, **query}
+    def transactions(self, addresses: str, limit: int, offset: int, **query: str | bool) -> list[shapes.Transaction]:
+        asked: dict[str, str | int | bool] = {"addresses": addresses, "limit": limit, "offset": offset, **query}
         return self.get(shapes.Transactions, "/transactions", **asked).transactions
 
     def approvals(self, chain: str, addresses: str, **query: str | int) -> shapes.Approvals:

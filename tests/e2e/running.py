@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -114,10 +114,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(words: list[str], log: Path, *sites: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that runs until it is no longer needed."""
+def process(
+    words: list[str], log: Path, *sites: Path, launcher: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that runs until it is no longer needed; `launcher` is a program that becomes it."""
+    command = [*launcher, *COMMAND, *words]
     with log.open("wb") as out:
-        running = subprocess.Popen([*COMMAND, *words], cwd=ROOT, env=environment(*sites), stdout=out, stderr=out)
+        running = subprocess.Popen(command, cwd=ROOT, env=environment(*sites), stdout=out, stderr=out)
         try:
             yield running
         finally:
@@ -171,8 +174,9 @@ def demonstrated(folder: Path) -> Iterator[Demo]:
 
 
 @contextmanager
-def as_ethereum(demo: Demo, folder: Path) -> Iterator[Running]:
-    """A second server over the demo's chain, under the name of a chain whose approvals and blocks can be asked for."""
+def as_ethereum(demo: Demo, folder: Path, launcher: Sequence[str] = ()) -> Iterator[Running]:
+    """A second server over the demo's chain, under the name of a chain whose approvals and blocks can be asked for;
+    `launcher` is the program that starts it."""
     port = free_port()
     facts = (demo.config.parent / "local.toml").read_text().replace('key = "local"', 'key = "ethereum"')
     (folder / "ethereum.toml").write_text(facts)
@@ -188,7 +192,7 @@ facts = "{folder}/ethereum.toml"
 rpc = ["{demo.node}"]
 """)
     log = folder / "serve.log"
-    with process(["serve", "--config", str(folder / "chainfolio.toml")], log) as it:
+    with process(["serve", "--config", str(folder / "chainfolio.toml")], log, launcher=launcher) as it:
         printed(it, log, "listening")
         server = Running(f"http://127.0.0.1:{port}", folder / "chainfolio.toml")
         until_indexed(server, int(demo.rpc("eth_blockNumber"), 16))

@@ -71,7 +71,9 @@ class Asset(Pictured, frozen=True, kw_only=True):
     decimal: Annotated[str, Meta(pattern=r"^(N/A|0|[1-9][0-9]*)$")]
     open_pnl: Pnl
     total_cost_basis: Pnl
-    price_source: str | UnsetType = UNSET
+    price_source: Text
+    address: Text
+    percentage: Known
     sources: Sources | UnsetType = UNSET
 
 
@@ -90,6 +92,10 @@ class Nested(Pictured, frozen=True, kw_only=True):
     borrow_assets: list[Asset] | UnsetType = UNSET
     reward_assets: list[Asset] | UnsetType = UNSET
     dex_assets: list[Asset] | UnsetType = UNSET
+    margin_assets: list[Asset]
+    base_assets: list[Asset]
+    quote_assets: list[Asset]
+    collateralize_nft_assets: list[Asset] = field(name="collateralizeNFTAssets")
 
     def sides(self) -> list[list[Asset]]:
         """Its lists of assets, as far as there are any."""
@@ -159,6 +165,7 @@ class Portfolio(Shape, frozen=True, kw_only=True):
     total_cost_basis: Pnl
     manual_balance_networth: Exact
     price_adapters: list[str]
+    conversion_rates: dict[Text, Exact]
     asset_by_protocols: dict[str, Protocol]
     chains: dict[str, ChainTotal]
     completeness: Literal["complete", "partial"]
@@ -381,19 +388,21 @@ class TokenTotal(Shape, frozen=True, kw_only=True):
     protocols_detailed: list[ProtocolPart]
 
 
-class ChainNamed(Shape, frozen=True, kw_only=True):
+class ChainNamed(Pictured, frozen=True, kw_only=True):
     """The chain or the protocol of a transaction."""
 
     key: str
     name: str
 
 
-class Movement(Shape, frozen=True, kw_only=True):
+class Movement(Pictured, frozen=True, kw_only=True):
     """An asset that a transaction moved; a collectible may call itself nothing."""
 
     symbol: str
     balance: Known
     contract: str
+    address: str
+    price_source: Text
     chain_key: Text
 
 

@@ -120,10 +120,10 @@ async def test_a_day_that_is_read_again_is_the_snapshot_byte_for_byte(world: Wor
     anew = System(system.settings)
     engine = Engine(anew)
     for day in DAYS:
-        documents = await engine.historical([account(each) for each in wallets], day)
+        documents = await engine.history.portfolios([account(each) for each in wallets], day)
         assert [encode_one(each) for each in documents] == [first[each, day].document for each in wallets]
         before = anew.chain("local").requests
-        again = await engine.historical([account(each) for each in wallets], day)
+        again = await engine.history.portfolios([account(each) for each in wallets], day)
         assert anew.chain("local").requests == before
         assert [encode_one(each) for each in again] == [encode_one(each) for each in documents]
     assert len(kept(anew)) == len(first)

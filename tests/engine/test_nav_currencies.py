@@ -1,4 +1,5 @@
-"""Net asset values in all eleven currencies, of a real wallet on a real node, with a bank that is a real server."""
+"""Net asset values in all eleven currencies, and in one of the settings, of a real wallet on a real node, with a bank
+that is a real server."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ from tests.pricing.vendor_server import vendor
 
 pytestmark = pytest.mark.node
 USD = {name: Decimal(usd) for name, usd in zip(CRYPTO, ("2000", "150", "90000", "1.1", "600"), strict=True)}
+GBP = "0.790123456789012345"  # hand-set, with every digit
 PER_EURO = {"USD": "1.1", "CAD": "1.5", "CHF": "0.95", "SGD": "1.45"}
 COINS = f"""[fixed]
 "eip155:31337/slip44:60" = "2000"
@@ -62,10 +64,11 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
     published = {today - timedelta(days=back): PER_EURO for back in range(30)}
     weekdays = {day: rates for day, rates in published.items() if day.weekday() < 5}
     async with vendor(lambda request: answered(request, weekdays)) as bank:
-        running = system(subject, tmp_path, f'{COINS}[ecb]\nbase_url = "{bank.url}"\n', {"CHF": "0.8"})
+        running = system(subject, tmp_path, f'{COINS}[ecb]\nbase_url = "{bank.url}"\n', {"CHF": "0.8", "GBP": GBP})
         try:
             engine = Engine(running)
-            found = {name: await engine.nav([alice], name, wait=False) for name in CURRENCIES}
+            served = (*CURRENCIES, "GBP")
+            found = {name: await engine.nav([alice], name, wait=False) for name in served}
             kept = running.lake.scan(FIAT_RATES).filter(day=midnight(last_day(running.seams.clock.now_us())))
             assert dict(kept.select("currency", "per_euro").collect().iter_rows()) in (PER_EURO, {})  # no weekend
         finally:
@@ -77,7 +80,7 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
         assert found[name].conversion_price == USD[name]
         assert abs(Fraction(found[name].nav) - Fraction(usd) / Fraction(USD[name])) <= Fraction(1, 10**18)
     expected = {name: Fraction(PER_EURO.get(name, "1")) / Fraction(PER_EURO["USD"]) for name in FIAT[1:]}
-    expected |= {"AED": Fraction("3.6725"), "CHF": Fraction("0.8")}
+    expected |= {"AED": Fraction("3.6725"), "CHF": Fraction("0.8"), "GBP": Fraction(GBP)}
     for name, per_usd in expected.items():
         assert abs(Fraction(found[name].conversion_price) - per_usd) <= Fraction(1, 10**18)
         assert Fraction(found[name].nav) == Fraction(usd) * Fraction(found[name].conversion_price)

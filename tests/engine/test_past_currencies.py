@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from chainfolio.assets import account
-from chainfolio.contracts import CURRENCIES
+from chainfolio.currencies import served
 from chainfolio.settings import Settings
 from engine.days import days_from
 from engine.service import Engine
@@ -65,7 +65,8 @@ async def asked(settings: Settings, wallet: str, chf: str, coins: tuple[str, ...
         system = System(settings)
         try:
             engine = Engine(system)
-            return {name: await engine.performance([account(wallet)], DAYS, name) for name in CURRENCIES}
+            names = served(settings.rates)
+            return {name: await engine.performance([account(wallet)], DAYS, name) for name in names}
         finally:
             await system.close()
 
@@ -73,7 +74,7 @@ async def asked(settings: Settings, wallet: str, chf: str, coins: tuple[str, ...
 async def test_a_past_answer_is_the_same_bytes_in_every_currency_whatever_is_said_later(
     world: World, settings: Settings
 ) -> None:
-    carol = world.wallets["carol"]
+    settings, carol = msgspec.structs.replace(settings, rates={"GBP": "0.79"}), world.wallets["carol"]
     first = await asked(settings, carol, "0.95", ("150", "600", "90000", "1.1"))
     again = await asked(settings, carol, "0.5", ("1", "1", "1", "1"))
     assert {name: msgspec.json.encode(each) for name, each in again.items()} == {
@@ -81,7 +82,11 @@ async def test_a_past_answer_is_the_same_bytes_in_every_currency_whatever_is_sai
     }
     usd = [Decimal(day.value) for day in first["USD"].days]
     assert len(usd) == len(DAYS)
-    for name, rate in {"CHF": Fraction("0.95") / Fraction("1.08"), "AED": Fraction("3.6725")}.items():
+    for name, rate in {
+        "CHF": Fraction("0.95") / Fraction("1.08"),
+        "AED": Fraction("3.6725"),
+        "GBP": Fraction("0.79"),
+    }.items():
         for day, value in zip(first[name].days, usd, strict=True):
             assert abs(Fraction(day.value) - Fraction(value) * rate) <= Fraction(value) / 10**17
     for day, value in zip(first["SOL"].days, usd, strict=True):

@@ -95,7 +95,7 @@ def check(subject: EvmSubject, found: list[TransactionDocument]) -> set[str]:
             symbol = "ETH" if asset.contract == ZERO_ADDRESS else symbols.get(asset.contract, "")
             feed = subject.deployment.feeds.get("ETH" if symbol == "WETH" else symbol)
             if feed is None or asset.nft is not msgspec.UNSET:
-                assert (asset.price, asset.value, asset.price_source) == ("N/A", "N/A", msgspec.UNSET)
+                assert (asset.price, asset.value, asset.price_source) == ("N/A", "N/A", "N/A")
                 return
             assert asset.price == told(subject.node, feed, height)
             assert Decimal(asset.value) == Decimal(asset.balance) * Decimal(asset.price)

@@ -122,7 +122,7 @@ async def test_every_currency_has_a_rate_where_one_chain_prices_the_coins() -> N
 
 
 @pytest.mark.parametrize(
-    "rates", [{"EUR": "0"}, {"EUR": "0.00"}, {"EUR": "-1"}, {"EUR": "1e3"}, {"GBP": "1"}, {"USD": "1"}]
+    "rates", [{"EUR": "0"}, {"EUR": "0.00"}, {"EUR": "-1"}, {"EUR": "1e3"}, {"GPB": "1"}, {"USD": "1"}]
 )
 def test_a_rate_that_is_none_stops_the_start(rates: dict[str, str]) -> None:
     with pytest.raises(BadSettings, match="rates"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
@@ -26,7 +28,7 @@ from portfolio.activity import (
     together,
     type_of,
 )
-from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.facts import ChainFacts, Options, ProtocolFacts
 from portfolio.spam import is_phishing
 from portfolio.statement import RenderContext, mentions, protocol_key, record
 
@@ -324,6 +326,28 @@ def test_a_record_names_the_protocol_that_was_called_or_met() -> None:
     unknown = record(did(left(USDC, OTHER), by=elsewhere), SCENE)
     assert (unknown.protocol.key, unknown.protocol.name, unknown.function_name) == ("unknown", "Unknown", "")
     assert (unknown.sub_protocol.key, unknown.sub_protocol.name) == ("", "")
+
+
+def test_a_record_has_pictures_and_links_if_asked_for() -> None:
+    explorer = {"token": "https://scan.example/token/{address}", "address": "https://scan.example/address/{address}"}
+    images = {USDC: {"small": "https://pictures.example/usdc.png"}}
+    chain = replace(
+        SCENE.chain, explorer=explorer, images={"large": "https://pictures.example/local.png"}, tokens=images
+    )
+    there = replace(SCENE, chain=chain, options=Options(images=True, explorer_urls=True, placeholder="data:none"))
+    activity = did(left(USDC, OTHER), came(None, OTHER), came(NFT, **COLLECTIBLE))
+    found = record(activity, there)
+    (usdc,), (coin, cat) = found.assets_out, found.assets_in
+    assert found.chain.img_small == found.chain.img_large == "https://pictures.example/local.png"
+    assert (found.protocol.key, found.protocol.img_small) == ("aave3", "data:none")
+    assert usdc.img_small == usdc.img_large == "https://pictures.example/usdc.png"
+    assert usdc.explorer_url == f"https://scan.example/token/{USDC.reference}"
+    assert (coin.img_small, coin.explorer_url) == ("data:none", f"https://scan.example/address/{ME}")
+    assert cat.explorer_url == f"https://scan.example/token/{NFT.reference}"
+    assert found.native_asset_fees.explorer_url == f"https://scan.example/address/{found.sender}"
+    bare = record(activity, replace(there, options=Options()))
+    assert b"img" not in msgspec.json.encode(bare)
+    assert {each.explorer_url for each in (*bare.assets_in, *bare.assets_out)} == {UNSET}
 
 
 def test_a_listed_token_is_no_spam_whatever_it_is_called() -> None:

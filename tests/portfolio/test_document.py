@@ -24,6 +24,7 @@ from chainfolio.reads import ReadResult
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import Sources, encode_one, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
+from portfolio.finished import finished
 from portfolio.valuation import Valuation, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
@@ -32,13 +33,18 @@ NOTHING = {"totalCostBasis": "N/A", "totalClosedPnl": "N/A", "totalOpenPnl": "N/
 
 
 def tree(
-    snapshots: list[Snapshot], *, positions: tuple[ValuedPosition, ...] = (), wallet: bool = False, **options: Any
+    snapshots: list[Snapshot],
+    *,
+    positions: tuple[ValuedPosition, ...] = (),
+    wallet: bool = False,
+    rates: dict[str, Decimal] | None = None,
+    **options: Any,
 ) -> Any:
     """The answer for Alice, as a client parses it."""
     document = portfolio(
         ALICE, replace(value(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1_760_000_000_000, **options
     )
-    return json.loads(encode_one(wallet_only(document) if wallet else document))
+    return json.loads(encode_one(finished(wallet_only(document) if wallet else document, rates)))
 
 
 def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
@@ -74,6 +80,7 @@ WALLET = {
                 "value": "1000", "decimal": "18",
                 "contract": ZERO_ADDRESS, "chainKey": "ethereum", "chainContract": f"ethereum:{ZERO_ADDRESS}",
                 "openPnl": "N/A", "totalCostBasis": "N/A", "priceSource": "example",
+                "address": ZERO_ADDRESS, "percentage": "62.5",
             }],
         }},
     }},
@@ -230,7 +237,7 @@ def test_an_unpriced_asset_stays_as_unknown_outside_the_sum_and_is_counted() -> 
         ("eth", "1", "2", "2"),
         ("usdc", "0.000005", "N/A", "N/A"),
     ]
-    assert "priceSource" not in assets(answer)[1]
+    assert (assets(answer)[1]["priceSource"], assets(answer)[1]["percentage"]) == ("N/A", "N/A")
     assert (answer["networth"], answer["unpricedAssets"], answer["completeness"]) == ("2", 1, "complete")
 
 

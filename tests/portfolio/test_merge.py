@@ -18,6 +18,7 @@ from chainfolio.contracts import Holding, Issue
 from portfolio.compose import portfolio
 from portfolio.document import AssetDocument, Portfolio, encode_one, every_asset
 from portfolio.facts import Options
+from portfolio.finished import finished
 from portfolio.merge import merge
 from portfolio.valuation import Valued, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, USDC, erc20, native, price, snapshot
@@ -48,7 +49,7 @@ def documents(draw: st.DrawFn) -> Portfolio:
     rates = draw(st.dictionaries(st.sampled_from(["ETH", "SOL"]), st.integers(1, 9).map(Decimal)))
     options = Options(images=True, explorer_urls=True, sources=True)
     found = replace(value(snapshots), positions=tuple(positions))
-    return portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, rates=rates, options=options)
+    return finished(portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, options=options), rates)
 
 
 def lent(name: str, supplied: int, borrowed: int) -> ValuedPosition:
@@ -226,5 +227,5 @@ def test_fees_of_several_chains_may_be_in_several_coins_and_are_not_added_up() -
 
 
 def test_rates_are_those_of_the_newest_part() -> None:
-    parts = [one(at_ms=at, rates={"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
+    parts = [finished(one(at_ms=at), {"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
     assert merge(parts, "all").conversion_rates == {"ETH": "3"}

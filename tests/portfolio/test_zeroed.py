@@ -16,7 +16,7 @@ from portfolio.valuation import value
 from portfolio.zeroed import zeroed
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price
 
-UNKNOWN_FOR_CLIENTS = ("Pnl", "CostBasis")
+UNKNOWN_FOR_CLIENTS = ("Pnl", "CostBasis", "priceSource")  # a source is no number
 
 
 def a_document() -> Portfolio:

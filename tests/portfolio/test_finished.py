@@ -1,0 +1,81 @@
+"""What a portfolio gets last: addresses and percentages of its assets, and rates of other currencies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import msgspec
+
+from chainfolio.contracts import Holding, Spam
+from portfolio.compose import portfolio
+from portfolio.document import AssetDocument, Portfolio, every_asset, wallet_only
+from portfolio.finished import finished, held_rates
+from portfolio.valuation import value
+from tests.portfolio.examples import ALICE, CHAINS, erc20, native, price, snapshot
+from tests.portfolio.test_document import lending
+
+COINS = {f"{key}:{native(key).asset.shown_contract}": "ETH" for key in ("ethereum", "base")}
+
+
+def document() -> Portfolio:
+    """One ether of 2,000 USD, 1,000 USDC that nobody prices, and a loan of 600 net."""
+    read = snapshot(Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 10**9), prices=(price(native(), "2000"),))
+    positions = (lending(),)
+    return portfolio(ALICE, replace(value([read]), positions=positions), CHAINS, updated_ms=0)
+
+
+def assets(shown: Portfolio) -> dict[tuple[str, str], AssetDocument]:
+    """The assets of a portfolio by symbol and value."""
+    chains = (chain for protocol in shown.asset_by_protocols.values() for chain in protocol.chains.values())
+    return {(each.symbol, each.value): each for chain in chains for each in every_asset(chain)}
+
+
+def test_each_asset_has_its_address_and_its_percentage_of_the_net_worth() -> None:
+    shown = finished(document())
+    assert shown.networth == "2600"
+    found = assets(shown)
+    assert {key: each.percentage for key, each in found.items()} == {
+        ("eth", "2000"): "76.9231", ("usdc", "N/A"): "N/A", ("weth", "1000"): "38.4615", ("usdc", "400"): "15.3846",
+    }  # fmt: skip
+    assert all(each.address == each.contract for each in found.values())
+
+
+def test_the_percentages_of_a_wallet_are_those_of_its_own_net_worth() -> None:
+    assert assets(finished(wallet_only(finished(document()))))["eth", "2000"].percentage == "100"
+
+
+def test_spam_and_what_has_no_net_worth_beside_it_have_a_percentage_of_zero() -> None:
+    read = snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))
+    spam = replace(read, spam={(ALICE, native().asset): Spam(90, ("LURE",))})
+    (shown,) = assets(finished(portfolio(ALICE, value([spam]), CHAINS, updated_ms=0))).values()
+    assert shown.percentage == "0"
+
+
+def test_rates_are_written_exactly_and_stay_if_none_are_given() -> None:
+    shown = finished(document(), {"GBP": Decimal("0.790123456789012345"), "ETH": Decimal("2E+3")})
+    assert shown.conversion_rates == {"ETH": "2000", "GBP": "0.790123456789012345"}
+    assert finished(shown).conversion_rates == shown.conversion_rates
+    assert finished(shown, {}).conversion_rates == {}
+
+
+def test_a_coin_that_is_held_has_the_mean_of_its_prices_by_amount() -> None:
+    read = [
+        snapshot(Holding(ALICE, native(key), raw), prices=(price(native(key), usd),), chain=key)
+        for key, raw, usd in (("ethereum", 10**18, "2000"), ("base", 3 * 10**18, "2004"))
+    ]
+    held = portfolio(ALICE, value(read), CHAINS, updated_ms=0)
+    assert held_rates(held, COINS) == {"ETH": Decimal(2003)}
+    assert held_rates(held, {}) == {}
+    assert held_rates(portfolio(ALICE, value([snapshot()]), CHAINS, updated_ms=0), COINS) == {}
+
+
+def test_every_list_that_clients_read_is_there() -> None:
+    (position,) = (
+        nested
+        for chain in finished(document()).asset_by_protocols["aave3"].chains.values()
+        for nested in chain.protocol_positions["LENDING"].protocol_positions
+    )
+    written = msgspec.to_builtins(position)
+    for name in ("marginAssets", "baseAssets", "quoteAssets", "collateralizeNFTAssets", "dexAssets", "assets"):
+        assert list(written[name]) == []
