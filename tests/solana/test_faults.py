@@ -32,6 +32,7 @@ from engine.together import Together
 from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import FAILURES, LedgerNode
+from transport.exchange import RateLimited
 from transport.wire import RpcError
 
 SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ8CpJfh7UcWJ9tFXAyKc8Q"
@@ -88,7 +89,7 @@ def test_every_code_of_the_chain_is_a_typed_error(code: int) -> None:
     ],
 )  # fmt: skip
 def test_rate_limits_are_understood_in_each_providers_spelling(code: int, words: str) -> None:
-    assert type(meaning("node", "getSlot", RpcError(code, words))) is Unavailable
+    assert type(meaning("node", "getSlot", RpcError(code, words))) is RateLimited
 
 
 async def test_answers_of_different_slots_are_read_again_until_they_are_of_one() -> None:

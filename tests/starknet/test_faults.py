@@ -26,6 +26,7 @@ from chainfolio.errors import (
 from chainfolio.plans import Reverted, Unknown, run_batched
 from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
 from tests.starknet.recorded import FACTS
+from transport.exchange import RateLimited
 from transport.wire import RpcError
 
 MINE = f"0x{int(WALLET, 16):064x}"
@@ -65,7 +66,7 @@ def test_every_code_of_the_specification_is_a_typed_error(code: int, message: st
      "project ID request rate exceeded"],
 )  # fmt: skip
 def test_rate_limits_are_understood_in_each_providers_spelling(words: str) -> None:
-    assert type(meaning("node", "starknet_call", RpcError(-32005, words))) is Unavailable
+    assert type(meaning("node", "starknet_call", RpcError(-32005, words))) is RateLimited
 
 
 async def test_a_node_of_another_network_is_refused() -> None:
