@@ -84,7 +84,12 @@ def _percentage(asset: AssetDocument, whole: Fraction) -> str:
         return UNKNOWN
     if whole <= 0 or asset.spam is not UNSET:
         return "0"
-    return amounts.text(rounded(Fraction(asset.value) * 100 / whole, PLACES))
+    # The same as `rounded`, in whole numbers: a wallet may hold ten thousand assets.
+    above, below = Decimal(asset.value).as_integer_ratio()
+    above, below = above * whole.denominator * 100 * 10**PLACES, below * whole.numerator
+    share, rest = divmod(above, below)
+    is_up = 2 * rest > below or (2 * rest == below and share % 2 == 1)
+    return amounts.text(amounts.EXACT.scaleb(Decimal(share + is_up), -PLACES))
 
 
 def held_rates(document: Portfolio, coins: Mapping[str, str]) -> dict[str, Decimal]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from chainfolio.contracts import Holding, Spam
 from portfolio.compose import portfolio
-from portfolio.document import AssetDocument, Portfolio, every_asset, wallet_only
+from portfolio.document import AssetDocument, Portfolio, every_asset, rounded, wallet_only
 from portfolio.finished import finished, held_rates
 from portfolio.valuation import value
 from tests.portfolio.examples import ALICE, CHAINS, erc20, native, price, snapshot
@@ -39,6 +42,20 @@ def test_each_asset_has_its_address_and_its_percentage_of_the_net_worth() -> Non
         ("eth", "2000"): "76.9231", ("usdc", "N/A"): "N/A", ("weth", "1000"): "38.4615", ("usdc", "400"): "15.3846",
     }  # fmt: skip
     assert all(each.address == each.contract for each in found.values())
+
+
+@given(st.decimals(0, 10**30, places=18), st.decimals("0.000001", 10**30, places=6))
+@example(Decimal("0.0000005"), Decimal(1))
+@example(Decimal("0.0000015"), Decimal(1))
+def test_a_percentage_is_rounded_half_to_even_from_the_exact_share(usd: Decimal, networth: Decimal) -> None:
+    whole = document()
+    wallet = whole.asset_by_protocols["wallet"]
+    kinds = wallet.chains["ethereum"].protocol_positions
+    held = msgspec.structs.replace(kinds["WALLET"].assets[0], value=f"{usd:f}")
+    kinds["WALLET"] = msgspec.structs.replace(kinds["WALLET"], assets=(held,))
+    shown = finished(msgspec.structs.replace(whole, networth=f"{networth:f}", asset_by_protocols={"wallet": wallet}))
+    (asset,) = assets(shown).values()
+    assert Decimal(str(asset.percentage)) == rounded(Fraction(usd) * 100 / Fraction(networth), 4)
 
 
 def test_the_percentages_of_a_wallet_are_those_of_its_own_net_worth() -> None:
