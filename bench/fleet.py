@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -55,7 +55,10 @@ class Answers:
         """Snapshots of EVM addresses can be subscribed to."""
         return {"evm"}
 
-    async def watch(self, accounts: Sequence[Account]) -> None:
+    async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
+        """Nobody's history is read."""
+
+    async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
         """Nobody's history is read."""
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
