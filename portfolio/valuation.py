@@ -8,7 +8,7 @@ else anybody could spoil anybody's portfolio by sending it one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
@@ -23,7 +23,7 @@ BEYOND: Final = (
     "its market could pay {most} USD at most: all that is held of it is worth no more here, though its price says "
     "{whole} USD"
 )
-MAX_UNCLEAR: Final = 5  # tokens without decimals that are named: anybody can send any number of them
+MAX_UNCLEAR: Final = 5  # tokens of a chain without decimals that are named: anybody can send any number
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
@@ -129,11 +129,12 @@ class Valuation:
 
     @property
     def unclear(self) -> tuple[Issue, ...]:
-        """An issue for each token of which no amount can be told; one with their count if these are many."""
-        tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
-        if len(tokens) > MAX_UNCLEAR:
-            return (Issue("portfolio", f"{len(tokens)} subjects", UNCLEAR, makes_partial=False, count=len(tokens)),)
-        return tuple(Issue("portfolio", token, UNCLEAR, makes_partial=False) for token in sorted(tokens))
+        """An issue for each token of which no amount can be told; one with their count if a chain has many."""
+        tokens: defaultdict[str, set[str]] = defaultdict(set)
+        for valued in self.everything:
+            if valued.amount is None:
+                tokens[valued.holding.token.asset.chain].add(str(valued.holding.token.asset))
+        return tuple(issue for chain in sorted(tokens) for issue in _unclear(chain, sorted(tokens[chain])))
 
     @property
     def beyond(self) -> tuple[Issue, ...]:
@@ -190,6 +191,14 @@ class Valuation:
             )
             for account, chains in self.scope.items()
         }  # fmt: skip
+
+
+def _unclear(chain: str, tokens: Sequence[str]) -> Iterator[Issue]:
+    if len(tokens) > MAX_UNCLEAR:
+        subject = f"{len(tokens)} subjects on {chain}"
+        yield Issue("portfolio", subject, UNCLEAR, makes_partial=False, count=len(tokens))
+    else:
+        yield from (Issue("portfolio", token, UNCLEAR, makes_partial=False) for token in tokens)
 
 
 def _beyond(parts: Sequence[Valued]) -> Issue | None:
