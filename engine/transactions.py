@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace as changed
 
 from chainfolio.addresses import rules_of
@@ -383,11 +384,14 @@ class Statement:
         return self.registry.facts.get(keys[0]) if keys else None
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
-        """Activities with what their transactions say: those that name the account are at hand, the rest is read."""
+        """Return activities with what their transactions say: those that name the account are at hand, others are read
+        once, and stored if their block is final."""
         source = subject.snapshotter
         ours = [replace(each, details=_of_protocol(each)) if each.is_of_protocol else each for each in ours]
         unknown = [activity for activity in ours if activity.details is None]
         stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
+        lookups = source.tail.lookups(subject.key, [each.tx_hash for each in unknown if each.tx_hash not in stored])
+        stored |= {each: msgspec.json.decode(details, type=TransactionDetails) for each, details in lookups.items()}
         asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
         self._lookups += len(asked)
         self._check_lookups(source.chain, [activity.height for activity in asked.values()])
@@ -403,6 +407,10 @@ class Statement:
         if known:
             found = await having(source.chain, Capability.TRANSACTIONS).look_up(known)
             stored |= {each.tx_hash: details for each, details in zip(known, found, strict=True)}
+            rows = [
+                (each.tx_hash, each.height, msgspec.json.encode(stored[each.tx_hash])) for each in known if each.final
+            ]
+            await asyncio.to_thread(source.tail.add_lookups, subject.key, rows)
         return [one if one.details else replace(one, details=stored[one.tx_hash]) for one in ours]
 
     def _check_lookups(self, chain: Chain, heights: Sequence[int]) -> None:

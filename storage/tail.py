@@ -404,6 +404,17 @@ class Tail:
         """The accounts whose balances were compared with their movements, and what was found, where it still stands."""
         return self._read("SELECT account, result FROM reconciliations WHERE chain = ? ORDER BY account", chain)
 
+    def add_lookups(self, chain: str, lookups: Iterable[tuple[str, int, bytes]]) -> None:
+        """Store what was read of transactions of final blocks: hash, height, details as JSON."""
+        with self._write() as connection:
+            sql = "INSERT OR IGNORE INTO lookups (tx_hash, height, details, chain) VALUES (?, ?, ?, ?)"
+            connection.executemany(sql, [(*lookup, chain) for lookup in lookups])
+
+    def lookups(self, chain: str, hashes: Iterable[str]) -> dict[str, bytes]:
+        """Return the stored details of those transactions that have some, by hash."""
+        sql = "SELECT tx_hash, details FROM lookups WHERE chain = ? AND tx_hash IN (SELECT value FROM json_each(?))"
+        return dict(self._read(sql, chain, json.dumps(list(hashes))))
+
     # --- prices on their way to the lake -----------------------------------------------------------------------------
 
     def keep_prices(self, chain: str, block: Block, prices: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -561,7 +572,8 @@ def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
     connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
     connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
-    connection.execute("DELETE FROM unexplained WHERE chain = ? AND height > ?", (chain, height))
+    for table in ("unexplained", "lookups"):
+        connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
     connection.execute("DELETE FROM reconciliations WHERE chain = ? AND last > ?", (chain, height))
     connection.execute("DELETE FROM prices WHERE chain = ? AND height > ?", (chain, height))
 

@@ -11,7 +11,7 @@ from storage.sqlite import said, writing
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 6
+VERSION = 7
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -84,6 +84,13 @@ PLACES = (
     "DROP TABLE watches",
     "ALTER TABLE watches_with_owners RENAME TO watches",
 )
+# Version 7. What was read of transactions of others, in final blocks.
+LOOKUPS = """
+CREATE TABLE lookups (
+    chain TEXT NOT NULL, tx_hash TEXT NOT NULL, height INTEGER NOT NULL, details BLOB NOT NULL,
+    PRIMARY KEY (chain, tx_hash)
+) STRICT, WITHOUT ROWID
+"""
 STATEMENTS = (
     *((1, each) for each in SCHEMA.split(";\n")),
     (2, QUARANTINES),
@@ -91,6 +98,7 @@ STATEMENTS = (
     (4, RECONCILIATIONS),
     (5, PRICES),
     *((6, each) for each in PLACES),
+    (7, LOOKUPS),
 )
 
 

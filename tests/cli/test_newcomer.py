@@ -37,6 +37,9 @@ def test_watch_reads_every_transaction_from_a_rented_endpoint(run: Run, rent: Re
     listed = {each["hash"] for each in page["transactions"] if each["from"] == newcomer_chain.wallet}
     assert sent(newcomer_chain) <= listed
     assert len(listed) == TRANSACTIONS
+    endpoint.reset()
+    assert run("transactions", newcomer_chain.wallet, "--limit", LISTED, "--json").json == page
+    assert endpoint.calls["eth_getTransactionReceipt"] == 0, "transactions of others are read once"
     for command in ("pnl", "approvals", "history", "reconcile"):
         endpoint.reset()
         ran = run(command, newcomer_chain.wallet, "--json")

@@ -340,7 +340,8 @@ def test_watches_of_an_older_file_are_the_operators_and_have_no_end(tmp_path: Pa
     path = tmp_path / "tail.db"
     Tail(path).close()
     with closing(apsw.Connection(str(path))) as connection:
-        connection.execute("DROP TABLE watches")
+        for table in ("watches", "lookups"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute(WATCHES)
         connection.execute("INSERT INTO watches VALUES ('a', '0x1', 5, 9), ('a', '0x2', 3, NULL)")
         connection.execute("PRAGMA user_version = 5")
@@ -358,7 +359,7 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
     tail.learn("one", "max_span", 50)
     tail.close()
     with closing(apsw.Connection(str(path))) as connection:
-        for table in ("cordons", "watches", "ways", "unexplained", "reconciliations", "prices"):
+        for table in ("cordons", "watches", "ways", "unexplained", "reconciliations", "prices", "lookups"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     for _ in range(2):
@@ -411,4 +412,17 @@ def test_an_account_is_watched_once_and_all_that_was_ever_wanted_of_it_is_wanted
     assert tail.watches("a") == [Watch("0xa", 3), Watch("0xb", 7, 7)], "without an end it has none"
     assert [tail.unwatch("a", "0xa"), tail.unwatch("a", "0xa")] == [True, False]
     assert (tail.watches("a"), tail.watches("b")) == ([Watch("0xb", 7, 7)], [Watch("0xa", 1)])
+    tail.close()
+
+
+def test_lookups_are_stored_once_and_go_with_their_blocks(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    tail.add_lookups("a", [("0x1", 5, b"one"), ("0x2", 6, b"two")])
+    tail.add_lookups("a", [("0x1", 5, b"other")])
+    tail.add_lookups("b", [("0x1", 5, b"of b")])
+    assert tail.lookups("a", ["0x1", "0x2", "0x3"]) == {"0x1": b"one", "0x2": b"two"}
+    assert tail.lookups("a", []) == {}
+    tail.rewind("a", 5, None)
+    assert tail.lookups("a", ["0x1", "0x2"]) == {"0x1": b"one"}
+    assert tail.lookups("b", ["0x1"]) == {"0x1": b"of b"}
     tail.close()
