@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "key list": ("--account acc_1",),
     "key revoke": ("key_1",),
     "key accept-secret": ("",),
+    "addressbook add": (f"{WALLET} --account acc_1 --label Treasury",),
     "addressbook list": ("--account acc_1",),
     "addressbook plan": (f"{WALLET} --account acc_1 --plan PRO --expires 2027-01-01T00:00:00Z",),
     "subscription add": (f"{WALLET} --account acc_1",),

@@ -37,7 +37,7 @@ from chainfolio.seams import Seams, SystemClock
 from chainfolio.settings import load
 from localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import CONFIGS, started
-from transport.exchange import Posted, Sink
+from transport.exchange import Posted, RateLimited, Sink
 from transport.http import HttpTransport
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
@@ -46,10 +46,18 @@ MISSED = 13
 
 
 class Patient(SystemClock):
-    """Nobody waits here."""
+    """A clock that jumps over what is waited for."""
+
+    def __init__(self) -> None:
+        self._slept_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """The time with all that was slept."""
+        return super().monotonic_s() + self._slept_s
 
     async def sleep(self, seconds: float) -> None:
-        """Not at all."""
+        """Jump ahead."""
+        self._slept_s += seconds
 
 
 class Altered:
@@ -379,7 +387,7 @@ async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: B
     assert "another final block at slot 40" in await Wrong(chain).refused(Disputed)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(500, Unavailable), (503, Unavailable), (429, Unavailable),
+@pytest.mark.parametrize(("status", "kind"), [(500, Unavailable), (503, Unavailable), (429, RateLimited),
                                               (400, BadAnswer), (501, Unsupported), (301, BadAnswer)])  # fmt: skip
 async def test_each_status_is_an_error_of_its_kind(
     node: BeaconRuntime, status: int, kind: type[ChainfolioError]

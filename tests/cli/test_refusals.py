@@ -181,7 +181,8 @@ def test_a_node_that_never_said_anything_is_named_meanwhile_and_given_up_after_t
     assert ran.error["message"].endswith("no answer within 1 s")
     assert "is the address right" in ran.error["remedy"]
     said = [record.getMessage() for record in caplog.records]
-    assert said.count(f"{name}: no answer yet after 0.2 s") == 2
+    # The portfolio, and the rates of other currencies beside it, twice each.
+    assert said.count(f"{name}: no answer yet after 0.2 s") == 4
     assert said.index(f"{name}: no answer yet after 0.2 s") < said.index(
         f"{name}: no answer within 1 s (Silent, 1 so far)"
     )

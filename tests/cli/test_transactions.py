@@ -17,7 +17,8 @@ pytestmark = pytest.mark.node
 
 
 @pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pages(whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of seven, after the whole list was read in one."""
     monkeypatch.setattr("cli.transactions.MAX_LIMIT", 7)
 
 

@@ -10,7 +10,7 @@ import pytest
 from adapters.starknet.chain import StarknetChain, build
 from adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, Unavailable
+from chainfolio.errors import BadAnswer
 from chainfolio.plans import run_batched
 from chainfolio.seams import Seams
 from indexer.follow import Follower
@@ -148,9 +148,10 @@ async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
 )  # fmt: skip
 def test_each_providers_limit_is_waited_for(code: int, words: str) -> None:
     from adapters.starknet.refusals import meaning
+    from transport.exchange import RateLimited
     from transport.wire import RpcError
 
-    assert type(meaning("node", "starknet_call", RpcError(code, words), 7)) is Unavailable
+    assert type(meaning("node", "starknet_call", RpcError(code, words), 7)) is RateLimited
 
 
 async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:

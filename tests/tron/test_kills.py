@@ -38,7 +38,8 @@ def environment(subject: TronSubject, folder: Path) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     settings = {
         "DATA": folder, "CHAINS__TRON__ADAPTER": "tron", "CHAINS__TRON__RPC": subject.node.url,
-        "CHAINS__TRON__FACTS": facts(subject.node, folder, wrapped=subject.wrapped), "CHAINS__TRON__SPAN": 5,
+        "CHAINS__TRON__FACTS": facts(subject.node, folder, wrapped=subject.wrapped), "CHAINS__TRON__SPAN": 2,
+        "CHAINS__TRON__SIGNATURES": "all",
         "CHAINS__TRON__CONCURRENCY": 2,
     }  # fmt: skip
     named = {f"CHAINFOLIO_{name}": str(value) for name, value in settings.items()}
