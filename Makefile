@@ -64,6 +64,10 @@ bench: install ## the benchmarks; their results go where bench/README.md says
 	@if [ ! -d bench ]; then echo 'There is no bench/ here yet.' >&2; exit 1; fi
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: mutation
+mutation: $(INSTALLED) ## the share of changes of the code that tests notice; ARGS="--sample 50" for some of them
+	@$(BIN)/python -m bench.mutation $(ARGS)
+
 .PHONY: ready
 ready: # what would stop the installation of the local chain is said before anything is loaded
 	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
@@ -103,5 +107,6 @@ lock: ## requirements.lock anew from pyproject.toml (needs uv); UPGRADE=1 takes 
 
 .PHONY: clean
 clean: ## remove environments, caches and builds; your data stays
-	@rm -rf $(VENV) .localchain .engines .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	@rm -rf $(VENV) .localchain .engines mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

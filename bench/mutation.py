@@ -1,0 +1,172 @@
+"""Share of mutations of the code that its tests notice: credits, portfolios, prices, amounts and decoders.
+
+`make mutation` changes one operator, constant or argument at a time (mutmut does that; `[tool.mutmut]` in
+pyproject.toml names the files) and runs the tests that execute the changed function. Results are cached in `mutants/`:
+the next run tests only functions that changed since. All mutations take days on two cores; `--sample 50` takes as many
+of each area, always the same ones of an unchanged function.
+
+A mutation that no test notices is a survivor. `tests/mutation_survivors.toml` lists survivors that change no behaviour,
+with the reason; they do not count. The command ends with 1 if an area notices less than MIN_SHARE of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+MUTANTS: Final = ROOT / "mutants"
+SURVIVORS: Final = ROOT / "tests" / "mutation_survivors.toml"
+MIN_SHARE: Final = Fraction(92, 100)
+AREAS: Final = ("storage/state", "portfolio", "pricing", "chainfolio", "adapters")
+# mutmut's exit codes: 0 survived, 33 and 5 without a test, None not tested yet; every other one was noticed.
+SURVIVED: Final = frozenset({0, 5, 33})
+NO_MUTATION: Final = "none:"  # a name that matches nothing: mutations are made and tests mapped, and none is tested
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change of one function: its name in mutmut, its area, and mutmut's exit code (None: not tested yet)."""
+
+    name: str
+    area: str
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AreaResult:
+    """How many mutations of an area were tested, how many of them change no behaviour, and the other survivors."""
+
+    area: str
+    tested: int
+    equivalent: int
+    survivors: Sequence[str]
+
+    @property
+    def share(self) -> Fraction:
+        """The share of mutations that tests notice, without those that change no behaviour; 1 if there are none."""
+        counted = self.tested - self.equivalent
+        return 1 - Fraction(len(self.survivors), counted) if counted else Fraction(1)
+
+
+def mutations() -> list[Mutation]:
+    """Return all mutations in `mutants/`, in the order of their names; empty if none were made yet."""
+    result: list[Mutation] = []
+    for file in MUTANTS.rglob("*.meta"):
+        path = file.relative_to(MUTANTS).as_posix()
+        area = next((area for area in AREAS if path.startswith(f"{area}/")), None)
+        if area is not None:
+            codes = json.loads(file.read_bytes())["exit_code_by_key"]
+            result.extend(Mutation(name, area, code) for name, code in codes.items())
+    return sorted(result, key=lambda mutation: mutation.name)
+
+
+def sampled(every: Iterable[Mutation], count: int) -> list[Mutation]:
+    """Return up to `count` mutations of each area, those with the lowest hashes of their names: the choice is random,
+    and the same each time."""
+    by_area: dict[str, list[Mutation]] = {}
+    for mutation in every:
+        by_area.setdefault(mutation.area, []).append(mutation)
+    return [
+        mutation
+        for area in AREAS
+        for mutation in sorted(by_area.get(area, []), key=lambda one: hashlib.sha256(one.name.encode()).digest())[
+            :count
+        ]
+    ]
+
+
+def change_of(diff: str) -> str:
+    """Return the changed lines of a unified diff as one text, which names a mutation however mutmut numbers it."""
+    lines = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    return "\n".join(f"{line[0]} {line[1:].strip()}" for line in lines)
+
+
+def result_of(area: str, tested: Sequence[Mutation], reasons: Mapping[tuple[str, str], str]) -> AreaResult:
+    """Return the result of one area. `reasons` are the survivors that change no behaviour, by function and change."""
+    survivors: list[str] = []
+    equivalent = 0
+    for mutation in tested:
+        if mutation.area != area or mutation.code not in SURVIVED:
+            continue
+        change = change_of(_mutmut("show", mutation.name).stdout)
+        if (_function(mutation.name), change) in reasons:
+            equivalent += 1
+        else:
+            survivors.append(f"{mutation.name}\n{change}")
+    return AreaResult(area, sum(mutation.area == area for mutation in tested), equivalent, survivors)
+
+
+def reasons() -> dict[tuple[str, str], str]:
+    """Return the reasons in `tests/mutation_survivors.toml`, by function and change."""
+    content = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
+    return {(entry["function"], entry["change"].strip()): entry["reason"] for entry in content.get("survivor", [])}
+
+
+def _function(name: str) -> str:
+    """Return the function of a mutation: of `storage.state.ledger.x_post__mutmut_3` all before the number."""
+    return name.rpartition("__mutmut_")[0]
+
+
+def _mutmut(*arguments: str, show: bool = False) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    return subprocess.run(command, cwd=ROOT, text=True, check=False, capture_output=not show)
+
+
+def main() -> int:
+    """Test mutations and print the share that is noticed; 1 if it is too low, 2 if the tests fail by themselves."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mutation", description=__doc__)
+    parser.add_argument("--sample", type=int, help="test as many mutations of each area; all, if not given")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    options = parser.parse_args()
+    _mutmut("run", NO_MUTATION, show=not options.json)
+    chosen = mutations()
+    if not chosen:
+        print("No mutation was made: do the tests pass without one?", file=sys.stderr)
+        return 2
+    if options.sample is not None:
+        chosen = sampled(chosen, options.sample)
+    if pending := [mutation.name for mutation in chosen if mutation.code is None]:
+        _mutmut("run", *pending, show=not options.json)
+    names = {mutation.name for mutation in chosen}
+    tested = [mutation for mutation in mutations() if mutation.name in names and mutation.code is not None]
+    equivalent = reasons()
+    results = [result_of(area, tested, equivalent) for area in AREAS]
+    _print(results, as_json=options.json)
+    return 0 if len(tested) == len(names) and all(result.share >= MIN_SHARE for result in results) else 1
+
+
+def _print(results: Sequence[AreaResult], *, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "area": result.area,
+                "tested": result.tested,
+                "equivalent": result.equivalent,
+                "noticedPercent": f"{float(result.share * 100):.1f}",
+                "survivors": list(result.survivors),
+            }
+            for result in results
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    for result in results:
+        for survivor in result.survivors:
+            print(f"\n{survivor}")
+    print(f"\n{'area':<16}{'tested':>8}{'equivalent':>12}{'survivors':>11}{'noticed':>9}")
+    for result in results:
+        share = f"{float(result.share):.1%}"
+        print(f"{result.area:<16}{result.tested:>8}{result.equivalent:>12}{len(result.survivors):>11}{share:>9}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
