@@ -390,7 +390,8 @@ class Statement:
         ours = [replace(each, details=_of_protocol(each)) if each.is_of_protocol else each for each in ours]
         unknown = [activity for activity in ours if activity.details is None]
         stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
-        lookups = source.tail.lookups(subject.key, [each.tx_hash for each in unknown if each.tx_hash not in stored])
+        others = [each.tx_hash for each in unknown if each.tx_hash not in stored]
+        lookups = await asyncio.to_thread(source.tail.lookups, subject.key, others)
         stored |= {each: msgspec.json.decode(details, type=TransactionDetails) for each, details in lookups.items()}
         asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
         self._lookups += len(asked)
