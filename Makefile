@@ -24,10 +24,6 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_HTTP_TIMEOUT ?= 15
 export UV_HTTP_RETRIES ?= 1
 
-# Whatever is there of: our packages that hold Python.
-CODE := $(sort $(patsubst %/,%,$(dir $(wildcard $(addsuffix /*.py,\
-	adapters api bench chainfolio cli configs engine indexer localchain portfolio pricing storage tests transport)))))
-
 INSTALLED := $(VENV)/.installed
 
 .PHONY: help
@@ -46,18 +42,31 @@ serve: $(INSTALLED) ## the API, with indexing, from your own settings
 	@$(BIN)/chainfolio serve $(ARGS)
 
 .PHONY: test
-test: install ## every test, against a real local chain
+test: install ## every behaviour, against a real local chain
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(ARGS)
+
+.PHONY: test-all
+test-all: install ## every test, those that are slow too
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+.PHONY: quick
+quick: $(INSTALLED) ## the tests that need no node
+	@CHAINFOLIO_TESTS=quick $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" $(ARGS)
 
 .PHONY: check
 check: $(INSTALLED) ## style, types, arrows between packages, spelling, dependencies, tidiness
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/mypy --strict chainfolio bench tests
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(BIN)/deptry .
 	$(BIN)/python -m pytest -q -p no:xdist tests/test_tidy.py tests/test_imports.py
+
+.PHONY: docs
+docs: $(INSTALLED) ## the documentation site, into site/; warnings and dead links are errors; needs no network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
+	@echo 'The site is in site/: open site/index.html'
 
 .PHONY: bench
 bench: install ## the benchmarks; their results go where bench/README.md says
@@ -69,15 +78,14 @@ mutation: $(INSTALLED) ## the share of changes of the code that tests notice; AR
 	@$(BIN)/python -m bench.mutation $(ARGS)
 
 .PHONY: ready
-ready: # what would stop the installation of the local chain is said before anything is loaded
-	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
-		|| [ -x $(BIN)/python ] || { echo "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=python3.12 …" >&2; exit 1; }
-	@if [ -x $(BIN)/python ]; then $(BIN)/python -m localchain.install --check; \
-		else "$(PYTHON)" -m localchain.install --check; fi
+ready: # what would stop the installation is said before anything is loaded
+	@p="$(PYTHON)"; [ ! -x $(BIN)/python ] || p=$(BIN)/python; "$$p" .ci/ready.py
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chainfolio.localchain.install --check; \
+		else "$(PYTHON)" -m chainfolio.localchain.install --check; fi
 
 .PHONY: install
 install: ready $(INSTALLED) ## .venv from the lock, and the local chain's pieces; nothing to do the second time
-	@$(BIN)/python -m localchain.install
+	@$(BIN)/python -m chainfolio.localchain.install
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then \
@@ -102,11 +110,15 @@ $(INSTALLED): requirements.lock pyproject.toml
 .PHONY: lock
 lock: ## requirements.lock anew from pyproject.toml (needs uv); UPGRADE=1 takes newer releases too
 	@command -v uv >/dev/null || { echo 'This needs uv: python3 -m pip install uv' >&2; exit 1; }
-	@uv pip compile pyproject.toml --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --extra dev \
+	@uv pip compile pyproject.toml --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --all-extras \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements.lock >/dev/null
+
+.PHONY: release
+release: $(INSTALLED) ## what a release would be, into dist/: changelog, build, checks, bill of materials
+	@$(BIN)/python .ci/release.py $(ARGS)
 
 .PHONY: clean
 clean: ## remove environments, caches and builds; your data stays
 	@rm -rf $(VENV) .localchain .engines mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@rm -rf build dist
+	@rm -rf build dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

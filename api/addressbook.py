@@ -6,16 +6,16 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 
-from api.addresses import PATTERN
-from api.context import Answer, Context
-from api.example_addresses import ANOTHER, WALLET
-from api.router import get, write
-from api.status import Moment, moment
-from api.tenants import COMMON, TAKES, keep, look
-from api.texts import MAX_CHARS, tidy
-from storage.state import address_book
-from storage.state.database import Transaction
-from storage.state.quotas import MAX_QUOTA
+from chainfolio.api.addresses import PATTERN
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.example_addresses import ANOTHER, WALLET
+from chainfolio.api.router import get, write
+from chainfolio.api.status import Moment, iso_time
+from chainfolio.api.tenants import COMMON, TAKES, keep, look
+from chainfolio.api.texts import MAX_CHARS, tidy
+from chainfolio.storage.state import address_book
+from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.quotas import MAX_QUOTA
 
 Address = Annotated[
     str,
@@ -115,7 +115,7 @@ EXAMPLE: Final = {
 @get("/v1/addressbook", summary="The address book", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
 async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
     """Every wallet saved to the account, or with `limit` and `offset` a part of them."""
-    now_us = request.parts.seams.clock.now_us()
+    now_us = request.parts.environment.clock.now_us()
     return await look(request, lambda tx, account_id: _book(tx, account_id, now_us, query.limit, query.offset))
 
 
@@ -131,7 +131,7 @@ async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
 )
 async def add_entries(request: Context, body: NewEntries) -> Answer:
     """Adds all of them or none, and answers the whole address book. A wallet that is in it already keeps its label."""
-    now_us, quotas = request.parts.seams.clock.now_us(), request.parts.settings.quotas
+    now_us, quotas = request.parts.environment.clock.now_us(), request.parts.settings.quotas
     addresses = address_book.distinct(entry.address for entry in body.entries)
     labels = {address: entry.label for address, entry in zip(addresses, body.entries, strict=True)}
 
@@ -139,7 +139,7 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
         address_book.add(tx, account_id, labels, quotas, now_us)
         return _book(tx, account_id, now_us)
 
-    return await keep(request, work, again=lambda tx, account_id: _book(tx, account_id, now_us))
+    return await keep(request, work, repeat=lambda tx, account_id: _book(tx, account_id, now_us))
 
 
 @write(
@@ -154,9 +154,9 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
 )
 async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Answer:
     """Gives it another label; an empty one clears it."""
-    now_us, address = request.parts.seams.clock.now_us(), address_book.canonical(path.address)
+    now_us, address = request.parts.environment.clock.now_us(), address_book.canonical(path.address)
     return await keep(
-        request, lambda tx, id: EntryAnswer(_shown(address_book.rename(tx, id, address, body.label), now_us))
+        request, lambda tx, id: EntryAnswer(_answer(address_book.rename(tx, id, address, body.label), now_us))
     )
 
 
@@ -172,19 +172,19 @@ async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Ans
 async def remove_entry(request: Context, path: EntryPath) -> Answer:
     """It leaves the bundles that it is in. Refused while its plan is paid for, where its owner authorized it, and where
     a bundle would be left empty or equal to another one."""
-    now_us, address = request.parts.seams.clock.now_us(), address_book.canonical(path.address)
+    now_us, address = request.parts.environment.clock.now_us(), address_book.canonical(path.address)
     return await keep(request, lambda tx, id: address_book.remove(tx, id, address, now_us), 204)
 
 
 def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MAX_QUOTA, offset: int = 0) -> BookAnswer:
-    return BookAnswer([_shown(entry, now_us) for entry in address_book.entries(tx, account_id, limit, offset)])
+    return BookAnswer([_answer(entry, now_us) for entry in address_book.entries(tx, account_id, limit, offset)])
 
 
-def _shown(entry: address_book.Entry, now_us: int) -> Entry:
+def _answer(entry: address_book.Entry, now_us: int) -> Entry:
     return Entry(
         address=entry.address,
         label=entry.label,
         plan=cast(Plan, entry.plan),
-        expires_at=moment(entry.expires_us),
-        is_paid=entry.paid(now_us),
+        expires_at=iso_time(entry.expires_us),
+        is_paid=entry.is_paid(now_us),
     )

@@ -6,27 +6,27 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from api.example_addresses import WALLET
-from api.fields import Reader, Refused, shown
-from chainfolio.addresses import EVM, every
+from chainfolio.addresses import EVM, all_rules
+from chainfolio.api.example_addresses import WALLET
+from chainfolio.api.fields import Reader, Refused, quoted
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings
 
 # What an address looks like, one kind after the other; no pattern can hold a checksum or how many bytes base58 has.
-PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in every())})$"
+PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in all_rules())})$"
 WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
 def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
     """The accounts behind the values, each once; Refused names what is not an address."""
-    written = [item for value in values for item in value.split(",")]
-    if not all(written):
+    items = [item for value in values for item in value.split(",")]
+    if not all(items):
         raise Refused("has an empty item: addresses are joined by single commas")
-    accounts = tuple(dict.fromkeys(read_account(item) for item in written))
-    most = settings.server.max_addresses
-    if len(accounts) > most:
-        raise Refused(f"holds {len(accounts)} addresses; at most {most} are answered in one call")
+    accounts = tuple(dict.fromkeys(read_account(item) for item in items))
+    max_addresses = settings.server.max_addresses
+    if len(accounts) > max_addresses:
+        raise Refused(f"holds {len(accounts)} addresses; at most {max_addresses} are answered in one call")
     return accounts
 
 
@@ -35,20 +35,20 @@ def read_evm_account(values: list[str], settings: Settings) -> tuple[Account, ..
     accounts = read_accounts(values, settings)
     if len(accounts) != 1:
         raise Refused(f"holds {len(accounts)} addresses; exactly one is answered here")
-    (one,) = accounts
-    if one.kind != EVM.kind:
-        raise Refused(f"is malformed: {one} is not an EVM address (0x followed by 40 hex digits)")
+    (account,) = accounts
+    if account.kind != EVM.kind:
+        raise Refused(f"is malformed: {account} is not an EVM address (0x followed by 40 hex digits)")
     return accounts
 
 
-def read_account(written: str) -> Account:
+def read_account(text: str) -> Account:
     """The account behind one address; Refused says what is wrong with it."""
     try:
-        return account(written)
+        return account(text)
     except BadRequest as error:
-        if "." in written:
+        if "." in text:
             raise Refused(
-                f"is malformed: {shown(written)} is a name: only commands look up names, give its address"
+                f"is malformed: {quoted(text)} is a name: only commands look up names, give its address"
             ) from None
         raise Refused(f"is malformed: {error.reason}" + (f" ({error.remedy})" if error.remedy else "")) from None
 
@@ -62,7 +62,7 @@ def _schema(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _one(settings: Settings) -> dict[str, Any]:
+def _single_address(settings: Settings) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{EVM.pattern}$"}
 
 
@@ -79,7 +79,7 @@ Addresses = Annotated[
 
 EvmAddress = Annotated[
     tuple[Account, ...],
-    Reader(read_evm_account, _one),
+    Reader(read_evm_account, _single_address),
     msgspec.Meta(
         description="Exactly one EVM wallet address: `0x` + 40 hex digits in any case.",
         examples=[WALLET],

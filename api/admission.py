@@ -13,18 +13,18 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from api import schema
-from api.auth import caller
-from api.changes import changed
-from api.charge import Charge, insufficient_credits
-from api.context import Answer, Context, Places, Proceed, Step
-from api.entitlement import missing
-from api.errors import Problem
-from api.idempotency import asked_once
-from api.router import AT_BLOCK
-from chainfolio.errors import BadRequest, Unserved
-from storage.state.meter import WINDOW_US, Admit, Admitted
-from storage.state.refusals import Refusal
+from chainfolio.api import schema
+from chainfolio.api.auth import caller
+from chainfolio.api.changes import changed
+from chainfolio.api.charge import Charge, insufficient_credits
+from chainfolio.api.context import Answer, Context, Places, Proceed, Step
+from chainfolio.api.entitlement import missing
+from chainfolio.api.errors import Problem
+from chainfolio.api.idempotency import asked_once
+from chainfolio.api.router import AT_BLOCK
+from chainfolio.errors import BadRequest, NotSupported
+from chainfolio.storage.state.meter import WINDOW_US, Admission, AdmissionRequest
+from chainfolio.storage.state.refusals import Refusal
 
 WINDOW_S: Final = WINDOW_US // 1_000_000
 
@@ -34,12 +34,12 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
     crowded = _crowded(context)
     # Where nothing long is to be read, and nothing costly to be said, rate and credits are one step.
     is_first = crowded or context.http.has_body or schema.has_unknown(context)
-    counted = await _counted(context) if is_first else None
+    first = await _admit_request(context) if is_first else None
     if crowded:
         raise crowded
-    problem, cost, admitted = await _asked(context, counted)
-    context.headers.update(rate_headers(context, counted or admitted))
-    if not admitted.let_in:
+    problem, cost, admitted = await _retried_admission(context, first)
+    context.headers.update(rate_headers(context, first or admitted))
+    if not admitted.is_allowed:
         raise _rate_limited(admitted)
     if problem:
         raise problem
@@ -52,76 +52,82 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         cost = context.route.cost * context.units  # without what `allow` found to be unanswerable
         admitted = await _admitted(context, cost, rate=False)
     _reserved(context, admitted, cost)
-    async with _place(context):
+    async with _queue_place(context):
         return await proceed(context)
 
 
-async def _counted(context: Context) -> Admitted:
+async def _admit_request(context: Context) -> Admission:
     """Count the request in its rate before anything of it is read but its head; 429 where it comes too often."""
-    while (admitted := await _admitted(context, 0, rate=True)).stale:
+    while (admitted := await _admitted(context, 0, rate=True)).is_stale:
         await _known_anew(context)
     context.headers.update(rate_headers(context, admitted))
-    if not admitted.let_in:
+    if not admitted.is_allowed:
         raise _rate_limited(admitted)
     return admitted
 
 
 async def _known_anew(context: Context) -> None:
-    context.parts.state.forget()
+    context.parts.state.clear_cached_keys()
     context.http.principal = await caller(context)
 
 
-async def _asked(context: Context, counted: Admitted | None) -> tuple[Exception | None, int, Admitted]:
+async def _retried_admission(context: Context, first: Admission | None) -> tuple[Exception | None, int, Admission]:
     """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
     while True:
         problem = await _field_error(context)
         cost = 0 if problem else context.route.cost * context.units
         is_later = context.route.allow is not None and not context.route.changes
-        if counted is not None and (problem or is_later or not cost):
-            return problem, cost, counted
-        admitted = await _admitted(context, 0 if is_later else cost, rate=counted is None, current=True)
-        if not admitted.stale:
+        if first is not None and (problem or is_later or not cost):
+            return problem, cost, first
+        admitted = await _admitted(context, 0 if is_later else cost, rate=first is None, current=True)
+        if not admitted.is_stale:
             return problem, cost, admitted
         await _known_anew(context)
 
 
 async def _field_error(context: Context) -> Exception | None:
     """What will be refused, if the rate allows to say so."""
-    if problem := missing(context.route, context.principal, context.parts.seams.clock.now_us()):
+    if problem := missing(context.route, context.principal, context.parts.environment.clock.now_us()):
         return problem
     try:
         await schema.fill(context)
         context.asked = await asked_once(context) if context.route.changes else None
         if context.route.check is not None:
             context.route.check(context, **context.arguments)
-    except (Problem, Refusal, BadRequest, Unserved) as field_error:
+    except (Problem, Refusal, BadRequest, NotSupported) as field_error:
         return field_error
     return None
 
 
-def _admitted(context: Context, cost: int, *, rate: bool, current: bool = False) -> Awaitable[Admitted]:
+def _admitted(context: Context, cost: int, *, rate: bool, current: bool = False) -> Awaitable[Admission]:
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
-    known = context.principal
-    asked = Admit(
-        known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id,
-        known.as_of if rate or current else None, hold=not context.route.changes,
-    )  # fmt: skip
-    return context.parts.state.meter.admit(asked)
+    principal = context.principal
+    request = AdmissionRequest(
+        principal.account_id,
+        principal.key_id,
+        context.route.bucket,
+        limit if rate else 0,
+        cost,
+        context.request_id,
+        principal.as_of if rate or current else None,
+        hold=not context.route.changes,
+    )
+    return context.parts.state.meter.admit(request)
 
 
-def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
+def _reserved(context: Context, admitted: Admission, cost: int) -> None:
     """Put the charge on the request, or refuse for want of credits."""
     if not cost:
         return
-    if admitted.held is None:
+    if admitted.reservation is None:
         raise insufficient_credits(cost, admitted.available or 0)
-    context.http.charge = Charge(context.parts.state.meter, admitted.held)
+    context.http.charge = Charge(context.parts.state.meter, admitted.reservation)
 
 
-def rate_headers(context: Context, admitted: Admitted) -> dict[str, str]:
+def rate_headers(context: Context, admitted: Admission) -> dict[str, str]:
     """The rate as clients of this interface read it, and as the IETF's draft words it."""
-    bucket, now_us = context.route.bucket, context.parts.seams.clock.now_us()
+    bucket, now_us = context.route.bucket, context.parts.environment.clock.now_us()
     left_us = max(0, admitted.reset_us - admitted.now_us)
     left_s = -(-left_us // 1_000_000)
     return {
@@ -133,7 +139,7 @@ def rate_headers(context: Context, admitted: Admitted) -> dict[str, str]:
     }
 
 
-def _rate_limited(admitted: Admitted) -> Problem:
+def _rate_limited(admitted: Admission) -> Problem:
     wait_s = max(1, -(-(admitted.reset_us - admitted.now_us) // 1_000_000))
     return Problem(
         429,
@@ -143,11 +149,11 @@ def _rate_limited(admitted: Admitted) -> Problem:
     )
 
 
-def _too_many(said: str) -> Problem:
+def _too_many(reason: str) -> Problem:
     """The refusal of one request more than may run at once: there is room as soon as another one is answered."""
     return Problem(
         429,
-        f"{said}; send the next when one is answered",
+        f"{reason}; send the next when one is answered",
         extras={"retryAfter": 1, "retry_after": 1},
         headers={"Retry-After": "1"},
     )
@@ -158,10 +164,10 @@ def _too_many(said: str) -> Problem:
 
 def _crowded(context: Context) -> Problem | None:
     """The refusal where too many requests of the account run; else the request is one more, until it is answered."""
-    account, most = context.principal.account_id, context.parts.settings.limits.in_flight_per_account
+    account, limit = context.principal.account_id, context.parts.settings.limits.in_flight_per_account
     running = context.parts.running
-    if running[account] >= most:
-        return _too_many(f"{most} requests of this account are running")
+    if running[account] >= limit:
+        return _too_many(f"{limit} requests of this account are running")
     running[account] += 1
     context.http.counted = account
     return None
@@ -175,24 +181,24 @@ def _waits(context: Context) -> bool:
 
 
 @asynccontextmanager
-async def _place(context: Context) -> AsyncIterator[None]:
+async def _queue_place(context: Context) -> AsyncIterator[None]:
     """Hold one of the key's places for requests that wait for a read, which may take as long as a node takes. Where all
     are taken, wait for one; a client that leaves and a request whose time is over give their turn to the next."""
     if not _waits(context):
         yield
         return
     limits, waiting = context.parts.settings.limits, context.parts.waiting
-    key, most = context.principal.key_id, limits.waiting_per_key + limits.queued_per_key
-    places = waiting.setdefault(key, Places(asyncio.Semaphore(limits.waiting_per_key)))
-    if places.requests >= most:
-        raise _too_many(f"{most} requests of this key are waiting for fresh data")
-    places.requests += 1
+    key, limit = context.principal.key_id, limits.waiting_per_key + limits.queued_per_key
+    queue = waiting.setdefault(key, Places(asyncio.Semaphore(limits.waiting_per_key)))
+    if queue.requests >= limit:
+        raise _too_many(f"{limit} requests of this key are waiting for fresh data")
+    queue.requests += 1
     try:
-        async with places.free:
+        async with queue.free:
             yield
     finally:
-        places.requests -= 1
-        if not places.requests:
+        queue.requests -= 1
+        if not queue.requests:
             del waiting[key]
 
 

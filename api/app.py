@@ -1,4 +1,4 @@
-"""The application: the routes of `api.routes`, each behind its pipeline, and what every answer has around them."""
+"""The application: the routes of api/routes.py, each behind its pipeline, and what every answer has around them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final
 
 from aiohttp import web
 
-from api import docs
-from api.context import Answer, Context, Parts
-from api.dispatch import Paths
-from api.edge import edge, refused
-from api.engine import Engine
-from api.errors import Problem
-from api.keys import Keys
-from api.metrics import Traffic
-from api.pipeline import KEYED, PUBLIC, chained
-from api.request import MAX_BODY, Request
-from api.response_headers import ResponseHeaders
-from api.router import Route
-from api.routes import ROUTES
+from chainfolio.api import docs
+from chainfolio.api.context import Answer, Context, Parts
+from chainfolio.api.dispatch import Paths
+from chainfolio.api.edge import edge, error_answer
+from chainfolio.api.engine import Engine
+from chainfolio.api.errors import Problem
+from chainfolio.api.keys import Keys
+from chainfolio.api.metrics import Traffic
+from chainfolio.api.pipeline import KEYED, PUBLIC, chained
+from chainfolio.api.request import MAX_BODY, Request
+from chainfolio.api.response_headers import ResponseHeaders
+from chainfolio.api.router import Route
+from chainfolio.api.routes import ROUTES
+from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
-from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 
 GO_ON: Final = "100-continue"
@@ -33,7 +33,7 @@ Endpoint = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(eq=False)
 class App:
-    """What is served, as `api.serve.listening` takes it. `max_body` is in bytes.
+    """What is served, as `serve.listening` takes it. `max_body` is in bytes.
 
     `lifespan` is entered before the first request is taken, and left after the last one is answered.
     """
@@ -74,11 +74,15 @@ class App:
 
 
 def make_app(
-    engine: Engine, state: Keys, settings: Settings, seams: Seams, signature: Mapping[str, str] | None = None
+    engine: Engine,
+    state: Keys,
+    settings: Settings,
+    environment: Environment,
+    signature: Mapping[str, str] | None = None,
 ) -> App:
     """Everything the API serves, over an engine and a state store that somebody else opened and closes."""
-    traffic = Traffic(state.meter.moved)
-    parts = Parts(engine, state, settings, seams, traffic, state.secret("cursors"), signature or {})
+    traffic = Traffic(state.meter.credit_totals)
+    parts = Parts(engine, state, settings, environment, traffic, state.secret("cursors"), signature or {})
     return App(parts, (*ROUTES, *docs.routes(ROUTES, settings)))
 
 
@@ -95,10 +99,10 @@ def endpoint(route: Route, parts: Parts) -> Endpoint:
                 return await run(Context(request, route, parts))
         except TimeoutError:
             late = Unavailable("the server", f"the answer took longer than {limit_s} s", retry_after_s=5)
-            return refused(late, request, route.envelope)
+            return error_answer(late, request, route.envelope)
         except web.HTTPRequestEntityTooLarge:
-            return refused(Problem(413, "the body is too long"), request)
+            return error_answer(Problem(413, "the body is too long"), request)
         except Exception as error:  # every refusal and failure of the route, in its family's words
-            return refused(error, request, route.envelope)
+            return error_answer(error, request, route.envelope)
 
     return answer

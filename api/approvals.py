@@ -7,35 +7,44 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.cursors import MAX_CHARS, Forged, seal, unseal
-from api.errors import FieldError, invalid
-from api.example_addresses import PERMIT2, USDC, WALLET
-from api.fields import Reader, Refused, one_of, shown
-from api.router import get
-from api.status import moment
 from chainfolio.addresses import EVM
 from chainfolio.amounts import text
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.cursors import MAX_CHARS, Forged, seal, unseal
+from chainfolio.api.errors import FieldError, invalid
+from chainfolio.api.example_addresses import PERMIT2, USDC, WALLET
+from chainfolio.api.fields import Reader, Refused, one_of, quoted
+from chainfolio.api.router import get
+from chainfolio.api.status import iso_time
+from chainfolio.engine.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
+from chainfolio.portfolio.compose import issue_documents
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.settings import Settings
-from engine.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
-from portfolio.compose import issue_documents
-from portfolio.document import UNKNOWN, IssueDocument
 
 TEN: Final = (
-    "arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon"
-)  # fmt: skip
+    "arbitrum",
+    "avalanche",
+    "base",
+    "binance",
+    "ethereum",
+    "fantom",
+    "gnosis",
+    "linea",
+    "optimism",
+    "polygon",
+)
 Included = Literal["allowance", "operators", "permit2"]
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
 
 def read_included(values: list[str], settings: Settings) -> tuple[str, ...]:
     """What to include, comma-joined or repeated, in one order whatever was written; Refused names what is unknown."""
-    written = {item for value in values for item in value.split(",")}
-    known = get_args(Included)
-    for item in sorted(written - set(known)):
-        raise Refused(f"cannot be {shown(item)}: it is one of {', '.join(known)}")
-    return tuple(sorted(written))
+    items = {item for value in values for item in value.split(",")}
+    options = get_args(Included)
+    for item in sorted(items - set(options)):
+        raise Refused(f"cannot be {quoted(item)}: it is one of {', '.join(options)}")
+    return tuple(sorted(items))
 
 
 def _included_schema(_: Settings) -> dict[str, Any]:
@@ -50,7 +59,7 @@ def chains(settings: Settings) -> list[str]:
 def read_chain(values: list[str], settings: Settings) -> str:
     """The key of one of the chains, exactly as it is written."""
     if values[0] not in chains(settings):
-        raise Refused(f"cannot be {shown(values[0])}: {one_of(chains(settings))}")
+        raise Refused(f"cannot be {quoted(values[0])}: {one_of(chains(settings))}")
     return values[0]
 
 
@@ -144,10 +153,14 @@ class CollectibleOperator(
     frozen=True,
     kw_only=True,
     rename={
-        "owner": "from", "spender": "to", "spender_label": "spenderLabel", "token_id": "tokenId",
-        "block_number": "blockNumber", "block_hash": "blockHash",
+        "owner": "from",
+        "spender": "to",
+        "spender_label": "spenderLabel",
+        "token_id": "tokenId",
+        "block_number": "blockNumber",
+        "block_hash": "blockHash",
     },
-):  # fmt: skip
+):
     """Who may move collectibles at one block: all of a collection, or the one with `tokenId`. `standard` is erc721 or
     erc1155; `held` is how many could be moved (ids, of ERC-1155). Both are `N/A` where they are not known."""
 
@@ -170,10 +183,14 @@ class PermittedSpender(
     frozen=True,
     kw_only=True,
     rename={
-        "owner": "from", "spender": "to", "spender_label": "spenderLabel", "value_at_risk": "valueAtRisk",
-        "block_number": "blockNumber", "block_hash": "blockHash",
+        "owner": "from",
+        "spender": "to",
+        "spender_label": "spenderLabel",
+        "value_at_risk": "valueAtRisk",
+        "block_number": "blockNumber",
+        "block_hash": "blockHash",
     },
-):  # fmt: skip
+):
     """Whom Permit2 lets take a token at one block; what was used up or taken back, or has expired, is left out.
     `amount`, `balance` and `takeable` are raw; `takeable` is the least of the amount, the balance and what the token
     lets Permit2 take, `valueAtRisk` the USD of it. `expiration` is the last moment, in Unix seconds. `N/A` is not
@@ -255,13 +272,13 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
     the node does not answer, the page has what is stored, and `issues` say up to which block; `asset` and what
     `include` asks for are left out."""
     question = _question(request, path, query)
-    start = place(request, path, query)
+    start = cursor_place(request, path, query)
     page = await request.engine.approvals(path.chain, query.addresses, query.limit, start, query.include)
-    more = None if page.more is None else seal(request.parts.secret, question, page.more)
+    cursor = None if page.more is None else seal(request.parts.secret, question, page.more)
     items = _items(page, path.chain)
     unknown = sum(each.at_risk is None for each in page.allowances.values())
     return Approvals(
-        cursor=more,
+        cursor=cursor,
         page_size=len(items),
         items=items,
         unpriced_allowances=unknown if page.block is not None and "allowance" in query.include else msgspec.UNSET,
@@ -283,27 +300,27 @@ def check(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> None:
     kind = chains[path.chain].adapter if path.chain in chains else EVM.kind
     for each in query.addresses:
         if each.kind != kind:
-            words = f"`addresses` is malformed: {each} is no address of {path.chain}"
-            raise invalid("query", [FieldError(words, ["addresses"])])
-    place(request, path, query)
+            reason = f"`addresses` is malformed: {each} is no address of {path.chain}"
+            raise invalid("query", [FieldError(reason, ["addresses"])])
+    cursor_place(request, path, query)
 
 
-def place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Place | None:
+def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Place | None:
     """Where the page begins, None for the first one; 400 for a cursor of another list."""
     if not query.cursor:
         return None
     try:
         return unseal(request.parts.secret, _question(request, path, query), query.cursor, Place)
     except Forged:
-        words = "`cursor` was not given out for this chain and these addresses: begin again without it"
-        raise invalid("query", [FieldError(words, ["cursor"])]) from None
+        reason = "`cursor` was not given out for this chain and these addresses: begin again without it"
+        raise invalid("query", [FieldError(reason, ["cursor"])]) from None
 
 
 def _items(page: ApprovalsPage, chain: str) -> tuple[TokenApproval, ...]:
     return tuple(
         TokenApproval(
             block=str(item.place.height),
-            timestamp=_moment(item.time_us),
+            timestamp=_iso_time(item.time_us),
             hash=item.place.tx_hash,
             contract=item.token,
             owner=item.owner,
@@ -317,26 +334,26 @@ def _items(page: ApprovalsPage, chain: str) -> tuple[TokenApproval, ...]:
     )
 
 
-def _moment(time_us: int) -> str:
-    at = moment(time_us)
+def _iso_time(time_us: int) -> str:
+    at = iso_time(time_us)
     assert at is not None, "a mined block has a time"
     return at
 
 
-def _allowance(page: ApprovalsPage, left: Allowance | None) -> AllowanceLeft | msgspec.UnsetType:
-    if left is None or page.block is None:
+def _allowance(page: ApprovalsPage, allowance: Allowance | None) -> AllowanceLeft | msgspec.UnsetType:
+    if allowance is None or page.block is None:
         return msgspec.UNSET
     return AllowanceLeft(
-        amount=_known(left.raw),
-        unlimited=left.unlimited,
-        balance=_known(left.balance),
-        value_at_risk=UNKNOWN if left.at_risk is None else text(left.at_risk),
+        amount=_decimal_or_null(allowance.raw),
+        unlimited=allowance.unlimited,
+        balance=_decimal_or_null(allowance.balance),
+        value_at_risk=UNKNOWN if allowance.at_risk is None else text(allowance.at_risk),
         block_number=str(page.block.height),
         block_hash=page.block.hash,
     )
 
 
-def _known(number: int | None) -> str:
+def _decimal_or_null(number: int | None) -> str:
     return UNKNOWN if number is None else str(number)
 
 
@@ -348,7 +365,7 @@ def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
     assert page.block is not None, "what is read from the chain is of a block"
     return CollectibleOperator(
         block=str(operator.place.height),
-        timestamp=_moment(operator.time_us),
+        timestamp=_iso_time(operator.time_us),
         hash=operator.place.tx_hash,
         contract=operator.token,
         owner=operator.owner,
@@ -356,29 +373,29 @@ def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
         spender_label=operator.label,
         standard=operator.standard or UNKNOWN,
         token_id=msgspec.UNSET if operator.token_id is None else str(operator.token_id),
-        held=_known(operator.held),
+        held=_decimal_or_null(operator.held),
         block_number=str(page.block.height),
         block_hash=page.block.hash,
     )
 
 
-def _permitted(page: ApprovalsPage, given: Permitted) -> PermittedSpender:
+def _permitted(page: ApprovalsPage, permitted: Permitted) -> PermittedSpender:
     assert page.block is not None, "what is read from the chain is of a block"
     return PermittedSpender(
-        block=str(given.place.height),
-        timestamp=_moment(given.time_us),
-        hash=given.place.tx_hash,
-        contract=given.token,
-        permit2=given.contract,
-        owner=given.owner,
-        spender=given.spender,
-        spender_label=page.labels.get(given.spender),
-        amount=_known(given.raw),
-        unlimited=given.unlimited,
-        expiration=UNKNOWN if given.expires_s is None else str(given.expires_s),
-        balance=_known(given.balance),
-        takeable=_known(given.takes),
-        value_at_risk=UNKNOWN if given.at_risk is None else text(given.at_risk),
+        block=str(permitted.place.height),
+        timestamp=_iso_time(permitted.time_us),
+        hash=permitted.place.tx_hash,
+        contract=permitted.token,
+        permit2=permitted.contract,
+        owner=permitted.owner,
+        spender=permitted.spender,
+        spender_label=page.labels.get(permitted.spender),
+        amount=_decimal_or_null(permitted.raw),
+        unlimited=permitted.unlimited,
+        expiration=UNKNOWN if permitted.expires_s is None else str(permitted.expires_s),
+        balance=_decimal_or_null(permitted.balance),
+        takeable=_decimal_or_null(permitted.takes),
+        value_at_risk=UNKNOWN if permitted.at_risk is None else text(permitted.at_risk),
         block_number=str(page.block.height),
         block_hash=page.block.hash,
     )

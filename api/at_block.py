@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from api.addresses import EvmAddress
-from api.context import Context
-from api.examples import AT_BLOCK
-from api.fields import Reader, Refused, shown
-from api.router import get
+from chainfolio.api.addresses import EvmAddress
+from chainfolio.api.context import Context
+from chainfolio.api.examples import AT_BLOCK
+from chainfolio.api.fields import Reader, Refused, quoted
+from chainfolio.api.router import get
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
-from portfolio.document import Portfolio
-from portfolio.facts import Options
 
 ALWAYS: Final = ("ethereum", "monad")
 
@@ -28,7 +28,7 @@ def read_chain(values: list[str], settings: Settings) -> str:
     if len(values) > 1:
         raise Refused("is given more than once")
     if values[0] not in enabled(settings):
-        raise Refused(f"cannot be {shown(values[0])}: it is one of {', '.join(enabled(settings))}")
+        raise Refused(f"cannot be {quoted(values[0])}: it is one of {', '.join(enabled(settings))}")
     return values[0]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from api.context import Answer, Context, Proceed, Step
-from api.errors import Problem
-from api.keys import Principal
+from chainfolio.api.context import Answer, Context, Proceed, Step
+from chainfolio.api.errors import Problem
+from chainfolio.api.keys import Principal
 
 # RFC 6750 over RFC 9110: the scheme in any case, spaces (no tab), one token68. A comma is no part of it, so header
 # lines that something on the way has joined are refused like two headers are.

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from api.context import Context
-from api.errors import Problem
-from api.router import get
-from engine.validators import (
+from chainfolio.api.context import Context
+from chainfolio.api.errors import Problem
+from chainfolio.api.router import get
+from chainfolio.engine.validators.answers import (
     Granularity,
     Range,
     RangeType,
@@ -125,18 +125,18 @@ class DepositsPage(Page, frozen=True, kw_only=True, rename="camel"):
     data: list[ValidatorDeposit]
 
 
-def paged(found: Rows[Any], window: Window) -> dict[str, Any]:
+def paged(rows: Rows[Any], window: Window) -> dict[str, Any]:
     """The fields of a page of rows; no row is still no page."""
     return {
-        "data": list(found.rows),
+        "data": list(rows.rows),
         "offset": window.offset,
         "limit": window.limit,
-        "total_rows": found.total,
-        "pages": -(-found.total // window.limit),
+        "total_rows": rows.total,
+        "pages": -(-rows.total // window.limit),
     }
 
 
-def within(query: RewardsQuery) -> Range:
+def reward_range(query: RewardsQuery) -> Range:
     """The range asked for; a 400 where it ends before it begins or is longer than a year."""
     if query.range_from > query.range_to:
         raise Problem(400, f"rangeFrom {query.range_from} is after rangeTo {query.range_to}")
@@ -148,36 +148,62 @@ def within(query: RewardsQuery) -> Range:
 
 def check_range(request: Context, path: object, query: RewardsQuery) -> None:
     """400 for a range that no validator has rewards of."""
-    within(query)
+    reward_range(query)
 
 
 FAMILY: Final[dict[str, Any]] = {"tag": "Validators", "needs": "enterprise", "envelope": "beacon", "fails": FAILS}
 _DETAILS: Final = {
     "validator": {"index": 12345, "pubkey": "0x" + "8a" * 48, "slashed": False, "status": "active_ongoing"},
     "lifecycle": {
-        "activationEpoch": 200, "activationTimestamp": 1606900823, "exitEpoch": None, "withdrawableEpoch": None,
+        "activationEpoch": 200,
+        "activationTimestamp": 1606900823,
+        "exitEpoch": None,
+        "withdrawableEpoch": None,
     },
     "balance": {"actual": "32004512345000000000", "effective": "32000000000000000000"},
     "withdrawalCredentials": {
-        "prefix": 1, "credential": "0x01" + "00" * 11 + "b9" * 20, "address": "0x" + "b9" * 20,
+        "prefix": 1,
+        "credential": "0x01" + "00" * 11 + "b9" * 20,
+        "address": "0x" + "b9" * 20,
     },
-}  # fmt: skip
+}
 _REWARD: Final = {
-    "epochStart": 330000, "epochEnd": 330224, "timestampStart": 1733540823, "timestampEnd": 1733627222,
-    "dateStart": "2024-12-07", "dateEnd": "2024-12-08", "consensusReward": "2250000000000000",
-    "consensusPotentialReward": "2500000000000000", "consensusEfficiency": 0.9, "executionReward": "0",
-    "endEffectiveBalance": "32000000000000000000", "attestationsIncluded": 224, "attestationsMissed": 1,
-    "syncParticipations": 0, "syncMissed": 0, "proposedBlocks": 0, "missedBlocks": 0, "mevBlocks": 0,
-}  # fmt: skip
+    "epochStart": 330000,
+    "epochEnd": 330224,
+    "timestampStart": 1733540823,
+    "timestampEnd": 1733627222,
+    "dateStart": "2024-12-07",
+    "dateEnd": "2024-12-08",
+    "consensusReward": "2250000000000000",
+    "consensusPotentialReward": "2500000000000000",
+    "consensusEfficiency": 0.9,
+    "executionReward": "0",
+    "endEffectiveBalance": "32000000000000000000",
+    "attestationsIncluded": 224,
+    "attestationsMissed": 1,
+    "syncParticipations": 0,
+    "syncMissed": 0,
+    "proposedBlocks": 0,
+    "missedBlocks": 0,
+    "mevBlocks": 0,
+}
 _WITHDRAWAL: Final = {
-    "slot": 10560000, "epoch": 330000, "timestamp": 1733540823, "index": 71000000, "amount": "19234567000000000",
+    "slot": 10560000,
+    "epoch": 330000,
+    "timestamp": 1733540823,
+    "index": 71000000,
+    "amount": "19234567000000000",
     "address": "0x" + "b9" * 20,
-}  # fmt: skip
+}
 _DEPOSIT: Final = {
-    "slot": 10400000, "epoch": 325000, "timestamp": 1731620823, "depositIndex": 1800000,
-    "amount": "32000000000000000000", "withdrawalCredentials": "0x01" + "00" * 11 + "b9" * 20,
+    "slot": 10400000,
+    "epoch": 325000,
+    "timestamp": 1731620823,
+    "depositIndex": 1800000,
+    "amount": "32000000000000000000",
+    "withdrawalCredentials": "0x01" + "00" * 11 + "b9" * 20,
     "withdrawalAddress": "0x" + "b9" * 20,
-}  # fmt: skip
+}
 
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
@@ -223,8 +249,8 @@ async def rewards_by_pubkey(request: Context, path: ByPubkey, query: RewardsQuer
 
 
 async def _rewards(request: Context, validator: ValidatorId, query: RewardsQuery) -> RewardsPage:
-    found = await request.engine.validators().rewards(validator, within(query), query.window)
-    return RewardsPage(**paged(found, query.window))
+    rewards = await request.engine.validators().rewards(validator, reward_range(query), query.window)
+    return RewardsPage(**paged(rewards, query.window))
 
 
 @get(
@@ -235,8 +261,8 @@ async def _rewards(request: Context, validator: ValidatorId, query: RewardsQuery
 )
 async def withdrawals_by_index(request: Context, path: ByIndex, query: WindowQuery) -> WithdrawalsPage:
     """What was paid out to the execution layer, the latest first."""
-    found = await request.engine.validators().withdrawals(path.validator, query.window)
-    return WithdrawalsPage(**paged(found, query.window))
+    withdrawals = await request.engine.validators().withdrawals(path.validator, query.window)
+    return WithdrawalsPage(**paged(withdrawals, query.window))
 
 
 @get(
@@ -247,22 +273,22 @@ async def withdrawals_by_index(request: Context, path: ByIndex, query: WindowQue
 )
 async def withdrawals_by_pubkey(request: Context, path: ByPubkey, query: WindowQuery) -> WithdrawalsPage:
     """What was paid out to the execution layer, the latest first."""
-    found = await request.engine.validators().withdrawals(path.validator, query.window)
-    return WithdrawalsPage(**paged(found, query.window))
+    withdrawals = await request.engine.validators().withdrawals(path.validator, query.window)
+    return WithdrawalsPage(**paged(withdrawals, query.window))
 
 
 @get(f"{BASE}/deposits/index/{{index}}", summary="Deposits, by validator index", **FAMILY, example=_example(_DEPOSIT))
 async def deposits_by_index(request: Context, path: ByIndex, query: WindowQuery) -> DepositsPage:
     """What was paid in, the latest first."""
-    found = await request.engine.validators().deposits(path.validator, query.window)
-    return DepositsPage(**paged(found, query.window))
+    deposits = await request.engine.validators().deposits(path.validator, query.window)
+    return DepositsPage(**paged(deposits, query.window))
 
 
 @get(f"{BASE}/deposits/pubkey/{{pubkey}}", summary="Deposits, by public key", **FAMILY, example=_example(_DEPOSIT))
 async def deposits_by_pubkey(request: Context, path: ByPubkey, query: WindowQuery) -> DepositsPage:
     """What was paid in, the latest first."""
-    found = await request.engine.validators().deposits(path.validator, query.window)
-    return DepositsPage(**paged(found, query.window))
+    deposits = await request.engine.validators().deposits(path.validator, query.window)
+    return DepositsPage(**paged(deposits, query.window))
 
 
 ROUTES: Final = (

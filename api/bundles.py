@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from api.addressbook import Address, BookQuery
-from api.context import Answer, Context
-from api.example_addresses import ANOTHER, WALLET
-from api.router import get, write
-from api.tenants import COMMON, TAKES, keep, look
-from api.texts import MAX_CHARS, tidy
-from storage.state import bundles as store
-from storage.state.address_book import canonical, distinct
+from chainfolio.api.addressbook import Address, BookQuery
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.example_addresses import ANOTHER, WALLET
+from chainfolio.api.router import get, write
+from chainfolio.api.tenants import COMMON, TAKES, keep, look
+from chainfolio.api.texts import MAX_CHARS, tidy
+from chainfolio.storage.state import bundles as store
+from chainfolio.storage.state.address_book import canonical, distinct
 
 Name = Annotated[
     str,
@@ -42,7 +42,7 @@ class NewBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     addresses: Annotated[list[Address], msgspec.Meta(min_length=1, max_length=100)]
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "name", tidy("name", self.name, least=1))
+        msgspec.structs.force_setattr(self, "name", tidy("name", self.name, min_chars=1))
 
 
 class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[Name, msgspec.Meta(examples=["Rainy days"])]
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "name", tidy("name", self.name, least=1))
+        msgspec.structs.force_setattr(self, "name", tidy("name", self.name, min_chars=1))
 
 
 class NewMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,8 +104,8 @@ ONE: Final[dict[str, Any]] = {"answers": {200: BundleAnswer}, "example": {"data"
 @get("/v1/bundles", summary="All bundles", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
 async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
     """Every bundle of the account, or with `limit` and `offset` a part of them."""
-    found = await look(request, store.every)
-    return BundlesAnswer([_bundle(each) for each in found[query.offset : query.offset + query.limit]])
+    stored = await look(request, store.every)
+    return BundlesAnswer([_bundle(each) for each in stored[query.offset : query.offset + query.limit]])
 
 
 @write(
@@ -113,31 +113,36 @@ async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
     "/v1/bundles",
     summary="Make a bundle",
     codes=(
-        "VALIDATION_ERROR", *COMMON, "BUNDLE_NAME_TAKEN", "BUNDLE_MEMBERS_ALREADY_BUNDLED",
-        "BUNDLE_SIZE_LIMIT_EXCEEDED", "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK", "BUNDLE_QUOTA_REACHED",
+        "VALIDATION_ERROR",
+        *COMMON,
+        "BUNDLE_NAME_TAKEN",
+        "BUNDLE_MEMBERS_ALREADY_BUNDLED",
+        "BUNDLE_SIZE_LIMIT_EXCEEDED",
+        "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK",
+        "BUNDLE_QUOTA_REACHED",
     ),
     check=lambda request, body: distinct(body.addresses),
     **ONE,
-)  # fmt: skip
+)
 async def create_bundle(request: Context, body: NewBundle) -> Answer:
     """Every address must be in the address book; no two bundles have the same name or exactly the same members."""
-    id = str(uuid.UUID(int=request.parts.seams.random.getrandbits(128), version=4))
+    id = str(uuid.UUID(int=request.parts.environment.random.getrandbits(128), version=4))
     quotas, addresses = request.parts.settings.quotas, distinct(body.addresses)
     return await keep(
-        request, lambda tx, account_id: _shown(store.create(tx, account_id, id, body.name, addresses, quotas))
+        request, lambda tx, account_id: _answer(store.create(tx, account_id, id, body.name, addresses, quotas))
     )
 
 
 @get("/v1/bundles/{bundleId}", summary="One bundle", codes=NOT_FOUND, **ONE)
 async def bundle(request: Context, path: BundlePath) -> BundleAnswer:
     """A bundle by its id."""
-    return _shown(await look(request, lambda tx, account_id: store.find(tx, account_id, path.bundle_id)))
+    return _answer(await look(request, lambda tx, account_id: store.find(tx, account_id, path.bundle_id)))
 
 
 @write("PATCH", "/v1/bundles/{bundleId}", summary="Rename a bundle", codes=(*NOT_FOUND, "BUNDLE_NAME_TAKEN"), **ONE)
 async def rename_bundle(request: Context, path: BundlePath, body: NewName) -> Answer:
     """Gives it another name; the name that it has is no change."""
-    return await keep(request, lambda tx, id: _shown(store.rename(tx, id, path.bundle_id, body.name)))
+    return await keep(request, lambda tx, id: _answer(store.rename(tx, id, path.bundle_id, body.name)))
 
 
 @write("DELETE", "/v1/bundles/{bundleId}", summary="Delete a bundle", codes=NOT_FOUND, answers={204: Answer}, **FAMILY)
@@ -151,16 +156,19 @@ async def delete_bundle(request: Context, path: BundlePath) -> Answer:
     "/v1/bundles/{bundleId}/addresses",
     summary="Add a member",
     codes=(
-        "VALIDATION_ERROR", *NOT_FOUND, "BUNDLE_MEMBERS_ALREADY_BUNDLED", "BUNDLE_SIZE_LIMIT_EXCEEDED",
+        "VALIDATION_ERROR",
+        *NOT_FOUND,
+        "BUNDLE_MEMBERS_ALREADY_BUNDLED",
+        "BUNDLE_SIZE_LIMIT_EXCEEDED",
         "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK",
     ),
     check=lambda request, path, body: canonical(body.address),
     **ONE,
-)  # fmt: skip
+)
 async def add_member(request: Context, path: BundlePath, body: NewMember) -> Answer:
     """Puts one address of the address book into the bundle; one that is in it already is no change."""
     quotas, address = request.parts.settings.quotas, canonical(body.address)
-    return await keep(request, lambda tx, id: _shown(store.add_member(tx, id, path.bundle_id, address, quotas)))
+    return await keep(request, lambda tx, id: _answer(store.add_member(tx, id, path.bundle_id, address, quotas)))
 
 
 @write(
@@ -168,20 +176,24 @@ async def add_member(request: Context, path: BundlePath, body: NewMember) -> Ans
     "/v1/bundles/{bundleId}/addresses/{address}",
     summary="Remove a member",
     codes=(
-        "VALIDATION_ERROR", *NOT_FOUND, "ADDRESSBOOK_ENTRY_NOT_FOUND", "BUNDLE_MEMBERS_ALREADY_BUNDLED", "BUNDLE_EMPTY",
+        "VALIDATION_ERROR",
+        *NOT_FOUND,
+        "ADDRESSBOOK_ENTRY_NOT_FOUND",
+        "BUNDLE_MEMBERS_ALREADY_BUNDLED",
+        "BUNDLE_EMPTY",
     ),
     check=lambda request, path: canonical(path.address),
     **ONE,
-)  # fmt: skip
+)
 async def remove_member(request: Context, path: MemberPath) -> Answer:
     """Answers the bundle as it is now; the address stays in the address book. The last one cannot be removed."""
     address = canonical(path.address)
-    return await keep(request, lambda tx, id: _shown(store.remove_member(tx, id, path.bundle_id, address)))
+    return await keep(request, lambda tx, id: _answer(store.remove_member(tx, id, path.bundle_id, address)))
 
 
-def _shown(found: store.Bundle) -> BundleAnswer:
-    return BundleAnswer(_bundle(found))
+def _answer(bundle: store.Bundle) -> BundleAnswer:
+    return BundleAnswer(_bundle(bundle))
 
 
-def _bundle(found: store.Bundle) -> Bundle:
-    return Bundle(found.id, found.name, list(found.addresses))
+def _bundle(bundle: store.Bundle) -> Bundle:
+    return Bundle(bundle.id, bundle.name, list(bundle.addresses))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from api.context import Context
-from api.router import get
-from engine.answers import ChainFact
+from chainfolio.api.context import Context
+from chainfolio.api.router import get
+from chainfolio.engine.answers import ChainFact
 
 
 @get("/v1/chains", tag="Service", summary="Chains this server answers about", cost=0)

@@ -9,16 +9,16 @@ from typing import Final
 
 import structlog
 
-from api.charge import insufficient_credits
-from api.context import Answer, Context, Proceed, encoded
-from api.errors import problem_of, refusal
-from api.idempotency import replayed, reused
-from chainfolio.errors import Busy
+from chainfolio.api.charge import insufficient_credits
+from chainfolio.api.context import Answer, Context, Proceed, encoded
+from chainfolio.api.errors import problem_of, refusal
+from chainfolio.api.idempotency import replayed, reused
+from chainfolio.errors import Locked
+from chainfolio.storage.state import idempotency, ledger
+from chainfolio.storage.state.database import Transaction, UniqueViolation
+from chainfolio.storage.state.idempotency import KeyReused, StoredResponse
+from chainfolio.storage.state.ledger import InsufficientCredits
 from chainfolio.supervisor import described
-from storage.state import idempotency, ledger
-from storage.state.database import Transaction, UniqueViolation
-from storage.state.idempotency import Kept, Reused
-from storage.state.ledger import Short
 
 log = structlog.stdlib.get_logger("chainfolio.api")
 TRIES: Final = 4
@@ -27,7 +27,7 @@ Make = Callable[[Transaction], Answer]
 Look = Callable[[Transaction], object]
 
 
-async def change(context: Context, work: Look, status: int = 200, again: Look | None = None) -> Answer:
+async def change(context: Context, work: Look, status: int = 200, repeat: Look | None = None) -> Answer:
     """Do the work, take what it costs, and keep the answer that its result is.
 
     `again` looks up what a later request with the same key is told, where the answer is too long to be kept.
@@ -36,22 +36,22 @@ async def change(context: Context, work: Look, status: int = 200, again: Look | 
     for _ in range(TRIES):
         bill = meter.bill(context.principal.account_id, context.principal.key_id, context.cost, context.request_id)
 
-        def made(tx: Transaction, bill: ledger.Bill = bill) -> Answer:
+        def make_answer(tx: Transaction, bill: ledger.Bill = bill) -> Answer:
             ledger.check_affords(tx, bill)
             result = work(tx)
             meter.pay(tx, bill)
             return Answer(b"", status) if status == 204 else encoded(result, status)
 
         try:
-            found = await _remembered(context, made, again)
+            stored = await _remembered(context, make_answer, repeat)
         except UniqueViolation:  # the same request has just been answered elsewhere
             continue
         context.made = True
-        if isinstance(found, Kept):
-            return replayed(context, found)
+        if isinstance(stored, StoredResponse):
+            return replayed(context, stored)
         meter.billed(bill)
-        return found
-    raise Busy("state", "the same change is being made elsewhere", remedy="try again")
+        return stored
+    raise Locked("state", "the same change is being made elsewhere", remedy="try again")
 
 
 async def afterwards(work: Awaitable[object]) -> None:
@@ -69,21 +69,21 @@ async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
     """
     if context.asked is None:
         return await _afforded(context, proceed, available)
-    found = await _before(context)
-    if found is not None and found.body is not None:
-        return replayed(context, found)
+    stored = await _before(context)
+    if stored is not None and stored.body is not None:
+        return replayed(context, stored)
     try:
-        return await _afforded(context, proceed, available if found is None else context.cost)
+        return await _afforded(context, proceed, available if stored is None else context.cost)
     except Exception as error:  # a refusal is an answer to keep; a failure is none, for trying again may go better
         problem = problem_of(error, context.request_id)
         if context.made or problem.status >= 500 or problem.status in (402, 429):
             raise
         answer = refusal(context.route.envelope, problem)
     try:
-        kept = await _remembered(context, lambda _: answer)
+        remembered = await _remembered(context, lambda _: answer)
     except UniqueViolation:
         return answer
-    return replayed(context, kept) if isinstance(kept, Kept) else kept
+    return replayed(context, remembered) if isinstance(remembered, StoredResponse) else remembered
 
 
 async def _afforded(context: Context, proceed: Proceed, available: int) -> Answer:
@@ -94,40 +94,40 @@ async def _afforded(context: Context, proceed: Proceed, available: int) -> Answe
     return answer
 
 
-async def _before(context: Context) -> Kept | None:
-    asked = context.asked
-    assert asked is not None, "only asked of requests with a key"
+async def _before(context: Context) -> StoredResponse | None:
+    key = context.asked
+    assert key is not None, "only asked of requests with a key"
     try:
-        return await context.parts.state.look(lambda tx: idempotency.find(tx, asked))
-    except Reused:
+        return await context.parts.state.read(lambda tx: idempotency.find(tx, key))
+    except KeyReused:
         raise reused() from None
 
 
-async def _remembered(context: Context, made: Make, again: Look | None = None) -> Answer | Kept:
+async def _remembered(context: Context, make_answer: Make, repeat: Look | None = None) -> Answer | StoredResponse:
     """What the request's key was answered before; else what is made now, kept for the key in the same transaction."""
-    asked = context.asked
+    key = context.asked
 
-    def work(tx: Transaction) -> Answer | Kept:
-        if asked is None:
-            return made(tx)
-        found = idempotency.claim(tx, asked)
-        if found is not None:
-            return found if found.body is not None else _made_again(tx, found, again)
-        answer = made(tx)
-        kept = Kept(answer.status, answer.content_type, answer.body)
-        if again is not None and len(answer.body) > KEPT_BYTES:
-            kept = Kept(answer.status, answer.content_type, None, hashlib.sha256(answer.body).digest())
-        idempotency.keep(tx, asked, kept)
+    def work(tx: Transaction) -> Answer | StoredResponse:
+        if key is None:
+            return make_answer(tx)
+        stored = idempotency.claim(tx, key)
+        if stored is not None:
+            return stored if stored.body is not None else _repeated_answer(tx, stored, repeat)
+        answer = make_answer(tx)
+        remembered = StoredResponse(answer.status, answer.content_type, answer.body)
+        if repeat is not None and len(answer.body) > KEPT_BYTES:
+            remembered = StoredResponse(answer.status, answer.content_type, None, hashlib.sha256(answer.body).digest())
+        idempotency.store_response(tx, key, remembered)
         return answer
 
     try:
-        return await context.parts.state.run(work)
-    except Reused:
+        return await context.parts.state.write(work)
+    except KeyReused:
         raise reused() from None
-    except Short as short:
+    except InsufficientCredits as short:
         raise insufficient_credits(context.cost, short.available) from None
 
 
-def _made_again(tx: Transaction, found: Kept, again: Look | None) -> Kept:
-    assert again is not None, "only such answers are kept as digests"
-    return Kept(found.status, found.content_type, encoded(again(tx), found.status).body, found.digest)
+def _repeated_answer(tx: Transaction, stored: StoredResponse, repeat: Look | None) -> StoredResponse:
+    assert repeat is not None, "only such answers are kept as digests"
+    return StoredResponse(stored.status, stored.content_type, encoded(repeat(tx), stored.status).body, stored.digest)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from api.errors import Problem
-from api.keys import Meter
+from chainfolio.api.errors import Problem
+from chainfolio.api.keys import Meter
 from chainfolio.errors import StoreError
-from storage.state.meter import Reservation
+from chainfolio.storage.state.meter import Reservation
 
 log = structlog.stdlib.get_logger("chainfolio.api")
 
@@ -24,7 +24,7 @@ class Charge:
     async def void(self) -> None:
         """Give them back, before the refusal is told. A store that is away gives them back later, by itself."""
         try:
-            await self.meter.settle(self.held, "void")
+            await self.meter.settle_reservation(self.held, "void")
         except StoreError as error:
             log.warning("not voided", reason=error.message, then="the reservation expires")
 

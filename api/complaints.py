@@ -9,9 +9,14 @@ from typing import Any, Final
 import msgspec
 
 _KINDS: Final = {
-    "object": "an object", "array": "a list", "str": "a string", "int": "a whole number", "float": "a number",
-    "bool": "`true` or `false`", "null": "null",
-}  # fmt: skip
+    "object": "an object",
+    "array": "a list",
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "`true` or `false`",
+    "null": "null",
+}
 _BOUNDS: Final = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _ITEMS: Final = {"str": "character", "array": "item", "object": "field"}
 _OTHER: Final = re.compile(r"Expected `([a-z |]+)`, got `([a-z]+)`\Z")
@@ -24,37 +29,37 @@ _MAX_LIKE: Final = 24  # to find a name that is like a long one takes long
 
 def of_value(message: str) -> str:
     """A complaint about one value."""
-    if found := _OTHER.match(message):
-        wanted = " or ".join(_KINDS.get(kind, kind) for kind in found[1].split(" | "))
-        return f"expected {wanted}, got {'a boolean' if found[2] == 'bool' else _KINDS.get(found[2], found[2])}"
-    if found := _BOUND.match(message):
-        return f"expected {_KINDS.get(found[1], found[1])} of {_BOUNDS[found[2]]} {found[3]}"
-    if found := _LENGTH.match(message):
-        counted = _ITEMS[found[1]] + ("" if found[3] == "1" else "s")
-        return f"expected {_KINDS.get(found[1], found[1])} of {_BOUNDS[found[2]]} {found[3]} {counted}"
-    if found := _FORM.match(message):
-        return f"expected a string of the form {found[1]}"
+    if match := _OTHER.match(message):
+        kinds = " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
+        return f"expected {kinds}, got {'a boolean' if match[2] == 'bool' else _KINDS.get(match[2], match[2])}"
+    if match := _BOUND.match(message):
+        return f"expected {_KINDS.get(match[1], match[1])} of {_BOUNDS[match[2]]} {match[3]}"
+    if match := _LENGTH.match(message):
+        items = _ITEMS[match[1]] + ("" if match[3] == "1" else "s")
+        return f"expected {_KINDS.get(match[1], match[1])} of {_BOUNDS[match[2]]} {match[3]} {items}"
+    if match := _FORM.match(message):
+        return f"expected a string of the form {match[1]}"
     return message[:1].lower() + message[1:]
 
 
 def of_body(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[str, list[str]]:
     """A complaint about a place in a body of a type: the sentence, and the path of what is wrong."""
-    if found := _FIELD.match(message):
-        path = [*path, found[2][:70]]
-        if found[1] == "missing required":
-            return f"`{_place(path)}` is required", path
-        like = _names(kind, path[:-1]) if len(found[2]) <= _MAX_LIKE else []
-        near = difflib.get_close_matches(found[2], like, 1)
-        inside = f" in `{_place(path[:-1])}`" if path[:-1] else ""
-        hint = f"; did you mean `{near[0]}`?" if near else ""
-        return f"unknown field {path[-1]!a}{inside}{hint}", path
+    if match := _FIELD.match(message):
+        path = [*path, match[2][:70]]
+        if match[1] == "missing required":
+            return f"`{_field_path(path)}` is required", path
+        like = _names(kind, path[:-1]) if len(match[2]) <= _MAX_LIKE else []
+        matches = difflib.get_close_matches(match[2], like, 1)
+        parent = f" in `{_field_path(path[:-1])}`" if path[:-1] else ""
+        hint = f"; did you mean `{matches[0]}`?" if matches else ""
+        return f"unknown field {path[-1]!a}{parent}{hint}", path
     if message == "Input data was truncated":
         message = "its JSON ends too early"
-    about = f"`{_place(path)}` is malformed" if path else "the body is malformed"
-    return f"{about}: {of_value(message.replace('JSON is malformed', 'it is no JSON', 1))}", path
+    prefix = f"`{_field_path(path)}` is malformed" if path else "the body is malformed"
+    return f"{prefix}: {of_value(message.replace('JSON is malformed', 'it is no JSON', 1))}", path
 
 
-def _place(path: list[str]) -> str:
+def _field_path(path: list[str]) -> str:
     """`entries[0].label`."""
     return "".join(f"[{step}]" if step.isdigit() or step == "..." else f".{step}" for step in path).lstrip(".")
 

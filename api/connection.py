@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from api.guard import Guard, address_of
+from chainfolio.api.guard import Guard, address_of
 
 MAX_SKIPPED: Final = 1024 * 1024  # bytes of a body that nobody wants to read
 LINGER_S: Final = 2.0  # for a client to read its answer before the connection ends under what it still sends

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from api.engine import Engine
-from api.keys import Keys, Principal
-from api.metrics import Traffic
-from api.request import Request
-from api.router import Route
-from chainfolio.seams import Seams
+from chainfolio.api.engine import Engine
+from chainfolio.api.keys import Keys, Principal
+from chainfolio.api.metrics import Traffic
+from chainfolio.api.request import Request
+from chainfolio.api.router import Route
+from chainfolio.environment import Environment
 from chainfolio.settings import Settings
-from storage.state.idempotency import Asked
+from chainfolio.storage.state.idempotency import KeyedRequest
 
 JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -42,7 +42,7 @@ class Parts:
     engine: Engine
     state: Keys
     settings: Settings
-    seams: Seams
+    environment: Environment
     traffic: Traffic = field(default_factory=Traffic)
     secret: bytes = bytes(32)
     signature: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Context:
     http: Request
     route: Route
     parts: Parts
-    asked: Asked | None = None
+    asked: KeyedRequest | None = None
     cost: int = 0
     made: bool = False
     unanswerable: int = 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from api.context import Context
-from api.router import get
-from storage.state import ledger
+from chainfolio.api.context import Context
+from chainfolio.api.router import get
+from chainfolio.storage.state import ledger
 
 
 @get("/v1/credits", tag="Service", summary="Credits left", cost=0, example=1234)
 async def credits(request: Context) -> int:
     """A bare number: what can be spent now, without what running calls hold."""
     account_id = request.principal.account_id
-    return await request.parts.state.look(lambda tx: ledger.available(tx, account_id))
+    return await request.parts.state.read(lambda tx: ledger.available(tx, account_id))

@@ -18,9 +18,9 @@ class Forged(ValueError):
     """This is no cursor that was given out for this question to this account."""
 
 
-def seal(secret: bytes, question: tuple[str, ...], place: Any) -> str:
+def seal(secret: bytes, question: tuple[str, ...], position: Any) -> str:
     """A place in the answer to a question (who asks belongs to it) as text for a URL."""
-    data = msgspec.msgpack.encode(place)
+    data = msgspec.msgpack.encode(position)
     return urlsafe_b64encode(_mark(secret, question, data) + data).decode().rstrip("=")
 
 
@@ -39,5 +39,5 @@ def unseal(secret: bytes, question: tuple[str, ...], cursor: str, kind: type[T])
 
 
 def _mark(secret: bytes, question: tuple[str, ...], data: bytes) -> bytes:
-    asked = msgspec.msgpack.encode(question)
-    return hmac.digest(secret, msgspec.msgpack.encode([asked, data]), hashlib.sha256)[:SEAL_BYTES]
+    packed = msgspec.msgpack.encode(question)
+    return hmac.digest(secret, msgspec.msgpack.encode([packed, data]), hashlib.sha256)[:SEAL_BYTES]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 
-from api.context import Context
-from api.errors import FieldError, invalid
-from api.fields import Reader, Refused, shown
+from chainfolio.api.context import Context
+from chainfolio.api.errors import FieldError, invalid
+from chainfolio.api.fields import Reader, Refused, quoted
 from chainfolio.settings import Settings
 
 FORMAT: Final = "Invalid date format. Use YYYY-MM-DD"
@@ -28,7 +28,7 @@ def read_day(values: list[str], settings: Settings) -> datetime.date:
             return datetime.date.fromisoformat(text)
     except ValueError:  # a day that no calendar has
         pass
-    raise Refused(f"cannot be {shown(text)}: {FORMAT}")
+    raise Refused(f"cannot be {quoted(text)}: {FORMAT}")
 
 
 def _schema(settings: Settings) -> dict[str, Any]:
@@ -69,19 +69,19 @@ def check_begun(request: Context, query: HasDay) -> None:
     _check_begun(request, "date", query.date)
 
 
-def check_span(request: Context, query: HasSpan, most: int) -> None:
+def check_span(request: Context, query: HasSpan, max_days: int) -> None:
     """400 for a span that ends before it begins, has more days than `most`, or ends on a day that has not begun."""
     _check_begun(request, "endDate", query.end_date)
     days = (query.end_date - query.start_date).days + 1
     if days < 1:
         raise invalid("query", [FieldError("`startDate` is after `endDate`", ["startDate"])])
-    if days > most:
-        words = f"`startDate` to `endDate` are {days:,} days: at most {most}"
-        raise invalid("query", [FieldError(words, ["startDate"])])
+    if days > max_days:
+        reason = f"`startDate` to `endDate` are {days:,} days: at most {max_days}"
+        raise invalid("query", [FieldError(reason, ["startDate"])])
 
 
 def _check_begun(request: Context, name: str, day: datetime.date) -> None:
-    today = datetime.datetime.fromtimestamp(request.parts.seams.clock.now_us() // 1_000_000, UTC).date()
+    today = datetime.datetime.fromtimestamp(request.parts.environment.clock.now_us() // 1_000_000, UTC).date()
     if day > today:
-        words = f"`{name}` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
-        raise invalid("query", [FieldError(words, [name])])
+        reason = f"`{name}` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
+        raise invalid("query", [FieldError(reason, [name])])

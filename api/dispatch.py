@@ -41,15 +41,15 @@ class Paths(Generic[T]):
             if (match := shape.fullmatch(path)) is None:
                 continue
             if method in methods:
-                return methods[method], {name: _whole(value) for name, value in match.groupdict().items()}, set()
+                return methods[method], {name: _integer_text(value) for name, value in match.groupdict().items()}, set()
             allowed |= set(methods)
         return None, {}, allowed
 
     def all(self) -> set[tuple[str, str]]:
         """Every path with each of its methods."""
-        found = {(path, method) for path, methods in self._plain.items() for method in methods}
-        return found | {(path, method) for path, (_, methods) in self._shaped.items() for method in methods}
+        routes = {(path, method) for path, methods in self._plain.items() for method in methods}
+        return routes | {(path, method) for path, (_, methods) in self._shaped.items() for method in methods}
 
 
-def _whole(value: str) -> str:
+def _integer_text(value: str) -> str:
     return value.replace("%2F", "/").replace("%25", "%") if "%" in value else value

@@ -10,26 +10,26 @@ from importlib import resources
 
 import msgspec
 
-from api.context import Answer, Context
-from api.openapi import describe
-from api.router import Route, get
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.openapi import describe
+from chainfolio.api.router import Route, get
 from chainfolio.settings import Settings
 
 TAG = "Documentation"
 
 
-def routes(others: Sequence[Route], settings: Settings) -> tuple[Route, ...]:
+def routes(api_routes: Sequence[Route], settings: Settings) -> tuple[Route, ...]:
     """The routes that describe `others`, and themselves."""
-    made: list[bytes] = []
+    pages: list[bytes] = []
 
     @get("/openapi.json", tag=TAG, summary="This description, OpenAPI 3.1", public=True)
     async def openapi(request: Context) -> Answer:
         """Made from the routes themselves."""
-        return Answer(made[0], headers={"Cache-Control": "no-cache"})
+        return Answer(pages[0], headers={"Cache-Control": "no-cache"})
 
-    own = (openapi, page, start)
-    made.append(msgspec.json.format(msgspec.json.encode(describe((*others, *own), settings)), indent=2))
-    return own
+    page_routes = (openapi, page, start)
+    pages.append(msgspec.json.format(msgspec.json.encode(describe((*api_routes, *page_routes), settings)), indent=2))
+    return page_routes
 
 
 @get("/docs", tag=TAG, summary="This description, to read and to try", public=True, media="text/html")
@@ -48,15 +48,15 @@ async def start(request: Context) -> Answer:
 @cache
 def _page() -> tuple[bytes, str]:
     """The page with its style and scripts inside, and the policy that lets only those run."""
-    folder = resources.files("api") / "static"
+    folder = resources.files("chainfolio.api") / "static"
     names = ("docs.html", "docs.css", "charts.js", "docs.js")
     html, style, charts, script = ((folder / name).read_text("utf-8") for name in names)
     policy = (
         f"default-src 'none'; script-src '{_hash(charts)}' '{_hash(script)}'; style-src '{_hash(style)}'; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    whole = html.replace("/*style*/", style).replace("/*charts*/", charts).replace("/*script*/", script)
-    return whole.encode(), policy
+    page = html.replace("/*style*/", style).replace("/*charts*/", charts).replace("/*script*/", script)
+    return page.encode(), policy
 
 
 def _hash(text: str) -> str:

@@ -13,12 +13,12 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from api.charge import Charge
-from api.connection import send
-from api.context import Answer, Parts
-from api.errors import Problem, problem_of, refusal
-from api.request import Request
-from api.response_headers import ResponseHeaders, compressed, worth_compressing
+from chainfolio.api.charge import Charge
+from chainfolio.api.connection import send
+from chainfolio.api.context import Answer, Parts
+from chainfolio.api.errors import Problem, problem_of, refusal
+from chainfolio.api.request import Request
+from chainfolio.api.response_headers import ResponseHeaders, compressed, worth_compressing
 from chainfolio.errors import NotFound
 
 MAX_URL: Final = 8 * 1024
@@ -32,9 +32,9 @@ log = structlog.stdlib.get_logger("chainfolio.api")
 
 def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) -> Served:
     """What a connection calls for each request: `handler` finds the answer, here it is dressed, sent and charged."""
-    name, clock, say = _namer(parts), parts.seams.clock, log.bind()
-    traffic, most = parts.traffic, parts.settings.limits.in_flight
-    told = say.is_enabled_for(logging.INFO)
+    name, clock, logger = _namer(parts), parts.environment.clock, log.bind()
+    traffic, limit = parts.traffic, parts.settings.limits.in_flight
+    logs_info = logger.is_enabled_for(logging.INFO)
 
     async def shed(request: Request) -> Answer:
         """Say at once that there is too much to do: whoever waited in a queue without end would be told too late."""
@@ -48,20 +48,20 @@ def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) 
         traffic.in_flight += 1
         try:
             # Whoever asks whether this process lives is always told.
-            crowded = traffic.in_flight > most and request.path.startswith("/v1/")
+            crowded = traffic.in_flight > limit and request.path.startswith("/v1/")
             answer = await _answered(request, shed if crowded else handler)
             if request.charge is not None and not 200 <= answer.status < 300:
                 # Whatever is not a success costs nothing; it is given back before it is told.
-                await _taken(request).void()
+                await _charge(request).void()
             coding = worth_compressing(request, answer.body)
             body = await compressed(answer.body, coding) if coding else answer.body
             response = heads.response(request, answer, body, coding)
             await send(http, response)
             if request.charge is not None:  # killed before, it has cost nothing
-                _taken(request).post_soon()
+                _charge(request).post_soon()
         except BaseException as error:  # whoever leaves, or whatever fails: nothing was sent, so nothing is owed
             if request.charge is not None:
-                _taken(request).void_soon()
+                _charge(request).void_soon()
             if isinstance(error, asyncio.CancelledError):
                 log.info("left", request_id=request.id, method=request.method, path=request.route)
             raise
@@ -71,8 +71,8 @@ def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) 
                 _leave(parts.running, request.counted)
         took_s = clock.monotonic_s() - began_s
         traffic.note(request.operation, answer.status, took_s)
-        if told:
-            _note(say, request, answer.status, len(body), took_s)
+        if logs_info:
+            _note(logger, request, answer.status, len(body), took_s)
         return response
 
     return outermost
@@ -84,22 +84,22 @@ def _leave(running: Counter[str], account: str) -> None:
         del running[account]
 
 
-def _taken(request: Request) -> Charge:
+def _charge(request: Request) -> Charge:
     """The charge of a request, which is settled once."""
     charge, request.charge = request.charge, None
     assert charge is not None, "asked before"
     return charge
 
 
-def refused(error: Exception, request: Request, envelope: str = "whole") -> Answer:
+def error_answer(error: Exception, request: Request, envelope: str = "whole") -> Answer:
     """The answer for an error; what is our own fault is logged whole, and only named to the client."""
     problem = problem_of(error, request.id, envelope)
     if not isinstance(error, Problem) and problem.status >= 500:
-        about = {"request_id": request.id, "path": request.route, "status": problem.status}
+        context = {"request_id": request.id, "path": request.route, "status": problem.status}
         if problem.status == 500:
-            log.error("failed", **about, exc_info=error)
+            log.error("failed", **context, exc_info=error)
         else:  # named by its kind and its words: where it came from is no news
-            log.warning("failed", **about, kind=type(error).__name__, reason=str(error))
+            log.warning("failed", **context, kind=type(error).__name__, reason=str(error))
     elif isinstance(error, NotFound) and error.remedy:
         log.warning("not found", request_id=request.id, path=request.route, reason=str(error))
     return refusal(envelope, problem)
@@ -113,24 +113,24 @@ async def _answered(request: Request, handler: Handler) -> Answer:
             raise Problem(431, f"the headers are longer than {MAX_HEADERS} bytes")
         return await handler(request)
     except Exception as error:  # whatever it is, the client is told in our own words
-        return refused(error, request)
+        return error_answer(error, request)
 
 
 def _namer(parts: Parts) -> Callable[[Request], str]:
     """Names for requests: their own where they bring a sane one, else a number that no other process counts from."""
-    prefix, numbers = f"{parts.seams.random.getrandbits(80):020x}", itertools.count(1)
+    prefix, numbers = f"{parts.environment.random.getrandbits(80):020x}", itertools.count(1)
 
     def name(request: Request) -> str:
-        given = request.headers.get("X-Request-Id")
-        return given if given and _SANE_ID.match(given) else f"{prefix}{next(numbers):012x}"
+        request_id = request.headers.get("X-Request-Id")
+        return request_id if request_id and _SANE_ID.match(request_id) else f"{prefix}{next(numbers):012x}"
 
     return name
 
 
-def _note(say: Any, request: Request, status: int, length: int, took_s: float) -> None:
-    who = request.principal
-    caller = {"account": who.account_id, "key": who.key_id} if who else {}
-    say.info(
+def _note(logger: Any, request: Request, status: int, length: int, took_s: float) -> None:
+    principal = request.principal
+    caller = {"account": principal.account_id, "key": principal.key_id} if principal else {}
+    logger.info(
         "request",
         request_id=request.id,
         method=request.method,

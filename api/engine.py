@@ -9,13 +9,21 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from engine.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
-from engine.validators import Validators
-from indexer.registry import Registry
-from portfolio.document import IssueDocument, Portfolio
-from portfolio.facts import Options
-from portfolio.metrics.report import PerformanceDocument
-from portfolio.overview import Pictures
+from chainfolio.engine.answers import (
+    ApprovalsPage,
+    ChainFact,
+    Place,
+    Readiness,
+    SyncStatus,
+    TransactionFilter,
+    TransactionsPage,
+)
+from chainfolio.engine.validators.answers import Validators
+from chainfolio.indexer.registry import Registry
+from chainfolio.portfolio.document import IssueDocument, Portfolio
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.metrics.report import PerformanceDocument
+from chainfolio.portfolio.overview import Pictures
 
 
 class Nav(Protocol):
@@ -69,11 +77,16 @@ class Engine(Protocol):
         is it that nothing could be read; Unserved if no account is of a kind that a configured chain has."""
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
-        """Portfolios at one block of one chain. BadRequest above its head, Unserved where the chain is not configured,
-        HistoryUnavailable where the node has forgotten that block."""
+        """Return portfolios at one block of one chain.
+
+        Raises:
+            BadRequest: The block is above the head of the chain.
+            NotSupported: The chain is not configured.
+            HistoryUnavailable: The node has pruned the state at that block.
+        """
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
-        """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it, Unserved as of
+        """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it, NotSupported as of
         `nav`."""
 
     async def performance(
@@ -86,10 +99,10 @@ class Engine(Protocol):
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
         """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotIndexed where
-        the index does not reach, Unserved where the chain is not configured or what to `include` (`allowance`,
+        the index does not reach, NotSupported where the chain is not configured or what to `include` (`allowance`,
         `operators`, `permit2`) is not known, BadRequest for a place that is gone."""
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
+    async def transactions(self, accounts: Sequence[Account], query: TransactionFilter) -> TransactionsPage:
         """The transactions of accounts that a filter lets through; Unserved without a source of them."""
 
     async def sync(self, accounts: Sequence[Account]) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from api.auth import CHALLENGE
-from api.errors import Problem
-from api.keys import Principal
-from api.router import Route
+from chainfolio.api.auth import CHALLENGE
+from chainfolio.api.errors import Problem
+from chainfolio.api.keys import Principal
+from chainfolio.api.router import Route
 
 PRO: Final = "pro"
 ASK: Final = "ask the operator of this server for it"
@@ -26,9 +26,9 @@ def missing(route: Route, caller: Principal, now_us: int) -> Problem | None:
     """The refusal where the caller lacks what the route needs."""
     if not route.needs or entitled(route.needs, caller, now_us):
         return None
-    status, words = _MISSING[route.needs]
+    status, reason = _MISSING[route.needs]
     headers = dict(CHALLENGE) if status == 401 else {}
-    return Problem(status, f"{words}; {ASK}", code="FORBIDDEN", headers=headers)
+    return Problem(status, f"{reason}; {ASK}", code="FORBIDDEN", headers=headers)
 
 
 def entitled(needs: str, caller: Principal, now_us: int) -> bool:

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from api.context import Answer
 from chainfolio import errors
+from chainfolio.api.context import Answer
 from chainfolio.messages import public
-from storage.state.refusals import Code, Refusal
+from chainfolio.storage.state.refusals import Code, Refusal
 
 TITLES: Final[Mapping[int, str]] = {
     400: "Bad Request",
@@ -133,13 +133,13 @@ REMEDIES: Final = (
     Remedy(errors.NodeBehind, 503, words="the chain has not come that far yet", retry_after_s=5),
     Remedy(errors.Unavailable, 503, words="a node or price source does not answer at the moment", retry_after_s=5),
     Remedy(errors.SourceError, 502, words="a node or price source gave an answer that cannot be used"),
-    Remedy(errors.Busy, 503, words="the store is busy", retry_after_s=1),
+    Remedy(errors.Locked, 503, words="the store is busy", retry_after_s=1),
     Remedy(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
     Remedy(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
     Remedy(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
     Remedy(errors.OverBudget, 503, "Service Unavailable", "what may be asked of the chain's nodes is used up"),
-    Remedy(errors.Missing, 503),
-    Remedy(errors.Unserved, 501),
+    Remedy(errors.MissingDependency, 503),
+    Remedy(errors.NotSupported, 501),
     Remedy(errors.NotFound, 404),
 )
 
@@ -148,20 +148,29 @@ REMEDIES: Final = (
 FAMILY_REMEDIES: Final[Mapping[str, Sequence[Remedy]]] = {
     "approvals": (Remedy(errors.SourceError, 502, words="the node does not answer at the moment", retry_after_s=5),),
     "at-block": (
-        Remedy(errors.HistoryUnavailable, 500, words="the portfolio at that block could not be fetched: the node keeps "
-             "no state of it"),
-        Remedy(errors.SourceError, 500, words="the portfolio at that block could not be fetched: a node or price "
-             "source gave no usable answer"),
+        Remedy(
+            errors.HistoryUnavailable,
+            500,
+            words="the portfolio at that block could not be fetched: the node keeps no state of it",
+        ),
+        Remedy(
+            errors.SourceError,
+            500,
+            words="the portfolio at that block could not be fetched: a node or price source gave no usable answer",
+        ),
     ),
     "historical": (
-        Remedy(errors.HistoryUnavailable, 404, words="no snapshot can be built for that date: the nodes keep no state "
-             "of that time"),
+        Remedy(
+            errors.HistoryUnavailable,
+            404,
+            words="no snapshot can be built for that date: the nodes keep no state of that time",
+        ),
     ),
     "beacon": (
         Remedy(errors.SourceError, 500, words="the validator could not be read: the beacon node gave no usable answer"),
     ),
     "transactions": (Remedy(errors.NotFound, 404, "Address not indexed"),),
-}  # fmt: skip
+}
 
 
 # What a tenant may not do: each code's status, and when it is given.
@@ -196,8 +205,8 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
     if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
         # Told like a request that does not fit the interface, which it is: only the engine could see it.
         return invalid("query", [FieldError(error.message, [error.field])])
-    known = (*FAMILY_REMEDIES.get(envelope, ()), *REMEDIES)
-    remedy = next((remedy for remedy in known if isinstance(error, remedy.kind)), None)
+    remedies = (*FAMILY_REMEDIES.get(envelope, ()), *REMEDIES)
+    remedy = next((remedy for remedy in remedies if isinstance(error, remedy.kind)), None)
     if remedy and isinstance(error, errors.ChainfolioError):
         return _remedied(error, remedy)
     message = f"something went wrong on our side; the server's log has it as incident {request_id}"

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from api.example_addresses import PERMIT2, WALLET
+from chainfolio.api.example_addresses import PERMIT2, WALLET
 from chainfolio.assets import SHOWN_NATIVE
-from portfolio.document import (
+from chainfolio.portfolio.document import (
     AssetDocument,
     ChainDocument,
     Portfolio,
@@ -16,8 +16,8 @@ from portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
 )
-from portfolio.transactions import (
-    Named,
+from chainfolio.portfolio.transactions import (
+    NamedEntity,
     TransactionAssetDocument,
     TransactionDocument,
     Transactions,
@@ -83,7 +83,7 @@ _PAYMENT = TransactionDocument(
     hash="0x" + "5c" * 32,
     timestamp="1772366400",
     block_number=17_000_000,
-    chain=Named(key="ethereum", name="Ethereum"),
+    chain=NamedEntity(key="ethereum", name="Ethereum"),
     sender=_SENT.sender,
     recipient=_SENT.recipient,
     type="TRANSFEROUT",

@@ -19,7 +19,7 @@ READING: Final = {
 
 def completeness_headers(issues: Iterable[Issue]) -> dict[str, str]:
     """The headers that tell what an answer lacks whose body has no place for it."""
-    lacking = [f"{issue.subject}: {issue.reason}" for issue in issues]
-    if not lacking:
+    reasons = [f"{issue.subject}: {issue.reason}" for issue in issues]
+    if not reasons:
         return {"X-Completeness": "complete"}
-    return {"X-Completeness": "partial", "X-Issues": "; ".join(lacking)}
+    return {"X-Completeness": "partial", "X-Issues": "; ".join(reasons)}

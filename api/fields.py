@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, get_args
 
 import msgspec
 
-from api.complaints import of_value
-from api.errors import FieldError
+from chainfolio.api.complaints import of_value
+from chainfolio.api.errors import FieldError
 from chainfolio.settings import Settings
 
 MAX_FIELD_ERRORS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
@@ -62,7 +62,7 @@ class Field:
         try:
             return msgspec.convert(_scalar(self.type, values[0]), self.type)
         except msgspec.ValidationError as error:
-            raise Refused(f"cannot be {shown(values[0])}: {_plain(str(error), self.type)}") from None
+            raise Refused(f"cannot be {quoted(values[0])}: {_plain(str(error), self.type)}") from None
 
 
 @cache
@@ -81,14 +81,14 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
     }
 
 
-def read(kind: type[msgspec.Struct], given: Multi, names: Iterable[str], settings: Settings) -> Any:
+def read(kind: type[msgspec.Struct], texts_by_name: Multi, names: Iterable[str], settings: Settings) -> Any:
     """The Struct in `given`; or the list of everything that is wrong with it."""
     fields = fields_of(kind)
     unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FIELD_ERRORS)
     field_errors = [_unknown(name, fields if at < MAX_HINTS else ()) for at, name in enumerate(unknown)]
     values: dict[str, Any] = {}
     for field in fields.values():
-        texts = given.getall(field.name, [])
+        texts = texts_by_name.getall(field.name, [])
         if not texts:
             if field.required:
                 field_errors.append(FieldError(f"`{field.name}` is required", [field.name]))
@@ -100,20 +100,20 @@ def read(kind: type[msgspec.Struct], given: Multi, names: Iterable[str], setting
     return field_errors[:MAX_FIELD_ERRORS] if field_errors else kind(**values)
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """A stranger's text, short enough and printable, to be repeated in a message."""
     return ascii(text if len(text) <= 70 else text[:67] + "...")
 
 
-def one_of(known: Iterable[str]) -> str:
+def one_of(options: Iterable[str]) -> str:
     """What may stand where something unknown does."""
-    return f"it is one of {', '.join(sorted(known))}"
+    return f"it is one of {', '.join(sorted(options))}"
 
 
 def _unknown(name: str, like: Collection[str]) -> FieldError:
-    near = difflib.get_close_matches(name, like, 1) if len(name) <= MAX_LIKE else []
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    return FieldError(f"unknown parameter {shown(name)}{hint}", [name[:70]])
+    matches = difflib.get_close_matches(name, like, 1) if len(name) <= MAX_LIKE else []
+    hint = f"; did you mean `{matches[0]}`?" if matches else ""
+    return FieldError(f"unknown parameter {quoted(name)}{hint}", [name[:70]])
 
 
 def _scalar(kind: Any, text: str) -> object:
@@ -135,8 +135,8 @@ def _plain(message: str, kind: Any) -> str:
         base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
         if isinstance(base, msgspec.inspect.LiteralType):
             return "it is one of " + ", ".join(str(value) for value in base.values)
-    words = {
+    reasons = {
         "Expected `bool`, got `str`": "it is `true` or `false`",
         "Expected `int`, got `str`": "it is a whole number",
     }
-    return words.get(message) or of_value(message)
+    return reasons.get(message) or of_value(message)

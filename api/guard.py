@@ -36,8 +36,8 @@ class Guarded(Protocol):
 class Guard:
     """Lets connections in and ends those that keep the server waiting; `ended` counts them by reason."""
 
-    def __init__(self, limits: Limits, most: int, now_s: Callable[[], float]) -> None:
-        self._limits, self._most, self.now_s = limits, most, now_s
+    def __init__(self, limits: Limits, max_connections: int, now_s: Callable[[], float]) -> None:
+        self._limits, self._most, self.now_s = limits, max_connections, now_s
         self._open: dict[Guarded, str] = {}
         self._by_address: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
@@ -66,7 +66,7 @@ class Guard:
 
     def _make_room(self, address: str | None) -> bool:
         silent = [
-            each for each, other in self._open.items() if not each.answering and (address is None or other == address)
+            each for each, peer in self._open.items() if not each.answering and (address is None or peer == address)
         ]
         if not silent:
             return False
@@ -95,12 +95,12 @@ class Guard:
         """Look once a second from now on, until what is returned is called."""
         handle: asyncio.TimerHandle
 
-        def again() -> None:
+        def look_again() -> None:
             nonlocal handle
-            handle = loop.call_later(LOOK_S, again)  # first: a look that fails is not the last one
+            handle = loop.call_later(LOOK_S, look_again)  # first: a look that fails is not the last one
             self.look()
 
-        handle = loop.call_later(LOOK_S, again)
+        handle = loop.call_later(LOOK_S, look_again)
         return lambda: handle.cancel()
 
 
@@ -123,5 +123,5 @@ def address_of(peer: object) -> str:
     host = str(peer[0]).partition("%")[0]
     if ":" not in host:
         return host
-    whole = IPv6Address(host)
-    return str(whole.ipv4_mapped) if whole.ipv4_mapped else whole.exploded[:19]
+    full = IPv6Address(host)
+    return str(full.ipv4_mapped) if full.ipv4_mapped else full.exploded[:19]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from api.context import Answer, Context, encoded
-from api.router import get
-from engine.answers import Readiness
+from chainfolio.api.context import Answer, Context, encoded
+from chainfolio.api.router import get
+from chainfolio.engine.answers import Readiness
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -55,5 +55,5 @@ async def healthz(request: Context) -> Health:
 async def readyz(request: Context) -> Answer:
     """503 while not ready, with the same body: each chain's head, what is indexed, the lag, what ails it, and the
     health of its endpoints; and the background tasks, of which one that failed is unhealthy until it makes progress."""
-    found = await request.engine.readiness()
-    return encoded(found, 200 if found.ready else 503)
+    readiness = await request.engine.readiness()
+    return encoded(readiness, 200 if readiness.ready else 503)

@@ -7,15 +7,15 @@ from typing import Final
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.dates import Day, check_begun
-from api.errors import Problem
-from api.examples import EXAMPLE
-from api.failures import READING
-from api.router import get
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.dates import Day, check_begun
+from chainfolio.api.errors import Problem
+from chainfolio.api.examples import EXAMPLE
+from chainfolio.api.failures import READING
+from chainfolio.api.router import get
 from chainfolio.assets import Account
-from portfolio.document import Portfolio
+from chainfolio.portfolio.document import Portfolio
 
 NO_SNAPSHOT: Final = (
     "No snapshot of an address can be built for that date: no chain of its kind had begun by then, or the nodes keep "
@@ -56,6 +56,6 @@ async def require_subscriptions(request: Context, accounts: Sequence[Account]) -
     """403, naming the addresses that the caller's account has no historical subscription for."""
     addresses = [account.address for account in accounts]
     subscribed = await request.parts.state.subscribed(request.principal.account_id, addresses)
-    lacking = [address for address in addresses if address not in subscribed]
-    if lacking:
-        raise Problem(403, f"no historical subscription for {', '.join(lacking)}: see POST /v1/subscribe-snapshot")
+    unsubscribed = [address for address in addresses if address not in subscribed]
+    if unsubscribed:
+        raise Problem(403, f"no historical subscription for {', '.join(unsubscribed)}: see POST /v1/subscribe-snapshot")

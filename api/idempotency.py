@@ -6,33 +6,33 @@ import hashlib
 import re
 from typing import Final
 
-from api.context import Answer, Context
-from api.errors import FieldError, Problem, invalid
-from api.schema import content
-from storage.state.idempotency import Asked, Kept
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.errors import FieldError, Problem, invalid
+from chainfolio.api.schema import content
+from chainfolio.storage.state.idempotency import KeyedRequest, StoredResponse
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
 _SANE = re.compile(r"[\x21-\x7e]{1,255}\Z")
 
 
-async def asked_once(context: Context) -> Asked | None:
+async def asked_once(context: Context) -> KeyedRequest | None:
     """The request as its Idempotency-Key names it, None where it has none; Problem where that cannot be a key."""
-    given = context.http.headers.getall(HEADER, [])
-    if not given:
+    values = context.http.headers.getall(HEADER, [])
+    if not values:
         return None
-    if len(given) > 1 or not _SANE.match(given[0]):
-        words = f"`{HEADER}` is given once, with 1 to 255 printable characters"
-        raise invalid("headers", [FieldError(words, [HEADER])])
-    return Asked(context.principal.account_id, given[0], await _fingerprint(context))
+    if len(values) > 1 or not _SANE.match(values[0]):
+        reason = f"`{HEADER}` is given once, with 1 to 255 printable characters"
+        raise invalid("headers", [FieldError(reason, [HEADER])])
+    return KeyedRequest(context.principal.account_id, values[0], await _fingerprint(context))
 
 
-def replayed(context: Context, found: Kept) -> Answer:
+def replayed(context: Context, stored: StoredResponse) -> Answer:
     """The answer that was kept, named as such; `changed` where it was made again and is not the same any more."""
-    assert found.body is not None, "made again before"
-    same = found.digest is None or found.digest == hashlib.sha256(found.body).digest()
-    context.headers[REPLAYED] = "true" if same else "changed"
-    return Answer(found.body, found.status, found.content_type)
+    assert stored.body is not None, "made again before"
+    is_same = stored.digest is None or stored.digest == hashlib.sha256(stored.body).digest()
+    context.headers[REPLAYED] = "true" if is_same else "changed"
+    return Answer(stored.body, stored.status, stored.content_type)
 
 
 def reused() -> Problem:

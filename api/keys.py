@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
-from storage.state.database import Transaction
-from storage.state.ledger import Bill
-from storage.state.meter import Admit, Admitted, Reservation
+from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.ledger import Bill
+from chainfolio.storage.state.meter import Admission, AdmissionRequest, Reservation
 
 T = TypeVar("T")
 
@@ -16,23 +16,23 @@ class Meter(Protocol):
     """Lets requests in under their rate, and reserves and settles their credits."""
 
     @property
-    def moved(self) -> Mapping[str, int]:
+    def credit_totals(self) -> Mapping[str, int]:
         """Credits that this process has moved, by kind."""
 
-    async def admit(self, asked: Admit) -> Admitted:
+    async def admit(self, request: AdmissionRequest) -> Admission:
         """Let a request in, or not."""
 
-    async def settle(self, held: Reservation, kind: str) -> None:
+    async def settle_reservation(self, reservation: Reservation, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
 
-    def settle_soon(self, held: Reservation, kind: str) -> None:
+    def settle_soon(self, reservation: Reservation, kind: str) -> None:
         """Post or void without waiting."""
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
         """What a change is paid with, in the transaction that makes it."""
 
     def pay(self, tx: Transaction, bill: Bill) -> None:
-        """Take what a bill says; `ledger.Short` where it is not there any more."""
+        """Take what a bill says; `ledger.InsufficientCredits` where it is not there any more."""
 
     def billed(self, bill: Bill) -> None:
         """That transaction is done."""
@@ -79,13 +79,13 @@ class Keys(Protocol):
     async def caller(self, token: str) -> Principal | None:
         """Whose key this is; None where it is no valid key now."""
 
-    def forget(self) -> None:
+    def clear_cached_keys(self) -> None:
         """Look every key up anew."""
 
-    async def look(self, work: Callable[[Transaction], T]) -> T:
+    async def read(self, work: Callable[[Transaction], T]) -> T:
         """Something that is only read."""
 
-    async def run(self, work: Callable[[Transaction], T]) -> T:
+    async def write(self, work: Callable[[Transaction], T]) -> T:
         """Some work in one transaction, off the event loop."""
 
     async def subscribed(self, account_id: str, addresses: Collection[str]) -> set[str]:

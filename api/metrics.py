@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from api.guard import Guard
+    from chainfolio.api.guard import Guard
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -28,12 +28,12 @@ class _Times:
 
     def buckets(self) -> list[tuple[str, float]]:
         """As Prometheus has them: each with all below it."""
-        found: list[tuple[str, float]] = []
+        counts: list[tuple[str, float]] = []
         total = 0
         for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], self.counts, strict=True):
             total += count
-            found.append((bound, total))
-        return found
+            counts.append((bound, total))
+        return counts
 
 
 @dataclass(slots=True, eq=False)

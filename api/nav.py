@@ -7,23 +7,23 @@ from typing import Annotated, Any
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.failures import READING
-from api.fields import Reader, Refused, one_of, shown
-from api.router import get
 from chainfolio.amounts import text
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.failures import READING
+from chainfolio.api.fields import Reader, Refused, one_of, quoted
+from chainfolio.api.router import get
 from chainfolio.currencies import served
+from chainfolio.portfolio.document import IssueDocument
 from chainfolio.settings import Settings
-from portfolio.document import IssueDocument
 
 
 def read_currency(values: list[str], settings: Settings) -> str:
     """One of the currencies that this server has; Refused lists them."""
     if len(values) > 1:
         raise Refused("is given more than once")
-    if values[0] not in (known := served(settings.rates)):
-        raise Refused(f"cannot be {shown(values[0])}: {one_of(known)}")
+    if values[0] not in (currencies := served(settings.rates)):
+        raise Refused(f"cannot be {quoted(values[0])}: {one_of(currencies)}")
     return values[0]
 
 
@@ -90,15 +90,15 @@ async def nav(request: Context, query: NavQuery) -> NetAssetValue:
     """One value over all the addresses together. What could not be read is not in it: then `completeness` is `partial`,
     and `issues` name the chains that are missing. If nothing could be read, the answer is 503. A currency that this
     server has no rate of is 501."""
-    found = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
+    value = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
     return NetAssetValue(
-        nav=number(found.nav),
+        nav=number(value.nav),
         currency=query.currency,
-        conversion_price=number(found.conversion_price),
-        unpriced_assets=found.unpriced_assets,
-        completeness=found.completeness,
-        issues=tuple(found.issues),
-        conversion_source=found.conversion_source or msgspec.UNSET,
+        conversion_price=number(value.conversion_price),
+        unpriced_assets=value.unpriced_assets,
+        completeness=value.completeness,
+        issues=tuple(value.issues),
+        conversion_source=value.conversion_source or msgspec.UNSET,
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from api.context import Answer
-from api.errors import (
+from chainfolio import __version__
+from chainfolio.api.context import Answer
+from chainfolio.api.errors import (
     CODED,
     CODES,
     ERROR,
@@ -23,13 +24,12 @@ from api.errors import (
     refusal,
     shape_of,
 )
-from api.fields import Field, fields_of
-from api.idempotency import HEADER, REPLAYED
-from api.pipeline import KEYED, PUBLIC
-from api.router import Route, one
-from chainfolio import __version__
+from chainfolio.api.fields import Field, fields_of
+from chainfolio.api.idempotency import HEADER, REPLAYED
+from chainfolio.api.pipeline import KEYED, PUBLIC
+from chainfolio.api.router import Route, single_cost
 from chainfolio.settings import Settings
-from storage.state.refusals import Code
+from chainfolio.storage.state.refusals import Code
 
 BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # refused, maybe, before anybody knows whose rate it would be
 ABOUT: Final = (
@@ -83,7 +83,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, settings)
     used = list(dict.fromkeys(route.tag for route in routes))
-    whole = {
+    document = {
         "openapi": "3.1.0",
         "info": {
             "title": "Chainfolio",
@@ -101,16 +101,23 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
             "headers": {name: header["definition"] for name, header in HEADERS.items()},
         },
     }
-    return _exemplified(whole, settings.examples) if settings.examples else whole
+    return _exemplified(document, settings.examples) if settings.examples else document
 
 
-def _exemplified(node: Any, own: Mapping[str, str], within: bool = False) -> Any:
+def _exemplified(node: Any, examples: Mapping[str, str], in_example: bool = False) -> Any:
     """The description with the operator's own examples in the place of ours."""
     if isinstance(node, dict):
-        return {name: _exemplified(each, own, within or name in ("example", "examples")) for name, each in node.items()}
+        return {
+            name: _exemplified(each, examples, in_example or name in ("example", "examples"))
+            for name, each in node.items()
+        }
     if isinstance(node, list):
-        return [_exemplified(each, own, within) for each in node]
-    return type(node)(own[str(node)]) if within and isinstance(node, (str, int)) and str(node) in own else node
+        return [_exemplified(each, examples, in_example) for each in node]
+    return (
+        type(node)(examples[str(node)])
+        if in_example and isinstance(node, (str, int)) and str(node) in examples
+        else node
+    )
 
 
 def _header(description: str, kind: str = "string", **more: Any) -> dict[str, Any]:
@@ -150,8 +157,8 @@ class _Schemas:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
             bodies += [kind for segment, kind in route.arguments.items() if segment == "body"]
         kinds = self._kinds = [*answered, *bodies]
-        found, self.components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-        self._found = found
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+        self._found = schemas
         for struct in _structs(msgspec.inspect.multi_type_info(answered)):
             self.components[struct.cls.__name__]["required"] = _present(struct)
 
@@ -162,13 +169,13 @@ class _Schemas:
 
 def _structs(kinds: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.StructType]:
     """Every Struct in these types, at any depth, once."""
-    waiting, seen = list(kinds), set()
+    waiting, structs = list(kinds), set()
     while waiting:
         kind = waiting.pop()
         if isinstance(kind, msgspec.inspect.StructType):
-            if kind.cls in seen:
+            if kind.cls in structs:
                 continue
-            seen.add(kind.cls)
+            structs.add(kind.cls)
             yield kind
             waiting += [field.type for field in kind.fields]
         for name in ("type", "item_type", "key_type", "value_type"):
@@ -209,7 +216,7 @@ def _price(route: Route) -> str:
         return ""
     if not route.cost:
         return "Free of charge."
-    each = "" if route.units is one else " for each address"
+    each = "" if route.units is single_cost else " for each address"
     return f"Costs {route.cost} credit{'s' if route.cost > 1 else ''}{each}."
 
 
@@ -226,9 +233,9 @@ KEY_PARAMETER: Final = {
 
 
 def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
-    found = [KEY_PARAMETER] if route.changes else []
+    parameters = [KEY_PARAMETER] if route.changes else []
     return (
-        found
+        parameters
         + [
             _parameter(segment, field, settings)
             for segment in ("path", "query")
@@ -236,8 +243,8 @@ def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
             for field in fields_of(route.arguments[segment]).values()
         ]
         + [
-            {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string"}}
-            for name, words in route.takes.items()
+            {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+            for name, description in route.takes.items()
         ]
     )
 
@@ -274,8 +281,8 @@ def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
     return {
         **{str(status): _success(route, status, kind, schemas) for status, kind in route.replies.items()},
         **{
-            str(status): _failure(route, status, words, schemas)
-            for status, words in sorted(failures(route).items())
+            str(status): _failure(route, status, description, schemas)
+            for status, description in sorted(failures(route).items())
             if status not in route.replies
         },
     }
@@ -283,26 +290,26 @@ def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
 
 def failures(route: Route) -> Mapping[int, str]:
     """What a route may refuse with: what its pipeline's steps may, what it says itself, and what any route may."""
-    found = {500: "Something went wrong on our side; `incident` finds it in the server's log."}
-    found |= {414: "The URL is longer than 8 KiB.", 431: "The headers are longer than 16 KiB."}
+    descriptions = {500: "Something went wrong on our side; `incident` finds it in the server's log."}
+    descriptions |= {414: "The URL is longer than 8 KiB.", 431: "The headers are longer than 16 KiB."}
     if "body" in route.arguments:
-        found |= {
+        descriptions |= {
             408: "The body took too long to arrive.",
             413: "The body is longer than 1 MiB.",
             415: "The body is not JSON.",
         }
     for step in PUBLIC if route.public else KEYED:
-        found |= step.refuses
+        descriptions |= step.refuses
     if route.needs:
-        found[401 if route.needs == "at-block" else 403] = f"The caller lacks what this needs: {route.needs}."
+        descriptions[401 if route.needs == "at-block" else 403] = f"The caller lacks what this needs: {route.needs}."
     if route.cost == 0:
-        found.pop(402, None)
+        descriptions.pop(402, None)
     if route.changes:
-        found[422] = "This Idempotency-Key was used for another request."
+        descriptions[422] = "This Idempotency-Key was used for another request."
     for status in {CODES[code][0] for code in route.codes}:
-        told = [found[status]] if status in found else []
-        found[status] = " ".join([*told, *(f"`{code}`: {CODES[code][1]}" for code in _codes(route, status))])
-    return {**found, **route.fails}
+        parts = [descriptions[status]] if status in descriptions else []
+        descriptions[status] = " ".join([*parts, *(f"`{code}`: {CODES[code][1]}" for code in _codes(route, status))])
+    return {**descriptions, **route.fails}
 
 
 def _codes(route: Route, status: int) -> list[Code]:
@@ -317,27 +324,27 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
         content["schema"] = schemas.of(kind)
     if route.example is not None and status == 200:
         content["example"] = route.example
-    words = "The answer." if status == 200 else TITLES.get(status, "Elsewhere") + "."
-    return {"description": words, "headers": _headers(route, status), "content": {route.media: content}}
+    description = "The answer." if status == 200 else TITLES.get(status, "Elsewhere") + "."
+    return {"description": description, "headers": _headers(route, status), "content": {route.media: content}}
 
 
 KINDS: Final[Mapping[str, Any]] = {MESSAGE: Message, ERROR: Reason, CODED: CodedFailure}
 _BODIES: Final[Mapping[int, Any]] = {402: InsufficientCredits, 429: RateLimited}
 
 
-def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:
+def _failure(route: Route, status: int, description: str, schemas: _Schemas) -> dict[str, Any]:
     problem = _specimen(route, status)
     shape = shape_of(route.envelope, problem)
-    answer = {"description": words, "headers": _headers(route, status)}
+    answer = {"description": description, "headers": _headers(route, status)}
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
     kinds: list[Any] = [KINDS.get(shape) or _BODIES.get(status, Failure)]
     if status == 400 and shape == WHOLE:
         # What the family says of a request that fits the interface and still cannot be meant comes beside it.
-        own = KINDS.get(shape_of(route.envelope, Problem(400, "")))
-        if own is CodedFailure and not _codes(route, 400):
-            own = None
-        kinds = [ValidationFailure, *([own] if own else [])]
+        family = KINDS.get(shape_of(route.envelope, Problem(400, "")))
+        if family is CodedFailure and not _codes(route, 400):
+            family = None
+        kinds = [ValidationFailure, *([family] if family else [])]
     schema = schemas.of(kinds[0]) if len(kinds) == 1 else {"anyOf": [schemas.of(kind) for kind in kinds]}
     example = msgspec.json.decode(refusal(route.envelope, problem).body)
     return {**answer, "content": {"application/json": {"schema": schema, "example": example}}}
@@ -348,10 +355,10 @@ def _specimen(route: Route, status: int) -> Problem:
     if status == 400:
         query = fields_of(route.arguments["query"]) if "query" in route.arguments else {}
         name = next((field.name for field in query.values() if field.required), "")
-        words = f"`{name}` is required" if name else "unknown parameter 'x'"
-        details = {"query": [{"message": words, "path": [name or "x"]}]}
-        return Problem(400, words, "Validation Failed", extras={"details": details})
-    known = {
+        reason = f"`{name}` is required" if name else "unknown parameter 'x'"
+        details = {"query": [{"message": reason, "path": [name or "x"]}]}
+        return Problem(400, reason, "Validation Failed", extras={"details": details})
+    reasons = {
         401: "this API key is not valid",
         500: "something went wrong on our side; the server's log has it as incident 1f0c",
         503: "a node or price source does not answer at the moment",
@@ -363,7 +370,7 @@ def _specimen(route: Route, status: int) -> Problem:
         extras = {"retryAfter": 12, "retry_after": 12}
     for code in _codes(route, status):
         return Problem(status, CODES[code][1], code=code)
-    return Problem(status, known.get(status, TITLES[status].lower()), code="INTERNAL_ERROR", extras=extras)
+    return Problem(status, reasons.get(status, TITLES[status].lower()), code="INTERNAL_ERROR", extras=extras)
 
 
 def _headers(route: Route, status: int) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.dates import Day, check_begun
-from api.failures import READING, completeness_headers
-from api.historical import NO_SNAPSHOT, require_subscriptions
-from api.router import get
-from engine.answerable import answerable
-from portfolio.overview import TokenRow, overview
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.dates import Day, check_begun
+from chainfolio.api.failures import READING, completeness_headers
+from chainfolio.api.historical import NO_SNAPSHOT, require_subscriptions
+from chainfolio.api.router import get
+from chainfolio.engine.answerable import answerable
+from chainfolio.portfolio.overview import TokenRow, overview
 
 _IMAGE: Final = "https://images.example/eth.svg"
 
@@ -40,7 +40,12 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
     },
     example=[
         {
-            "image": _IMAGE, "symbol": "ETH", "name": "ether", "price": "2000", "balance": "0.75", "value": "1500",
+            "image": _IMAGE,
+            "symbol": "ETH",
+            "name": "ether",
+            "price": "2000",
+            "balance": "0.75",
+            "value": "1500",
             "percentage": "100",
             "protocolsDetailed": [
                 {"key": "wallet", "name": "Wallet", "value": "1000", "balance": "0.5", "image": _IMAGE},
@@ -48,15 +53,15 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
             ],
         }
     ],
-)  # fmt: skip
+)
 async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRow]:
     """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
     nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
     a wallet could not be read whole, as `/portfolio` says in its body, else `complete`; `X-Issues` name the addresses
     of which no chain is configured. Each address needs a historical subscription."""
-    found = await request.engine.historical(query.addresses, query.date)
+    portfolios = await request.engine.historical(query.addresses, query.date)
     _, unserved = answerable(query.addresses, request.engine.kinds(), "the tokens")
     request.headers.update(completeness_headers(unserved.values()))
-    if any(each.completeness == "partial" for each in found):
+    if any(each.completeness == "partial" for each in portfolios):
         request.headers["X-Completeness"] = "partial"
-    return overview(found, request.engine.pictures())
+    return overview(portfolios, request.engine.pictures())

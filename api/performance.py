@@ -7,28 +7,40 @@ from typing import Annotated, Final
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.dates import Day, check_span
-from api.example_addresses import WALLET
-from api.failures import READING
-from api.historical import NO_SNAPSHOT, require_subscriptions
-from api.nav import Currency
-from api.router import get
-from portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.dates import Day, check_span
+from chainfolio.api.example_addresses import WALLET
+from chainfolio.api.failures import READING
+from chainfolio.api.historical import NO_SNAPSHOT, require_subscriptions
+from chainfolio.api.nav import Currency
+from chainfolio.api.router import get
+from chainfolio.portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
 
 MAX_DAYS: Final = 366
 _EXAMPLE: Final = PerformanceDocument(
-    addresses=(WALLET,), currency="USD", first_day="2026-02-01",
-    last_day="2026-02-02", start_value="1600.25", end_value="1680.2625", net_flows="0", gain="80.0125",
-    time_weighted_return="0.05", time_weighted_yearly="N/A", money_weighted_return="0.05", money_weighted_yearly="N/A",
-    drawdown=None, exposure=ExposureDocument(chains=(), protocols=(), assets=(), unpriced=()),
+    addresses=(WALLET,),
+    currency="USD",
+    first_day="2026-02-01",
+    last_day="2026-02-02",
+    start_value="1600.25",
+    end_value="1680.2625",
+    net_flows="0",
+    gain="80.0125",
+    time_weighted_return="0.05",
+    time_weighted_yearly="N/A",
+    money_weighted_return="0.05",
+    money_weighted_yearly="N/A",
+    drawdown=None,
+    exposure=ExposureDocument(chains=(), protocols=(), assets=(), unpriced=()),
     days=(
         DayDocument(day="2026-02-01", value="1600.25", flow="0", growth="1"),
         DayDocument(day="2026-02-02", value="1680.2625", flow="0", growth="1.05"),
     ),
-    flows=(), reasons=(), remarks=(),
-)  # fmt: skip
+    flows=(),
+    reasons=(),
+    remarks=(),
+)
 
 
 class PerformanceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

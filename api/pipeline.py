@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from api.admission import ADMIT
-from api.auth import AUTHENTICATE
-from api.context import Answer, Context, Proceed, Step, encoded
-from api.schema import SCHEMA
+from chainfolio.api.admission import ADMIT
+from chainfolio.api.auth import AUTHENTICATE
+from chainfolio.api.context import Answer, Context, Proceed, Step, encoded
+from chainfolio.api.schema import SCHEMA
 
 
 async def work(context: Context, proceed: Proceed) -> Answer:
@@ -20,9 +20,9 @@ async def work(context: Context, proceed: Proceed) -> Answer:
 
 
 def _zeroed(answer: object) -> object:
-    from portfolio.zeroed import zeroed  # here, for few settings ask for it
+    from chainfolio.portfolio.zeroed import zero_unknown  # here, for few settings ask for it
 
-    return zeroed(answer)
+    return zero_unknown(answer)
 
 
 WORK = Step("work", work)

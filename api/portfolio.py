@@ -7,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Answer, Context
-from api.examples import EXAMPLE
-from api.failures import READING
-from api.router import get
-from portfolio.document import Portfolio
-from portfolio.facts import Options
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.examples import EXAMPLE
+from chainfolio.api.failures import READING
+from chainfolio.api.router import get
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import Options
 
 IncludeImages = Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")]
 IncludeExplorerUrls = Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")]
@@ -55,11 +55,15 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
     """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
     be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
     options = _options(
-        query.include_images, query.include_explorer_urls, query.include_sources, query.include_spam,
-        request.parts.settings.server.unpriced == "zero", query.include_nfts,
-    )  # fmt: skip
-    written = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
-    return Answer(b"".join((b"[", b",".join(written), b"]")))
+        query.include_images,
+        query.include_explorer_urls,
+        query.include_sources,
+        query.include_spam,
+        request.parts.settings.server.unpriced == "zero",
+        query.include_nfts,
+    )
+    documents = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
+    return Answer(b"".join((b"[", b",".join(documents), b"]")))
 
 
 @cache

@@ -7,15 +7,15 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from api.context import Context
-from api.errors import FieldError, invalid
-from api.example_addresses import AAVE_POOL
-from api.fields import one_of, shown
-from api.router import get
 from chainfolio.addresses import EVM
+from chainfolio.api.context import Context
+from chainfolio.api.errors import FieldError, invalid
+from chainfolio.api.example_addresses import AAVE_POOL
+from chainfolio.api.fields import one_of, quoted
+from chainfolio.api.router import get
 from chainfolio.errors import NotFound
-from indexer.registry import Protocol
-from portfolio.facts import PLACEHOLDER, pictures
+from chainfolio.indexer.registry import Protocol
+from chainfolio.portfolio.facts import PLACEHOLDER, pictures
 
 _IMAGE: Final = "https://images.example/aave3.svg"
 
@@ -68,22 +68,26 @@ class ProtocolsPage(msgspec.Struct, frozen=True, kw_only=True):
     example={
         "data": [
             {
-                "uuid": "8b49d5a3-740d-53b3-942d-653c8616c4f0", "name": "Aave V3", "key": "aave3",
-                "imgSmall": _IMAGE, "imgLarge": _IMAGE, "isUserProtocol": False,
+                "uuid": "8b49d5a3-740d-53b3-942d-653c8616c4f0",
+                "name": "Aave V3",
+                "key": "aave3",
+                "imgSmall": _IMAGE,
+                "imgLarge": _IMAGE,
+                "isUserProtocol": False,
             }
         ],
         "pagination": {"page": 1, "limit": 20, "hasMore": False},
     },
-)  # fmt: skip
+)
 async def chain_protocols(request: Context, path: ChainPath, query: PageQuery) -> ProtocolsPage:
     """The protocols with known contracts on the chain, by name. A page after the last one is empty."""
     if path.key not in _chains(request):
-        raise NotFound(f"there is no chain {shown(path.key)} here: /v1/chains lists those that there are")
-    found = request.engine.protocols().on(path.key)
+        raise NotFound(f"there is no chain {quoted(path.key)} here: /v1/chains lists those that there are")
+    protocols = request.engine.protocols().on(path.key)
     first, end = (query.page - 1) * query.limit, query.page * query.limit
     return ProtocolsPage(
-        data=[_listed(protocol) for protocol in found[first:end]],
-        pagination=Pagination(page=query.page, limit=query.limit, has_more=end < len(found)),
+        data=[_protocol_answer(protocol) for protocol in protocols[first:end]],
+        pagination=Pagination(page=query.page, limit=query.limit, has_more=end < len(protocols)),
     )
 
 
@@ -91,7 +95,7 @@ def _chains(request: Context) -> set[str]:
     return {chain.key for chain in request.engine.chains()}
 
 
-def _listed(protocol: Protocol) -> ListedProtocol:
+def _protocol_answer(protocol: Protocol) -> ListedProtocol:
     small, large = pictures(protocol.images, PLACEHOLDER)
     return ListedProtocol(uuid=protocol.uuid, name=protocol.name, key=protocol.key, img_small=small, img_large=large)
 
@@ -148,18 +152,18 @@ class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
 async def contract_protocol(request: Context, query: ContractQuery) -> ContractAnswer:
     """The protocol whose contract this is, from the server's registry; a chain that is not configured is refused."""
     contract, chains = query.contract.lower(), _chains(request)
-    found = request.engine.protocols().of(contract, chains if query.chain is None else {query.chain})
-    if not found:
+    protocols = request.engine.protocols().of(contract, chains if query.chain is None else {query.chain})
+    if not protocols:
         raise NotFound(f"No protocol found for contract {contract}")
     if query.chain is not None:
-        return ContractAnswer(protocol=_short(found[0][1]))
-    return ContractAnswer(protocols=[_short(protocol, chain) for chain, protocol in found])
+        return ContractAnswer(protocol=_short(protocols[0][1]))
+    return ContractAnswer(protocols=[_short(protocol, chain) for chain, protocol in protocols])
 
 
 def check_chain(request: Context, query: ContractQuery) -> None:
     """400 for a chain that is none of this server's."""
-    if query.chain is not None and query.chain not in (known := _chains(request)):
-        raise invalid("query", [FieldError(f"`chain` cannot be {shown(query.chain)}: {one_of(known)}", ["chain"])])
+    if query.chain is not None and query.chain not in (chains := _chains(request)):
+        raise invalid("query", [FieldError(f"`chain` cannot be {quoted(query.chain)}: {one_of(chains)}", ["chain"])])
 
 
 def _short(protocol: Protocol, chain: str | UnsetType = UNSET) -> ContractProtocol:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from api.connection import rest_is_costly
+from chainfolio.api.connection import rest_is_costly
 
 if TYPE_CHECKING:
     from aiohttp import HttpVersion
     from multidict import CIMultiDictProxy, MultiMapping
     from yarl import URL
 
-    from api.charge import Charge
-    from api.keys import Principal
+    from chainfolio.api.charge import Charge
+    from chainfolio.api.keys import Principal
 
 MAX_BODY: Final = 1024 * 1024
 MAX_CHUNKS: Final = 1024  # of a body, which may be as small as they like; if there are more,

@@ -12,9 +12,9 @@ from typing import Final
 from aiohttp import web
 from backports import zstd
 
-from api.context import JSON, Answer
-from api.errors import Problem, refusal
-from api.request import Request
+from chainfolio.api.context import JSON, Answer
+from chainfolio.api.errors import Problem, refusal
+from chainfolio.api.request import Request
 from chainfolio.settings import Server
 
 COMPRESS_FROM: Final = 1024
@@ -38,7 +38,7 @@ class ResponseHeaders:
 
     def __init__(self, server: Server, signature: Mapping[str, str]) -> None:
         self._cors, self._origins, self._signature = server.cors, server.cors_origins, signature
-        self._fixed = lru_cache(MAX_KINDS)(self._put_together)
+        self._fixed = lru_cache(MAX_KINDS)(self._header_block)
         self.draining = False
 
     def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.Response:
@@ -46,8 +46,8 @@ class ResponseHeaders:
         origin = self._origin(request)
         preflight = origin != "" and request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
         varies = len(body) >= COMPRESS_FROM or coding != ""
-        own = tuple(answer.headers.items()) if answer.headers else ()
-        headers = self._fixed(answer.status, answer.content_type, origin, preflight, varies, coding, own).copy()
+        extra = tuple(answer.headers.items()) if answer.headers else ()
+        headers = self._fixed(answer.status, answer.content_type, origin, preflight, varies, coding, extra).copy()
         headers["X-Request-Id"] = request.id
         headers.update(request.extras)
         last = self.draining or not request.keep_alive or answer.status == 408
@@ -74,10 +74,16 @@ class ResponseHeaders:
         response.force_close()
         return response
 
-    def _put_together(
-        self, status: int, kind: str, origin: str, preflight: bool, varies: bool, coding: str,
-        own: tuple[tuple[str, str], ...],
-    ) -> dict[str, str]:  # fmt: skip
+    def _header_block(
+        self,
+        status: int,
+        kind: str,
+        origin: str,
+        preflight: bool,
+        varies: bool,
+        coding: str,
+        extra: tuple[tuple[str, str], ...],
+    ) -> dict[str, str]:
         """The headers that answers of one kind have alike."""
         headers = {**_ALWAYS, **self._signature, "Cache-Control": "no-store"}
         if status != 204:
@@ -85,13 +91,13 @@ class ResponseHeaders:
         if origin:
             headers |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "*"}
         if preflight:
-            headers |= {"Access-Control-Allow-Methods": dict(own).get("Allow", "OPTIONS"), **_PREFLIGHT}
+            headers |= {"Access-Control-Allow-Methods": dict(extra).get("Allow", "OPTIONS"), **_PREFLIGHT}
         vary = ["Accept-Encoding"] * varies + ["Origin"] * bool(self._cors and self._origins)
         if vary:
             headers["Vary"] = ", ".join(vary)
         if coding:
             headers["Content-Encoding"] = coding
-        headers.update(own)
+        headers.update(extra)
         return headers
 
 
@@ -118,8 +124,8 @@ def coding_of(accept: str) -> str:
     """The best compression that an Accept-Encoding header names with a quality above zero; empty for none."""
     if not accept:
         return ""
-    taken = {}
+    codings = {}
     for item in accept[:500].split(","):
         coding, _, parameter = item.partition(";")
-        taken[coding.strip().lower().removeprefix("x-")] = not _NOT_AT_ALL.fullmatch(parameter)
-    return next((coding for coding in _COMPRESSORS if taken.get(coding)), "")
+        codings[coding.strip().lower().removeprefix("x-")] = not _NOT_AT_ALL.fullmatch(parameter)
+    return next((coding for coding in _COMPRESSORS if codings.get(coding)), "")

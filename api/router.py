@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, get_type_hints
 
-from storage.state.refusals import Code
+from chainfolio.storage.state.refusals import Code
 
 AT_BLOCK: Final = "at-block"  # the one bucket beside that of all other routes
 SEGMENTS: Final = ("path", "query", "body")
@@ -21,7 +21,7 @@ CHANGING: Final = ("POST", "PATCH", "DELETE")
 Handler = Callable[..., Awaitable[Any]]
 
 
-def one(arguments: Mapping[str, Any]) -> int:
+def single_cost(arguments: Mapping[str, Any]) -> int:
     """A call costs its price once, whatever it asks for."""
     return 1
 
@@ -35,8 +35,8 @@ class Route:
     rate it counts in.
     `check` is called with the context and the arguments and raises what is wrong with the request by itself, beyond its
     schema; `allow` raises what the caller's account may not ask for. Both are called before any credit is reserved.
-    `envelope` names the family of routes whose error bodies it has (`api.errors.SHAPES`). `codes` are those of
-    `api.errors.CODES` that it may refuse with, `fails` adds other statuses to those of the pipeline; `answers` replaces
+    `envelope` names the family of routes whose error bodies it has (`errors.SHAPES`). `codes` are those of
+    `errors.CODES` that it may refuse with, `fails` adds other statuses to those of the pipeline; `answers` replaces
     the annotated answer. `takes` describes the headers that the route reads.
     """
 
@@ -49,7 +49,7 @@ class Route:
     public: bool = False
     needs: str = ""
     cost: int = 1
-    units: Callable[[Mapping[str, Any]], int] = one
+    units: Callable[[Mapping[str, Any]], int] = single_cost
     bucket: str = "all"
     check: Callable[..., object] | None = None
     allow: Callable[..., Awaitable[object]] | None = None
@@ -68,7 +68,7 @@ class Route:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something: then its handler answers by `api.changes.change`."""
+        """Whether it changes something: then its handler answers by `changes.change`."""
         return self.method in CHANGING
 
     @cached_property
@@ -99,10 +99,10 @@ def write(
     return _route(method, path, tag, summary, more)
 
 
-def _route(method: str, path: str, tag: str, summary: str, more: Mapping[str, Any]) -> Callable[[Handler], Route]:
+def _route(method: str, path: str, tag: str, summary: str, options: Mapping[str, Any]) -> Callable[[Handler], Route]:
     def made(handler: Handler) -> Route:
         text = " ".join((handler.__doc__ or "").split())
-        route = Route(method, path, handler, tag, summary, text, **more)
+        route = Route(method, path, handler, tag, summary, text, **options)
         unknown = [name for name in route.hints if name not in (*SEGMENTS, "request", "return")]
         assert not unknown, f"{route.name}: arguments are request, path, query and body, not {unknown}"
         return route

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from api import (
+from chainfolio.api import (
     addressbook,
     approvals,
     at_block,
@@ -26,7 +26,7 @@ from api import (
     virtual_users,
     wallet,
 )
-from api.router import Route
+from chainfolio.api.router import Route
 
 ROUTES: Final[tuple[Route, ...]] = (
     portfolio.portfolio,

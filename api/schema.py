@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from api.complaints import of_body
-from api.context import Answer, Context, Proceed, Step
-from api.errors import FieldError, Problem, invalid
-from api.fields import fields_of, read
+from chainfolio.api.complaints import of_body
+from chainfolio.api.context import Answer, Context, Proceed, Step
+from chainfolio.api.errors import FieldError, Problem, invalid
+from chainfolio.api.fields import fields_of, read
 from chainfolio.documents import ValidationError, strict
 
 MAX_QUERIES: Final = 4096
@@ -38,29 +38,29 @@ async def check(context: Context, proceed: Proceed) -> Answer:
 
 async def fill(context: Context) -> None:
     """Fill in the handler's arguments. A route that takes no query takes no query parameter."""
-    wanted = context.route.arguments
+    kinds = context.route.arguments
     settings = context.parts.settings
     request = context.http
-    if "path" in wanted:
-        context.arguments["path"] = _sound("path", read(wanted["path"], _Path(request.match), (), settings))
-    found = _query(context, wanted.get("query", Nothing))
-    if "query" in wanted:
-        context.arguments["query"] = found
-    if "body" in wanted:
-        context.arguments["body"] = await _body(context, wanted["body"])
+    if "path" in kinds:
+        context.arguments["path"] = _sound("path", read(kinds["path"], _Path(request.match), (), settings))
+    query = _query(context, kinds.get("query", Nothing))
+    if "query" in kinds:
+        context.arguments["query"] = query
+    if "body" in kinds:
+        context.arguments["body"] = await _body(context, kinds["body"])
 
 
 def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     """The query's Struct. Who asks again asks the same, mostly: what was read from a text stays read."""
-    known, text = context.parts.queries, (kind, context.http.rel_url.raw_query_string)
-    found = known.get(text)
-    if found is None:
-        query = context.http.query
-        found = _sound("query", read(kind, query, query.keys(), context.parts.settings))
-        if len(known) >= MAX_QUERIES:
-            known.clear()
-        known[text] = found
-    return found
+    parsed_queries, text = context.parts.queries, (kind, context.http.rel_url.raw_query_string)
+    query = parsed_queries.get(text)
+    if query is None:
+        values = context.http.query
+        query = _sound("query", read(kind, values, values.keys(), context.parts.settings))
+        if len(parsed_queries) >= MAX_QUERIES:
+            parsed_queries.clear()
+        parsed_queries[text] = query
+    return query
 
 
 def has_unknown(context: Context) -> bool:
@@ -74,10 +74,10 @@ class Nothing(msgspec.Struct, frozen=True):
     """No parameters."""
 
 
-def _sound(segment: str, found: msgspec.Struct | list[FieldError]) -> msgspec.Struct:
-    if isinstance(found, list):
-        raise invalid(segment, found)
-    return found
+def _sound(segment: str, result: msgspec.Struct | list[FieldError]) -> msgspec.Struct:
+    if isinstance(result, list):
+        raise invalid(segment, result)
+    return result
 
 
 async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:

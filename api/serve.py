@@ -20,10 +20,10 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from api.app import App
-from api.connection import Server
-from api.edge import MAX_HEADERS, MAX_URL
-from api.guard import Guard, room
+from chainfolio.api.app import App
+from chainfolio.api.connection import Server
+from chainfolio.api.edge import MAX_HEADERS, MAX_URL
+from chainfolio.api.guard import Guard, room
 from chainfolio.errors import BadSettings
 from chainfolio.loop import run_until_done
 from chainfolio.settings import Settings
@@ -44,7 +44,7 @@ async def listening(
     async with contextlib.AsyncExitStack() as stack:
         for lifespan in app.lifespan:
             await stack.enter_async_context(lifespan())
-        limits, clock = app.parts.settings.limits, app.parts.seams.clock
+        limits, clock = app.parts.settings.limits, app.parts.environment.clock
         guard = app.parts.traffic.guard = Guard(limits, room(limits), clock.monotonic_s)
         stack.callback(guard.watch(asyncio.get_running_loop()))
         runner = web.ServerRunner(
@@ -76,7 +76,7 @@ def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
     workers it must be a function of a module. `reuse_port` lets servers that were started apart share a port.
     """
     if settings.server.workers > 1:
-        _many(make, settings, reuse_port=reuse_port)
+        _serve_processes(make, settings, reuse_port=reuse_port)
     else:
         _worker(make, settings, settings.server.port, reuse_port)
 
@@ -87,13 +87,13 @@ def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None
 
 
 async def _until_told(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def tell(why: str) -> None:
-        if not told.is_set():
-            log.info("draining", why=why)
-            told.set()
+    def tell(reason: str) -> None:
+        if not stop.is_set():
+            log.info("draining", why=reason)
+            stop.set()
 
     def signalled(number: signal.Signals) -> None:
         # The same signal once more is no longer ours: it ends the process as it would any other.
@@ -113,7 +113,7 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
     settle_memory()
     async with listening(app, settings.server.host, port, reuse_port=reuse_port) as bound:
         log.info("listening", host=settings.server.host, port=bound)
-        await told.wait()
+        await stop.wait()
     log.info("stopped")
 
 
@@ -127,7 +127,7 @@ def settle_memory() -> None:
 # --- several processes -----------------------------------------------------------------------------------------------
 
 
-def _many(make: Make, settings: Settings, *, reuse_port: bool) -> None:
+def _serve_processes(make: Make, settings: Settings, *, reuse_port: bool) -> None:
     configure_log(settings.log_level)
     with _reserved(settings.server.host, settings.server.port, reuse_port) as port:
         supervisor = _ProcessSupervisor(_worker, lambda number: (make, _numbered(settings, number), port, True))
@@ -176,9 +176,9 @@ class _ProcessSupervisor:
         while self.began_s:
             wait([process.sentinel for process in self.began_s])
             for process in [process for process in self.began_s if not process.is_alive()]:
-                self._gone(process, time.monotonic() - self.began_s.pop(process))
+                self._process_ended(process, time.monotonic() - self.began_s.pop(process))
 
-    def _gone(self, process: SpawnProcess, lived_s: float) -> None:
+    def _process_ended(self, process: SpawnProcess, lived_s: float) -> None:
         number = self.numbers.pop(process)
         if self.ending:
             return

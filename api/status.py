@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.example_addresses import WALLET
-from api.failures import NO_CHAIN
-from api.router import get
-from engine.answers import SyncStatus
-from portfolio.document import IssueDocument
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.example_addresses import WALLET
+from chainfolio.api.failures import NO_CHAIN
+from chainfolio.api.router import get
+from chainfolio.engine.answers import SyncStatus
+from chainfolio.portfolio.document import IssueDocument
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
@@ -56,21 +56,21 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 )
 async def status(request: Context, query: StatusQuery) -> list[AddressStatus]:
     """One entry per address, in order. Asking starts no work."""
-    return [_shown(each) for each in await request.engine.status(query.addresses)]
+    return [_answer(each) for each in await request.engine.status(query.addresses)]
 
 
-def _shown(status: SyncStatus) -> AddressStatus:
+def _answer(status: SyncStatus) -> AddressStatus:
     return AddressStatus(
         address=status.address,
-        portfolio_last_sync=moment(status.portfolio_us),
-        transactions_last_sync=moment(status.transactions_us),
+        portfolio_last_sync=iso_time(status.portfolio_us),
+        transactions_last_sync=iso_time(status.transactions_us),
         sync_in_progress=status.in_progress,
         completeness="partial" if status.issues else "complete",
         issues=status.issues,
     )
 
 
-def moment(time_us: int | None) -> str | None:
+def iso_time(time_us: int | None) -> str | None:
     """ISO 8601 in UTC with milliseconds, as clients of this interface parse it."""
     if time_us is None:
         return None

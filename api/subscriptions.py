@@ -6,24 +6,24 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from api.addressbook import Address
-from api.changes import afterwards, change
-from api.context import Answer, Context
-from api.example_addresses import ANOTHER, WALLET
-from api.failures import NO_CHAIN
-from api.router import write
-from api.status import Moment, moment
-from api.texts import MAX_CHARS, tidy
+from chainfolio.api.addressbook import Address
+from chainfolio.api.changes import afterwards, change
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.example_addresses import ANOTHER, WALLET
+from chainfolio.api.failures import NO_CHAIN
+from chainfolio.api.router import write
+from chainfolio.api.status import Moment, iso_time
+from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.assets import Account, account
 from chainfolio.contracts import Issue
+from chainfolio.engine.answerable import answerable
 from chainfolio.errors import BadRequest
-from engine.answerable import answerable
-from portfolio.compose import issue_documents
-from portfolio.document import IssueDocument
-from storage.state import accounts, subscriptions
-from storage.state.address_book import distinct
-from storage.state.database import Transaction
-from storage.state.refusals import Refusal
+from chainfolio.portfolio.compose import issue_documents
+from chainfolio.portfolio.document import IssueDocument
+from chainfolio.storage.state import accounts, subscriptions
+from chainfolio.storage.state.address_book import distinct
+from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.refusals import Refusal
 
 PRICE: Final = 1200  # credits for one address and year
 
@@ -105,7 +105,7 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
     """Subscribes to all of them for one year from now, or to none; 1200 credits an address. An address that is
     subscribed to already is refused until its year is over. Their histories are read for that year, too. An address of
     which no chain is configured is left out and costs nothing, see `issues`."""
-    now_us, principal = request.parts.seams.clock.now_us(), request.principal
+    now_us, principal = request.parts.environment.clock.now_us(), request.principal
     owner, actor = principal.account_id, principal.key_id
     described = zip(distinct(each.address for each in body.addresses), body.addresses, strict=True)
     _, unserved = _served(request, body)
@@ -116,14 +116,14 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
 
     def work(tx: Transaction) -> Subscribed:
         accounts.lock(tx, owner)
-        made = subscriptions.add(tx, owner, texts, now_us, actor)
-        sold.update((account(each.address), each.expires_us) for each in made)
-        count = "1 address is" if len(made) == 1 else f"{len(made)} addresses are"
+        added = subscriptions.add(tx, owner, texts, now_us, actor)
+        sold.update((account(each.address), each.expires_us) for each in added)
+        count = "1 address is" if len(added) == 1 else f"{len(added)} addresses are"
         completeness: Literal["complete", "partial"] = "partial" if issues else "complete"
-        return Subscribed(f"{count} subscribed to", [_shown(each) for each in made], completeness, issues)
+        return Subscribed(f"{count} subscribed to", [_answer(each) for each in added], completeness, issues)
 
     answer = await change(request, work)
-    # The server gives what is sold its places again and again (`cli.daily.keep_places`).
+    # The server gives what is sold its places again and again (`cli/daily.py`).
     await afterwards(request.engine.watch_subscribed(owner, sold))
     return answer
 
@@ -140,10 +140,10 @@ def _served(request: Context, body: WantedSnapshots) -> tuple[list[Account], dic
     return answerable([account(each.address) for each in body.addresses], request.engine.kinds(), "a snapshot")
 
 
-def _shown(found: subscriptions.Subscription) -> Subscription:
+def _answer(subscription: subscriptions.Subscription) -> Subscription:
     return Subscription(
-        address=found.address,
-        description=found.description,
-        began_at=moment(found.began_us),
-        expires_at=moment(found.expires_us),
+        address=subscription.address,
+        description=subscription.description,
+        began_at=iso_time(subscription.began_us),
+        expires_at=iso_time(subscription.expires_us),
     )

@@ -6,16 +6,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from api.addresses import PATTERN, read_account
-from api.changes import afterwards, change
-from api.context import Answer, Context
-from api.errors import FieldError, invalid
-from api.example_addresses import WALLET
-from api.failures import NO_CHAIN, completeness_headers
-from api.fields import Refused
-from api.router import write
+from chainfolio.api.addresses import PATTERN, read_account
+from chainfolio.api.changes import afterwards, change
+from chainfolio.api.context import Answer, Context
+from chainfolio.api.errors import FieldError, invalid
+from chainfolio.api.example_addresses import WALLET
+from chainfolio.api.failures import NO_CHAIN, completeness_headers
+from chainfolio.api.fields import Refused
+from chainfolio.api.router import write
 from chainfolio.assets import Account
-from engine.answerable import answerable
+from chainfolio.engine.answerable import answerable
 
 Said = Literal["Address is syncing", "Address already syncing"]
 
@@ -46,28 +46,28 @@ async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     call (30, if the operator sets no other number), as far as the account's share of the server's places allows. The
     header `X-Completeness` is `partial` where no chain of an address's kind is configured, which `X-Issues` name; else
     it is `complete`."""
-    wanted = accounts(request, body)
-    started = await request.engine.sync(wanted)
-    served, unserved = answerable(wanted, request.engine.kinds(), "fresh data")
+    owners = accounts(request, body)
+    started = await request.engine.sync(owners)
+    served, unserved = answerable(owners, request.engine.kinds(), "fresh data")
     request.headers.update(completeness_headers(unserved.values()))
-    said: Said = "Address is syncing" if started else "Address already syncing"
-    answer = await change(request, lambda _: said)
+    status: Said = "Address is syncing" if started else "Address already syncing"
+    answer = await change(request, lambda _: status)
     await afterwards(request.engine.watch(request.principal.account_id, served))
     return answer
 
 
 def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:
     """The accounts behind the items of the body, each once; 400 with everything that is wrong."""
-    written, most = body.addresses, request.parts.settings.server.max_addresses
-    if len(written) > most:
-        words = f"`addresses` holds {len(written)} addresses; at most {most} are taken in one call"
-        raise invalid("body", [FieldError(words, ["addresses"])])
-    field_errors, found = [], []
-    for place, item in enumerate(written):
+    addresses, max_addresses = body.addresses, request.parts.settings.server.max_addresses
+    if len(addresses) > max_addresses:
+        reason = f"`addresses` holds {len(addresses)} addresses; at most {max_addresses} are taken in one call"
+        raise invalid("body", [FieldError(reason, ["addresses"])])
+    field_errors, owners = [], []
+    for position, item in enumerate(addresses):
         try:
-            found.append(read_account(item))
+            owners.append(read_account(item))
         except Refused as refused:
-            field_errors.append(FieldError(f"`addresses[{place}]` {refused}", ["addresses", str(place)]))
+            field_errors.append(FieldError(f"`addresses[{position}]` {refused}", ["addresses", str(position)]))
     if field_errors:
         raise invalid("body", field_errors)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(owners))

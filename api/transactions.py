@@ -12,22 +12,22 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from api.addresses import WRITTEN, Addresses, read_account
-from api.context import Context
-from api.errors import FieldError, invalid
-from api.examples import TRANSACTIONS
-from api.failures import READING
-from api.fields import Reader, Refused, one_of, shown
-from api.portfolio import IncludeImages
-from api.router import get
 from chainfolio.amounts import MAX_RAW
+from chainfolio.api.addresses import WRITTEN, Addresses, read_account
+from chainfolio.api.context import Context
+from chainfolio.api.errors import FieldError, invalid
+from chainfolio.api.examples import TRANSACTIONS
+from chainfolio.api.failures import READING
+from chainfolio.api.fields import Reader, Refused, one_of, quoted
+from chainfolio.api.portfolio import IncludeImages
+from chainfolio.api.router import get
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.transactions import Transactions, TransactionType
 from chainfolio.settings import Settings
-from engine.answers import TransactionFilter
-from engine.page_positions import Reached
-from portfolio.facts import Options
-from portfolio.transactions import Transactions, TransactionType
-from storage.state import bookmarks
-from storage.state.database import UniqueViolation
+from chainfolio.storage.state import bookmarks
+from chainfolio.storage.state.database import UniqueViolation
 
 MAX_ITEMS: Final = 50
 TYPES: Final = get_args(TransactionType)
@@ -45,12 +45,12 @@ def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[
     """A reader of comma-joined or repeated values, each once, in order."""
 
     def items(values: list[str], settings: Settings) -> tuple[str, ...]:
-        written = [item for value in values for item in value.split(",")]
-        if not all(written):
+        texts = [item for value in values for item in value.split(",")]
+        if not all(texts):
             raise Refused("has an empty item: values are joined by single commas")
-        if len(written) > MAX_ITEMS:
-            raise Refused(f"holds {len(written)} values; at most {MAX_ITEMS} are taken")
-        return tuple(dict.fromkeys(read(item) for item in written))
+        if len(texts) > MAX_ITEMS:
+            raise Refused(f"holds {len(texts)} values; at most {MAX_ITEMS} are taken")
+        return tuple(dict.fromkeys(read(item) for item in texts))
 
     return items
 
@@ -61,20 +61,20 @@ def _address(item: str) -> str:
 
 def _type(item: str) -> str:
     if item not in TYPES:
-        raise Refused(f"cannot hold {shown(item)}: a type is one of {', '.join(TYPES)}")
+        raise Refused(f"cannot hold {quoted(item)}: a type is one of {', '.join(TYPES)}")
     return item
 
 
-def _like(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
+def _like(pattern: re.Pattern[str], description: str) -> Callable[[str], str]:
     def read(item: str) -> str:
         if not pattern.match(item):
-            raise Refused(f"cannot hold {shown(item)}: it is not {what}")
+            raise Refused(f"cannot hold {quoted(item)}: it is not {description}")
         return item
 
     return read
 
 
-def _once(values: list[str]) -> str:
+def _single(values: list[str]) -> str:
     if len(values) > 1:
         raise Refused("is given more than once")
     return values[0]
@@ -82,36 +82,36 @@ def _once(values: list[str]) -> str:
 
 def read_start(values: list[str], settings: Settings) -> int:
     """A moment, or the beginning of a UTC day, in microseconds since 1970."""
-    return _us(_moment(_once(values)))
+    return _us(_time(_single(values)))
 
 
 def read_end(values: list[str], settings: Settings) -> int:
     """The last microsecond of the UTC day that a moment lies in."""
-    day = _moment(_once(values)).replace(hour=0, minute=0, second=0, microsecond=0)
+    day = _time(_single(values)).replace(hour=0, minute=0, second=0, microsecond=0)
     return _us(day) + DAY // timedelta(microseconds=1) - 1
 
 
-def _us(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(microseconds=1)
+def _us(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def _moment(written: str) -> datetime:
+def _time(text: str) -> datetime:
     form = "it is a day, YYYY-MM-DD, or a moment with its zone, 2026-03-01T12:30:00Z"
-    if not _MOMENT.match(written):
-        raise Refused(f"cannot be {shown(written)}: {form}")
+    if not _MOMENT.match(text):
+        raise Refused(f"cannot be {quoted(text)}: {form}")
     try:
-        found = datetime.fromisoformat(written)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        time = datetime.fromisoformat(text)
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Refused(f"cannot be {shown(written)}: the calendar has no such moment ({form})") from None
+        raise Refused(f"cannot be {quoted(text)}: the calendar has no such moment ({form})") from None
 
 
 def read_token_id(values: list[str], settings: Settings) -> int:
     """The number of a token inside its collection."""
-    written = _once(values)
-    if not _TOKEN_ID.match(written) or int(written) > MAX_RAW:
-        raise Refused(f"cannot be {shown(written)}: it is a whole number below 2^256")
-    return int(written)
+    text = _single(values)
+    if not _TOKEN_ID.match(text) or int(text) > MAX_RAW:
+        raise Refused(f"cannot be {quoted(text)}: it is a whole number below 2^256")
+    return int(text)
 
 
 def _list(items: dict[str, Any]) -> Callable[[Settings], dict[str, Any]]:
@@ -161,21 +161,25 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         str, msgspec.Meta(max_length=256, description="Text in symbols, names and contracts of tokens.")
     ] = ""
     interacting_addresses: Annotated[
-        Texts, Reader(_items(_address), _list(WRITTEN)),
+        Texts,
+        Reader(_items(_address), _list(WRITTEN)),
         msgspec.Meta(description="Only with one of these counterparties."),
-    ] = ()  # fmt: skip
+    ] = ()
     networks: Annotated[
-        Texts, Reader(_items(_like(_KEY, "the key of a chain")), _list(CHAIN_KEY)),
+        Texts,
+        Reader(_items(_like(_KEY, "the key of a chain")), _list(CHAIN_KEY)),
         msgspec.Meta(description="Only on these chains, by their keys."),
-    ] = ()  # fmt: skip
+    ] = ()
     tx_types: Annotated[
-        Texts, Reader(_items(_type), _list({"enum": list(TYPES)})),
+        Texts,
+        Reader(_items(_type), _list({"enum": list(TYPES)})),
         msgspec.Meta(description="Only of these types; case matters."),
-    ] = ()  # fmt: skip
+    ] = ()
     protocols: Annotated[
-        Texts, Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(PROTOCOL_KEY)),
+        Texts,
+        Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(PROTOCOL_KEY)),
         msgspec.Meta(description="Only inside these protocols, by their keys."),
-    ] = ()  # fmt: skip
+    ] = ()
     hide_spam: Annotated[bool, msgspec.Meta(description="Leave out transactions of type SPAM.")] = False
     hide_dust: Annotated[
         bool, msgspec.Meta(description="Leave out what is worth next to nothing; what has no price is not.")
@@ -226,10 +230,10 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
     that.
     """
-    wanted = _filter(query)
+    filters = _filter(query)
     question = _question(query)
-    after = await _reached(request, question, query.offset) if query.offset else None
-    page = await request.engine.transactions(query.addresses, replace(wanted, after=after))
+    after = await _bookmark(request, question, query.offset) if query.offset else None
+    page = await request.engine.transactions(query.addresses, replace(filters, after=after))
     if page.reached is not None:
         await _keep(request, question, page.reached)
     return page.document
@@ -241,10 +245,10 @@ def check(request: Context, query: TransactionsQuery) -> None:
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
         field_errors.append(FieldError("`startDate` is after `endDate`", ["startDate"]))
     if query.networks:
-        known = {chain.key for chain in request.engine.chains()}
-        unknown = [key for key in query.networks if key not in known]
+        chains = {chain.key for chain in request.engine.chains()}
+        unknown = [key for key in query.networks if key not in chains]
         field_errors += [
-            FieldError(f"`networks` cannot hold {shown(key)}: {one_of(known)}", ["networks"]) for key in unknown
+            FieldError(f"`networks` cannot hold {quoted(key)}: {one_of(chains)}", ["networks"]) for key in unknown
         ]
     if field_errors:
         raise invalid("query", field_errors)
@@ -257,18 +261,20 @@ def _question(query: TransactionsQuery) -> bytes:
     return hashlib.sha256(repr(sorted(parts.items())).encode()).digest()  # numbers may be wider than a format's
 
 
-async def _reached(request: Context, question: bytes, offset: int) -> Reached | None:
-    account_id, now_us = request.principal.account_id, request.parts.seams.clock.now_us()
-    found = await request.parts.state.look(lambda tx: bookmarks.find(tx, account_id, question, offset, now_us))
-    return None if found is None else msgspec.msgpack.decode(found[1], type=Reached)
+async def _bookmark(request: Context, question: bytes, offset: int) -> Reached | None:
+    account_id, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
+    bookmark = await request.parts.state.read(lambda tx: bookmarks.find(tx, account_id, question, offset, now_us))
+    return None if bookmark is None else msgspec.msgpack.decode(bookmark[1], type=Reached)
 
 
-async def _keep(request: Context, question: bytes, reached: Reached) -> None:
+async def _keep(request: Context, question: bytes, bookmark: Reached) -> None:
     """Keep how far this page goes, in the store that all processes have."""
-    account_id, now_us = request.principal.account_id, request.parts.seams.clock.now_us()
-    place = msgspec.msgpack.encode(reached)
+    account_id, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
+    packed = msgspec.msgpack.encode(bookmark)
     with contextlib.suppress(UniqueViolation):  # the same page twice at once: the other one has kept it
-        await request.parts.state.run(lambda tx: bookmarks.put(tx, account_id, question, reached.count, place, now_us))
+        await request.parts.state.write(
+            lambda tx: bookmarks.put(tx, account_id, question, bookmark.count, packed, now_us)
+        )
 
 
 def _filter(query: TransactionsQuery) -> TransactionFilter:

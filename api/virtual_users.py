@@ -7,19 +7,19 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from api.context import Context
-from api.examples import EXAMPLE
-from api.failures import READING
-from api.fields import Reader, Refused, shown
-from api.router import get
 from chainfolio import contracts
+from chainfolio.api.context import Context
+from chainfolio.api.examples import EXAMPLE
+from chainfolio.api.failures import READING
+from chainfolio.api.fields import Reader, Refused, quoted
+from chainfolio.api.router import get
+from chainfolio.engine.virtual_users import check_answerable, unanswerable
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.finished import finish
+from chainfolio.portfolio.merge import merge_users
 from chainfolio.settings import Settings
-from engine.virtual_users import check_answerable, unanswerable
-from portfolio.document import Portfolio
-from portfolio.facts import Options
-from portfolio.finished import finished
-from portfolio.merge import merged
-from storage.state import virtual_users as store
+from chainfolio.storage.state import virtual_users as store
 
 _ADDRESS = re.compile(r"virtual:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\Z", re.ASCII)
 HEX: Final = "[0-9a-fA-F]"
@@ -29,18 +29,18 @@ Kind = Literal["BALANCE", "CEX", "GROUP"]
 
 def read_ids(values: list[str], settings: Settings) -> tuple[str, ...]:
     """The ids behind `virtual:<id>` values, comma-joined, repeated or both, each once."""
-    found = tuple(dict.fromkeys(_id(item) for value in values for item in value.split(",")))
-    most = settings.server.max_addresses
-    if len(found) > most:
-        raise Refused(f"holds {len(found)} virtual users; at most {most} are answered in one call")
-    return found
+    ids = tuple(dict.fromkeys(_id(item) for value in values for item in value.split(",")))
+    max_ids = settings.server.max_addresses
+    if len(ids) > max_ids:
+        raise Refused(f"holds {len(ids)} virtual users; at most {max_ids} are answered in one call")
+    return ids
 
 
-def _id(written: str) -> str:
-    scheme, mark, rest = written.partition(":")
-    match = _ADDRESS.match(f"{scheme}{mark}{rest.lower()}")
+def _id(text: str) -> str:
+    scheme, mark, value = text.partition(":")
+    match = _ADDRESS.match(f"{scheme}{mark}{value.lower()}")
     if not match:
-        raise Refused(f"cannot hold {shown(written)}: it is written virtual:<uuid>")
+        raise Refused(f"cannot hold {quoted(text)}: it is written virtual:<uuid>")
     return match[1]
 
 
@@ -103,8 +103,8 @@ class VirtualUser(msgspec.Struct, frozen=True):
 async def virtual_users(request: Context) -> list[VirtualUser]:
     """Every virtual user of the account."""
     owner = _caller(request)
-    found = await request.parts.state.look(lambda tx: store.every(tx, owner))
-    return [VirtualUser(f"virtual:{each.id}", each.type, each.label) for each in found]
+    stored = await request.parts.state.read(lambda tx: store.every(tx, owner))
+    return [VirtualUser(f"virtual:{each.id}", each.type, each.label) for each in stored]
 
 
 @get(
@@ -123,26 +123,26 @@ async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list
     """One portfolio per virtual user, in order, or one over all of them; 1 credit for each. A virtual user of whose
     accounts and balances no chain is configured costs nothing. An id that is not the account's own is refused, whether
     or not it is anybody else's."""
-    users = await _own(request, query)
+    users = await _own_users(request, query)
     options = Options(
         images=query.include_images,
         explorer_urls=query.include_explorer_urls,
         sources=query.include_sources,
         rates=True,
     )
-    found = await request.engine.virtual(users, options, wait=query.wait_for_sync)
-    return [finished(merged(found))] if query.aggregated else found
+    portfolios = await request.engine.virtual(users, options, wait=query.wait_for_sync)
+    return [finish(merge_users(portfolios))] if query.aggregated else portfolios
 
 
-async def _own(request: Context, query: VirtualQuery) -> list[contracts.VirtualUser]:
+async def _own_users(request: Context, query: VirtualQuery) -> list[contracts.VirtualUser]:
     """The virtual users that are asked for; Refusal where one is not the account's own."""
     owner = _caller(request)
-    return await request.parts.state.look(lambda tx: store.chosen(tx, owner, query.addresses))
+    return await request.parts.state.read(lambda tx: store.find_all(tx, owner, query.addresses))
 
 
 async def _check_own(request: Context, query: VirtualQuery) -> None:
-    """Refusal where a virtual user is not the account's own, Unserved where nothing of any can be answered."""
-    users, kinds = await _own(request, query), request.engine.kinds()
+    """Refusal where a virtual user is not the account's own, NotSupported where nothing of any can be answered."""
+    users, kinds = await _own_users(request, query), request.engine.kinds()
     chains = {chain.key for chain in request.engine.chains()}
     check_answerable(users, kinds, chains)
     request.unanswerable = len(unanswerable(users, kinds, chains))

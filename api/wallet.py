@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from api.addresses import Addresses
-from api.context import Context
-from api.examples import EXAMPLE
-from api.failures import READING
-from api.portfolio import IncludeExplorerUrls, IncludeImages
-from api.router import get
-from portfolio.document import Portfolio
-from portfolio.facts import Options
+from chainfolio.api.addresses import Addresses
+from chainfolio.api.context import Context
+from chainfolio.api.examples import EXAMPLE
+from chainfolio.api.failures import READING
+from chainfolio.api.portfolio import IncludeExplorerUrls, IncludeImages
+from chainfolio.api.router import get
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import Options
 
 
 class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -16,22 +16,31 @@ from bench.places import Absent
 
 # With --quick: once through everything, for whoever wants to see that it works.
 QUICK = {
-    "rate": ("--repeat", "2", "--times", "3"), "full": ("--repeat", "1"), "cache": ("--repeat", "2"),
-    "kills": ("--kills", "3"), "snapshot": ("--tokens", "500"), "first": ("--repeat", "1"),
+    "rate": ("--repeat", "2", "--times", "3"),
+    "full": ("--repeat", "1"),
+    "cache": ("--repeat", "2"),
+    "kills": ("--kills", "3"),
+    "snapshot": ("--tokens", "500"),
+    "first": ("--repeat", "1"),
     "lookup": ("--rows", "1000000", "--repeat", "5"),
     "checksums": ("--rows", "200000", "--repeat", "3"),
-    "ledger": ("--calls", "20000", "--every", "3"), "limits": ("--seconds", "65"),
-    "byzantine": ("--reads", "3000"), "mutants": ("--mutants", "2000"),
+    "ledger": ("--calls", "20000", "--every", "3"),
+    "limits": ("--seconds", "65"),
+    "byzantine": ("--reads", "3000"),
+    "mutants": ("--mutants", "2000"),
     "wallets": ("--wallets", "4000", "--repeat", "1"),
-    "positions": ("--repeat", "2"), "reorgs": ("--storms", "30", "--deep", "3"),
+    "positions": ("--repeat", "2"),
+    "reorgs": ("--storms", "30", "--deep", "3"),
     "pnl": ("--entries", "20000"),
-    "history": ("--days", "20", "--kills", "2"), "pools": ("--tokens", "60", "--repeat", "1"),
-    "solana": ("--repeat", "3"), "starknet": ("--blocks", "100", "--repeat", "1"),
+    "history": ("--days", "20", "--kills", "2"),
+    "pools": ("--tokens", "60", "--repeat", "1"),
+    "solana": ("--repeat", "3"),
+    "starknet": ("--blocks", "100", "--repeat", "1"),
     "tron": ("--blocks", "100", "--repeat", "1"),
     "valuation": ("--holdings", "100000", "--accounts", "2000", "--assets", "500", "--repeat", "1"),
     "validators": ("--epochs", "10", "--network", "60000", "--years-of", "3", "--repeat", "3"),
     "accounts": ("--parts", "rows", "--kills", "3"),
-}  # fmt: skip
+}
 
 
 def run(names: Sequence[str], *, quick: bool) -> int:

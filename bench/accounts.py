@@ -102,19 +102,27 @@ def _exact(name: str, node: Node, data: Path, chain: Wallets, wanted: dict[str, 
     total = sum(map(len, wanted.values()))
     figures = [
         Figure(
-            "accounts", f"rows of five wallets, by {name}: missing, too many, twice ({total:,} rows)",
-            ", ".join(f"{table} {a}/{b}/{c}" for table, (a, b, c) in differences.items()), "0/0/0",
-            all(not any(each) for each in differences.values()), {"stats": _without_spans(stats)},
+            "accounts",
+            f"rows of five wallets, by {name}: missing, too many, twice ({total:,} rows)",
+            ", ".join(f"{table} {a}/{b}/{c}" for table, (a, b, c) in differences.items()),
+            "0/0/0",
+            all(not any(each) for each in differences.values()),
+            {"stats": _without_spans(stats)},
         ),
-    ]  # fmt: skip
+    ]
     logs = stats["requests"].get("eth_getLogs", 0)
     if name == "state alone":
         own = sum(1 for row in wanted["transactions"] if row[3] in chain.wallets)
         others = stats["http"] - logs
-        figures.append(Figure(
-            "accounts", f"requests beside those for logs, by {name}, per 100 own transactions ({own:,} own)",
-            f"{100 * others / own:.1f} ({others:,} requests)", f"≤ {PER_OWN}", 100 * others / own <= PER_OWN,
-        ))  # fmt: skip
+        figures.append(
+            Figure(
+                "accounts",
+                f"requests beside those for logs, by {name}, per 100 own transactions ({own:,} own)",
+                f"{100 * others / own:.1f} ({others:,} requests)",
+                f"≤ {PER_OWN}",
+                100 * others / own <= PER_OWN,
+            )
+        )
     if name == "traces":
         figures.append(Figure("accounts", "requests for logs, unlimited node", str(logs), f"≤ {LOGS}", logs <= LOGS))
     return figures
@@ -137,10 +145,15 @@ def _against_whole(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     env = {**node.env(empty(data)), "CHAINFOLIO_CHAINS__LOCAL__INDEX": "chain"}
     run([*product(), "index", "local", *span, *datasets, "--json"], env, limit_s=LIMIT_S).done()
     whole = node.node.stats()["bytes"]
-    return [Figure(
-        "accounts", "bytes read: histories of five wallets / an index of everything",
-        f"1/{whole / scoped:.0f} ({scoped / 1e6:.1f} MB, {whole / 1e6:.0f} MB)", "≤ 1/50", scoped / whole <= BYTES,
-    )]  # fmt: skip
+    return [
+        Figure(
+            "accounts",
+            "bytes read: histories of five wallets / an index of everything",
+            f"1/{whole / scoped:.0f} ({scoped / 1e6:.1f} MB, {whole / 1e6:.0f} MB)",
+            "≤ 1/50",
+            scoped / whole <= BYTES,
+        )
+    ]
 
 
 def _many(node: Node, data: Path, chain: Wallets) -> list[Figure]:
@@ -151,14 +164,20 @@ def _many(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     busy = watch(node, empty(data), chain, [*chain.wallets, *idle[4:]])["http"]
     return [
         Figure(
-            "accounts", "requests for a wallet and 99 without history / for it alone",
-            f"{many / one:.2f} ({many}, {one})", f"≤ {MANY}", many <= MANY * one,
+            "accounts",
+            "requests for a wallet and 99 without history / for it alone",
+            f"{many / one:.2f} ({many}, {one})",
+            f"≤ {MANY}",
+            many <= MANY * one,
         ),
         Figure(
-            "accounts", "requests for five wallets and 95 without history / for the busiest alone",
-            f"{busy / one:.2f} ({busy}, {one})", f"≤ {MANY}", busy <= MANY * one,
+            "accounts",
+            "requests for five wallets and 95 without history / for the busiest alone",
+            f"{busy / one:.2f} ({busy}, {one})",
+            f"≤ {MANY}",
+            busy <= MANY * one,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _kills(
@@ -182,10 +201,16 @@ def _kills(
         again += max(0, node.node.stats()["http"] - unbroken)
         differences = wallet_truth.compared(wanted, wallet_truth.stored(data, chain))
         bad += sum(map(sum, differences.values()))
-    return [Figure(
-        "accounts", f"{kills} kills of a back-fill, seed {options.seed}: wrong rows; requests more for each kill",
-        f"{bad}; {again / max(1, kills):.1f}", "0", bad == 0, {"unbroken": unbroken},
-    )]  # fmt: skip
+    return [
+        Figure(
+            "accounts",
+            f"{kills} kills of a back-fill, seed {options.seed}: wrong rows; requests more for each kill",
+            f"{bad}; {again / max(1, kills):.1f}",
+            "0",
+            bad == 0,
+            {"unbroken": unbroken},
+        )
+    ]
 
 
 def _killed(node: Node, data: Path, chain: Wallets, after_s: float) -> bool:
@@ -213,11 +238,16 @@ def _reconciled(node: Node, data: Path, chain: Wallets) -> list[Figure]:
         for one in each["differences"]
     }
     planted = {(wallet, token, height, CAUSES[kind]) for kind, wallet, token, height in chain.planted}
-    return [Figure(
-        "accounts", f"reconcile: {len(planted)} planted differences: not found at their block by name; invented",
-        f"{len(planted - found)}; {len(found - planted)}; {node.node.stats()['http']} requests", "0; 0",
-        planted == found, {"found": sorted(map(str, found)), "seconds": done.wall_s},
-    )]  # fmt: skip
+    return [
+        Figure(
+            "accounts",
+            f"reconcile: {len(planted)} planted differences: not found at their block by name; invented",
+            f"{len(planted - found)}; {len(found - planted)}; {node.node.stats()['http']} requests",
+            "0; 0",
+            planted == found,
+            {"found": sorted(map(str, found)), "seconds": done.wall_s},
+        )
+    ]
 
 
 def _without_spans(stats: dict[str, Any]) -> dict[str, Any]:

@@ -13,17 +13,27 @@ import sqlalchemy as sa
 
 from bench.tears import Tears
 from bench.wire import Received
-from storage.state import ledger
-from storage.state.database import Database, Statement, Transaction
+from chainfolio.storage.state import ledger
+from chainfolio.storage.state.database import Database, Statement, Transaction
 
 # Beside the statuses of whole answers: no answer yet, half of one, we did not wait, we tore the line up in the middle.
 ASKED, LOST, LEFT, TORN = -1, 0, -2, -3
 REPLAYED, CLOSED, CHANGE = 1, 2, 4
 # Kinds of calls that are left at every byte of their answers: one of each route and outcome.
 TORN_KINDS = (
-    "quick", "virtual 1", "read /v1/addressbook", "read /v1/bundles", "change add", "change rename", "change remove",
-    "change bundle", "change bundle name", "change bundle away", "subscribe", "refused",
-)  # fmt: skip
+    "quick",
+    "virtual 1",
+    "read /v1/addressbook",
+    "read /v1/bundles",
+    "change add",
+    "change rename",
+    "change remove",
+    "change bundle",
+    "change bundle name",
+    "change bundle away",
+    "subscribe",
+    "refused",
+)
 MOMENT_S = 1.0  # of those who closed their line this long before a kill, the last call may have been unsettled
 PAGE = 50_000
 
@@ -71,8 +81,12 @@ class Record:
     def begin(self, cost: int, key: int, now_s: float, flags: int = 0) -> int:
         """The number of a call that is about to be made. `cost` is what it costs if it goes well."""
         for column, value in (
-            (self.status, ASKED), (self.cost, cost), (self.key, key), (self.worker, 0), (self.flags, flags),
-        ):  # fmt: skip
+            (self.status, ASKED),
+            (self.cost, cost),
+            (self.key, key),
+            (self.worker, 0),
+            (self.flags, flags),
+        ):
             column.append(value)
         self.began_s.append(now_s)
         self.ended_s.append(0.0)
@@ -138,9 +152,17 @@ class Audit:
     def is_sound(self) -> bool:
         """Nobody was charged for what did not come, nobody twice, nothing is missing."""
         counts = (
-            self.charged_unreceived, self.charged_wrongly, self.charged_twice, self.settled_twice,
-            self.keys_charged_twice, self.unknown, self.still_held, self.free, self.unmade, self.bought_twice,
-        )  # fmt: skip
+            self.charged_unreceived,
+            self.charged_wrongly,
+            self.charged_twice,
+            self.settled_twice,
+            self.keys_charged_twice,
+            self.unknown,
+            self.still_held,
+            self.free,
+            self.unmade,
+            self.bought_twice,
+        )
         return not any(counts) and not self.unsound and self.lowest >= 0
 
     @property
@@ -156,9 +178,9 @@ def audit(database: Database, record: Record, killed: Sequence[tuple[float, int]
     _keyed(record, posted, found)
     _changed(database, record, posted, found)
     _unbilled(record, posted, killed, hold_s, found)
-    ((found.settled_twice,),) = database.look(lambda tx: tx.rows(_TWICE))
-    found.totals = database.look(ledger.totals)
-    found.unsound = database.look(ledger.check)
+    ((found.settled_twice,),) = database.read(lambda tx: tx.rows(_TWICE))
+    found.totals = database.read(ledger.totals)
+    found.unsound = database.read(ledger.check)
     return found
 
 
@@ -194,7 +216,7 @@ def _page(database: Database, after: int) -> tuple[int, list[tuple[Any, ...]] | 
         ((last,),) = tx.rows(_PAGE_END, after=after, most=PAGE)
         return (after, None) if last is None else (last, tx.rows(_CALLS, after=after, last=last))
 
-    return database.look(read)
+    return database.read(read)
 
 
 def _keyed(record: Record, posted: bytearray, found: Audit) -> None:
@@ -206,14 +228,14 @@ def _keyed(record: Record, posted: bytearray, found: Audit) -> None:
 def _changed(database: Database, record: Record, posted: bytearray, found: Audit) -> None:
     """Subscriptions that are there, beside those that were paid; and names that are there, beside the calls that gave
     them."""
-    made = {int(text.removeprefix("change ")) for (text,) in database.look(lambda tx: tx.rows(_MADE))}
+    made = {int(text.removeprefix("change ")) for (text,) in database.read(lambda tx: tx.rows(_MADE))}
     paid = Counter(dict.fromkeys(record.subscribed.values(), 0))
     for number, change in record.subscribed.items():
         paid[change] += posted[number]
     bought = {change for change, times in paid.items() if times}
     found.made, found.free, found.unmade = len(made), len(made - bought), len(bought - made)
     found.bought_twice = sum(times > 1 for times in paid.values())
-    names = [name for (name,) in database.look(lambda tx: tx.rows(_NAMES))]
+    names = [name for (name,) in database.read(lambda tx: tx.rows(_NAMES))]
     found.names = len(names)
     found.free += sum(not any(posted[number] for number in record.named[name]) for name in names)
     found.torn, found.offsets, found.unmet = record.tears.count, record.tears.met, record.tears.unmet
@@ -247,6 +269,10 @@ def _unbilled(
             unbilled[worker] += 1
     found.in_flight = in_flight.total()
     found.worst = next(
-        (f"process {worker}: {count} unbilled, {in_flight[worker]} in flight" for worker, count in unbilled.items()
-         if count > in_flight[worker]), "",
-    )  # fmt: skip
+        (
+            f"process {worker}: {count} unbilled, {in_flight[worker]} in flight"
+            for worker, count in unbilled.items()
+            if count > in_flight[worker]
+        ),
+        "",
+    )

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.ssz import FORM
 from bench.beacon_ssz import encoded, registered
+from chainfolio.adapters.beacon.ssz import FORM
 
 SLOTS, SEATS, PERIOD = 32, 512, 256  # of an epoch, of a sync committee, in epochs
 ETH: Final = 10**9
@@ -28,11 +28,17 @@ STRIDE, SYNC_STRIDE = 7919, 31  # primes: who proposes and who sits is spread ov
 PROPOSAL, SEAT, WITHDRAWN, PER_BLOCK = 42_294_581, 16_411, 1_000, 16
 SOURCE, TARGET, HEAD = 2_500, 4_700, 2_500
 SPEC: Final = {
-    "SLOTS_PER_EPOCH": SLOTS, "SECONDS_PER_SLOT": 12, "DEPOSIT_CHAIN_ID": 1, "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": PERIOD,
-    "SYNC_COMMITTEE_SIZE": SEATS, "SLOTS_PER_HISTORICAL_ROOT": 8192, "EPOCHS_PER_HISTORICAL_VECTOR": 65_536,
-    "EPOCHS_PER_SLASHINGS_VECTOR": 8192, "MIN_SLASHING_PENALTY_QUOTIENT_ELECTRA": 4096,
+    "SLOTS_PER_EPOCH": SLOTS,
+    "SECONDS_PER_SLOT": 12,
+    "DEPOSIT_CHAIN_ID": 1,
+    "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": PERIOD,
+    "SYNC_COMMITTEE_SIZE": SEATS,
+    "SLOTS_PER_HISTORICAL_ROOT": 8192,
+    "EPOCHS_PER_HISTORICAL_VECTOR": 65_536,
+    "EPOCHS_PER_SLASHINGS_VECTOR": 8192,
+    "MIN_SLASHING_PENALTY_QUOTIENT_ELECTRA": 4096,
     **{f"{name}_FORK_EPOCH": 0 for name in ("ALTAIR", "BELLATRIX", "CAPELLA", "DENEB", "ELECTRA")},
-}  # fmt: skip
+}
 GENESIS_ROOT: Final = "0x" + "4b" * 32
 STATE: Final = re.compile(r"/eth/v2/debug/beacon/states/(\d+)\Z")
 # As long as the attestations and transactions of a block of mainnet are, in part: a reader has to pass over them.
@@ -159,10 +165,15 @@ class Answers:
         return found
 
     def _genesis(self, _: str, body: Any) -> bytes:
-        return told(text({
-            "genesis_time": 1_606_824_023, "genesis_validators_root": GENESIS_ROOT,
-            "genesis_fork_version": "0x00000000",
-        }))  # fmt: skip
+        return told(
+            text(
+                {
+                    "genesis_time": 1_606_824_023,
+                    "genesis_validators_root": GENESIS_ROOT,
+                    "genesis_fork_version": "0x00000000",
+                }
+            )
+        )
 
     def _final(self, _: str, body: Any) -> bytes:
         return told(text({"finalized": {"epoch": self.network.head // SLOTS - 2, "root": root(0)}}))
@@ -173,9 +184,12 @@ class Answers:
         else:
             slot = self.network.head if which == "head" else int(which)
         message = {
-            "slot": slot, "proposer_index": self.network.proposer(slot), "parent_root": root(slot - 1),
-            "state_root": root(slot), "body_root": root(slot),
-        }  # fmt: skip
+            "slot": slot,
+            "proposer_index": self.network.proposer(slot),
+            "parent_root": root(slot - 1),
+            "state_root": root(slot),
+            "body_root": root(slot),
+        }
         return told(text({"root": root(slot), "canonical": True, "header": {"message": message}}))
 
     def _block(self, which: str, body: Any) -> bytes:
@@ -184,10 +198,14 @@ class Answers:
             {"index": k, "validator_index": k % count, "address": f"0x{k % count:040x}", "amount": WITHDRAWN}
             for k in range((slot - 1) * PER_BLOCK, slot * PER_BLOCK)
         ]
-        payload = text({
-            "block_number": slot, "block_hash": root(slot), "fee_recipient": "0x" + "fe" * 20,
-            "withdrawals": withdrawals,
-        })  # fmt: skip
+        payload = text(
+            {
+                "block_number": slot,
+                "block_hash": root(slot),
+                "fee_recipient": "0x" + "fe" * 20,
+                "withdrawals": withdrawals,
+            }
+        )
         bits = "0x" + "ff" * (SEATS // 8)
         return told(
             f'{{"message":{{"slot":"{slot}","proposer_index":"{self.network.proposer(slot)}",'
@@ -197,10 +215,18 @@ class Answers:
         )
 
     def _reward(self, which: str, body: Any) -> bytes:
-        return told(text({
-            "proposer_index": self.network.proposer(int(which)), "total": PROPOSAL, "attestations": PROPOSAL - 1_000,
-            "sync_aggregate": 1_000, "proposer_slashings": 0, "attester_slashings": 0,
-        }))  # fmt: skip
+        return told(
+            text(
+                {
+                    "proposer_index": self.network.proposer(int(which)),
+                    "total": PROPOSAL,
+                    "attestations": PROPOSAL - 1_000,
+                    "sync_aggregate": 1_000,
+                    "proposer_slashings": 0,
+                    "attester_slashings": 0,
+                }
+            )
+        )
 
     def _sync(self, which: str, body: Any) -> bytes:
         members = self.network.members(int(which) // SLOTS // PERIOD).tolist()
@@ -222,10 +248,14 @@ class Answers:
             for index, source, target, head in zip(*(each.tolist() for each in columns), strict=True)
         )
         ideal = [
-            {"effective_balance": each * ETH, "head": HEAD * each // 32, "target": TARGET * each // 32,
-             "source": SOURCE * each // 32}
+            {
+                "effective_balance": each * ETH,
+                "head": HEAD * each // 32,
+                "target": TARGET * each // 32,
+                "source": SOURCE * each // 32,
+            }
             for each in range(1, 2049)
-        ]  # fmt: skip
+        ]
         return told(f'{{"ideal_rewards":{text(ideal)},"total_rewards":[{rows}]}}')
 
     def _validators(self, which: str, body: Any) -> bytes:
@@ -245,10 +275,14 @@ class Answers:
     def _balances(self, which: str, body: Any) -> bytes:
         wanted = self._wanted(body)
         found = self.balances(int(which) // SLOTS)[wanted]
-        return told("[" + ",".join(
-            f'{{"index":"{index}","balance":"{balance}"}}'
-            for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
-        ) + "]")  # fmt: skip
+        return told(
+            "["
+            + ",".join(
+                f'{{"index":"{index}","balance":"{balance}"}}'
+                for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
+            )
+            + "]"
+        )
 
     def _wanted(self, ids: Sequence[str]) -> Any:
         wanted = np.array(ids, np.int64) if ids else self.network.index

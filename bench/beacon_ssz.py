@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.answers import Genesis
-from adapters.beacon.spec import Spec
-from adapters.beacon.ssz import BALANCE, OF_EACH, OFFSET, RECORDS, VALIDATOR, layout_of
+from chainfolio.adapters.beacon.answers import Genesis
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.ssz import BALANCE, OF_EACH, OFFSET, RECORDS, VALIDATOR, layout_of
 
 # What mainnet has in lists that are as long as its history and its queues, in bytes.
 OTHERS: Final = {"historical_roots": 758 * 32, "historical_summaries": 700 * 64, "pending_deposits": 130_000 * 192}

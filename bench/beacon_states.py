@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.answers import Genesis, KeyedRow, RegistryRow, SignedBlock, decoded
-from adapters.beacon.registry import PIECE
-from adapters.beacon.spec import Spec
-from adapters.beacon.ssz import FORM, Layout, StateSink, layout_of
-from adapters.beacon.states import States, columns, joined
 from bench.beacon_node import GENESIS_ROOT, SLOTS, SPEC, Answers, Network, text
 from bench.figures import Figure
+from chainfolio.adapters.beacon.answers import Genesis, KeyedRow, RegistryRow, SignedBlock, decoded
+from chainfolio.adapters.beacon.registry import PIECE
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.ssz import FORM, Layout, StateSink, layout_of
+from chainfolio.adapters.beacon.states import States, columns, joined
 
 REST_SLOT: Final = 20 * SLOTS
 ARRIVES: Final = 1 << 18  # bytes at once
@@ -76,10 +76,19 @@ def run(count: int, repeat: int) -> list[Figure]:
     block_s = spent(lambda: [decoded(SignedBlock)("node", block) for _ in range(SLOTS)], repeat)
     name = f"a registry of {count:,} validators"
     return [
-        Figure("validators", f"{name}: processor time of JSON, with its keys and without; of SSZ, s",
-               f"{first_s:.2f}, {next_s:.2f}; {ssz_s:.2f}"),
-        Figure("validators", f"{name}: bytes of its JSON; of the state in SSZ, which is one answer, MB",
-               f"{mb:.0f}; {len(body) / 1e6:.0f}"),
-        Figure("validators", f"{SLOTS} blocks of {len(block) / 1e3:.0f} kB in JSON: processor time, ms",
-               f"{1e3 * block_s:.1f}"),
-    ]  # fmt: skip
+        Figure(
+            "validators",
+            f"{name}: processor time of JSON, with its keys and without; of SSZ, s",
+            f"{first_s:.2f}, {next_s:.2f}; {ssz_s:.2f}",
+        ),
+        Figure(
+            "validators",
+            f"{name}: bytes of its JSON; of the state in SSZ, which is one answer, MB",
+            f"{mb:.0f}; {len(body) / 1e6:.0f}",
+        ),
+        Figure(
+            "validators",
+            f"{SLOTS} blocks of {len(block) / 1e3:.0f} kB in JSON: processor time, ms",
+            f"{1e3 * block_s:.1f}",
+        ),
+    ]

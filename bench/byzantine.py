@@ -25,21 +25,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from adapters.evm.chain import EvmChain, build
-from adapters.evm.reads import Call, NativeBalance, Read
-from adapters.evm.roots import header_hash
-from adapters.evm.scan import ROUTE, SINGLES
-from adapters.evm.settings import EvmSettings
 from bench.figures import Figure, main
+from chainfolio.adapters.evm.chain import EvmChain, build
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.roots import header_hash
+from chainfolio.adapters.evm.scan import ROUTE, SINGLES
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Block, Span
+from chainfolio.environment import Environment
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
-from chainfolio.seams import Seams
-from localchain.deploy import Deployment, deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
-from transport.exchange import Posted
-from transport.http import HttpTransport
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 
 URLS = ("http://one.test", "http://two.test", "http://three.test")
 DATASETS = ("blocks", "transactions", "native", "transfers", "approvals")
@@ -227,9 +227,13 @@ class Trial:
         # `eth_getBalance` is only used by endpoints that know neither state overrides nor creation code.
         capabilities = {ROUTE: SINGLES} if about == "eth_getBalance" else {}
         chain = build(
-            "byzantine", settings, Seams(random=chance),
-            configs=self.folder, transport=transport, memory=EndpointMemory(lambda endpoint: capabilities),
-        )  # fmt: skip
+            "byzantine",
+            settings,
+            Environment(random=chance),
+            configs=self.folder,
+            transport=transport,
+            memory=EndpointMemory(lambda endpoint: capabilities),
+        )
         return chain, transport
 
     def reads(self) -> list[Read]:
@@ -343,10 +347,14 @@ def run(options: argparse.Namespace) -> list[Figure]:
         f"{outcome.rounds} rounds, {outcome.innocent} innocent ones, {refused} refused; {ratio:.1f} x the requests"
     )
     detail = {
-        "wrong": dict(outcome.wrong), "refused": dict(outcome.refused), "lies": dict(outcome.lies),
-        "requests": outcome.requests, "plainRequestsARound": plain, "wallS": round(outcome.wall_s, 1),
+        "wrong": dict(outcome.wrong),
+        "refused": dict(outcome.refused),
+        "lies": dict(outcome.lies),
+        "requests": outcome.requests,
+        "plainRequestsARound": plain,
+        "wallS": round(outcome.wall_s, 1),
         "seed": options.seed,
-    }  # fmt: skip
+    }
     met = wrong == 0 and outcome.innocent == 0
     name = "1 byzantine node among 3 nodes: balances, logs, blocks (quorum = 2, roots)"
     return [Figure("byzantine", name, value, "0 wrong values stored or answered", met, detail)]

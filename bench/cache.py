@@ -43,10 +43,13 @@ def _again(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
         Figure("cache", name, spread(rates, 0), f"≥ {BAR // 1000}", is_fast, {"walls_s": decoded}),
         Figure("cache", "as above and all derived tables too", spread(all_rates, 0), detail={"walls_s": whole}),
         Figure(
-            "cache", "requests, and tables before and after",
-            f"{requests}, {'equal' if is_equal else 'DIFFERENT'}", "0, equal", requests == 0 and is_equal,
+            "cache",
+            "requests, and tables before and after",
+            f"{requests}, {'equal' if is_equal else 'DIFFERENT'}",
+            "0, equal",
+            requests == 0 and is_equal,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _derive(node: ReplayNode, data: Path, tables: str) -> Run:
@@ -85,12 +88,15 @@ def _one_more(node: ReplayNode, data: Path) -> list[Figure]:
     again = len(node.stats()["asked"])
     return [
         Figure(
-            "cache", "adding a contract to two: what was asked, older files, rows",
+            "cache",
+            "adding a contract to two: what was asked, older files, rows",
             f"{len(asked)} requests, {'only the missing, once' if only_missing and once else 'MORE than the missing'}; "
             f"{'untouched' if untouched else 'CHANGED'}; {'exact' if is_exact else 'WRONG'}; again: {again}",
-            "only the missing", only_missing and once and untouched and is_exact and again == 0, {"asked": asked},
+            "only the missing",
+            only_missing and once and untouched and is_exact and again == 0,
+            {"asked": asked},
         )
-    ]  # fmt: skip
+    ]
 
 
 def _files(data: Path) -> dict[str, str]:

@@ -8,9 +8,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 UNCOVERED: Final = {
-    "transactions": ("sender", "created", "gas_price", "fee"), "transfers": ("sender", "recipient"),
+    "transactions": ("sender", "created", "gas_price", "fee"),
+    "transfers": ("sender", "recipient"),
     "blocks": ("tx_count",),  # but where whole bodies say how many there are
-}  # fmt: skip
+}
 TEXTS: Final = frozenset({"tx_hash", "hash", "sender", "recipient", "created"})
 Tables = dict[str, pa.Table]
 

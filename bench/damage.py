@@ -15,18 +15,68 @@ from msgspec import Raw
 Place = tuple[Any, ...]  # keys and positions from the outside to the inside of a JSON value
 SAME: Final = object()
 ODD: Final[tuple[Any, ...]] = (
-    None, 0, -1, 1.5, True, False, "", "0x", "0x0", "0x00", "0X1", "-0x1", "0x" + "f" * 15, "0x" + "f" * 64,
-    "0x" + "f" * 65, "0x7fffffff", "0x80000000", "0xffffffff", "0x7fffffffffffffff", "0xffffffffffffffff",
-    "0x" + "0" * 40, "0x" + "0" * 64, "0x" + "g" * 40, "0x" + "ab" * 5000, "zz", "\0", "\u202e", "\u0663", "\uff10x1",
-    "latest", [], {}, [[]], [None], {"a": 1}, 10**30, "9" * 5000, Raw(b"1e999"), Raw(b"NaN"), Raw(b"-0"), Raw(b"01"),
-    Raw(b'"\\ud800"'), Raw(b'"\xff"'), Raw(b'"\\x"'), Raw(b""), Raw(b"[" * 3000 + b"]" * 3000),
-)  # fmt: skip
+    None,
+    0,
+    -1,
+    1.5,
+    True,
+    False,
+    "",
+    "0x",
+    "0x0",
+    "0x00",
+    "0X1",
+    "-0x1",
+    "0x" + "f" * 15,
+    "0x" + "f" * 64,
+    "0x" + "f" * 65,
+    "0x7fffffff",
+    "0x80000000",
+    "0xffffffff",
+    "0x7fffffffffffffff",
+    "0xffffffffffffffff",
+    "0x" + "0" * 40,
+    "0x" + "0" * 64,
+    "0x" + "g" * 40,
+    "0x" + "ab" * 5000,
+    "zz",
+    "\0",
+    "\u202e",
+    "\u0663",
+    "\uff10x1",
+    "latest",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": 1},
+    10**30,
+    "9" * 5000,
+    Raw(b"1e999"),
+    Raw(b"NaN"),
+    Raw(b"-0"),
+    Raw(b"01"),
+    Raw(b'"\\ud800"'),
+    Raw(b'"\xff"'),
+    Raw(b'"\\x"'),
+    Raw(b""),
+    Raw(b"[" * 3000 + b"]" * 3000),
+)
 WORDS: Final = (
-    (-32005, "query returned more than 10000 results"), (-32005, "rate limit exceeded"), (-32000, "header not found"),
-    (-32602, "block range is limited to 1 blocks"), (-32000, "missing trie node"), (-32601, "method not found"),
-    (-32600, "batch too large"), (3, "execution reverted"), (-32603, "internal server error"), (0, ""),
-    (-32000, "limited to a 0 - 0 blocks range"), (-32000, "try again later"), (-32602, "invalid params"),
-)  # fmt: skip
+    (-32005, "query returned more than 10000 results"),
+    (-32005, "rate limit exceeded"),
+    (-32000, "header not found"),
+    (-32602, "block range is limited to 1 blocks"),
+    (-32000, "missing trie node"),
+    (-32601, "method not found"),
+    (-32600, "batch too large"),
+    (3, "execution reverted"),
+    (-32603, "internal server error"),
+    (0, ""),
+    (-32000, "limited to a 0 - 0 blocks range"),
+    (-32000, "try again later"),
+    (-32602, "invalid params"),
+)
 STATUSES: Final = (201, 204, 301, 400, 401, 403, 404, 413, 429, 500, 502, 503, 504)
 
 
@@ -155,8 +205,12 @@ def _beside(chance: random.Random, holder: Any, key: Any) -> Any:
 
 
 PLACES: Final[Mapping[str, Callable[[random.Random, Any, Any], Any]]] = {
-    "dropped": _dropped, "doubled": _doubled, "renamed": _renamed, "exchanged": _exchanged, "a field beside": _beside,
-}  # fmt: skip
+    "dropped": _dropped,
+    "doubled": _doubled,
+    "renamed": _renamed,
+    "exchanged": _exchanged,
+    "a field beside": _beside,
+}
 KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
 
 

@@ -107,11 +107,38 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 
 ORDER = (
-    "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "first", "snapshot", "wallets", "lookup",
-    "checksums", "progress",
-    "serving", "ledger", "limits", "positions", "matching", "reorgs", "accounts", "newcomer", "history", "pools", "pnl",
-    "valuation", "validators", "solana", "solana_history", "dust",
-)  # fmt: skip
+    "rate",
+    "full",
+    "cache",
+    "faults",
+    "byzantine",
+    "mutants",
+    "kills",
+    "first",
+    "snapshot",
+    "wallets",
+    "lookup",
+    "checksums",
+    "progress",
+    "serving",
+    "ledger",
+    "limits",
+    "positions",
+    "matching",
+    "reorgs",
+    "accounts",
+    "newcomer",
+    "history",
+    "pools",
+    "pnl",
+    "valuation",
+    "validators",
+    "solana",
+    "solana_history",
+    "dust",
+    "startup",
+    "footprint",
+)
 
 
 def _place(bench: str) -> int:

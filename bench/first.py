@@ -23,15 +23,15 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from adapters.evm.facts import load
 from bench.figures import Figure, main, spread
 from bench.places import ROOT, scratch
 from bench.pools import opened, prices, stock
 from bench.runs import environment
 from bench.snapshot import WALLET, deploy
-from engine.token_registry import TokenRegistry
-from indexer.wiring import CONFIGS
-from localchain.node import LocalNode
+from chainfolio.adapters.evm.facts import load
+from chainfolio.engine.snapshots.token_registry import TokenRegistry
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.localchain.node import LocalNode
 
 CHAIN = "ethereum"  # the chain with the largest registry
 EVERY = 200  # the wallet holds every two-hundredth token
@@ -79,7 +79,7 @@ class Away:
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     registry = TokenRegistry(CONFIGS / "tokens" / f"{CHAIN}.csv", load(CONFIGS / "chains" / "local.toml").info)
-    tokens = [asset.reference for asset in registry.named_by(2)]
+    tokens = [asset.reference for asset in registry.assets_on(2)]
     with LocalNode() as node, scratch() as folder:
         held = deploy(node, tokens, EVERY)
         (folder / "prices.toml").write_text(_priced(node, list(held)))
@@ -132,7 +132,7 @@ async def _measure(
         away = Away(url, options.latency / 1000)
         async with away.served() as address:
             start_s, before_s = time.perf_counter(), _ended_s()
-            command = ["-m", "cli.main", "portfolio", WALLET, "--rpc", address, "--json"]
+            command = ["-m", "chainfolio.cli.main", "portfolio", WALLET, "--rpc", address, "--json"]
             pipe = asyncio.subprocess.PIPE
             child = await asyncio.create_subprocess_exec(sys.executable, *command, env=env, cwd=folder, stdout=pipe)
             said, _ = await child.communicate()
@@ -166,7 +166,7 @@ def _loading() -> Figure:
     for _ in range(9):
         start_s = time.perf_counter()
         registry = TokenRegistry(CONFIGS / "tokens" / f"{CHAIN}.csv", info)
-        candidates = registry.named_by(2)
+        candidates = registry.assets_on(2)
         times_ms.append((time.perf_counter() - start_s) * 1000)
     return Figure("first", f"loading a registry of {len(candidates):,} tokens", f"{spread(times_ms, 1)} ms", "", None)
 

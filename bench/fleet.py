@@ -19,19 +19,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from api.app import App, make_app
-from api.engine import Engine
-from api.serve import serve
 from bench.places import ROOT
 from bench.runs import environment
+from chainfolio.api.app import App, make_app
+from chainfolio.api.engine import Engine
+from chainfolio.api.serve import serve
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
+from chainfolio.environment import Environment, SystemClock
 from chainfolio.errors import BadRequest, Unavailable
-from chainfolio.seams import Seams, SystemClock
+from chainfolio.portfolio.document import Portfolio, ProtocolDocument
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Limits, Quotas, Server, Settings
-from portfolio.document import Portfolio, ProtocolDocument
-from portfolio.facts import Options
-from storage.state import State
+from chainfolio.storage.state import State
 
 PEPPER = bytes(32)
 WORKER = "X-Worker"  # which process answered: the benchmark's own header, not the product's
@@ -107,7 +107,7 @@ def _serve(options: argparse.Namespace) -> None:
     async def make(settings: Settings) -> App:
         state = opened(options.url, options.hold)
         engine = cast(Engine, Answers(random.Random()))
-        app = make_app(engine, state, settings, Seams(random=random.Random()), {WORKER: str(os.getpid())})
+        app = make_app(engine, state, settings, Environment(random=random.Random()), {WORKER: str(os.getpid())})
 
         @asynccontextmanager
         async def closed() -> AsyncIterator[None]:
@@ -119,9 +119,11 @@ def _serve(options: argparse.Namespace) -> None:
         return app
 
     settings = Settings(
-        server=Server(port=options.port), limits=Limits(hold_s=options.hold), log_level="critical",
+        server=Server(port=options.port),
+        limits=Limits(hold_s=options.hold),
+        log_level="critical",
         quotas=Quotas(addressbook=10_000, bundles=1_000),
-    )  # fmt: skip
+    )
     serve(make, settings, reuse_port=True)
 
 

@@ -51,10 +51,14 @@ def _against(mine: list[float], theirs: dict[str, list[float]]) -> list[Figure]:
     return [
         *figures,
         Figure(
-            "full", f"wall / best framework: {others}", text, f"≤ 1/{1 / BAR:.0f}", statistics.median(ratios) <= BAR,
+            "full",
+            f"wall / best framework: {others}",
+            text,
+            f"≤ 1/{1 / BAR:.0f}",
+            statistics.median(ratios) <= BAR,
             {"walls_s": theirs},
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _exact(data: Path, mine: list[Run]) -> list[Figure]:
@@ -65,11 +69,14 @@ def _exact(data: Path, mine: list[Run]) -> list[Figure]:
     blocks = truth.count(data, "blocks")
     return [
         Figure(
-            "full", "balances, allowances and blocks against an independent computation",
-            f"{len(held):,} + {len(allowed):,} {'equal' if is_equal else 'DIFFERENT'}, {blocks:,} blocks", "exact",
-            is_equal and blocks == chain.blocks, {"bytes": size(data), "cpu_s": [done.cpu_s for done in mine]},
+            "full",
+            "balances, allowances and blocks against an independent computation",
+            f"{len(held):,} + {len(allowed):,} {'equal' if is_equal else 'DIFFERENT'}, {blocks:,} blocks",
+            "exact",
+            is_equal and blocks == chain.blocks,
+            {"bytes": size(data), "cpu_s": [done.cpu_s for done in mine]},
         )
-    ]  # fmt: skip
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -25,16 +25,16 @@ from bench.places import ROOT, scratch
 from bench.positions import hold, open_positions
 from bench.runs import environment
 from chainfolio.assets import account
+from chainfolio.cli.demo import _index, prepare
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import PRICES, Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import set_price
+from chainfolio.portfolio.document import encode_one
 from chainfolio.settings import Settings
 from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
-from cli.demo import _index, prepare
-from engine.days import midnight_us
-from engine.service import Engine
-from indexer.wiring import System
-from localchain.deploy import PRICES, Deployment, deploy
-from localchain.node import LocalNode
-from localchain.trade import set_price
-from portfolio.document import encode_one
 
 FIRST = date(2024, 1, 15)  # 29 February is among the days
 BLOCKS = 20  # a day
@@ -105,19 +105,43 @@ async def _measure(
     later = added.requests / options.days
     detail = {"seconds": [alone.seconds, both.seconds], "requests": [alone.requests, both.requests]}
     return [
-        Figure("history", f"{what}: requests a day",
-               f"{alone.requests / options.days:.2f} ({alone.requests}, {alone.seconds:.0f} s)", f"≤ {A_DAY:g}",
-               alone.requests <= A_DAY * options.days, detail),
-        Figure("history", f"{what}: requests a day for a second wallet, at once; later", f"{second:.2f}; {later:.2f}",
-               f"≤ {A_SECOND_WALLET:g}", max(second, later) <= A_SECOND_WALLET),
-        Figure("history", f"{what}: run again: requests", str(again.requests), "the handshake alone: ≤ 3",
-               again.requests <= 3 and again.days == alone.days),
-        Figure("history", f"{what}: {kills} kills: days lost, doubled, other than without kills; requests more",
-               f"{options.days - rows}, {doubled}, {wrong}; {killed.requests - alone.requests}", "0, 0, 0",
-               (rows, doubled, wrong) == (options.days, 0, 0)),
-        Figure("history", f"{AGAIN} days read anew: documents other than the snapshot; days that are not complete",
-               f"{differing}; {partial}", "0; 0", (differing, partial) == (0, 0)),
-    ]  # fmt: skip
+        Figure(
+            "history",
+            f"{what}: requests a day",
+            f"{alone.requests / options.days:.2f} ({alone.requests}, {alone.seconds:.0f} s)",
+            f"≤ {A_DAY:g}",
+            alone.requests <= A_DAY * options.days,
+            detail,
+        ),
+        Figure(
+            "history",
+            f"{what}: requests a day for a second wallet, at once; later",
+            f"{second:.2f}; {later:.2f}",
+            f"≤ {A_SECOND_WALLET:g}",
+            max(second, later) <= A_SECOND_WALLET,
+        ),
+        Figure(
+            "history",
+            f"{what}: run again: requests",
+            str(again.requests),
+            "the handshake alone: ≤ 3",
+            again.requests <= 3 and again.days == alone.days,
+        ),
+        Figure(
+            "history",
+            f"{what}: {kills} kills: days lost, doubled, other than without kills; requests more",
+            f"{options.days - rows}, {doubled}, {wrong}; {killed.requests - alone.requests}",
+            "0, 0, 0",
+            (rows, doubled, wrong) == (options.days, 0, 0),
+        ),
+        Figure(
+            "history",
+            f"{AGAIN} days read anew: documents other than the snapshot; days that are not complete",
+            f"{differing}; {partial}",
+            "0; 0",
+            (differing, partial) == (0, 0),
+        ),
+    ]
 
 
 async def _run(node: LocalNode, settings: Settings, wallets: list[str], days: int, kill_s: float | None = None) -> Run:
@@ -127,7 +151,7 @@ async def _run(node: LocalNode, settings: Settings, wallets: list[str], days: in
     async with away.served() as address:
         env = environment({"PYTHONPATH": str(ROOT), "CHAINFOLIO_CHAINS__LOCAL__RPC": address})
         words = ["history", *wallets, "--from", str(FIRST), "--to", str(last), "--json"]
-        command = ["-m", "cli.main", *words, "--config", str(settings.data_dir / "chainfolio.toml")]
+        command = ["-m", "chainfolio.cli.main", *words, "--config", str(settings.data_dir / "chainfolio.toml")]
         start_s = time.perf_counter()
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(sys.executable, *command, env=env, stdout=pipe)

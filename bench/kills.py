@@ -57,9 +57,14 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def _round(
-    node: ReplayNode, data: Path, chance: random.Random, wall_s: float, tally: Tally, wanted: list[truth.Event],
+    node: ReplayNode,
+    data: Path,
+    chance: random.Random,
+    wall_s: float,
+    tally: Tally,
+    wanted: list[truth.Event],
     unbroken: int,
-) -> None:  # fmt: skip
+) -> None:
     """One data folder: killed until it is complete, then compared."""
     empty(data)
     node.reset()
@@ -91,8 +96,11 @@ def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
     command = [*product(), "index", "local", *span, "--datasets", EVENTS, "--json"]
     start_s = time.perf_counter()
     process = subprocess.Popen(
-        command, env=ours(node.url, data), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        command,
+        env=ours(node.url, data),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         return process.wait(max(0.0, after_s - (time.perf_counter() - start_s))) == 0
     except subprocess.TimeoutExpired:
@@ -104,7 +112,7 @@ def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
 
 def _figures(tally: Tally, seed: int) -> list[Figure]:
     chain = recorded()
-    from indexer.collect import BATCH_ROWS
+    from chainfolio.indexer.collect import BATCH_ROWS
 
     span = 100  # the default `span` of a chain
     batch = -(-BATCH_ROWS // (chain.events // chain.blocks * span)) * span
@@ -113,15 +121,22 @@ def _figures(tally: Tally, seed: int) -> list[Figure]:
     exact = tally.wrong == tally.lost == tally.doubled == 0
     return [
         Figure(
-            "kills", f"{tally.in_time} kills inside the work ({tally.kills} in all, {tally.rounds} runs), seed {seed}",
-            f"lost {tally.lost}, doubled {tally.doubled}, digests {'equal' if exact else 'DIFFERENT'}", "0, 0, equal",
-            exact, {"recovered": tally.recovered},
+            "kills",
+            f"{tally.in_time} kills inside the work ({tally.kills} in all, {tally.rounds} runs), seed {seed}",
+            f"lost {tally.lost}, doubled {tally.doubled}, digests {'equal' if exact else 'DIFFERENT'}",
+            "0, 0, equal",
+            exact,
+            {"recovered": tally.recovered},
         ),
         Figure(
-            "kills", "blocks fetched again per kill", f"{per_kill:.0f}", f"≤ {allowed}, a batch a worker",
-            per_kill <= allowed, {"refetched": tally.refetched, "killed": tally.killed},
+            "kills",
+            "blocks fetched again per kill",
+            f"{per_kill:.0f}",
+            f"≤ {allowed}, a batch a worker",
+            per_kill <= allowed,
+            {"refetched": tally.refetched, "killed": tally.killed},
         ),
-    ]  # fmt: skip
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

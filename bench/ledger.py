@@ -25,9 +25,9 @@ from bench.figures import Figure, main
 from bench.fleet import Fleet, fleet, opened
 from bench.load_client import LoadClient, Shared
 from bench.places import scratch
-from storage.state import State, virtual_users
-from storage.state.database import Statement, Transaction
-from storage.state.meter import SWEEP_S
+from chainfolio.storage.state import State, virtual_users
+from chainfolio.storage.state.database import Statement, Transaction
+from chainfolio.storage.state.meter import SWEEP_S
 
 SERVERS = 3
 CALLS_A_KEY, MAX_KEYS = 100, 24  # so that no key comes to its limit
@@ -80,7 +80,7 @@ def _shared(state: State, clients: int, calls: int) -> Shared:
     for number in range((clients + 1) // 2):
         account, tokens = _account(state, f"bench {number}", RICH, 2 * keys)
         users = [f"0b5a2c1e-7d0f-4c58-9a0e-{number:06x}{each:06x}" for each in range(4)]
-        state.database.change(partial(_add_users, account, users))
+        state.database.write(partial(_add_users, account, users))
         owners.append((tokens, ",".join(f"virtual:{user}" for user in users)))
     return Shared(owners, _account(state, "bench poor", max(10, calls // 100), keys)[1])
 
@@ -143,14 +143,14 @@ class _Run:
     async def _watch(self) -> None:
         """The lowest that any account ever had, anywhere; 0 where none was below it."""
         while not await _within(self.seen, LOOK_S):
-            (row,) = await self.state.look(lambda tx: tx.rows(_LOWEST))
+            (row,) = await self.state.read(lambda tx: tx.rows(_LOWEST))
             self.lowest = min(self.lowest, *row)
 
     async def _settled(self) -> int:
         """Wait for the servers to give back what the dead held; what they still hold after the longest time."""
         last_s = time.monotonic() + self.servers.hold_s + 3 * SWEEP_S
         while True:
-            ((held,),) = await self.state.look(lambda tx: tx.rows(_HELD))
+            ((held,),) = await self.state.read(lambda tx: tx.rows(_HELD))
             if not held or time.monotonic() > last_s:
                 return int(held)
             await asyncio.sleep(LOOK_S)
@@ -167,39 +167,59 @@ def _figures(found: Audit, about: str) -> list[Figure]:
     settled = [moved[kind] for kind in ("post", "void", "expire")]
     twice = found.charged_twice + found.settled_twice + found.keys_charged_twice
     whole = sum(times for status, times in found.statuses.items() if 200 <= status < 300)
-    detail = {"statuses": dict(found.statuses), "totals": found.totals, "unsound": found.unsound, "worst": found.worst,
-              "unmet": found.unmet}  # fmt: skip
+    detail = {
+        "statuses": dict(found.statuses),
+        "totals": found.totals,
+        "unsound": found.unsound,
+        "worst": found.worst,
+        "unmet": found.unmet,
+    }
     return [
         Figure(
-            "ledger", f"{found.calls:,} calls, {found.kills} kills, {about}: charged without a whole 2xx at the "
-            "client; charged twice", f"{found.charged_unreceived}; {twice} of {found.totals['post'][1]:,}", "0; 0",
-            found.charged_unreceived == twice == 0 and found.is_sound, detail,
+            "ledger",
+            f"{found.calls:,} calls, {found.kills} kills, {about}: charged without a whole 2xx at the "
+            "client; charged twice",
+            f"{found.charged_unreceived}; {twice} of {found.totals['post'][1]:,}",
+            "0; 0",
+            found.charged_unreceived == twice == 0 and found.is_sound,
+            detail,
         ),
         Figure(
-            "ledger", "charged twice: calls; Idempotency-Keys", f"{found.charged_twice + found.settled_twice}; "
-            f"{found.keys_charged_twice} of {found.keys_charged:,}", "0; 0",
-            twice == 0, in_readme=False,
+            "ledger",
+            "charged twice: calls; Idempotency-Keys",
+            f"{found.charged_twice + found.settled_twice}; {found.keys_charged_twice} of {found.keys_charged:,}",
+            "0; 0",
+            twice == 0,
+            in_readme=False,
         ),
         Figure(
-            "ledger", "credits reserved = posted + voided + expired; wrong amounts; lowest balance",
+            "ledger",
+            "credits reserved = posted + voided + expired; wrong amounts; lowest balance",
             f"{moved['reserve']:,} = {' + '.join(f'{part:,}' for part in settled)}; {found.charged_wrongly}; "
-            f"{found.lowest}", "equal; 0; 0",
-            found.is_sound and moved["reserve"] == sum(settled), in_readme=False,
+            f"{found.lowest}",
+            "equal; 0; 0",
+            found.is_sound and moved["reserve"] == sum(settled),
+            in_readme=False,
         ),
         Figure(
-            "ledger", f"changes of 1,200 credits among them, {found.torn:,} calls left after 0, 1, 2 … bytes of the "
-            f"answer: made for nothing; paid but not made; paid twice", f"{found.free}; {found.unmade}; "
+            "ledger",
+            f"changes of 1,200 credits among them, {found.torn:,} calls left after 0, 1, 2 … bytes of the "
+            f"answer: made for nothing; paid but not made; paid twice",
+            f"{found.free}; {found.unmade}; "
             f"{found.bought_twice} of {found.made:,} subscriptions and {found.names:,} names, at "
             f"{found.offsets[0]:,} of {found.offsets[1]:,} offsets of the answers to {len(TORN_KINDS)} kinds of calls",
             "0; 0; 0; all",
             found.free == found.unmade == found.bought_twice == 0 and found.offsets[0] == found.offsets[1],
         ),
         Figure(
-            "ledger", "2xx that nobody paid", f"{found.unbilled:,} of {whole:,}, {found.late} for being late",
-            f"≤ {found.in_flight:,} in flight at the kills", found.is_billed,
+            "ledger",
+            "2xx that nobody paid",
+            f"{found.unbilled:,} of {whole:,}, {found.late} for being late",
+            f"≤ {found.in_flight:,} in flight at the kills",
+            found.is_billed,
         ),
         Figure("ledger", "calls/s", f"{found.calls / found.took_s:,.0f}"),
-    ]  # fmt: skip
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -24,9 +24,9 @@ from bench.fleet import address, fleet, opened
 from bench.places import scratch
 from bench.wire import Line, Lost, written
 from chainfolio.settings import Limits
-from storage.state import State
-from storage.state.database import Statement
-from storage.state.meter import WINDOW_US
+from chainfolio.storage.state import State
+from chainfolio.storage.state.database import Statement
+from chainfolio.storage.state.meter import WINDOW_US
 
 LINES = 16  # of each key that is flooded
 LOOK_S = 5.0  # a bucket keeps a minute: no moment is missed
@@ -110,7 +110,7 @@ async def _watch(state: State, flows: Sequence[Flow]) -> None:
 
 
 async def _look(state: State, flows: Sequence[Flow]) -> None:
-    kept = {(key_id, name): moments for key_id, name, moments in await state.look(lambda tx: tx.rows(_MOMENTS))}
+    kept = {(key_id, name): moments for key_id, name, moments in await state.read(lambda tx: tx.rows(_MOMENTS))}
     for flow in flows:
         flow.see(bytes(kept.get((flow.key_id, flow.bucket), b"")))
 
@@ -155,20 +155,26 @@ async def _ask(flow: Flow, line: Line) -> None:
 def _flooded(flow: Flow, about: str) -> Figure:
     exact = flow.fullest() == flow.limit and flow.let_in == flow.moments.total()
     return Figure(
-        "limits", f"a key flooded over {about}, bucket `{flow.bucket}`: most let in within any minute",
+        "limits",
+        f"a key flooded over {about}, bucket `{flow.bucket}`: most let in within any minute",
         f"{flow.fullest()} (let in {flow.let_in:,}, moments kept {flow.moments.total():,}, "
         f"refused {flow.statuses[429]:,}, by {len(flow.workers)} processes)",
-        f"exactly {flow.limit}", exact, {"statuses": dict(flow.statuses)},
-    )  # fmt: skip
+        f"exactly {flow.limit}",
+        exact,
+        {"statuses": dict(flow.statuses)},
+    )
 
 
 def _kept_to(flow: Flow, seconds: float) -> Figure:
     return Figure(
-        "limits", f"a client that keeps to the limit of `{flow.bucket}`: refused",
-        f"{flow.statuses[429]} of {flow.statuses.total():,} ({flow.fullest()} in its fullest minute)", "0",
+        "limits",
+        f"a client that keeps to the limit of `{flow.bucket}`: refused",
+        f"{flow.statuses[429]} of {flow.statuses.total():,} ({flow.fullest()} in its fullest minute)",
+        "0",
         flow.statuses[429] == 0 and flow.let_in == flow.moments.total(),
-        {"per_minute": flow.statuses.total() / seconds * 60}, in_readme=False,
-    )  # fmt: skip
+        {"per_minute": flow.statuses.total() / seconds * 60},
+        in_readme=False,
+    )
 
 
 def add(parser: argparse.ArgumentParser) -> None:

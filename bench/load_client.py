@@ -22,11 +22,28 @@ BEHIND: Final = 0.6  # of them as long as there is an offset of an answer at whi
 AGAIN_S: Final = 30  # at the end: a change that only fails by then is a fault of the server, and waiting would hide it
 YEAR: Final = 1200  # credits for a subscription
 WEIGHTS: Final = {
-    "quick": 380, "slow": 50, "big": 3, "refused": 30, "unavailable": 30, "broken": 20, "hanging": 8, "unknown": 40,
-    "stranger": 10, "poor": 40, "virtual 1": 20, "virtual 3": 30, "read /v1/addressbook": 20, "read /v1/bundles": 20,
-    "change add": 70, "change rename": 110, "change remove": 40, "change bundle": 50, "change bundle name": 20,
-    "change bundle away": 29, "subscribe": 60,
-}  # fmt: skip
+    "quick": 380,
+    "slow": 50,
+    "big": 3,
+    "refused": 30,
+    "unavailable": 30,
+    "broken": 20,
+    "hanging": 8,
+    "unknown": 40,
+    "stranger": 10,
+    "poor": 40,
+    "virtual 1": 20,
+    "virtual 3": 30,
+    "read /v1/addressbook": 20,
+    "read /v1/bundles": 20,
+    "change add": 70,
+    "change rename": 110,
+    "change remove": 40,
+    "change bundle": 50,
+    "change bundle name": 20,
+    "change bundle away": 29,
+    "subscribe": 60,
+}
 
 
 @dataclass(frozen=True)

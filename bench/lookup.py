@@ -15,10 +15,10 @@ import polars as pl
 
 from bench.figures import Figure, main
 from bench.places import scratch
+from chainfolio.indexer.materialise import in_schema
+from chainfolio.portfolio.ledger import in_buckets
+from chainfolio.storage.lake import Lake
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
-from indexer.materialise import in_schema
-from portfolio.ledger import in_buckets
-from storage.lake import Lake
 
 CHAIN = "local"
 ACCOUNTS = 200_000
@@ -56,7 +56,7 @@ def _addresses(chance: np.random.Generator, count: int) -> pl.Series:
 
 def _portion(
     chance: np.random.Generator, accounts: pl.Series, tokens: pl.Series, start: int, count: int
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     place = np.arange(start, start + count)
     hashes = chance.bytes(32 * count).hex()
     raws = chance.bytes(9 * count)
@@ -103,11 +103,16 @@ def _compared(lake: Lake, rows: int, repeat: int) -> list[Figure]:
     ratios = [a / b for a, b in zip(histories[1:], scans[1:], strict=True)]
     middle = statistics.median(ratios)
     times = f"{statistics.median(histories[1:]) * 1000:.1f} ms / {statistics.median(scans[1:]) * 1000:.0f} ms"
-    return [Figure(
-        "lookup", f"history of an account in {rows / 1e6:.0f} M rows / full scan of transfers",
-        f"1/{1 / middle:.0f} [1/{1 / min(ratios):.0f}–1/{1 / max(ratios):.0f}] (n={len(ratios)}), {times}", "≤ 1/50",
-        middle <= BAR, {"histories_s": histories, "scans_s": scans, "rows": found},
-    )]  # fmt: skip
+    return [
+        Figure(
+            "lookup",
+            f"history of an account in {rows / 1e6:.0f} M rows / full scan of transfers",
+            f"1/{1 / middle:.0f} [1/{1 / min(ratios):.0f}–1/{1 / max(ratios):.0f}] (n={len(ratios)}), {times}",
+            "≤ 1/50",
+            middle <= BAR,
+            {"histories_s": histories, "scans_s": scans, "rows": found},
+        )
+    ]
 
 
 def _history(lake: Lake, account: str) -> pl.LazyFrame:

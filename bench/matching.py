@@ -11,16 +11,16 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from adapters.evm.positions.interactions import ContractInteractions
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import Call
 from bench.figures import Figure, main
 from bench.places import ROOT
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.reads import Call
+from chainfolio.configs.generate import kinds
+from chainfolio.indexer.families import families
+from chainfolio.indexer.registry import Protocol, Registry, load
 from chainfolio.plans import Unknown
-from configs.generate import kinds
-from indexer.families import families
-from indexer.registry import Protocol, Registry, load
 
 CHAIN = "binance"  # the chain with most forks
 ACCOUNT = "0x" + "11" * 20
@@ -76,14 +76,16 @@ def run(options: argparse.Namespace) -> list[Figure]:
 def crowd(whole: Registry) -> Registry:
     """All that is shipped, and as many more forks on one chain as make it 8,000 contracts: of each family and role that
     forks have, at addresses that nobody has."""
-    kinds = sorted({(each.families[0], role) for each in whole.protocols if each.is_fork for _, role, _ in each.places})
+    kinds = sorted(
+        {(each.families[0], role) for each in whole.protocols if each.is_fork for _, role, _ in each.deployments}
+    )
     chance = random.Random(2)
     more = []
     for number in range(CROWD):
         family, role = kinds[number % len(kinds)]
         addresses = [f"0x{chance.getrandbits(160):040x}" for _ in range(CONTRACTS // CROWD)]
         more.append(Protocol(f"crowd{number}", "One", {CHAIN: {role: addresses}}, families=[family], is_fork=True))
-    return whole.plus(more)
+    return whole.with_protocols(more)
 
 
 def measure(registry: Registry, repeat: int) -> Measured:
@@ -103,7 +105,7 @@ def measure(registry: Registry, repeat: int) -> Measured:
     shares = Shares(protocols)
     questions = shares.questions(tokens)
     factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
-    shares.learn(questions, [_said(call, factories) for call in questions])
+    shares.store_answers(questions, [_said(call, factories) for call in questions])
     met = ContractInteractions(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
     took, matches = [], 0
     for _ in range(repeat + 1):  # the first one makes the indexes

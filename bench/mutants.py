@@ -31,20 +31,20 @@ from typing import Any
 
 import uvloop
 
-from adapters.evm.chain import EvmChain, build
-from adapters.evm.positions.events import declared
-from adapters.evm.settings import EvmSettings
 from bench.covered import Tables, covered, same
 from bench.figures import Figure, main
 from bench.replay import Plan, Replay
 from bench.whole import Whole, whole
+from chainfolio.adapters.evm.chain import EvmChain, build
+from chainfolio.adapters.evm.positions.events import parse_event
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment
 from chainfolio.errors import ChainfolioError
-from chainfolio.seams import Seams
-from localchain.actions import Action, Scene
-from localchain.deploy import Deployment, deploy
-from localchain.node import LocalNode
-from localchain.trade import HABITS, MOODS, Oracle, deed
+from chainfolio.localchain.actions import Action, Scene
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import HABITS, MOODS, Oracle, deed
 
 BLOCKS, FINALITY, LIMIT_S, A_ROUND, TOLD_EVERY = 60, 2, 10.0, 25, 10_000
 WIDTHS = (*(1,) * 9, 2, 2, 3)
@@ -207,8 +207,8 @@ class Attack:
         settings = EvmSettings(
             rpc=["http://node.test"], facts=str(path), integrity=integrity, sample=1, span=WIDTHS[-1]
         )
-        seams = Seams(clock=Hasty(), random=chance)
-        return build("mutants", settings, seams, configs=self.folder, transport=self.replay)
+        environment = Environment(clock=Hasty(), random=chance)
+        return build("mutants", settings, environment, configs=self.folder, transport=self.replay)
 
     async def _round(self, number: int) -> None:
         """Some mutants over one span, then an honest node; in some rounds a whole index."""
@@ -238,7 +238,7 @@ class Attack:
         self.replay.asked.clear()
         with (
             tempfile.TemporaryDirectory(dir=self.folder) as folder,
-            whole(Path(folder), chain, chain.node.seams, span, ALL) as index,
+            whole(Path(folder), chain, chain.node.environment, span, ALL) as index,
         ):
             for piece in index.pieces():
                 for _ in range(TRIES):
@@ -258,7 +258,7 @@ class Attack:
             self.replay.met.clear()
             with (
                 tempfile.TemporaryDirectory(dir=self.folder) as folder,
-                whole(Path(folder), chain, chain.node.seams, span, ALL) as index,
+                whole(Path(folder), chain, chain.node.environment, span, ALL) as index,
             ):
                 for piece in index.pieces():
                     await index.fill(piece)
@@ -390,16 +390,18 @@ def small_blocks(node: LocalNode, deployed: Deployment, blocks: int) -> Span:
 
 
 def _events(deployed: Deployment) -> list[str]:
-    return [declared(SWAP).filter(deployed.contracts["UniswapV2Pair WETH/USDC"].lower())]
+    return [parse_event(SWAP).filter(deployed.contracts["UniswapV2Pair WETH/USDC"].lower())]
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     outcome = judge(options.mutants, options.seed, options.processes, options.round)
     detail = {
-        "faults": dict(outcome.faults), "refused": dict(outcome.refused), "wallS": round(outcome.wall_s, 1),
+        "faults": dict(outcome.faults),
+        "refused": dict(outcome.refused),
+        "wallS": round(outcome.wall_s, 1),
         "seed": options.seed,
-    }  # fmt: skip
+    }
     name = "mutated replies that end otherwise than in clean rows or a typed error"
     return [Figure("mutants", name, str(outcome), "0", not outcome.faults, detail)]
 

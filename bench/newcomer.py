@@ -14,9 +14,9 @@ from typing import Any
 from bench.figures import Figure, main
 from bench.places import scratch
 from bench.runs import ours, product, run
-from localchain.newcomer import TRANSACTIONS, Newcomer, newcomer
-from localchain.node import LocalNode
-from localchain.rented import Limits, RentedEndpoint
+from chainfolio.localchain.newcomer import TRANSACTIONS, Newcomer, newcomer
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.rented import Limits, RentedEndpoint
 
 REFUSED = 0.05
 LIMIT_S = 600
@@ -51,8 +51,9 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
             facts = _facts(chain, folder)
             env = {
                 **ours(endpoint.url, folder / "data"),
-                "CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__FACTS": str(facts),
-            }  # fmt: skip
+                "CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts",
+                "CHAINFOLIO_CHAINS__LOCAL__FACTS": str(facts),
+            }
             outputs = dict[str, Any]()
             figures = [_figure(bar, endpoint, chain, env, outputs) for bar in BARS]
     return [*figures, *_truth(chain, outputs)]
@@ -83,15 +84,20 @@ def _truth(chain: Newcomer, outputs: dict[str, Any]) -> list[Figure]:
     differences = sum(len(each["differences"]) for each in outputs["reconcile"])
     return [
         Figure(
-            "newcomer", "estimate of watch: requests, seconds, rows, each off by a factor of",
-            ", ".join(f"{ratio:.2f}" for ratio in ratios), "≤ 2", max(ratios) <= 2,
+            "newcomer",
+            "estimate of watch: requests, seconds, rows, each off by a factor of",
+            ", ".join(f"{ratio:.2f}" for ratio in ratios),
+            "≤ 2",
+            max(ratios) <= 2,
         ),
         Figure(
-            "newcomer", "own transactions that are missing; balances that differ",
+            "newcomer",
+            "own transactions that are missing; balances that differ",
             f"{TRANSACTIONS - sent}; {differences}",
-            "0; 0", (sent, differences) == (TRANSACTIONS, 0),
+            "0; 0",
+            (sent, differences) == (TRANSACTIONS, 0),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _facts(chain: Newcomer, folder: Path) -> Path:

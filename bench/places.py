@@ -62,9 +62,13 @@ def recorded() -> Recorded:
         raise Absent("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")
     about = json.loads((folder / "chain.json").read_text())
     return Recorded(
-        folder, about["firstBlock"], about["lastBlock"], tuple(token.lower() for token in about["tokens"]),
-        about["transfers"], about["approvals"],
-    )  # fmt: skip
+        folder,
+        about["firstBlock"],
+        about["lastBlock"],
+        tuple(token.lower() for token in about["tokens"]),
+        about["transfers"],
+        about["approvals"],
+    )
 
 
 @contextmanager

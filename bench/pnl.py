@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from bench.figures import Figure, main
 from chainfolio.contracts import GAIN_METHODS
-from portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind
-from portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind
+from chainfolio.portfolio.pnl.methods import gains_of
 
 MAX_S, MAX_MB = 60.0, 2048
 SMALL = 10  # how many times fewer entries the comparison has
@@ -33,9 +33,14 @@ def entries(count: int, assets: int) -> Iterator[Entry]:
     names = [f"chain:0x{number:040x}" for number in range(assets)]
     for number in range(count):
         yield Entry(
-            number * YEARS_US // count, chance.choice(KINDS), chance.choice(names), chance.randrange(1, 10**4 * COIN),
-            chance.randrange(10**4 * 10**MONEY_DIGITS), wallet="0xme", transaction=f"0x{number:064x}",
-        )  # fmt: skip
+            number * YEARS_US // count,
+            chance.choice(KINDS),
+            chance.choice(names),
+            chance.randrange(1, 10**4 * COIN),
+            chance.randrange(10**4 * 10**MONEY_DIGITS),
+            wallet="0xme",
+            transaction=f"0x{number:064x}",
+        )
 
 
 def child(count: int, assets: int, method: str) -> dict[str, float]:
@@ -44,7 +49,7 @@ def child(count: int, assets: int, method: str) -> dict[str, float]:
     began_s, before_s = time.perf_counter(), time.process_time()
     found = gains_of(made, method)
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - before_s
-    assert len(found.held) == assets
+    assert len(found.remaining) == assets
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"took_s": took_s, "cpu_s": cpu_s, "peak_mb": peak_mb, "gains": len(found.gains)}
 
@@ -68,15 +73,21 @@ def run(options: argparse.Namespace) -> list[Figure]:
         about = f"{count:,} transactions in {options.assets:,} assets, {method}"
         figures += [
             Figure(
-                "pnl", f"{about}: seconds; peak memory, MB", f"{whole['took_s']:.1f} (CPU {whole['cpu_s']:.1f}); "
-                f"{whole['peak_mb']:,.0f}", f"≤ {MAX_S:.0f}; ≤ {MAX_MB:,}",
-                whole["took_s"] <= MAX_S and whole["peak_mb"] <= MAX_MB, {"whole": whole, "small": small},
+                "pnl",
+                f"{about}: seconds; peak memory, MB",
+                f"{whole['took_s']:.1f} (CPU {whole['cpu_s']:.1f}); {whole['peak_mb']:,.0f}",
+                f"≤ {MAX_S:.0f}; ≤ {MAX_MB:,}",
+                whole["took_s"] <= MAX_S and whole["peak_mb"] <= MAX_MB,
+                {"whole": whole, "small": small},
             ),
             Figure(
-                "pnl", f"{about}: processor time of a transaction / with a tenth of them", f"{growth:.2f}",
-                f"≤ {MAX_GROWTH}", growth <= MAX_GROWTH,
+                "pnl",
+                f"{about}: processor time of a transaction / with a tenth of them",
+                f"{growth:.2f}",
+                f"≤ {MAX_GROWTH}",
+                growth <= MAX_GROWTH,
             ),
-        ]  # fmt: skip
+        ]
     return figures
 
 

@@ -15,15 +15,14 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from adapters.evm.settings import EvmSettings
 from bench.figures import Figure, main, spread
 from bench.places import scratch
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.settings import Settings
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from localchain.deploy import (
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import (
     FOREVER,
     MINT_POSITION,
     POOL_FEE,
@@ -36,8 +35,9 @@ from localchain.deploy import (
     uniswap_v2,
     uniswap_v3,
 )
-from localchain.evm import MAX
-from localchain.node import LocalNode
+from chainfolio.localchain.evm import MAX
+from chainfolio.localchain.node import LocalNode
+from chainfolio.settings import Settings
 
 CHAIN = "eip155:31337"
 BAR = 6
@@ -99,9 +99,10 @@ def opened(node: LocalNode, by: int = 0) -> Market:
 def fill(market: Market, count: int) -> None:
     """New tokens with a pool each."""
     deployer = market.deployer
-    stock(market, [
-        deployer.create(f"T{k}", "Token", ("string", "string", "uint8"), f"T{k}", f"T{k}", 18) for k in range(count)
-    ])  # fmt: skip
+    stock(
+        market,
+        [deployer.create(f"T{k}", "Token", ("string", "string", "uint8"), f"T{k}", f"T{k}", 18) for k in range(count)],
+    )
 
 
 def stock(market: Market, tokens: Sequence[str]) -> None:
@@ -179,7 +180,7 @@ async def priced(
             snapshotter = snapshotter_of(system, system.chain("local"))
             await snapshotter.chain.heads()  # the handshake is not what is counted
             before, start_s = snapshotter.chain.requests, time.perf_counter()
-            about = await snapshotter.known(assets, past)
+            about = await snapshotter.token_context(assets, past)
             times.append(time.perf_counter() - start_s)
             requests.append(snapshotter.chain.requests - before)
             got = {price.asset.reference: price.usd for price in about.quotes.prices}
@@ -198,12 +199,19 @@ def prices(market: Market, key: str = "local", more: Sequence[str] = ()) -> str:
     ]
     factories = [market.deployer.contracts[f"UniswapV{version}Factory"].lower() for version in (2, 3)]
     lines: Sequence[str] = [
-        f"[chainlink.{key}]", *feeds, f"[pools.{key}]", "venues = [",
+        f"[chainlink.{key}]",
+        *feeds,
+        f"[pools.{key}]",
+        "venues = [",
         f'  {{family = "uniswap_v2", factory = "{factories[0]}"}},',
         f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},',
-        *more, "]",
-        f"[pools.{key}.quotes]", f'{asset["WETH"]} = "4"', f'{asset["USDC"]} = "10000"', "",
-    ]  # fmt: skip
+        *more,
+        "]",
+        f"[pools.{key}.quotes]",
+        f'{asset["WETH"]} = "4"',
+        f'{asset["USDC"]} = "10000"',
+        "",
+    ]
     return "\n".join(lines)
 
 

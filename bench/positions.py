@@ -17,21 +17,21 @@ from typing import Any
 
 import aiohttp
 
-from adapters.evm.call import encode
-from adapters.evm.reads import Call, Read
 from bench.figures import Figure, main, spread
 from bench.places import scratch
+from chainfolio.adapters.evm.call import encode
+from chainfolio.adapters.evm.reads import Call, Read
 from chainfolio.assets import account
 from chainfolio.blocks import Block
-from cli.demo import _index, prepare
-from engine.service import Engine
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from localchain.actions import Scene, add_liquidity_v2, open_position_v3, stake_chef, stake_rewards
-from localchain.deploy import PRICES, Deployment, deploy
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
-from portfolio.facts import Options
+from chainfolio.cli.demo import _index, prepare
+from chainfolio.engine.service import Engine
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.actions import Scene, add_liquidity_v2, open_position_v3, stake_chef, stake_rewards
+from chainfolio.localchain.deploy import PRICES, Deployment, deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.facts import Options
 
 ROUND_TRIPS, WALL = 6, 4.0
 BASE = 0x70C0 << 140
@@ -75,13 +75,17 @@ def open_positions(node: LocalNode, deployment: Deployment, wallet: str, count: 
     context = Scene(node, deployment, Random(5), {"alice": wallet}, dict(PRICES))
     pool, vault = deployment.contracts["Pool"], deployment.contracts["Vault"]
     dai, weth = deployment.tokens["DAI"], deployment.tokens["WETH"]
-    node.settle([
-        tx(wallet, dai.address, "approve(address,uint256)", vault, dai.units(100)),
-        tx(wallet, vault, "deposit(uint256,address)", dai.units(100), wallet),
-        tx(wallet, weth.address, "approve(address,uint256)", pool, weth.units(5)),
-        tx(wallet, pool, "supply(address,uint256,address,uint16)", weth.address, weth.units(5), wallet, 0),
-        tx(wallet, pool, "borrow(address,uint256,uint256,uint16,address)", dai.address, dai.units(50), 2, 0, wallet),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(wallet, dai.address, "approve(address,uint256)", vault, dai.units(100)),
+            tx(wallet, vault, "deposit(uint256,address)", dai.units(100), wallet),
+            tx(wallet, weth.address, "approve(address,uint256)", pool, weth.units(5)),
+            tx(wallet, pool, "supply(address,uint256,address,uint16)", weth.address, weth.units(5), wallet, 0),
+            tx(
+                wallet, pool, "borrow(address,uint256,uint256,uint16,address)", dai.address, dai.units(50), 2, 0, wallet
+            ),
+        ]
+    )
     deeds = [add_liquidity_v2] * 6 + [stake_chef, stake_rewards] + [open_position_v3] * max(1, count - 6)
     for deed in deeds:
         txs: Sequence[Tx] = deed(context, wallet)
@@ -133,11 +137,20 @@ async def _again(system: System, wallet: str, height: int, runs: Runs) -> None:
 
 async def _floor(url: str, calls: Sequence[Call], block: Block) -> float:
     """The same calls, known beforehand, as one JSON-RPC batch at the block."""
-    body = json.dumps([
-        {"jsonrpc": "2.0", "id": at, "method": "eth_call",
-         "params": [{"to": call.to, "data": "0x" + encode(call.signature, call.args).hex()}, {"blockHash": block.hash}]}
-        for at, call in enumerate(calls)
-    ]).encode()  # fmt: skip
+    body = json.dumps(
+        [
+            {
+                "jsonrpc": "2.0",
+                "id": at,
+                "method": "eth_call",
+                "params": [
+                    {"to": call.to, "data": "0x" + encode(call.signature, call.args).hex()},
+                    {"blockHash": block.hash},
+                ],
+            }
+            for at, call in enumerate(calls)
+        ]
+    ).encode()
     async with aiohttp.ClientSession() as session:
         start_s = time.perf_counter()
         async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as answer:
@@ -151,11 +164,22 @@ def _figures(runs: Runs) -> list[Figure]:
     trips = f"{max(runs.requests)}, and {runs.first} by a process that has just begun and greets the node"
     name = f"at-block, {what}: wall / its {runs.calls} calls, known beforehand, in one batch"
     return [
-        Figure("positions", f"at-block, {what}: round trips", trips, f"≤ {ROUND_TRIPS}",
-               max(runs.first, *runs.requests) <= ROUND_TRIPS),
-        Figure("positions", name, spread(ratios), f"≤ {WALL}", sorted(ratios)[len(ratios) // 2] <= WALL,
-               {"ours_s": runs.ours_s, "floor_s": runs.floor_s}),
-    ]  # fmt: skip
+        Figure(
+            "positions",
+            f"at-block, {what}: round trips",
+            trips,
+            f"≤ {ROUND_TRIPS}",
+            max(runs.first, *runs.requests) <= ROUND_TRIPS,
+        ),
+        Figure(
+            "positions",
+            name,
+            spread(ratios),
+            f"≤ {WALL}",
+            sorted(ratios)[len(ratios) // 2] <= WALL,
+            {"ours_s": runs.ours_s, "floor_s": runs.floor_s},
+        ),
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

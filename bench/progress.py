@@ -11,18 +11,18 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.evm.settings import EvmSettings
 from bench import truth
 from bench.figures import Figure, main
 from bench.node import ReplayNode, replay
 from bench.places import recorded, scratch
 from bench.runs import Run, empty, index
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.work import missing
 from chainfolio.settings import Settings
-from indexer.collect import Collector
-from indexer.progress import Progress
-from indexer.wiring import System
-from indexer.work import missing
 
 WITHIN = 0.2
 FROM = 0.1
@@ -63,8 +63,8 @@ async def _told(url: str, data: Path, times: int) -> tuple[list[Told], float]:
         local = system.chain("local")
         await local.heads()
         work = missing(system.tail, "local", span, ("transfers", "approvals"), [])
-        progress = Progress(system.seams.clock, len(span), on_change=hear)
-        await Collector(local, system.lake, system.tail, system.seams, progress).run(work)
+        progress = Progress(system.environment.clock, len(span), on_change=hear)
+        await Collector(local, system.lake, system.tail, system.environment, progress).run(work)
         return heard, progress.seconds
     finally:
         await system.close()
@@ -78,14 +78,20 @@ def _eta(told: list[Told], total_s: float) -> list[Figure]:
     met = abs(worst) <= WITHIN
     return [
         Figure(
-            "progress", f"error of the foretold end from 10 % on: {total_s:.0f} s, {len(told)} chunks",
-            f"{min(ends):+.0%} to {max(ends):+.0%} (n={len(ends)})", "within ±20 %", met, {"ends": ends},
+            "progress",
+            f"error of the foretold end from 10 % on: {total_s:.0f} s, {len(told)} chunks",
+            f"{min(ends):+.0%} to {max(ends):+.0%} (n={len(ends)})",
+            "within ±20 %",
+            met,
+            {"ends": ends},
         ),
         Figure(
-            "progress", f"error of the time left from 10 % to 90 %: {len(told)} chunks",
-            f"{min(left):+.0%} to {max(left):+.0%}, median {statistics.median(left):+.0%}", detail={"left": left},
+            "progress",
+            f"error of the time left from 10 % to 90 %: {len(told)} chunks",
+            f"{min(left):+.0%} to {max(left):+.0%}, median {statistics.median(left):+.0%}",
+            detail={"left": left},
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _estimated(node: ReplayNode, data: Path, times: int) -> list[Figure]:

@@ -63,10 +63,16 @@ def _against(mine: list[Run], theirs: dict[str, list[Run]]) -> list[Figure]:
         ratios = [a.wall_s / b.wall_s for a, b in zip(mine, runs, strict=True)]
         cpu = statistics.median(a.cpu_s / b.cpu_s for a, b in zip(mine, runs, strict=True))
         met = statistics.median(ratios) <= 1.3 if name == "cryo-erc20" else None
-        figures.append(Figure(
-            "rate", f"wall / {name}", f"{spread(ratios)}, CPU {cpu:.2f}", "≤ 1.3" if met is not None else "", met,
-            {"walls_s": [done.wall_s for done in runs], "cpu_s": [done.cpu_s for done in runs]},
-        ))  # fmt: skip
+        figures.append(
+            Figure(
+                "rate",
+                f"wall / {name}",
+                f"{spread(ratios)}, CPU {cpu:.2f}",
+                "≤ 1.3" if met is not None else "",
+                met,
+                {"walls_s": [done.wall_s for done in runs], "cpu_s": [done.cpu_s for done in runs]},
+            )
+        )
     return figures
 
 
@@ -78,12 +84,15 @@ def _exact(data: Path) -> list[Figure]:
     per_event = size(data) / chain.events
     return [
         Figure(
-            "rate", "rows, and digest against an independent decoder",
-            f"{counts[0]:,} + {counts[1]:,}, digest {'equal' if is_equal else 'DIFFERENT'}", "exact",
-            counts == (chain.transfers, chain.approvals) and is_equal, {"digest": wanted},
+            "rate",
+            "rows, and digest against an independent decoder",
+            f"{counts[0]:,} + {counts[1]:,}, digest {'equal' if is_equal else 'DIFFERENT'}",
+            "exact",
+            counts == (chain.transfers, chain.approvals) and is_equal,
+            {"digest": wanted},
         ),
         Figure("rate", "bytes per event, whole data folder", f"{per_event:.1f}", "≤ 25", per_event <= 25),
-    ]  # fmt: skip
+    ]
 
 
 def _requests(node: ReplayNode, data: Path) -> list[Figure]:
@@ -93,10 +102,16 @@ def _requests(node: ReplayNode, data: Path) -> list[Figure]:
     logs = stats["calls"]["eth_getLogs"]
     others = stats["http"] - logs
     allowed = -(-recorded().blocks // 100) + 2
-    return [Figure(
-        "rate", "requests: logs, header batches and handshake", f"{logs} + {others}", f"≤ 50 and ≤ {allowed}",
-        logs <= 50 and others <= allowed, stats["calls"] | {"http": stats["http"]},
-    )]  # fmt: skip
+    return [
+        Figure(
+            "rate",
+            "requests: logs, header batches and handshake",
+            f"{logs} + {others}",
+            f"≤ 50 and ≤ {allowed}",
+            logs <= 50 and others <= allowed,
+            stats["calls"] | {"http": stats["http"]},
+        )
+    ]
 
 
 def _memory(data: Path, times: int) -> list[Figure]:
@@ -112,18 +127,30 @@ def _memory(data: Path, times: int) -> list[Figure]:
     peak, grown = max(short), long.peak_mb / statistics.median(short)
     return [
         Figure(
-            "rate", "peak memory of all processes, MB", f"{peak:.0f}", "≤ 300", peak <= 300, {"peaks_mb": short},
+            "rate",
+            "peak memory of all processes, MB",
+            f"{peak:.0f}",
+            "≤ 300",
+            peak <= 300,
+            {"peaks_mb": short},
         ),
         Figure(
-            "rate", "peak memory with the usual datasets, derived tables too, MB", f"{max(usual):.0f}", "≤ 400",
-            max(usual) <= 400, {"peaks_mb": usual},
+            "rate",
+            "peak memory with the usual datasets, derived tables too, MB",
+            f"{max(usual):.0f}",
+            "≤ 400",
+            max(usual) <= 400,
+            {"peaks_mb": usual},
         ),
         Figure(
-            "rate", f"memory at {times} x the blocks and events",
-            f"{long.peak_mb:.0f} MB, {grown:.2f} x; {rows / long.wall_s / 1000:.0f} k events/s", "≤ 1.2 x, ≤ 300 MB",
-            grown <= 1.2 and long.peak_mb <= 300, {"rows": rows, "wall_s": long.wall_s},
+            "rate",
+            f"memory at {times} x the blocks and events",
+            f"{long.peak_mb:.0f} MB, {grown:.2f} x; {rows / long.wall_s / 1000:.0f} k events/s",
+            "≤ 1.2 x, ≤ 300 MB",
+            grown <= 1.2 and long.peak_mb <= 300,
+            {"rows": rows, "wall_s": long.wall_s},
         ),
-    ]  # fmt: skip
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -18,20 +18,20 @@ import pyarrow as pa
 from bench.figures import Figure, main
 from bench.places import scratch
 from chainfolio.blocks import Span
-from chainfolio.seams import Seams, SystemClock
+from chainfolio.cli.demo import prepare
+from chainfolio.environment import Environment, SystemClock
+from chainfolio.indexer import materialise
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.follow import Follower
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.work import missing
+from chainfolio.indexer.worker import Worker
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.settings import Settings
 from chainfolio.tables import TABLES
-from cli.demo import prepare
-from indexer import materialise
-from indexer.collect import Collector
-from indexer.follow import Follower
-from indexer.progress import Progress
-from indexer.wiring import System
-from indexer.work import missing
-from indexer.worker import Worker
-from localchain.deploy import Deployment, deploy
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
 
 CHAIN, FINALITY = "local", 64
 RESTARTS, DERIVED, HANDED_OVER = 0.1, 0.05, 0.03  # of the storms
@@ -111,7 +111,7 @@ async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: 
 async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: int, chance: random.Random) -> Storm:
     """Each storm takes away blocks that were final; some come before the last one is healed."""
     storm = Storm()
-    live = System(_settings(folder / "live", node, deployment), Seams(clock=Hasty()))
+    live = System(_settings(folder / "live", node, deployment), Environment(clock=Hasty()))
     worker = Worker(live)
     task = asyncio.create_task(worker.run())
     try:
@@ -159,7 +159,7 @@ async def _compare(storm: Storm, live: System, node: LocalNode, deployment: Depl
     for system in (live, clean):
         follower = _follower(system)
         await follower.step()
-        await follower.settle()
+        await follower.finalise_all()
         await asyncio.to_thread(materialise.materialise, system.lake, system.tail, CHAIN)
     ours, theirs = _everything(live), _everything(clean)
     storm.rows = sum(rows.total() for rows in theirs.values())
@@ -187,15 +187,15 @@ async def _back_filled(settings: Settings) -> System:
     system = System(settings)
     chain = system.chain(CHAIN)
     span = Span(0, (await chain.heads()).finalized)
-    progress = Progress(system.seams.clock, len(span))
+    progress = Progress(system.environment.clock, len(span))
     work = missing(system.tail, CHAIN, span, system.datasets(chain), ())
-    await Collector(chain, system.lake, system.tail, system.seams, progress).run(work)
+    await Collector(chain, system.lake, system.tail, system.environment, progress).run(work)
     return system
 
 
 def _follower(system: System) -> Follower:
     chain = system.chain(CHAIN)
-    return Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain))
+    return Follower(chain, system.lake, system.tail, system.environment, system.datasets(chain))
 
 
 def _trade(node: LocalNode, deployment: Deployment, chance: random.Random) -> None:
@@ -222,7 +222,7 @@ def _deeds(deployment: Deployment, chance: random.Random) -> list[Tx]:
 
 def _everything(system: System) -> dict[str, Counter[str]]:
     """Every row of every table, tail included, as often as it is there."""
-    from indexer import arrow_ipc
+    from chainfolio.indexer import arrow_ipc
 
     found = {}
     for name, table in TABLES.items():

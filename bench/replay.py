@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, pattern, places
-from chainfolio.errors import TooMuch, Unavailable
-from transport.exchange import Posted
-from transport.http import HttpTransport
+from chainfolio.errors import ResponseTooLarge, Unavailable
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 
 EXCHANGES = ("status", "broken line", "too much", "of another question", "of an earlier question", "late refusal")
 TRIES = 20  # of kinds of damage, until one applies
@@ -154,7 +154,7 @@ class Replay:
         if kind == "broken line":
             return Unavailable("node", "the connection broke (on purpose)")
         if kind == "too much":
-            return TooMuch("node", "an answer of more than 96 MiB (on purpose)", dense=True)
+            return ResponseTooLarge("node", "an answer of more than 96 MiB (on purpose)", dense=True)
         if kind == "status":
             return Posted(self.chance.choice(STATUSES), self.chance.choice((None, 0.0, 3.0)), exchange.body)
         if kind == "late refusal":

@@ -125,7 +125,7 @@ def _memory_kb(pid: int) -> int:
 def product() -> list[str]:
     """How our command is called: as installed beside this interpreter, else from the source tree."""
     script = Path(sys.executable).parent / "chainfolio"
-    return [str(script)] if script.exists() else [sys.executable, "-m", "cli.main"]
+    return [str(script)] if script.exists() else [sys.executable, "-m", "chainfolio.cli.main"]
 
 
 def ours(url: str, data: Path) -> dict[str, str]:
@@ -135,10 +135,15 @@ def ours(url: str, data: Path) -> dict[str, str]:
 
 
 def index(
-    url: str, data: Path, *more: str, datasets: str = EVENTS, first: int | None = None, last: int | None = None,
+    url: str,
+    data: Path,
+    *more: str,
+    datasets: str = EVENTS,
+    first: int | None = None,
+    last: int | None = None,
     limit_s: float = 600,
     watched: bool = False,
-) -> Run:  # fmt: skip
+) -> Run:
     """`chainfolio index` over the filled blocks of the recorded chain."""
     chain = recorded()
     span = ["--from", str(chain.first if first is None else first), "--to", str(chain.last if last is None else last)]

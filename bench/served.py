@@ -25,7 +25,7 @@ import uvloop
 
 from bench.figures import Figure, spread
 from chainfolio.blocks import Span
-from cli.main import main as chainfolio
+from chainfolio.cli.main import main as chainfolio
 
 MAX_REQUESTS: Final = 6
 SPAN: Final = 50
@@ -142,9 +142,14 @@ def requests_of_a_wallet(served: Served, url: str, folder: Path) -> int:
     """What `chainfolio portfolio` asks for a wallet whose tokens are indexed, by the node's own count."""
     settings, key = folder / "chainfolio.toml", served.key
     lines = [
-        f'data = "{folder}/data"', f"[chains.{key}]", f'adapter = "{key}"', f'rpc = ["{url}"]', "registry_lists = 0",
-        f"start_block = {served.first}", *([f'facts = "{folder}/facts.toml"'] if served.facts else []),
-    ]  # fmt: skip
+        f'data = "{folder}/data"',
+        f"[chains.{key}]",
+        f'adapter = "{key}"',
+        f'rpc = ["{url}"]',
+        "registry_lists = 0",
+        f"start_block = {served.first}",
+        *([f'facts = "{folder}/facts.toml"'] if served.facts else []),
+    ]
     settings.write_text("\n".join(lines))
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         assert chainfolio(["--config", str(settings), "index", key]) == 0

@@ -25,23 +25,23 @@ from typing import cast
 
 import uvloop
 
-from adapters.evm.settings import EvmSettings
-from api.app import App, make_app
-from api.serve import serve
 from bench.figures import Figure, main, spread
 from bench.places import ROOT, scratch
 from bench.runs import environment
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.api.app import App, make_app
+from chainfolio.api.serve import serve
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Price, Snapshot, Token
-from chainfolio.seams import SystemClock
+from chainfolio.engine.service import Engine
+from chainfolio.engine.snapshots.account_cache import CachedAccount
+from chainfolio.environment import SystemClock
+from chainfolio.indexer.wiring import System
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.valuation import valuate
 from chainfolio.settings import Server, Settings, Store
-from engine.kept_accounts import KeptAccount
-from engine.service import Engine
-from indexer.wiring import System
-from portfolio.facts import Options
-from portfolio.valuation import value
-from storage.state import State, ledger
+from chainfolio.storage.state import State, ledger
 
 ADDRESS = "0x" + "a1" * 20
 PEPPER = bytes(32)
@@ -74,14 +74,20 @@ def _measured(url: str, workers: int, options: argparse.Namespace) -> list[Figur
     rate, tail = statistics.median(rates), statistics.median(tails)
     return [
         Figure(
-            "serving", f"requests/s on {on}, {CLIENTS} clients", spread(rates, 0),
-            f">= {RATE_BAR:,}" if barred else "", rate >= RATE_BAR if barred else None,
+            "serving",
+            f"requests/s on {on}, {CLIENTS} clients",
+            spread(rates, 0),
+            f">= {RATE_BAR:,}" if barred else "",
+            rate >= RATE_BAR if barred else None,
         ),
         Figure(
-            "serving", f"p99 in ms at {OFFERED} requests/s offered on {on}", spread(tails, 1),
-            f"<= {TAIL_BAR_MS:.0f}" if barred else "", tail <= TAIL_BAR_MS if barred else None,
+            "serving",
+            f"p99 in ms at {OFFERED} requests/s offered on {on}",
+            spread(tails, 1),
+            f"<= {TAIL_BAR_MS:.0f}" if barred else "",
+            tail <= TAIL_BAR_MS if barred else None,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _keys(url: str) -> list[str]:
@@ -97,7 +103,7 @@ def _keys(url: str) -> list[str]:
 
 def _sound(url: str) -> None:
     state = State.open(url, PEPPER, SystemClock(), random.Random(1))
-    wrong = state.database.look(ledger.check)
+    wrong = state.database.read(ledger.check)
     state.close()
     assert not wrong, wrong
 
@@ -222,8 +228,8 @@ def _engine() -> Engine:
     block = Block(19_000_000, "0x" + "ab" * 32, "0x" + "cd" * 32, 1_760_000_000_000_000)
     given = Settings(data=tempfile.mkdtemp(), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])})
     engine = Engine(System(given))
-    valuation = value([Snapshot("ethereum", block, (ADDRESS,), tuple(holdings), tuple(prices), ())])
-    engine._accounts._kept[ADDRESS] = KeptAccount(valuation, time.time_ns() // 1000 + 3600 * 1_000_000)
+    valuation = valuate([Snapshot("ethereum", block, (ADDRESS,), tuple(holdings), tuple(prices), ())])
+    engine._accounts._entries[ADDRESS] = CachedAccount(valuation, time.time_ns() // 1000 + 3600 * 1_000_000)
     return engine
 
 
@@ -232,7 +238,7 @@ async def make(settings: Settings) -> App:
     engine = _engine()
     await engine.written([account(ADDRESS)], Options(), wait=False)
     state = State.open(settings.state_url, PEPPER, SystemClock(), random.Random(time.time_ns()))
-    app = make_app(engine, state, Settings(), engine.system.seams)
+    app = make_app(engine, state, Settings(), engine.system.environment)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:

@@ -17,17 +17,17 @@ from typing import Any
 
 import aiohttp
 
-from adapters.evm.settings import EvmSettings
 from bench.figures import Figure, main, spread
 from bench.places import scratch
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Block
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.evm import Tx, call_data, created_address, keccak, words
+from chainfolio.localchain.node import LocalNode
 from chainfolio.settings import Settings
-from engine.snapshot import Snapshotter
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from localchain.artifacts import artifact
-from localchain.evm import Tx, call_data, created_address, keccak, words
-from localchain.node import LocalNode
 
 WALLET = "0x" + "ab" * 20
 EVERY = 10  # the wallet holds every tenth token
@@ -85,9 +85,7 @@ def _ask() -> str:
     return call_data("balanceOf(address)(uint256)", WALLET)
 
 
-async def _measure(
-    url: str, folder: Path, tokens: list[str], held: dict[str, int], past: Block, repeat: int
-) -> Times:  # fmt: skip
+async def _measure(url: str, folder: Path, tokens: list[str], held: dict[str, int], past: Block, repeat: int) -> Times:
     system = System(Settings(data=str(folder), chains={"local": EvmSettings(rpc=[url])}))
     times = Times()
     try:
@@ -157,11 +155,14 @@ def _figures(times: Times, count: int) -> list[Figure]:
     return [
         *figures,
         Figure(
-            "snapshot", " and ".join(f"wall / {name}" for name in ratios),
-            " and ".join(spread(values) for values in ratios.values()), "< 1",
-            all(statistics.median(values) < 1 for values in ratios.values()), {"ours_s": times.ours, **by_name},
+            "snapshot",
+            " and ".join(f"wall / {name}" for name in ratios),
+            " and ".join(spread(values) for values in ratios.values()),
+            "< 1",
+            all(statistics.median(values) < 1 for values in ratios.values()),
+            {"ours_s": times.ours, **by_name},
         ),
-    ]  # fmt: skip
+    ]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

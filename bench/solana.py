@@ -22,27 +22,27 @@ from solders.pubkey import Pubkey
 from solders.rpc.responses import GetTokenAccountsByOwnerJsonParsedResp
 from solders.signature import Signature
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.forms import Digits
-from adapters.solana.layouts import CLOCK, TOKEN
-from adapters.solana.node import Header
-from adapters.solana.parsing import slot_and_content, token_accounts
-from adapters.solana.reads import Wallet, WalletRead
-from adapters.solana.rows import tables
-from adapters.solana.settings import SolanaSettings
-from adapters.solana.spans import whole
-from adapters.solana.transactions import Entry, Meta, TokenBalance
 from bench.figures import Figure, main, spread
 from bench.places import HERE
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.forms import Digits
+from chainfolio.adapters.solana.layouts import CLOCK, TOKEN
+from chainfolio.adapters.solana.node import Header
+from chainfolio.adapters.solana.parsing import slot_and_content, token_accounts
+from chainfolio.adapters.solana.reads import Wallet, WalletRead
+from chainfolio.adapters.solana.rows import tables
+from chainfolio.adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.spans import parse_block
+from chainfolio.adapters.solana.transactions import Entry, Meta, TokenBalance
+from chainfolio.configs.generate import kinds
+from chainfolio.environment import Environment
+from chainfolio.indexer.families import families
+from chainfolio.indexer.registry import load
 from chainfolio.interactions import Interactions
 from chainfolio.plans import run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from chainfolio.seams import Seams
-from configs.generate import kinds
-from indexer.families import families
-from indexer.registry import load
-from transport.exchange import Posted
+from chainfolio.transport.exchange import Posted
 
 MAX_REQUESTS, LEAST_PARSED, LEAST_ROWS = 4, 3.0, 0.6
 SLOT, TRANSACTIONS = 380_000_000, 600
@@ -65,24 +65,33 @@ def listed(account: str, count: int) -> list[dict[str, Any]]:
             "pubkey": key(),
             "account": {
                 "data": {
-                    "program": "spl-token", "space": 165,
+                    "program": "spl-token",
+                    "space": 165,
                     "parsed": {
                         "type": "account",
                         "info": {
-                            "isNative": False, "mint": key(), "owner": account, "state": "initialized",
+                            "isNative": False,
+                            "mint": key(),
+                            "owner": account,
+                            "state": "initialized",
                             "tokenAmount": {
-                                "amount": str(raw := chance.randrange(1, 10**15)), "decimals": 6,
-                                "uiAmount": raw / 10**6, "uiAmountString": f"{raw // 10**6}.{raw % 10**6:06}",
+                                "amount": str(raw := chance.randrange(1, 10**15)),
+                                "decimals": 6,
+                                "uiAmount": raw / 10**6,
+                                "uiAmountString": f"{raw // 10**6}.{raw % 10**6:06}",
                             },
                         },
                     },
                 },
-                "executable": False, "lamports": 2039280, "owner": TOKEN, "rentEpoch": 18446744073709551615,
+                "executable": False,
+                "lamports": 2039280,
+                "owner": TOKEN,
+                "rentEpoch": 18446744073709551615,
                 "space": 165,
             },
         }
         for _ in range(count)
-    ]  # fmt: skip
+    ]
 
 
 class Endpoint:
@@ -100,16 +109,21 @@ class Endpoint:
             return {"data": [base64.b64encode(content).decode(), "base64"], "owner": owner, "lamports": 5}
 
         self.answers: dict[str, Callable[[Any], Any]] = {
-            "getGenesisHash": lambda params: GENESIS, "getSlot": lambda params: SLOT,
+            "getGenesisHash": lambda params: GENESIS,
+            "getSlot": lambda params: SLOT,
             "getBlock": lambda params: {
-                "blockhash": "h", "previousBlockhash": "p", "parentSlot": SLOT - 1, "blockTime": 1_700_000_000,
+                "blockhash": "h",
+                "previousBlockhash": "p",
+                "parentSlot": SLOT - 1,
+                "blockTime": 1_700_000_000,
             },
             "getMultipleAccounts": lambda params: {**at, "value": list(map(told, params[0]))},
             "getProgramAccounts": lambda params: {**at, "value": []},
             "getTokenAccountsByOwner": lambda params: {
-                **at, "value": accounts if params[1]["programId"] == TOKEN else [],
+                **at,
+                "value": accounts if params[1]["programId"] == TOKEN else [],
             },
-        }  # fmt: skip
+        }
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One question, or several: these are refused where no batches are served, as by some endpoints."""
@@ -134,7 +148,7 @@ def chain_of(account: str, accounts: list[dict[str, Any]], *, batches: bool) -> 
     """The chain of one endpoint."""
     settings = SolanaSettings(adapter="solana", rpc=["http://one.test"])
     endpoint = Endpoint(account, accounts, batches=batches)
-    return build("solana", settings, Seams(), configs=Path(HERE.parent, "configs"), transport=endpoint)
+    return build("solana", settings, Environment(), configs=Path(HERE.parent, "configs"), transport=endpoint)
 
 
 async def requests(account: str, accounts: list[dict[str, Any]]) -> int:
@@ -199,14 +213,20 @@ def run(options: argparse.Namespace) -> list[Figure]:
     figures = [
         Figure("solana", f"{about}: requests, without batches", str(asked), f"≤ {MAX_REQUESTS}", asked <= MAX_REQUESTS),
         Figure(
-            "solana", f"{about}: requests with a look for positions in all protocols, in batches", str(looked),
-            f"≤ {MAX_REQUESTS}", looked <= MAX_REQUESTS,
+            "solana",
+            f"{about}: requests with a look for positions in all protocols, in batches",
+            str(looked),
+            f"≤ {MAX_REQUESTS}",
+            looked <= MAX_REQUESTS,
         ),
         Figure(
-            "solana", f"{about}: rate of reading it / of solana-py's typed accounts", spread(parsed),
-            f"≥ {LEAST_PARSED}", sorted(parsed)[len(parsed) // 2] >= LEAST_PARSED,
+            "solana",
+            f"{about}: rate of reading it / of solana-py's typed accounts",
+            spread(parsed),
+            f"≥ {LEAST_PARSED}",
+            sorted(parsed)[len(parsed) // 2] >= LEAST_PARSED,
         ),
-    ]  # fmt: skip
+    ]
     return figures + (of_blocks(options.repeat) if RECORDED.exists() else [])
 
 
@@ -235,7 +255,7 @@ class Declared(Entry, gc=False):
     meta: Outcome | None = None
 
 
-class Parsed(Header, kw_only=True):
+class ParsedData(Header, kw_only=True):
     """A block of them."""
 
     transactions: list[Declared]
@@ -277,19 +297,22 @@ def of_blocks(repeat: int) -> list[Figure]:
 
 def of_block(about: str, slot: int, content: bytes, repeat: int) -> Figure:
     """The rows of a block, beside parsing the same bytes into declared structs."""
-    parser = msgspec.json.Decoder(Parsed)
+    parser = msgspec.json.Decoder(ParsedData)
 
     def rows() -> object:
-        read = whole(slot, "bench", content)
+        read = parse_block(slot, "bench", content)
         assert read is not None
-        return tables("solana", read.done, DATASETS)
+        return tables("solana", read.changes, DATASETS)
 
     rates = turns(rows, lambda: parser.decode(content), repeat)
     value = sorted(rates)[len(rates) // 2]
     return Figure(
-        "solana", f"{about} to rows: rate / of parsing it into structs", spread(rates), f"≥ {LEAST_ROWS}",
+        "solana",
+        f"{about} to rows: rate / of parsing it into structs",
+        spread(rates),
+        f"≥ {LEAST_ROWS}",
         value >= LEAST_ROWS,
-    )  # fmt: skip
+    )
 
 
 def add(parser: argparse.ArgumentParser) -> None:

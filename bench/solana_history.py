@@ -22,14 +22,14 @@ from typing import Any, Final
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from adapters.solana.layouts import SYSTEM
 from bench.figures import Figure, main
 from bench.places import ROOT, scratch
 from bench.runs import environment, product, run
+from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.blocks import Span
+from chainfolio.indexer.collect import BATCH_REQUESTS
+from chainfolio.storage.lake import Lake
 from chainfolio.tables import TRANSACTIONS, TRANSFERS
-from indexer.collect import BATCH_REQUESTS
-from storage.lake import Lake
 
 A_TRANSACTION: Final = 1.05
 A_KILL: Final = 2 * BATCH_REQUESTS + 20  # a batch that was being kept, one that was being read, the lists
@@ -87,9 +87,12 @@ class Wallet:
             case "getBlock":
                 slot = params[0]
                 return {
-                    "blockhash": f"h{slot}", "previousBlockhash": f"h{slot - 1}", "parentSlot": max(0, slot - 1),
-                    "blockTime": BEGAN_S + slot, "transactions": [],
-                }  # fmt: skip
+                    "blockhash": f"h{slot}",
+                    "previousBlockhash": f"h{slot - 1}",
+                    "parentSlot": max(0, slot - 1),
+                    "blockTime": BEGAN_S + slot,
+                    "transactions": [],
+                }
             case "getSignaturesForAddress":
                 return self._page(params[1])
         return self._transaction(params[0])
@@ -102,15 +105,17 @@ class Wallet:
     def _transaction(self, signature: str) -> dict[str, Any]:
         number = self.place[signature]
         message = {
-            "accountKeys": [self.friend, self.owner, SYSTEM], "instructions": [{"programIdIndex": 2}],
+            "accountKeys": [self.friend, self.owner, SYSTEM],
+            "instructions": [{"programIdIndex": 2}],
             "header": {"numRequiredSignatures": 1},
-        }  # fmt: skip
+        }
         before, after = [10**12, number, 1], [10**12 - 5_000 - number, 2 * number, 1]
         return {
-            "slot": FIRST + STEP * number, "blockTime": BEGAN_S + FIRST + STEP * number,
+            "slot": FIRST + STEP * number,
+            "blockTime": BEGAN_S + FIRST + STEP * number,
             "meta": {"err": None, "fee": 5_000, "preBalances": before, "postBalances": after},
             "transaction": {"signatures": [signature], "message": message},
-        }  # fmt: skip
+        }
 
 
 @contextmanager
@@ -182,9 +187,12 @@ class Watching:
     def killed(self, after: int) -> bool:
         """Run it and kill it after so many requests; whether it was killed."""
         with subprocess.Popen(
-            self.command, env=environment({"PYTHONPATH": str(ROOT)}), cwd=ROOT,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ) as process:  # fmt: skip
+            self.command,
+            env=environment({"PYTHONPATH": str(ROOT)}),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
             self.wallet.kill, self.wallet.stop_after = process.kill, self.wallet.asked.total() + after
             code = process.wait()
         self.wallet.kill = self.wallet.stop_after = None
@@ -223,11 +231,21 @@ def measure(count: int, kills: int, seed: int = 7) -> list[Figure]:
     what = f"back-fill of a wallet with {count:,} transactions, no batches"
     share = asked / count
     return [
-        Figure("solana_history", f"{what}: requests a transaction", f"{share:.4f} ({asked:,}; run again: {again})",
-               f"≤ {A_TRANSACTION}", share <= A_TRANSACTION),
-        Figure("solana_history", f"{what}, {done} kills: runs with other rows; requests more for each kill",
-               f"{wrong}; {more / max(1, done):.0f}", f"0; ≤ {A_KILL}", wrong == 0 < done and more <= A_KILL * done),
-    ]  # fmt: skip
+        Figure(
+            "solana_history",
+            f"{what}: requests a transaction",
+            f"{share:.4f} ({asked:,}; run again: {again})",
+            f"≤ {A_TRANSACTION}",
+            share <= A_TRANSACTION,
+        ),
+        Figure(
+            "solana_history",
+            f"{what}, {done} kills: runs with other rows; requests more for each kill",
+            f"{wrong}; {more / max(1, done):.0f}",
+            f"0; ≤ {A_KILL}",
+            wrong == 0 < done and more <= A_KILL * done,
+        ),
+    ]
 
 
 def run_all(options: argparse.Namespace) -> list[Figure]:

@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.facts import load
-from adapters.starknet.felts import packed, selector
-from adapters.starknet.forms import Whole
-from adapters.starknet.settings import StarknetSettings
 from bench.figures import main
 from bench.places import HERE
 from bench.served import Served, Variant, add, run
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.facts import load
+from chainfolio.adapters.starknet.felts import packed, selector
+from chainfolio.adapters.starknet.forms import Whole
+from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
 
 CONFIGS = HERE.parent / "configs"
 FACTS = load(CONFIGS / "chains" / "starknet.toml")
@@ -50,31 +50,59 @@ class Node:
         for number in range(count):
             fee, sender = chance.randrange(10**15, 10**16), hex(chance.getrandbits(250))
             events = [
-                {"from_address": token((height + number) % tokens),
-                 "keys": [TRANSFER, sender, hex(WALLET if number == 0 else chance.getrandbits(250))],
-                 "data": [hex(chance.getrandbits(90)), "0x0"]},
-                *({"from_address": token(number % tokens), "keys": [hex(chance.getrandbits(250))],
-                   "data": [hex(chance.getrandbits(250)) for _ in range(4)]} for _ in range(2)),
-                {"from_address": FACTS.coin.replace("0x0", "0x"), "keys": [TRANSFER],
-                 "data": [sender, "0x1176", hex(fee), "0x0"]},
-            ]  # fmt: skip
-            done.append({
-                "transaction": {"type": "INVOKE", "version": "0x3", "sender_address": sender, "nonce": hex(number),
-                                "calldata": ["0x1", token(number), TRANSFER, "0x3", sender, "0x5", "0x0"],
-                                "signature": [hex(chance.getrandbits(250)), hex(chance.getrandbits(250))]},
-                "receipt": {"type": "INVOKE", "transaction_hash": hex((height + 1) * 2**200 + number),
-                            "actual_fee": {"amount": hex(fee), "unit": "FRI"}, "events": events,
-                            "execution_status": "SUCCEEDED", "finality_status": "ACCEPTED_ON_L1", "messages_sent": []},
-            })  # fmt: skip
+                {
+                    "from_address": token((height + number) % tokens),
+                    "keys": [TRANSFER, sender, hex(WALLET if number == 0 else chance.getrandbits(250))],
+                    "data": [hex(chance.getrandbits(90)), "0x0"],
+                },
+                *(
+                    {
+                        "from_address": token(number % tokens),
+                        "keys": [hex(chance.getrandbits(250))],
+                        "data": [hex(chance.getrandbits(250)) for _ in range(4)],
+                    }
+                    for _ in range(2)
+                ),
+                {
+                    "from_address": FACTS.coin.replace("0x0", "0x"),
+                    "keys": [TRANSFER],
+                    "data": [sender, "0x1176", hex(fee), "0x0"],
+                },
+            ]
+            done.append(
+                {
+                    "transaction": {
+                        "type": "INVOKE",
+                        "version": "0x3",
+                        "sender_address": sender,
+                        "nonce": hex(number),
+                        "calldata": ["0x1", token(number), TRANSFER, "0x3", sender, "0x5", "0x0"],
+                        "signature": [hex(chance.getrandbits(250)), hex(chance.getrandbits(250))],
+                    },
+                    "receipt": {
+                        "type": "INVOKE",
+                        "transaction_hash": hex((height + 1) * 2**200 + number),
+                        "actual_fee": {"amount": hex(fee), "unit": "FRI"},
+                        "events": events,
+                        "execution_status": "SUCCEEDED",
+                        "finality_status": "ACCEPTED_ON_L1",
+                        "messages_sent": [],
+                    },
+                }
+            )
         return msgspec.json.encode({**self.header(height), "transactions": done})
 
     def header(self, height: int) -> dict[str, Any]:
         """A block without its transactions."""
         return {
-            "block_hash": hex(2**100 + height), "parent_hash": hex(2**100 + height - 1) if height else "0x0",
-            "block_number": height, "timestamp": 1_700_000_000 + 4 * height, "sequencer_address": "0x1176",
-            "status": "ACCEPTED_ON_L1", "transactions": [],
-        }  # fmt: skip
+            "block_hash": hex(2**100 + height),
+            "parent_hash": hex(2**100 + height - 1) if height else "0x0",
+            "block_number": height,
+            "timestamp": 1_700_000_000 + 4 * height,
+            "sequencer_address": "0x1176",
+            "status": "ACCEPTED_ON_L1",
+            "transactions": [],
+        }
 
     def answer(self, path: str, body: Any) -> Any:
         """One answer, or several at once."""
@@ -107,7 +135,7 @@ async def fetched(chain: StarknetChain, span: Span) -> None:
     def parsed(source: str, content: bytes | memoryview) -> Whole:
         return msgspec.json.decode(content, type=Whole)
 
-    from transport.wire import Request
+    from chainfolio.transport.wire import Request
 
     asked = [Request("starknet_getBlockWithReceipts", ({"block_number": h},)) for h in range(span.first, span.last + 1)]
     await asyncio.gather(*(endpoint.big(each, parsed) for each in asked))
@@ -116,7 +144,7 @@ async def fetched(chain: StarknetChain, span: Span) -> None:
 def built(url: str, folder: Path) -> StarknetChain:
     """The chain of the node."""
     settings = StarknetSettings(adapter="starknet", rpc=[url], concurrency=4)
-    return build("starknet", settings, Seams(), configs=CONFIGS)
+    return build("starknet", settings, Environment(), configs=CONFIGS)
 
 
 SERVED = Served("starknet", Node, [Variant("", built)], fetched, DATASETS, f"0x{WALLET:064x}")

@@ -14,21 +14,21 @@ import msgspec
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 
-from adapters.tron.addresses import of_hex
-from adapters.tron.calls import AGGREGATE
-from adapters.tron.chain import TronChain, build
-from adapters.tron.forms import Info, Whole
-from adapters.tron.settings import TronSettings
 from bench.figures import main
 from bench.served import Served, Variant, add, run
 from bench.tron_blocks import generated, token
+from chainfolio.adapters.tron.addresses import parse_address
+from chainfolio.adapters.tron.calls import AGGREGATE
+from chainfolio.adapters.tron.chain import TronChain, build
+from chainfolio.adapters.tron.forms import FullBlock, TransactionInfo
+from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.blocks import Span
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
 
 DATASETS = ("blocks", "transactions", "native", "internal", "transfers")
 WALLET: Final = "417e00d496e324876bbc8531f2d9a82bf154d1a04a"
 GENESIS: Final = "00" * 32
-MULTICALL: Final = of_hex("bench", "4132a4f47a74a6810bd0bf861cabab99656a75de9e")
+MULTICALL: Final = parse_address("bench", "4132a4f47a74a6810bd0bf861cabab99656a75de9e")
 FACTS: Final = f"""key = "tron"
 kind = "tron"
 chain_id = 0
@@ -48,9 +48,16 @@ class Node:
         for block, infos in generated(blocks, transactions, tokens, WALLET):
             self.blocks.append(block)
             self.infos.append(infos)
-        self.first = {"blockID": GENESIS, "block_header": {"raw_data": {
-            "parentHash": GENESIS, "txTrieRoot": GENESIS, "witness_address": "",
-        }}}  # fmt: skip
+        self.first = {
+            "blockID": GENESIS,
+            "block_header": {
+                "raw_data": {
+                    "parentHash": GENESIS,
+                    "txTrieRoot": GENESIS,
+                    "witness_address": "",
+                }
+            },
+        }
 
     def answer(self, path: str, body: Any) -> Any:
         """What a node says."""
@@ -78,8 +85,12 @@ class Node:
         if asked["method"] == "eth_getBlockByNumber":
             head = self.header(len(self.blocks) - 1)
             raw = head["block_header"]["raw_data"]
-            return {"number": hex(raw["number"]), "hash": f"0x{head['blockID']}",
-                    "parentHash": f"0x{raw['parentHash']}", "timestamp": hex(raw["timestamp"] // 1_000)}  # fmt: skip
+            return {
+                "number": hex(raw["number"]),
+                "hash": f"0x{head['blockID']}",
+                "parentHash": f"0x{raw['parentHash']}",
+                "timestamp": hex(raw["timestamp"] // 1_000),
+            }
         data = bytes.fromhex(asked["params"][0]["data"][2:])
         assert data[:4] == AGGREGATE, "all that is asked of contracts goes through one"
         ((calls),) = abi_decode(["(address,bool,bytes)[]"], data[4:])
@@ -103,8 +114,11 @@ async def fetched(chain: TronChain, span: Span) -> None:
     (endpoint,) = chain.node.endpoints
     heights = range(span.first, span.last + 1)
     await asyncio.gather(
-        *(endpoint.told("/wallet/getblockbynum", {"num": each}, Whole) for each in heights),
-        *(endpoint.told("/wallet/gettransactioninfobyblocknum", {"num": each}, list[Info]) for each in heights),
+        *(endpoint.read_typed("/wallet/getblockbynum", {"num": each}, FullBlock) for each in heights),
+        *(
+            endpoint.read_typed("/wallet/gettransactioninfobyblocknum", {"num": each}, list[TransactionInfo])
+            for each in heights
+        ),
     )
 
 
@@ -112,7 +126,7 @@ def build_chain(signatures: str, url: str, folder: Path) -> TronChain:
     """Return the chain of the node, checking the signatures of that many transactions."""
     facts = str(folder / "facts.toml")
     settings = TronSettings(adapter="tron", rpc=[url], facts=facts, concurrency=4, signatures=signatures)
-    return build("tron", settings, Seams(), configs=folder)
+    return build("tron", settings, Environment(), configs=folder)
 
 
 VARIANTS: Final = (
@@ -120,7 +134,7 @@ VARIANTS: Final = (
     Variant('signatures = "off"', partial(build_chain, "off"), min_rate=0.4),
     Variant('signatures = "all"', partial(build_chain, "all"), min_rate=None),
 )
-SERVED = Served("tron", Node, VARIANTS, fetched, DATASETS, of_hex("bench", WALLET), facts=FACTS, first=1)
+SERVED = Served("tron", Node, VARIANTS, fetched, DATASETS, parse_address("bench", WALLET), facts=FACTS, first=1)
 
 if __name__ == "__main__":
     main(__doc__, partial(run, SERVED), add)

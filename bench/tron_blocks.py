@@ -8,24 +8,31 @@ from typing import Any
 
 import msgspec
 
-from localchain.tron.answers import View, block_json, info_json
-from localchain.tron.chain import Chain, Transaction, sealed
-from localchain.tron.codec import TYPE_URL, decode, encode
-from localchain.tron.forms import sha256
+from chainfolio.localchain.tron.answers import View, block_json, info_json
+from chainfolio.localchain.tron.chain import Chain, Transaction, sealed
+from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
+from chainfolio.localchain.tron.forms import sha256
 
 # The curve's order, and the x of its generator: a signature whose secret number is one takes no point of the curve.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 FIRST = 0x79BE667EF9DCBBAC55A06295CE870B07029BFCDB2DCE28D959F2815B16F81798
 KEYS = (1, 2, 3)
 OWNERS = (  # of those keys
-    "417e5f4552091a69125d5dfcb7b8c2659029395bdf", "412b5ad5c4795c026514f8317c7a215e218dccd6cf",
+    "417e5f4552091a69125d5dfcb7b8c2659029395bdf",
+    "412b5ad5c4795c026514f8317c7a215e218dccd6cf",
     "416813eb9362372eef6200f3b1dbc3f819671cba69",
-)  # fmt: skip
+)
 TRANSFER = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 START_MS, SLOT_MS = 1_700_000_000_000, 3_000
 # What transactions of the main chain are, about: of a hundred, so many.
-KINDS = {"TriggerSmartContract": 55, "TransferContract": 30, "TransferAssetContract": 5, "DelegateResourceContract": 5,
-         "UnDelegateResourceContract": 4, "VoteWitnessContract": 1}  # fmt: skip
+KINDS = {
+    "TriggerSmartContract": 55,
+    "TransferContract": 30,
+    "TransferAssetContract": 5,
+    "DelegateResourceContract": 5,
+    "UnDelegateResourceContract": 4,
+    "VoteWitnessContract": 1,
+}
 
 
 def token(number: int) -> str:
@@ -56,12 +63,17 @@ def _transaction(chance: random.Random, tokens: int, wallet: str, height: int, n
     signs = chance.randrange(len(KEYS))
     to = wallet if number == 0 else f"41{chance.getrandbits(160):040x}"
     value = {"owner_address": OWNERS[signs], **_value(chance, kind, to, tokens, height + number)}
-    raw = encode("raw", {
-        "ref_block_bytes": f"{height - 1 & 0xFFFF:04x}", "ref_block_hash": f"{chance.getrandbits(64):016x}",
-        "expiration": START_MS + SLOT_MS * (height + 20), "timestamp": START_MS + SLOT_MS * height + number,
-        "contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}],
-        **({"fee_limit": 10**9} if kind == "TriggerSmartContract" else {}),
-    })  # fmt: skip
+    raw = encode(
+        "raw",
+        {
+            "ref_block_bytes": f"{height - 1 & 0xFFFF:04x}",
+            "ref_block_hash": f"{chance.getrandbits(64):016x}",
+            "expiration": START_MS + SLOT_MS * (height + 20),
+            "timestamp": START_MS + SLOT_MS * height + number,
+            "contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}],
+            **({"fee_limit": 10**9} if kind == "TriggerSmartContract" else {}),
+        },
+    )
     name = sha256(raw)
     return Transaction(name.hex(), raw, (signature(name, KEYS[signs]),), decode("raw", raw))
 
@@ -87,14 +99,18 @@ def _info(chance: random.Random, transaction: Transaction) -> dict[str, Any]:
     fee = {"energy_fee": energy * 100, "net_fee": size * 1_000}
     data = value["data"]
     log = {
-        "address": value["contract_address"][2:], "data": data[72:],
+        "address": value["contract_address"][2:],
+        "data": data[72:],
         "topics": [TRANSFER, f"{value['owner_address'][2:]:0>64}", data[8:72]],
-    }  # fmt: skip
+    }
     return {
-        "id": transaction.txid, "fee": sum(fee.values()), "contractResult": [f"{1:064x}"],
-        "contract_address": value["contract_address"], "log": [log],
+        "id": transaction.txid,
+        "fee": sum(fee.values()),
+        "contractResult": [f"{1:064x}"],
+        "contract_address": value["contract_address"],
+        "log": [log],
         "receipt": {**fee, "energy_usage_total": energy, "result": "SUCCESS"},
-    }  # fmt: skip
+    }
 
 
 def signature(name: bytes, key: int) -> str:

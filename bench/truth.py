@@ -41,9 +41,17 @@ def decoded(log: dict[str, Any]) -> Event | None:
     one, other = ("0x" + topic[26:] for topic in log["topics"][1:])
     height, log_index, tx_index = (int(log[key], 16) for key in ("blockNumber", "logIndex", "transactionIndex"))
     return Event(
-        height, log_index, tx_index, kind, int(log["blockTimestamp"], 16), log["transactionHash"],
-        log["address"].lower(), one, other, int(log["data"], 16),
-    )  # fmt: skip
+        height,
+        log_index,
+        tx_index,
+        kind,
+        int(log["blockTimestamp"], 16),
+        log["transactionHash"],
+        log["address"].lower(),
+        one,
+        other,
+        int(log["data"], 16),
+    )
 
 
 def events(folder: Path, first: int, last: int) -> list[Event]:

@@ -21,20 +21,20 @@ import numpy as np
 import pyarrow as pa
 import uvloop
 
-from adapters.beacon.settings import BeaconSettings
 from bench import beacon_states, runs
 from bench.beacon_node import SLOTS
 from bench.figures import Figure, main, options, spread
 from bench.places import ROOT, scratch
+from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Chain, Heads
+from chainfolio.engine.validators.answers import Range, Window
+from chainfolio.engine.validators.records import ValidatorRecords
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
+from chainfolio.storage.lake import Lake
 from chainfolio.tables import VALIDATOR_REWARDS, VALIDATORS
 from chainfolio.validators import HasValidators, SlotClock, ValidatorNow
-from engine.validator_records import ValidatorRecords
-from engine.validators import Range, Window
-from indexer.wiring import System
-from storage.lake import Lake
 
 PARTS = ("rate", "network", "year", "states")
 CHAIN, AT_ONCE = "own", 16
@@ -60,7 +60,7 @@ def network(validators: int, head: int, *options: str) -> Iterator[str]:
 
 def index(
     folder: Path, url: str, first: int, last: int, validators: Sequence[str], *, watched: bool = False
-) -> runs.Run:  # fmt: skip
+) -> runs.Run:
     """The command, from its start to its end. To be watched takes a tenth of a core: not where speed is compared."""
     config = folder / "chainfolio.toml"
     named = f"validators = {json.dumps(list(validators))}\n" if validators else ""
@@ -103,16 +103,23 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
     name = f"{chosen.epochs:,} epochs x {SOME} validators of {AMONG:,}, blocks of 73 kB"
     return [
         Figure(
-            "validators", f"{name}: rate / that of fetching the same {count:,} answers, {AT_ONCE} at once, with the "
-            "faster of two clients", f"{ratio:.2f} ({ran.wall_s:.1f} s, CPU {ran.cpu_s:.1f}; {best:.1f} s, "
+            "validators",
+            f"{name}: rate / that of fetching the same {count:,} answers, {AT_ONCE} at once, with the "
+            "faster of two clients",
+            f"{ratio:.2f} ({ran.wall_s:.1f} s, CPU {ran.cpu_s:.1f}; {best:.1f} s, "
             f"CPU {cpu_s[min(fetched, key=fetched.__getitem__)]:.1f})",
-            f"≥ {MIN_RATE}", ratio >= MIN_RATE, {"fetched_s": fetched, "fetched_cpu_s": cpu_s},
+            f"≥ {MIN_RATE}",
+            ratio >= MIN_RATE,
+            {"fetched_s": fetched, "fetched_cpu_s": cpu_s},
         ),
         Figure(
-            "validators", f"{name}: rows; balances that do not close", f"{len(rows):,}; {wrong}",
-            f"{SOME * chosen.epochs:,}; 0", (len(rows), wrong) == (SOME * chosen.epochs, 0),
+            "validators",
+            f"{name}: rows; balances that do not close",
+            f"{len(rows):,}; {wrong}",
+            f"{SOME * chosen.epochs:,}; 0",
+            (len(rows), wrong) == (SOME * chosen.epochs, 0),
         ),
-    ]  # fmt: skip
+    ]
 
 
 async def fetch(client: str, url: str, log: bytes) -> float:
@@ -139,7 +146,7 @@ async def _by_aiohttp(url: str, left: Iterator[tuple[str, bytes | None]]) -> Non
 
 
 async def _by_transport(url: str, left: Iterator[tuple[str, bytes | None]]) -> None:
-    from transport.http import HttpTransport
+    from chainfolio.transport.http import HttpTransport
 
     transport = HttpTransport(connections=AT_ONCE)
 
@@ -181,18 +188,43 @@ def _whole(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[F
     peak_gib, more_s = max(one.peak_mb, two.peak_mb) / 1024, two.cpu_s - one.cpu_s
     name = f"a network of {chosen.network:,} validators, states in {form}"
     figures = [
-        Figure("validators", f"{name}: peak memory of the command, GiB", f"{peak_gib:.2f}", f"≤ {MAX_GIB}",
-               peak_gib <= MAX_GIB),
-        Figure("validators", f"{name}: processor time of an epoch that follows another, s",
-               f"{more_s:.1f} (wall {two.wall_s - one.wall_s:.1f})", f"≤ {MAX_CPU_S:.0f}", more_s <= MAX_CPU_S),
-        Figure("validators", f"{name}: processor time of the first epoch, with two registries, two lists of balances "
-               "and the start of Python, s",
-               f"{one.cpu_s:.1f} (wall {one.wall_s:.1f})", f"≤ {MAX_CPU_S:.0f}", one.cpu_s <= MAX_CPU_S),
-        Figure("validators", f"{name}: bytes a row of rewards", f"{size / count:.2f}", f"≤ {MAX_BYTES:.0f}",
-               size / count <= MAX_BYTES),
-        Figure("validators", f"{name}: rows; balances that do not close", f"{count:,}; {wrong}",
-               f"{chosen.network:,}; 0", (count, wrong) == (chosen.network, 0)),
-    ]  # fmt: skip
+        Figure(
+            "validators",
+            f"{name}: peak memory of the command, GiB",
+            f"{peak_gib:.2f}",
+            f"≤ {MAX_GIB}",
+            peak_gib <= MAX_GIB,
+        ),
+        Figure(
+            "validators",
+            f"{name}: processor time of an epoch that follows another, s",
+            f"{more_s:.1f} (wall {two.wall_s - one.wall_s:.1f})",
+            f"≤ {MAX_CPU_S:.0f}",
+            more_s <= MAX_CPU_S,
+        ),
+        Figure(
+            "validators",
+            f"{name}: processor time of the first epoch, with two registries, two lists of balances "
+            "and the start of Python, s",
+            f"{one.cpu_s:.1f} (wall {one.wall_s:.1f})",
+            f"≤ {MAX_CPU_S:.0f}",
+            one.cpu_s <= MAX_CPU_S,
+        ),
+        Figure(
+            "validators",
+            f"{name}: bytes a row of rewards",
+            f"{size / count:.2f}",
+            f"≤ {MAX_BYTES:.0f}",
+            size / count <= MAX_BYTES,
+        ),
+        Figure(
+            "validators",
+            f"{name}: rows; balances that do not close",
+            f"{count:,}; {wrong}",
+            f"{chosen.network:,}; 0",
+            (count, wrong) == (chosen.network, 0),
+        ),
+    ]
     return figures, rows.sort_by([("validator", "ascending"), ("epoch", "ascending")])
 
 
@@ -218,9 +250,17 @@ class Always:
     async def validator(self, which: int | str) -> ValidatorNow:
         """Any."""
         return ValidatorNow(
-            int(which), f"0x{int(which):096x}", "active_ongoing", False, 32 * 10**9, 32 * 10**9, "0x01" + "0" * 62,
-            0, None, None,
-        )  # fmt: skip
+            int(which),
+            f"0x{int(which):096x}",
+            "active_ongoing",
+            False,
+            32 * 10**9,
+            32 * 10**9,
+            "0x01" + "0" * 62,
+            0,
+            None,
+            None,
+        )
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
         """Those indexes."""
@@ -240,10 +280,15 @@ def year(chosen: argparse.Namespace) -> list[Figure]:
     name = f"365 days of a validator by day, from {rows:,} rows of {chosen.years_of:,} validators"
     middle = sorted(took)[len(took) // 2]
     return [
-        Figure("validators", f"{name}: ms", spread([each * 1000 for each in took], 0), f"≤ {MAX_YEAR_S * 1000:.0f}",
-               middle <= MAX_YEAR_S),
+        Figure(
+            "validators",
+            f"{name}: ms",
+            spread([each * 1000 for each in took], 0),
+            f"≤ {MAX_YEAR_S * 1000:.0f}",
+            middle <= MAX_YEAR_S,
+        ),
         Figure("validators", f"{name}: days that the year touches", f"{buckets}", "366", buckets == 366),
-    ]  # fmt: skip
+    ]
 
 
 def fill(lake: Lake, validators: int) -> int:
@@ -256,10 +301,16 @@ def fill(lake: Lake, validators: int) -> int:
         luck = chance.integers(0, 1000, len(validator))
         zero = np.zeros(len(validator), np.int64)
         columns: dict[str, Any] = {
-            "bucket": validator % 64, "validator": validator, "epoch": epoch, "height": (epoch + 3) * SLOTS,
-            "source": np.where(luck < 3, -2_500, 2_500), "target": np.where(luck < 3, -4_700, 4_700),
-            "head": np.where(luck < 15, 0, 2_500 + luck % 7), "ideal": zero + 9_706, "effective": zero + 32 * 10**9,
-        }  # fmt: skip
+            "bucket": validator % 64,
+            "validator": validator,
+            "epoch": epoch,
+            "height": (epoch + 3) * SLOTS,
+            "source": np.where(luck < 3, -2_500, 2_500),
+            "target": np.where(luck < 3, -4_700, 4_700),
+            "head": np.where(luck < 15, 0, 2_500 + luck % 7),
+            "ideal": zero + 9_706,
+            "effective": zero + 32 * 10**9,
+        }
         arrays = [
             pa.repeat(pa.scalar(CHAIN), len(validator))
             if each.name == "chain"

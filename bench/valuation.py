@@ -34,9 +34,9 @@ from chainfolio.amounts import EXACT
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Price, Snapshot, Token
-from portfolio.columns import Quote, values_by_account
-from portfolio.valuation import value
-from portfolio.worths import worth, worths
+from chainfolio.portfolio.columns import AssetQuote, values_by_account
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.portfolio.worths import net_worth, net_worths
 
 PLACES = 54  # of the unit in which peers have prices: 36 of a price and 18 decimals
 LIMBS, BOUND_LIMBS, BITS = 6, 7, 32  # of a price and of a bound in it
@@ -86,7 +86,7 @@ def ours(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
     holdings, prices = pl.read_parquet(folder / "holdings.parquet"), pl.read_parquet(folder / "prices.parquet").rows()
 
     def values() -> Mapping[str, Decimal]:
-        quotes = {asset: Quote(decimals, Decimal(usd), _known(depth)) for asset, decimals, usd, depth in prices}
+        quotes = {asset: AssetQuote(decimals, Decimal(usd), _known(depth)) for asset, decimals, usd, depth in prices}
         found: dict[str, Decimal] = values_by_account(holdings, quotes)
         return found
 
@@ -178,16 +178,19 @@ def rows_and_columns(folder: Path) -> dict[str, float]:
         tokens[contract] = Token(Asset("eip155:1", "erc20", contract), "T", "T", decimals)
         prices.append(Price(tokens[contract].asset, Decimal(usd), "bench", 0, Decimal(1), depth_usd=_known(depth)))
     holdings = [
-        Holding(account, tokens.get(contract) or Token(Asset("eip155:1", "erc20", contract), "T", "T", None),
-                int.from_bytes(raw, "big"))
+        Holding(
+            account,
+            tokens.get(contract) or Token(Asset("eip155:1", "erc20", contract), "T", "T", None),
+            int.from_bytes(raw, "big"),
+        )
         for account, contract, raw in pl.read_parquet(folder / "holdings.parquet").iter_rows()
-    ]  # fmt: skip
+    ]
     accounts = tuple(dict.fromkeys(each.account for each in holdings))
     taken = [Snapshot("ethereum", Block(1, "0x1", "", 0), accounts, tuple(holdings), tuple(prices), ())]
     began_s = time.process_time()
-    by_columns = worths(taken)
+    by_columns = net_worths(taken)
     between_s = time.process_time()
-    by_rows = {account: worth(part) for account, part in value(taken).apart().items()}
+    by_rows = {account: net_worth(part) for account, part in valuate(taken).by_account().items()}
     ended_s = time.process_time()
     assert by_columns == by_rows, "both ways say the same"
     return {"columns": between_s - began_s, "rows": ended_s - between_s}
@@ -203,23 +206,36 @@ def run(wanted: argparse.Namespace) -> list[Figure]:
     about = f"{wanted.holdings:,} holdings of {wanted.accounts:,} accounts at {wanted.assets:,} prices, exact"
     figures = [
         Figure(
-            "valuation", f"{about}: wall / {peer}",
+            "valuation",
+            f"{about}: wall / {peer}",
             f"{spread([turn['ours']['wall_s'] / turn[peer]['wall_s'] for turn in turns])}, CPU "
             f"{statistics.median(turn['ours']['cpu_s'] / turn[peer]['cpu_s'] for turn in turns):.2f}; ours "
             f"{_ms(turns, 'ours')}, {peer} {_ms(turns, peer)}",
-            "< 1", all(turn["ours"]["wall_s"] < turn[peer]["wall_s"] for turn in turns), {"turns": turns},
+            "< 1",
+            all(turn["ours"]["wall_s"] < turn[peer]["wall_s"] for turn in turns),
+            {"turns": turns},
         )
         for peer in PEERS
-    ]  # fmt: skip
+    ]
     same = len(digests) == 1
     return [
         *figures,
-        Figure("valuation", f"{about}: all three say the same of {turns[0]['ours']['accounts']:,} accounts",
-               "equal" if same else f"{len(digests)} answers", "equal", same),
-        Figure("valuation", "the same from a snapshot: CPU in columns / row by row",
-               f"{snapshot['columns'] / snapshot['rows']:.2f} ({snapshot['columns']:.1f} s, {snapshot['rows']:.1f} s)",
-               "< 1", snapshot["columns"] < snapshot["rows"], snapshot),
-    ]  # fmt: skip
+        Figure(
+            "valuation",
+            f"{about}: all three say the same of {turns[0]['ours']['accounts']:,} accounts",
+            "equal" if same else f"{len(digests)} answers",
+            "equal",
+            same,
+        ),
+        Figure(
+            "valuation",
+            "the same from a snapshot: CPU in columns / row by row",
+            f"{snapshot['columns'] / snapshot['rows']:.2f} ({snapshot['columns']:.1f} s, {snapshot['rows']:.1f} s)",
+            "< 1",
+            snapshot["columns"] < snapshot["rows"],
+            snapshot,
+        ),
+    ]
 
 
 def _ms(turns: Sequence[Mapping[str, Any]], name: str) -> str:

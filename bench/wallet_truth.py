@@ -96,7 +96,10 @@ def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
         "transfers": [
             (height, log, standard, token, sender, recipient, _int(token_id), _int(raw))
             for height, log, standard, token, sender, recipient, token_id, raw in _of(
-                data, chain, "transfers", ["log_index", "standard", "token", "sender", "recipient", "token_id", "raw"],
+                data,
+                chain,
+                "transfers",
+                ["log_index", "standard", "token", "sender", "recipient", "token_id", "raw"],
                 ("sender", "recipient"),
             )
         ],
@@ -109,11 +112,14 @@ def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
         "transactions": [
             (height, place, tx_hash, sender, recipient, _int(raw), status, _int(fee))
             for height, place, tx_hash, sender, recipient, raw, status, fee in _of(
-                data, chain, "transactions", ["tx_index", "hash", "sender", "recipient", "raw", "status", "fee"],
+                data,
+                chain,
+                "transactions",
+                ["tx_index", "hash", "sender", "recipient", "raw", "status", "fee"],
                 ("sender", "recipient"),
             )
         ],
-    }  # fmt: skip
+    }
 
 
 def _of(data: Path, chain: Wallets, table: str, columns: list[str], parties: tuple[str, str]) -> Iterator[Row]:

@@ -21,15 +21,15 @@ from bench import runs
 from bench.figures import Figure, main
 from bench.places import ROOT, scratch
 from chainfolio.assets import Account, account
+from chainfolio.cli.demo import _index, prepare
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import FEES, LocalNode
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
-from cli.demo import _index, prepare
-from engine.answers import TransactionFilter
-from engine.service import Engine
-from indexer.wiring import System
-from localchain.deploy import Deployment, deploy
-from localchain.evm import Tx, tx
-from localchain.node import FEES, LocalNode
-from portfolio.facts import Options
 
 TOKENS, MAX_HELD = 40, 5
 SUPPLIED_EVERY, POSITIONS = 10, 500  # every so many wallets have a position, and so many at most
@@ -89,11 +89,13 @@ def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str], busy: 
     assert int(node.rpc("eth_getTransactionCount", maker, "latest"), 16) == first + len(mints), "mined, every one"
     pool, some = deployment.contracts["Pool"], wallets[::SUPPLIED_EVERY][:POSITIONS]
     supply = "supply(address,uint256,address,uint16)"
-    node.settle([
-        tx(maker, dai.address, "mint(address,uint256)", maker, dai.units(10 * len(some))),
-        tx(maker, dai.address, "approve(address,uint256)", pool, dai.units(10 * len(some))),
-        *(tx(maker, pool, supply, dai.address, dai.units(10), wallet, 0) for wallet in some),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(maker, dai.address, "mint(address,uint256)", maker, dai.units(10 * len(some))),
+            tx(maker, dai.address, "approve(address,uint256)", pool, dai.units(10 * len(some))),
+            *(tx(maker, pool, supply, dai.address, dai.units(10), wallet, 0) for wallet in some),
+        ]
+    )
     node.mine(BLOCKS_AFTER)
 
 
@@ -175,17 +177,39 @@ def _figures(found: Measured, count: int) -> list[Figure]:
     few, many = min(found.memory), max(found.memory)
     ratio = found.memory[many] / found.memory[few]
     return [
-        Figure("wallets", f"{about}: requests per wallet in batches of {sizes}",
-               " → ".join(f"{each:.3g}" for each in requests), "falls", _falls(requests), {"requests": found.requests}),
-        Figure("wallets", f"{about}: ms per wallet in batches of {sizes}",
-               " → ".join(f"{each:.3g}" for each in times_ms), "falls", _falls(times_ms), {"seconds": found.seconds}),
-        Figure("wallets", f"a page of {PAGE} transactions with their gains / without, of {BUSY} wallets of "
-               f"{RECEIVED}", f"{with_gains:.2f} x; {first:.2f} x when they are first computed, from all {RECEIVED}",
-               f"≤ {GAINS} x", with_gains <= GAINS, {"seconds": found.pages}),
-        Figure("wallets", f"peak memory of the command: {count:,} wallets / {few:,}",
-               f"{ratio:.2f} x ({found.memory[many]:.0f} MB; {count:,} in {found.whole_s:.1f} s)", f"≤ {MEMORY} x",
-               ratio <= MEMORY, {"memory_mb": found.memory}),
-    ]  # fmt: skip
+        Figure(
+            "wallets",
+            f"{about}: requests per wallet in batches of {sizes}",
+            " → ".join(f"{each:.3g}" for each in requests),
+            "falls",
+            _falls(requests),
+            {"requests": found.requests},
+        ),
+        Figure(
+            "wallets",
+            f"{about}: ms per wallet in batches of {sizes}",
+            " → ".join(f"{each:.3g}" for each in times_ms),
+            "falls",
+            _falls(times_ms),
+            {"seconds": found.seconds},
+        ),
+        Figure(
+            "wallets",
+            f"a page of {PAGE} transactions with their gains / without, of {BUSY} wallets of {RECEIVED}",
+            f"{with_gains:.2f} x; {first:.2f} x when they are first computed, from all {RECEIVED}",
+            f"≤ {GAINS} x",
+            with_gains <= GAINS,
+            {"seconds": found.pages},
+        ),
+        Figure(
+            "wallets",
+            f"peak memory of the command: {count:,} wallets / {few:,}",
+            f"{ratio:.2f} x ({found.memory[many]:.0f} MB; {count:,} in {found.whole_s:.1f} s)",
+            f"≤ {MEMORY} x",
+            ratio <= MEMORY,
+            {"memory_mb": found.memory},
+        ),
+    ]
 
 
 def _falls(values: Sequence[float]) -> bool:

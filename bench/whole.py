@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.work import missing
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import TABLES
-from indexer.collect import Collector
-from indexer.progress import Progress
-from indexer.work import missing
-from storage.lake import Lake
-from storage.tail import Tail
 
 PIECE = 6
 
@@ -29,7 +29,7 @@ class Whole:
     chain: EvmChain
     lake: Lake
     tail: Tail
-    seams: Seams
+    environment: Environment
     span: Span
     datasets: Sequence[str]
 
@@ -44,8 +44,8 @@ class Whole:
     async def fill(self, piece: Span) -> None:
         """Fetch and store what is missing of a piece."""
         work = missing(self.tail, self.chain.key, piece, self.datasets, ())
-        progress = Progress(self.seams.clock, len(piece))
-        await Collector(self.chain, self.lake, self.tail, self.seams, progress).run(work)
+        progress = Progress(self.environment.clock, len(piece))
+        await Collector(self.chain, self.lake, self.tail, self.environment, progress).run(work)
 
     def rows(self) -> dict[str, pa.Table]:
         """What is stored, in the order of each table."""
@@ -58,10 +58,12 @@ class Whole:
 
 
 @contextmanager
-def whole(folder: Path, chain: EvmChain, seams: Seams, span: Span, datasets: Sequence[str]) -> Iterator[Whole]:
+def whole(
+    folder: Path, chain: EvmChain, environment: Environment, span: Span, datasets: Sequence[str]
+) -> Iterator[Whole]:
     """An empty index in a folder."""
     tail = Tail(folder / "tail.db")
     try:
-        yield Whole(chain, Lake(str(folder / "lake")), tail, seams, span, datasets)
+        yield Whole(chain, Lake(str(folder / "lake")), tail, environment, span, datasets)
     finally:
         tail.close()

@@ -1,8 +1,8 @@
-"""Families of protocols whose decoders call contracts by Ethereum's ABI, for kinds of chain whose contracts understand
-it and which are not of the EVM otherwise.
+"""Protocol families whose decoders call contracts by Ethereum's ABI, shared with kinds of chain other than the EVM.
 
-A kind that has such families offers them (`chainfolio.kinds.OffersFamilies`). Another one reads accounts with them and
-answers their reads by calls of its own. Inside, addresses are `0x` and 40 digits; assets have the names of the chain.
+A kind that has such families offers them (`chainfolio.kinds.OffersFamilies`). Another one reads accounts with them
+and answers their reads by its own calls. Inside, addresses are `0x` and 40 digits; assets have the names of the
+chain.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from chainfolio.positions import AccountReader
 from chainfolio.protocols import InstalledProtocols
 
 
-class NamesAssets(Protocol):
-    """What assets are called on a chain."""
+class AssetNames(Protocol):
+    """The assets of a chain by contract."""
 
     @property
     def native_asset(self) -> Asset:
@@ -29,8 +29,7 @@ class NamesAssets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AbiCall:
-    """Call data for a contract. `alone`: the function changes something, and is asked for what it would give: it does
-    not travel together with others in one call."""
+    """Call data for a contract; `alone` if the function changes state, so that it is not batched with others."""
 
     contract: str
     data: bytes
@@ -38,23 +37,25 @@ class AbiCall:
 
 
 @dataclass(frozen=True, slots=True)
-class CoinsOf:
-    """The native coins of an account."""
+class CoinBalance:
+    """A read of an account's native balance."""
 
     account: str
 
 
 class AbiFamilies(Protocol):
-    """The decoders of a kind of chain, and how their reads are put into calls."""
+    """The decoders of a kind of chain, and the conversion of their reads into calls."""
 
     def account_reader(
-        self, names: NamesAssets, installed: InstalledProtocols, plain: Collection[str], listed: Collection[str]
+        self, names: AssetNames, installed: InstalledProtocols, plain: Collection[str], trusted: Collection[str]
     ) -> AccountReader:
-        """What reads accounts with these protocols: contracts in `plain` are no shares of anything, and transfers of
-        those in `listed` nobody has to doubt."""
+        """Return a reader of accounts with these protocols.
 
-    def asked(self, read: Any) -> AbiCall | CoinsOf | None:
-        """What a read of a decoder asks for; None where it is no such read."""
+        Contracts in `plain` are no shares; transfers of those in `trusted` need no check.
+        """
 
-    def given(self, read: Any, returned: bytes) -> Any:
-        """The value that a read of a contract has, from what it returned."""
+    def to_request(self, read: Any) -> AbiCall | CoinBalance | None:
+        """Return the request of a decoder's read; None if it is another kind of read."""
+
+    def decode(self, read: Any, returned: bytes) -> Any:
+        """Return the value of a contract read from the bytes that the call returned."""

@@ -30,9 +30,9 @@ def amount(raw: int, decimals: int) -> Decimal:
     return EXACT.scaleb(Decimal(raw), -decimals)
 
 
-def value_of(held: Decimal, price: Decimal) -> Decimal:
+def value_of(amount: Decimal, price: Decimal) -> Decimal:
     """Amount times price, exactly; a product that would need rounding raises."""
-    return EXACT.multiply(held, price)
+    return EXACT.multiply(amount, price)
 
 
 def total(values: list[Decimal]) -> Decimal:
@@ -52,8 +52,8 @@ def text(value: Decimal) -> str:
 def parse(digits: str, *, max_digits: int = 120) -> Decimal:
     """A decimal from text, bounded before conversion: exponents, NaN and Infinity are refused with ValueError."""
     body = digits.removeprefix("-")
-    whole, _, fraction = body.partition(".")
-    if not (whole.isascii() and whole.isdigit()) or len(body) > max_digits:
+    integer, _, fraction = body.partition(".")
+    if not (integer.isascii() and integer.isdigit()) or len(body) > max_digits:
         raise ValueError(f"not a plain decimal number: {digits[:40]!r}")
     if "." in body and not (fraction.isascii() and fraction.isdigit()):
         raise ValueError(f"not a plain decimal number: {digits[:40]!r}")

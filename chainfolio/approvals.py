@@ -1,12 +1,12 @@
-"""What is asked of a chain about approvals, and what it says: behind `Capability.APPROVALS`."""
+"""Inputs and results of reads about approvals: behind `Capability.APPROVALS`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
 
-class Approved(Protocol):
-    """Whom an owner allowed to take a token."""
+class TokenApproval(Protocol):
+    """An owner's permission for a spender to transfer a token."""
 
     @property
     def token(self) -> str:
@@ -14,32 +14,31 @@ class Approved(Protocol):
 
     @property
     def owner(self) -> str:
-        """Who allowed it."""
+        """The account that approved."""
 
     @property
     def spender(self) -> str:
-        """Who may take it."""
+        """The account that may transfer."""
 
 
-class ApprovedOperator(Approved, Protocol):
-    """Who may move collectibles: all of a collection, or one of them."""
+class OperatorApproval(TokenApproval, Protocol):
+    """An owner's permission to move collectibles: a whole collection, or one item."""
 
     @property
     def token_id(self) -> int | None:
         """The one; None for all."""
 
 
-class ApprovedInside(Approved, Protocol):
-    """Whom an owner allowed to take a token through a contract, such as Permit2, that he allowed himself."""
+class IndirectApproval(TokenApproval, Protocol):
+    """An owner's permission to transfer a token through a contract, such as Permit2, that the owner approved."""
 
     @property
     def contract(self) -> str:
-        """That contract."""
+        """The contract, such as Permit2."""
 
 
 class AllowanceState(NamedTuple):
-    """What is left of an approval, what its owner holds, and the supply of the token; None where the contract does not
-    say."""
+    """The remaining allowance, the owner's balance, and the token's supply; None if the contract gives none."""
 
     raw: int | None
     balance: int | None
@@ -47,15 +46,14 @@ class AllowanceState(NamedTuple):
 
 
 class OperatorState(NamedTuple):
-    """The standard of the collection, and how many of it could be moved now; None is not known."""
+    """The standard of the collection, and the number of items that could be moved now; None if not known."""
 
     standard: str | None
-    held: int | None
+    movable: int | None
 
 
 class PermissionState(NamedTuple):
-    """What is left of a permission, and until when, in Unix seconds; what its contract itself may take, and what the
-    owner holds. None is not known."""
+    """The remaining permission and its expiry, the contract's allowance, and the owner's balance; None if not known."""
 
     raw: int | None
     expires_s: int | None

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from chainfolio import addresses
-from chainfolio.addresses import EVM, KNOWN, shown
+from chainfolio.addresses import BUILTIN_RULES, EVM, abbreviated
 from chainfolio.errors import BadRequest
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40
@@ -32,33 +32,37 @@ class Account:
         return self.address
 
     def on(self, chain: str) -> str:
-        """The CAIP-10 name of the account on a chain, which is given by its CAIP-2 name."""
+        """Return the CAIP-10 name of the account on a chain, given by its CAIP-2 name."""
         return f"{chain}:{self.address}"
 
 
 @lru_cache(8192)
-def account(written: str) -> Account:
-    """The canonical account behind an address as people write it; BadRequest says what is wrong with it."""
-    refused: BadRequest | None = None
+def account(text: str) -> Account:
+    """Return the canonical account of an address as users write it.
+
+    Raises:
+        BadRequest: it is not an address of any installed kind.
+    """
+    refusal: BadRequest | None = None
     try:
-        for rules in KNOWN.values():
-            if (address := rules.canonical(written)) is not None:
+        for rules in BUILTIN_RULES.values():
+            if (address := rules.canonical(text)) is not None:
                 return Account(rules.kind, address)
     except BadRequest as error:
-        refused = error
+        refusal = error
     for rules in addresses.installed():
-        if (address := rules.canonical(written)) is not None:
+        if (address := rules.canonical(text)) is not None:
             return Account(rules.kind, address)
-    raise refused or BadRequest(
+    raise refusal or BadRequest(
         "address",
-        f"{shown(written)} is not an address of any kind known here",
-        remedy=", ".join(f"{rules.name} {rules.form}" for rules in addresses.every()),
+        f"{abbreviated(text)} is not an address of any kind known here",
+        remedy=", ".join(f"{rules.name} {rules.form}" for rules in addresses.all_rules()),
     )
 
 
-def evm(written: str) -> str:
+def evm(text: str) -> str:
     """The canonical form of an EVM address; anything else is a BadRequest."""
-    return EVM.address(written)
+    return EVM.address(text)
 
 
 class Asset(NamedTuple):
@@ -78,17 +82,17 @@ class Asset(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether this is the coin its chain pays fees in."""
+        """True for the coin in which the chain's fees are paid."""
         return self.kind == "slip44"
 
     @property
     def is_collectible(self) -> bool:
-        """Whether it is one thing of a collection, which is counted and not measured."""
+        """True for one item of a collection."""
         return bool(self.token_id)
 
     @property
     def collection(self) -> Asset:
-        """What a collectible is one of; any other asset itself."""
+        """The collection of a collectible; any other asset itself."""
         return self._replace(token_id="") if self.token_id else self
 
     @property
@@ -97,12 +101,16 @@ class Asset(NamedTuple):
         return SHOWN_NATIVE if self.is_native else self.reference
 
 
-def asset(written: str) -> Asset:
-    """An asset from its CAIP-19 text; EVM contracts are lower-cased."""
-    match = _ASSET.match(written)
+def asset(text: str) -> Asset:
+    """Return an asset from its CAIP-19 text; EVM contracts are lower-cased.
+
+    Raises:
+        BadRequest: the text is not a CAIP-19 name.
+    """
+    match = _ASSET.match(text)
     if not match:
         raise BadRequest(
-            "asset", f"{shown(written)} is not a CAIP-19 asset", remedy="for example eip155:1/erc20:0xa0b8…"
+            "asset", f"{abbreviated(text)} is not a CAIP-19 asset", remedy="for example eip155:1/erc20:0xa0b8…"
         )
     chain, kind, reference, token_id = match.groups()
     if chain.startswith("eip155:") and kind != "slip44":

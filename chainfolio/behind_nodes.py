@@ -1,5 +1,7 @@
-"""What is the same of every chain behind its nodes, whatever its kind: for `chainfolio.chains.Chain`, which is
-structural. A chain may have these members from here, or its own in their place."""
+"""Members that all chains behind nodes share, for `chainfolio.chains.Chain`.
+
+The protocol is structural: a chain may inherit these members, or define others.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from chainfolio.errors import SourceError
 
 
 class Endpoint(Protocol):
-    """One of the nodes."""
+    """One node."""
 
-    def shown_health(self, best_height: int | None) -> EndpointHealth:
-        """How well it does, beside the newest block that any claimed."""
+    def health_report(self, best_height: int | None) -> EndpointHealth:
+        """Return the endpoint's state, compared with the newest block that any endpoint claimed."""
 
 
 class Nodes(Protocol):
@@ -34,7 +36,7 @@ class Nodes(Protocol):
     def endpoints(self) -> Sequence[Endpoint]: ...
 
     async def connect(self) -> Heads:
-        """Where the chain stands; the endpoint is checked on the way."""
+        """Check the endpoints and return the newest block and the newest final height."""
 
     async def block(self, height: int) -> Block: ...
 
@@ -46,8 +48,8 @@ class Nodes(Protocol):
 N = TypeVar("N", bound=Nodes)
 
 
-class BehindNodes(ABC, Generic[N]):
-    """The members of a chain that only pass on what its nodes say."""
+class NodeBackedChain(ABC, Generic[N]):
+    """Base class of a chain whose members forward to its nodes."""
 
     node: N
 
@@ -57,18 +59,18 @@ class BehindNodes(ABC, Generic[N]):
         return self.node.requests
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await self.node.close()
 
     async def probe(self, first: int) -> None:
-        """Every node serves all datasets; how far back it does shows when it is asked."""
+        """Do nothing: every node serves all datasets."""
 
     async def heads(self) -> Heads:
         """The newest block and the newest final height; the endpoint is checked on the way."""
         return await self.node.connect()
 
     def is_final(self, height: int) -> bool:
-        """Whether what lies at a height cannot change any more, by what was seen so far."""
+        """Return True if `height` is final according to the newest final height that was read."""
         return height <= self.node.finalized
 
     async def block(self, height: int) -> Block:
@@ -80,18 +82,18 @@ class BehindNodes(ABC, Generic[N]):
         return await self.node.blocks(heights)
 
     def health(self) -> list[EndpointHealth]:
-        """How well each endpoint does."""
+        """Return the state of each endpoint."""
         best = self.node.best_height
-        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
+        return [endpoint.health_report(best) for endpoint in self.node.endpoints]
 
     @abstractmethod
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
-        """The results of some reads at a block: as `chainfolio.chains.Chain` has it."""
+        """Return the results of reads at a block, as `chainfolio.chains.Chain.answer`."""
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The same for several blocks, one after the other; an error in the place of one that cannot be read."""
+    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """Return the results of reads at several blocks, one after the other; a SourceError for a failed block."""
         results: list[list[Any] | SourceError] = []
-        for block, reads in asked:
+        for block, reads in requests:
             try:
                 results.append(await self.answer(reads, block))
             except SourceError as error:

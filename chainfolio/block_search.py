@@ -1,7 +1,6 @@
-"""The last block before a moment, in a handful of rounds, on any chain whose blocks are in the order of their times.
+"""Search for the last block before a time, in few rounds, on chains whose blocks are ordered by time.
 
-Heights may have gaps: a height without a block is one that was looked at, and nothing else is known of it. Several
-moments are looked for together: what one of them learns, all of them know, so each needs a few probes only.
+Heights may have no block. Several times are searched together and share the blocks that were read.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from chainfolio.blocks import Block
-from chainfolio.chains import MAX_SKIPPED, Chain, ForgetsBlocks, ReadBlocks, few_skipped
+from chainfolio.chains import MAX_SKIPPED, Chain, PruningChain, ReadBlocks, limit_skipped
 from chainfolio.errors import HistoryUnavailable, NodeBehind
 from chainfolio.plans import Plan
 
@@ -24,27 +23,30 @@ FORGOTTEN: Final = "no node has blocks that are so old any more"
 
 async def first_served(chain: Chain) -> int:
     """The lowest height whose block can be read."""
-    return await chain.first_served() if isinstance(chain, ForgetsBlocks) else 0
+    return await chain.first_served() if isinstance(chain, PruningChain) else 0
 
 
 async def block_before(chain: Chain, moment_us: int) -> Block | None:
-    """The last block of a chain before a moment; None where the chain began later. NodeBehind where its newest block
-    is from before the moment: another one may follow. HistoryUnavailable where no node has a block so old, and where
-    nodes say of too many heights that they have none."""
+    """Return the last block of a chain before a time; None if the chain began later.
+
+    Raises:
+        NodeBehind: the newest block is older than the time, so another one may follow.
+        HistoryUnavailable: no node has blocks that old, or too many heights have no block.
+    """
     head = (await chain.heads()).latest
     if head.time_us < moment_us:
         raise NodeBehind(chain.key, f"its newest block, {head.height}, is from before the moment asked for")
     first = await first_served(chain)
-    plan, blocks = last_before(head, moment_us, first=first), few_skipped(chain.key, chain.blocks)
+    plan, blocks = last_before(head, moment_us, first=first), limit_skipped(chain.key, chain.blocks)
     try:
         heights = next(plan)
         while True:
             heights = plan.send(await blocks(heights))
     except StopIteration as stop:
-        found: Block | None = stop.value
-    if found is None and first:
+        block: Block | None = stop.value
+    if block is None and first:
         raise HistoryUnavailable(chain.key, first, FORGOTTEN)
-    return found
+    return block
 
 
 async def blocks_before(
@@ -54,59 +56,63 @@ async def blocks_before(
     first: int = 0,
     source: str = "nodes",
 ) -> dict[int, Block | None]:
-    """The last block before each of several moments, below a head that is before none of them. None where the chain
-    began later, or where nobody has a block from before: `first` is the lowest height that can be read.
+    """Return the last block before each time, below a head that is at or after all of them.
+
+    None if the chain began later, or no node has an earlier block: `first` is the lowest height that can be read.
 
     Raises:
         HistoryUnavailable: of `source`, if too many heights are said to have no block.
     """
-    found: dict[int, Block | None] = {}
-    plans = {moment: last_before(head, moment, EVEN_OF_MANY, NEAR_OF_MANY, first) for moment in set(moments_us)}
-    seen: dict[int, Block] = {}
-    blocks = few_skipped(source, blocks, MAX_SKIPPED + SKIPPED_OF_EACH * len(plans))
-    wanted: dict[int, Sequence[int]] = {}
-    _advance(plans, None, wanted, found)
-    while wanted:
-        heights = sorted({height for each in wanted.values() for height in each} - seen.keys())
-        seen |= {block.height: block for block in (await blocks(heights) if heights else [])}
-        wanted = {}
-        _advance(plans, sorted(seen.values(), key=_height), wanted, found)
-    return found
+    results: dict[int, Block | None] = {}
+    plans = {each: last_before(head, each, EVEN_OF_MANY, NEAR_OF_MANY, first) for each in set(moments_us)}
+    blocks_by_height: dict[int, Block] = {}
+    blocks = limit_skipped(source, blocks, MAX_SKIPPED + SKIPPED_OF_EACH * len(plans))
+    requests: dict[int, Sequence[int]] = {}
+    _advance(plans, None, requests, results)
+    while requests:
+        heights = sorted({height for each in requests.values() for height in each} - blocks_by_height.keys())
+        blocks_by_height |= {block.height: block for block in (await blocks(heights) if heights else [])}
+        requests = {}
+        _advance(plans, sorted(blocks_by_height.values(), key=_height), requests, results)
+    return results
 
 
 def _advance(
     plans: dict[int, Plan[int, Block, Block | None]],
-    known: Sequence[Block] | None,
-    wanted: dict[int, Sequence[int]],
-    found: dict[int, Block | None],
+    blocks: Sequence[Block] | None,
+    requests: dict[int, Sequence[int]],
+    results: dict[int, Block | None],
 ) -> None:
-    """Tell every plan what is known, and note what it asks next or has found."""
-    for moment, plan in list(plans.items()):
+    """Send blocks to every plan; store its next heights, or its result."""
+    for moment_us, plan in list(plans.items()):
         try:
-            wanted[moment] = next(plan) if known is None else plan.send(known)
+            requests[moment_us] = next(plan) if blocks is None else plan.send(blocks)
         except StopIteration as stop:
-            found[moment] = stop.value
-            del plans[moment]
+            results[moment_us] = stop.value
+            del plans[moment_us]
 
 
 def last_before(
-    head: Block, moment_us: int, even: int = EVEN, near: Sequence[int] = NEAR, first: int = 0
+    head: Block, moment_us: int, even: int = EVEN, distances: Sequence[int] = NEAR, first: int = 0
 ) -> Plan[int, Block, Block | None]:
-    """As a plan: a round yields heights, and is sent the blocks that there are at them, perhaps with others."""
+    """Find the last block before a time, as a plan that yields heights and is sent the blocks at them.
+
+    More blocks than requested may be sent.
+    """
     assert moment_us <= head.time_us, "the head is at or after the moment"
     low, high = None, head
     empty: set[int] = set()
     heights: Sequence[int] = [height for height in (first, first + 1) if height < head.height]
-    few = even
+    probe_count = even
     while heights:
-        found = yield heights
-        there = {block.height for block in found} & set(heights)
-        empty |= set(heights) - there
-        before = (*([low] if low else []), *(block for block in found if block.time_us < moment_us))
+        blocks = yield heights
+        present = {block.height for block in blocks} & set(heights)
+        empty |= set(heights) - present
+        before = (*([low] if low else []), *(block for block in blocks if block.time_us < moment_us))
         low = max(before, key=_height, default=None)
-        high = min((high, *(block for block in found if block.time_us >= moment_us)), key=_height)
-        few = even if there else 2 * few  # a long run without blocks is looked through in ever larger pieces
-        heights = _probes(low or first, high, moment_us, empty, few, near)
+        high = min((high, *(block for block in blocks if block.time_us >= moment_us)), key=_height)
+        probe_count = even if present else 2 * probe_count  # more and more, to get through a long run without blocks
+        heights = _probes(low or first, high, moment_us, empty, probe_count, distances)
     # Some chains date their genesis 1970; such a chain began with its first real block.
     return low if low is not None and low.time_us else None
 
@@ -116,18 +122,20 @@ def _height(block: Block) -> int:
 
 
 def _probes(
-    low: Block | int, high: Block, moment_us: int, empty: set[int], few: int, near: Sequence[int]
+    low: Block | int, high: Block, moment_us: int, empty: set[int], probe_count: int, distances: Sequence[int]
 ) -> Sequence[int]:
-    """Heights strictly between two blocks, or from a height on, that were not looked at: some that cut the span evenly,
-    more around the likely place, and the next ones where those are empty."""
+    """Return unread heights between two blocks, or from a height on.
+
+    They divide the span evenly and surround the likely height; the next unread heights if there are none of these.
+    """
     first, last = low if isinstance(low, int) else low.height + 1, high.height - 1
     span, likely = high.height - first + 1, (first + last) // 2
     if isinstance(low, Block):
         likely = low.height + span * (moment_us - low.time_us) // max(1, high.time_us - low.time_us)
-    around = [likely + way * step for step in near for way in (1, -1)]
-    evenly = [first - 1 + span * part // (few + 1) for part in range(1, few + 1)]
-    wanted = {height for height in (*around, *evenly) if first <= height <= last} - empty
-    if not wanted:
-        left = (height for height in range(first, last + 1) if height not in empty)
-        wanted = {height for height, _ in zip(left, range(few), strict=False)}
-    return sorted(wanted)
+    around = [likely + sign * step for step in distances for sign in (1, -1)]
+    evenly = [first - 1 + span * part // (probe_count + 1) for part in range(1, probe_count + 1)]
+    probes = {height for height in (*around, *evenly) if first <= height <= last} - empty
+    if not probes:
+        unread = (height for height in range(first, last + 1) if height not in empty)
+        probes = {height for height, _ in zip(unread, range(probe_count), strict=False)}
+    return sorted(probes)

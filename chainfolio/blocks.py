@@ -87,25 +87,25 @@ class Spans:
     def __contains__(self, height: int) -> bool:
         return any(height in span for span in self._spans)
 
-    def __or__(self, other: Iterable[Span]) -> Spans:
-        return Spans((*self._spans, *iter(other)))
+    def __or__(self, spans: Iterable[Span]) -> Spans:
+        return Spans((*self._spans, *iter(spans)))
 
-    def __and__(self, other: Iterable[Span]) -> Spans:
+    def __and__(self, spans: Iterable[Span]) -> Spans:
         return Spans(
             Span(max(a.first, b.first), min(a.last, b.last))
-            for b in other
+            for b in spans
             for a in self._spans
             if max(a.first, b.first) <= min(a.last, b.last)
         )
 
-    def __sub__(self, other: Iterable[Span]) -> Spans:
-        left = list(self._spans)
-        for cut in other:
-            left = [piece for span in left for piece in _without(span, cut)]
-        return Spans(left)
+    def __sub__(self, cuts: Iterable[Span]) -> Spans:
+        spans = list(self._spans)
+        for cut in cuts:
+            spans = [piece for span in spans for piece in _without(span, cut)]
+        return Spans(spans)
 
     def covers(self, span: Span) -> bool:
-        """Whether every height of `span` is in the set."""
+        """Return True if every height of `span` is in the set."""
         return any(have.first <= span.first and span.last <= have.last for have in self._spans)
 
 
@@ -120,7 +120,7 @@ def _without(span: Span, cut: Span) -> Iterator[Span]:
 
 
 def ahead_of_clock(time_us: int, now_us: int) -> str:
-    """What is wrong with the time of a chain's newest block: nothing, or that it is far in the future by our clock."""
+    """Return a sentence if the newest block's time is far in the future; an empty text otherwise."""
     ahead_s = (time_us - now_us) // 1_000_000
     if ahead_s <= AHEAD_S:
         return ""

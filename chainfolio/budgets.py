@@ -1,4 +1,4 @@
-"""What some work may ask of nodes: so many requests, so many compute units. Whoever sends counts, and stops in time."""
+"""A limit on requests and compute units; the sender charges it before each request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ class Budget:
     units: int = 0
 
     def charge(self, requests: int, units: int) -> None:
-        """Count what is about to be sent; OverBudget, and nothing is counted, where that is more than is left."""
+        """Count requests and units before they are sent.
+
+        Raises:
+            OverBudget: more than the limit; nothing is counted then.
+        """
         for name, used, limit in (
             ("requests", self.requests + requests, self.max_requests),
             ("compute units", self.units + units, self.max_units),

@@ -1,4 +1,4 @@
-"""What a chain is like, as its file in `configs/chains` says it: strict, data only. Each kind adds what is its own."""
+"""Facts about a chain, from its file in `configs/chains`: strict, data only. Each kind adds its own fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FactsT = TypeVar("FactsT", bound="ChainFacts")
 
 
 class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The coin that pays fees. `also_at`: where the chain shows it as a token too, lest it is counted twice."""
+    """The coin that pays fees. `also_at`: the token as which the chain also shows it, so it is not counted twice."""
 
     symbol: str
     name: str
@@ -28,7 +28,7 @@ class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     images: dict[str, str] = {}
 
 
-class Wrapped(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class WrappedNative(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The token that wraps the native coin."""
 
     address: str
@@ -54,7 +54,7 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
     native: Native
     block_time_ms: int = 12_000
     color: str = ""
-    wrapped: Wrapped | None = None
+    wrapped: WrappedNative | None = None
     explorer: dict[str, str] = {}
     images: dict[str, str] = {}
     unproven: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
     @property
     def reference(self) -> str:
-        """What names the chain among those of its namespace."""
+        """The chain's reference within its CAIP-2 namespace."""
         return str(self.chain_id)
 
     @property
@@ -81,30 +81,47 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
     @property
     def info(self) -> ChainInfo:
-        """What everything else knows of the chain."""
+        """The facts that other parts need."""
         native = Token(self.native_asset, self.native.symbol, self.native.name, self.native.decimals)
         return ChainInfo(
-            self.name, self.chain_id, native, self.TOKENS, self.block_time_ms,
+            self.name,
+            self.chain_id,
+            native,
+            self.TOKENS,
+            self.block_time_ms,
             wrapped=self.token_asset(self.wrapped.address) if self.wrapped else None,
-            also_at=self.token_asset(self.native.also_at) if self.native.also_at else None, color=self.color,
-            explorer=self.explorer, images=self.images, native_images=self.native.images,
-            unproven=self.unproven, fee_collectors=frozenset(self.fee_collectors),
-        )  # fmt: skip
+            also_at=self.token_asset(self.native.also_at) if self.native.also_at else None,
+            color=self.color,
+            explorer=self.explorer,
+            images=self.images,
+            native_images=self.native.images,
+            unproven=self.unproven,
+            fee_collectors=frozenset(self.fee_collectors),
+        )
 
     def fault(self) -> str:
-        """What cannot be meant, in words; empty where all can."""
+        """Return the first problem of the facts; an empty text if they are valid."""
         return ""
 
 
 def of(kind: type[FactsT], key: str, own_file: str, configs: Path) -> FactsT:
-    """The facts of a chain, from the file that its settings name, else from the configs."""
+    """Return the facts of a chain from the file that its settings name, else from the configs.
+
+    Raises:
+        BadSettings: the file is missing or invalid.
+    """
     if own_file and not Path(own_file).is_file():
         raise BadSettings(f"chains.{key}.facts", f"there is no file {own_file}", remedy="correct the path")
     return load(kind, Path(own_file) if own_file else configs / "chains" / f"{key}.toml")
 
 
 def load(kind: type[FactsT], path: Path) -> FactsT:
-    """The facts in one file; BadSettings names the file and what is wrong in it."""
+    """Return the facts in one file.
+
+    Raises:
+        BadRequest: there is no file for the chain.
+        BadSettings: the file is invalid.
+    """
     try:
         tree: dict[str, Any] = tomllib.loads(path.read_text())
         for old, new in kind.RENAMED.items():
@@ -112,10 +129,10 @@ def load(kind: type[FactsT], path: Path) -> FactsT:
                 raise BadSettings(path.name, f"`{old}` has another name now", remedy=f"write `{new}`")
         facts = msgspec.convert(tree, kind)
     except FileNotFoundError:
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))
-        raise BadRequest("chain", f"{path.stem} is not a chain known here", remedy=f"one of {known}") from None
+        keys = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))
+        raise BadRequest("chain", f"{path.stem} is not a chain known here", remedy=f"one of {keys}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(path.name, str(error)) from None
-    if wrong := facts.fault():
-        raise BadSettings(path.name, wrong)
+    if problem := facts.fault():
+        raise BadSettings(path.name, problem)
     return facts

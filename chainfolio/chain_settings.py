@@ -1,4 +1,4 @@
-"""The settings of one chain: what all kinds share. Each kind adds its own keys in a type of its own."""
+"""The settings of one chain that all kinds share. Each kind adds its own keys in a subclass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SettingsT = TypeVar("SettingsT", bound="ChainSettings")
 
 
 def doc(description: str) -> msgspec.Meta:
-    """What a key means: the settings reference and `chainfolio init` show it."""
+    """Describe a key: the settings reference and `chainfolio init` show the description."""
     return msgspec.Meta(description=description)
 
 
@@ -58,13 +58,18 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
 
     def __repr__(self) -> str:
-        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
         for name in self.SECRETS:
-            shown[name] = [masked(url) for url in shown[name]] if isinstance(shown[name], list) else masked(shown[name])
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+            value = values[name]
+            values[name] = [masked(url) for url in value] if isinstance(value, list) else masked(value)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def check(self, section: str) -> None:
-        """Whether every value can be meant; BadSettings names the first that cannot. A kind checks its own, too."""
+        """Check every value; each kind also checks its own keys.
+
+        Raises:
+            BadSettings: names the first invalid value.
+        """
         if self.span < 1 or self.concurrency < 1 or self.worker_processes < 1:
             raise BadSettings(section, "span, concurrency and worker_processes are at least 1")
         if self.index not in (EVERYTHING, ACCOUNTS):
@@ -74,81 +79,86 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def endpoints(self) -> list[str]:
-        """The addresses of its endpoints; none where its kind has no such key."""
+        """The URLs of its endpoints; empty if its kind has no such key."""
         return list(getattr(self, self.ENDPOINTS)) if self.ENDPOINTS else []
 
     @property
     def chosen(self) -> list[str]:
-        """What its datasets are indexed of alone, in one form each; none for everything."""
+        """The canonical contracts to which its datasets are limited; empty for all."""
         return self.contracts
 
     def at(self: SettingsT, endpoint: str) -> SettingsT:
-        """The same chain at one endpoint only, whoever serves it."""
+        """Return the settings with one endpoint only."""
         return msgspec.structs.replace(self, **{self.ENDPOINTS: [endpoint]})
 
     def share(self: SettingsT, processes: int) -> SettingsT:
-        """One process's part of what the nodes are asked at once."""
+        """Return the settings of one of several processes: its part of the concurrent requests."""
         return msgspec.structs.replace(self, concurrency=max(1, self.concurrency // processes))
 
-    def placed(self: SettingsT, folder: Path) -> SettingsT:
-        """The same with every relative path taken from a folder."""
+    def with_absolute_paths(self: SettingsT, folder: Path) -> SettingsT:
+        """Return the settings with relative paths resolved against a folder."""
         paths = {name: getattr(self, name) for name in self.PATHS}
         return msgspec.structs.replace(
             self, **{name: str(folder / path) for name, path in paths.items() if path and "://" not in path}
         )
 
 
-def decoded(kind: type[ChainSettings], table: Mapping[str, Any], source: str, section: str) -> ChainSettings:
-    """The settings in one `[chains.KEY]`, by the type of its kind; BadSettings names the file and the section, with the
-    nearest key for an unknown one."""
+def decode_settings(kind: type[ChainSettings], table: Mapping[str, Any], source: str, section: str) -> ChainSettings:
+    """Decode one `[chains.KEY]` with the type of its kind.
+
+    Raises:
+        BadSettings: names file and section, with the nearest key for an unknown one.
+    """
     try:
         return msgspec.convert(table, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSettings(source, explained(str(error), partial(_nearest, kind), kind.RENAMED, section)) from None
+        raise BadSettings(source, explain_error(str(error), partial(_nearest, kind), kind.RENAMED, section)) from None
 
 
-def lists_of(kind: type[msgspec.Struct]) -> set[str]:
+def list_keys(kind: type[msgspec.Struct]) -> set[str]:
     """The keys of a type whose values are lists: in a variable they are written with commas."""
     return {field.name for field in msgspec.structs.fields(kind) if "list[" in str(field.type)}
 
 
-def explained(
+def explain_error(
     text: str, meant: Callable[[str, str], str], renamed: Mapping[str, str] | None = None, section: str = ""
 ) -> str:
-    """msgspec's message in a user's words. `meant` is asked for an unknown key and its section (empty: at the top of
-    the file) and returns what was probably meant, as it is shown, or an empty text."""
+    """Rewrite a message of msgspec for users.
+
+    `meant` receives an unknown key and its section (empty: at the top of the file) and returns a suggestion or "".
+    """
     if "unknown field" not in text:
         return text.replace("Object", "Settings").replace("`$.", f"`{section}." if section else "`$.")
     key = text.split("`")[1]
     if renamed and key in renamed:
         return f"the key `{key}` is called `{renamed[key]}` now"
-    place = section or (text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else "")
-    hint = meant(key, place)
-    return f"unknown key `{key}`" + (f" in [{place}]" if place else "") + (f"; did you mean {hint}?" if hint else "")
+    path = section or (text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else "")
+    hint = meant(key, path)
+    return f"unknown key `{key}`" + (f" in [{path}]" if path else "") + (f"; did you mean {hint}?" if hint else "")
 
 
 def _nearest(kind: type[ChainSettings], key: str, section: str) -> str:
-    """The key of a kind of chain that an unknown one probably stands for; empty if there is none."""
+    """Return the key of a kind of chain that resembles an unknown one; an empty text if there is none."""
     if key in ENDPOINT_WORDS and kind.ENDPOINTS:
         return f"`{kind.ENDPOINTS}`"
-    near = difflib.get_close_matches(key, kind.__struct_fields__, 1)
-    return f"`{near[0]}`" if near else ""
+    matches = difflib.get_close_matches(key, kind.__struct_fields__, 1)
+    return f"`{matches[0]}`" if matches else ""
 
 
 def masked(url: str) -> str:
-    """An address as it may be shown: of what lies on another host only scheme and host, for the rest may be a key."""
-    scheme, mark, rest = url.partition("://")
-    host = re.split(r"[/?#]", rest)[0].rpartition("@")[2]
+    """Return a URL that is safe to show: scheme and host only, because the rest may be a key."""
+    scheme, mark, tail = url.partition("://")
+    host = re.split(r"[/?#]", tail)[0].rpartition("@")[2]
     if mark and not host:  # a path of this machine; or a socket, before which a password may stand
-        return f"{scheme}://…" if "@" in rest or "?" in rest else url
+        return f"{scheme}://…" if "@" in tail or "?" in tail else url
     return f"{scheme}://{host}/…" if host else url and "…"
 
 
 def is_http(url: str) -> bool:
-    """Whether a text is an address that can be asked over HTTP."""
+    """Return True if the text is a valid HTTP URL."""
     try:
         parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        return whole and url.isprintable() and " " not in url
+        is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return is_complete and url.isprintable() and " " not in url
     except ValueError:  # a port that is none, brackets that do not close
         return False

@@ -1,9 +1,9 @@
 """The contract of a chain: what every kind of chain offers to the parts that index it and answer about it.
 
-It is structural: a class that has these members is a chain, and inherits nothing. A height need not have a block
-(slots are skipped, proposals are missed), and a chain may know nothing of logs, receipts or approvals. What a chain
-may lack is a `Capability`: the chain declares those that it has, `doctor` and `status` show them, and `having` gives
-the methods behind one, or raises one typed error. No method exists only to raise.
+The contract is structural: a class that has these members is a chain, and inherits nothing. A height need not have a
+block (slots are skipped, proposals are missed). Abilities that not every chain has are a `Capability`: a chain
+declares those that it has, `doctor` and `status` show them, and `require_capability` returns the methods behind one,
+or raises MissingCapability. No method exists only to raise.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
-from chainfolio.errors import HistoryUnavailable, Incapable, NoBlock, SourceError
+from chainfolio.errors import HistoryUnavailable, MissingCapability, NoBlock, SourceError
 from chainfolio.plans import Plan
-from chainfolio.proofs import Findings
+from chainfolio.proofs import BlockProofs
 from chainfolio.reads import ReadResult
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from chainfolio.approvals import (
         AllowanceState,
-        Approved,
-        ApprovedInside,
-        ApprovedOperator,
+        IndirectApproval,
+        OperatorApproval,
         OperatorState,
         PermissionState,
+        TokenApproval,
     )
     from chainfolio.datasets import Dataset
     from chainfolio.positions import AccountReader, OpenPosition
@@ -44,12 +44,12 @@ ReadBlocks = Callable[[Sequence[int]], Awaitable[Sequence[Block]]]
 
 
 class Capability(StrEnum):
-    """What a chain may have or lack.
+    """An ability that not every chain has.
 
-    `approvals`: accounts can allow others to spend. `past_balances`: its nodes can serve the state of past blocks.
-    `proofs`: balances can be proven against the hash of a block. `transactions`: single transactions can be looked up.
-    `restore`: stored rows can be decoded again without a node. `cross_check`: its endpoints can be asked one by one for
-    the hash of a block. `account_history`: what concerns some accounts can be read alone.
+    `approvals`: accounts can allow others to spend. `past_balances`: nodes serve the state of past blocks. `proofs`:
+    balances can be proven against a block's hash. `transactions`: single transactions can be read. `restore`: stored
+    rows can be decoded again without a node. `cross_check`: each endpoint can be asked for the hash of a block.
+    `account_history`: the rows of some accounts can be read without those of others.
     """
 
     APPROVALS = "approvals"
@@ -63,16 +63,15 @@ class Capability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Where the chain stands: its newest block, and the newest height that will not change any more."""
+    """The newest block of a chain, and the newest height that is final."""
 
     latest: Block
     finalized: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unexplained:
-    """A change of an account's balance at a height that no row explains; an amount of zero where it is only known that
-    there may be some. `reason` is a sentence for people."""
+class UnexplainedChange:
+    """A balance change that no row explains; `amount` is 0 if not known, `reason` is a sentence for users."""
 
     account: str
     height: int
@@ -82,34 +81,34 @@ class Unexplained:
 
 
 @dataclass(slots=True)
-class Collected:
-    """What one span holds, as tables.
+class SpanTables:
+    """The rows of one span, by table.
 
-    `chain` has the blocks of the span in order, where their headers were read: `is_linked` says so, for a span can
-    also be one without any block. `last` is the last of them: the next span links to it. `also`: datasets that were not
-    asked for, of which there are rows that earlier answers may have lacked.
+    `blocks` are the blocks of the span in order, if their headers were read; `is_linked` tells whether they were (a
+    span may have no block at all). `last` is the last block: the next span must link to it. `read_methods` tells by
+    dataset how it was read. `extra_datasets` were not requested, but have rows that earlier results may have lacked.
     """
 
     span: Span
     tables: dict[str, pa.Table]
     last: Block | None
-    chain: list[Block] = field(default_factory=list)
-    events: int = 0
-    restored: int = 0
+    blocks: list[Block] = field(default_factory=list)
+    event_count: int = 0
+    restored_count: int = 0
     is_linked: bool = False
-    ways: Mapping[str, str] = field(default_factory=dict)
-    unexplained: tuple[Unexplained, ...] = ()
-    also: tuple[str, ...] = ()
+    read_methods: Mapping[str, str] = field(default_factory=dict)
+    unexplained: tuple[UnexplainedChange, ...] = ()
+    extra_datasets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChainInfo:
-    """What a chain is like, for documents and for every part that needs to know it.
+    """The facts about a chain that documents and other parts need.
 
-    `chain_id` is the number that answers show. `wrapped` is the token that wraps the native coin, `also_at` the one
-    as which the chain shows its native coin once more. `token_namespace` is the CAIP-19 namespace of its fungible
-    tokens. `unproven`: parts of its blocks whose hashes nobody can compute again. `fee_collectors`: accounts that take
-    fees which are movements of a token.
+    `chain_id` is the number that answers show. `wrapped` is the token that wraps the native coin, `also_at` the token
+    as which the chain shows its native coin a second time. `token_namespace` is the CAIP-19 namespace of fungible
+    tokens. `unproven` names the parts of blocks whose hashes cannot be recomputed. `fee_collectors` are accounts that
+    receive fees which are token transfers.
     """
 
     name: str
@@ -127,8 +126,7 @@ class ChainInfo:
     fee_collectors: frozenset[str] = frozenset()
 
     def asset(self, standard: str, reference: str | None, token_id: int | None = None) -> Asset:
-        """The CAIP-19 name of what a row of transfers moved: the native coin where the row names no token, one of a
-        collection where it has a number, by the collection's standard."""
+        """Return the asset of a row of transfers: the native coin if `reference` is None."""
         if reference is None:
             return self.native.asset
         if token_id is None:
@@ -136,18 +134,17 @@ class ChainInfo:
         return Asset(self.native.asset.chain, standard, reference, str(token_id))
 
     def blocks_in(self, seconds: int) -> int:
-        """How many blocks the chain makes in some seconds, at least one."""
+        """Return the number of blocks that the chain makes in some seconds, at least 1."""
         return max(1, seconds * 1000 // self.block_time_ms)
 
     def token_asset(self, reference: str) -> Asset:
-        """The CAIP-19 name of a fungible token of the chain."""
+        """Return the asset of a fungible token by its contract."""
         return Asset(self.native.asset.chain, self.token_namespace, reference)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an endpoint was asked so far: bytes in both directions, calls by method, and reads of contracts by function
-    (many of which share one call)."""
+    """The traffic of an endpoint: bytes, calls by method, and contract reads by function."""
 
     sent_bytes: int = 0
     received_bytes: int = 0
@@ -157,8 +154,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class EndpointHealth:
-    """How well an endpoint does, without its address: the name is safe to show. `height` is the newest block that it
-    claimed, `head_us` the time of that block; None is not known."""
+    """The state of an endpoint, without its URL: its name is safe to show.
+
+    `height` is the newest block that it claimed, `head_us` the time of that block; None if not known.
+    """
 
     endpoint: str
     height: int | None = None
@@ -182,9 +181,12 @@ class EndpointHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTransaction:
-    """Where the index has a transaction. `block_hash` is None where no header of its block is kept; `final` says
-    whether that block may still go."""
+class IndexedTransaction:
+    """The position of a transaction in the index.
+
+    `block_hash` is None if the header of its block is not stored. `final` is False if that block may still be
+    reorged.
+    """
 
     tx_hash: str
     height: int
@@ -195,8 +197,7 @@ class KnownTransaction:
 
 
 class Chain(Protocol):
-    """One chain behind its nodes. Its errors are those of `chainfolio.errors`; none shows more of an endpoint than its
-    name."""
+    """One chain behind its nodes. Errors are those of `chainfolio.errors`, without URLs of endpoints."""
 
     @property
     def key(self) -> str:
@@ -204,7 +205,7 @@ class Chain(Protocol):
 
     @property
     def kind(self) -> str:
-        """The kind of chain, which is the kind of its accounts too: `evm`."""
+        """The kind of chain and of its accounts: `evm`."""
 
     @property
     def caip2(self) -> str:
@@ -212,39 +213,39 @@ class Chain(Protocol):
 
     @property
     def info(self) -> ChainInfo:
-        """What the chain is like."""
+        """The facts about the chain."""
 
     @property
     def settings(self) -> ChainSettings:
-        """The settings of the chain: those that all kinds share, and its kind's own."""
+        """The settings of the chain: the keys of all kinds, and those of its kind."""
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
         """The datasets that the chain has, by name, in the order of dependence."""
 
     @property
-    def usual(self) -> tuple[str, ...]:
-        """The datasets that are indexed where nobody names any."""
+    def default_datasets(self) -> tuple[str, ...]:
+        """The datasets that are indexed if the settings name none."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What the chain has of what a chain may lack."""
+        """The capabilities that the chain has."""
 
     @property
     def requests(self) -> int:
-        """Requests to nodes so far."""
+        """The number of requests to nodes so far."""
 
     async def heads(self) -> Heads:
-        """The newest block and the newest final height."""
+        """Read the newest block and the newest final height."""
 
     def is_final(self, height: int) -> bool:
-        """Whether what lies at a height cannot change any more, by what `heads` said so far."""
+        """Return True if `height` is final according to the last `heads`."""
 
     async def block(self, height: int) -> Block:
-        """The block at a height. NodeBehind where the chain is not that far, NoBlock where the height has none."""
+        """Read the block at a height; NodeBehind if the chain has not reached it, NoBlock if it was skipped."""
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """The blocks at some heights, in order, in few requests; heights without a block are left out."""
+        """Read the blocks at some heights, in order and in few requests; heights without a block are left out."""
 
     async def collect(
         self,
@@ -253,57 +254,61 @@ class Chain(Protocol):
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Collected:
-        """The rows of some datasets in a span, checked. `before` is the block that the first one must follow;
-        `contracts` and `events` are filters of the datasets that know them."""
+    ) -> SpanTables:
+        """Read and check the rows of some datasets in a span.
+
+        Args:
+            span: The heights.
+            datasets: Names of datasets.
+            contracts: Filter of datasets that support one; empty for all contracts.
+            before: The block that the first one must link to.
+            events: Filter of the dataset `events`.
+        """
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
-        """The results of some reads, all at the hash of that block. What cannot be read is Unknown, never zero."""
+        """Return the results of reads, all at the hash of one block. A failed read is Unknown, never zero."""
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The results of some reads at each of several blocks, together; an error in the place of a block that
-        cannot be read."""
+    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """Return the results of reads at several blocks; a SourceError in place of a block that cannot be read."""
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> AccountReader:
-        """What reads the balances and positions of accounts, with these protocols; `listed` are the tokens that are
-        what they say, and whose transfers nobody has to doubt. BadSettings where a protocol cannot be read."""
+    def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> AccountReader:
+        """Return a reader of accounts; `trusted` tokens need no check. BadSettings if a protocol is invalid."""
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
-        """The reads that say how much of something lies loose in a wallet, each with the name of its number."""
+        """Return the reads that prove a wallet's balance, each with the name of its number."""
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
-        """How much accounts have of assets, in one round and in this order: an int, or what came in its place. Of a
-        collectible it is how many of this one."""
+        """Read balances in one round, in order: an int (for a collectible its count), Unknown or Reverted."""
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
-        """What some tokens say of themselves: symbol, name, decimals."""
+        """Read symbol, name and decimals of tokens from their contracts."""
 
     async def probe(self, first: int) -> None:
-        """Find out which of the datasets that not every node serves these nodes serve, from a height on."""
+        """Check which of the optional datasets the nodes serve from a height on."""
 
     async def examine(self) -> list[dict[str, Any]]:
-        """What `doctor` shows of each endpoint; every row has `endpoint`, `ok` and `problem`."""
+        """Return one row per endpoint for `doctor`; each has `endpoint`, `ok` and `problem`."""
 
     def health(self) -> list[EndpointHealth]:
-        """How well each endpoint does, in the order of the settings."""
+        """Return the state of each endpoint, in the order of the settings."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 @runtime_checkable
-class ForgetsBlocks(Protocol):
+class PruningChain(Protocol):
     """A chain whose nodes drop their oldest blocks."""
 
     async def first_served(self) -> int:
-        """The lowest height of which a node still has the block."""
+        """Return the lowest height whose block a node still has."""
 
 
 @runtime_checkable
-class ReadsReceipts(Protocol):
-    """A chain whose receipts hold the events of a block, also those that a node leaves out of answers about events."""
+class ReceiptReader(Protocol):
+    """A chain whose receipts hold all events of a block, also those that a node omits from its event queries."""
 
-    async def collect_receipts(self, height: int, datasets: Sequence[str]) -> Collected:
+    async def collect_receipts(self, height: int, datasets: Sequence[str]) -> SpanTables:
         """Return the rows of some datasets of events in one block, made from the receipts of all of its transactions.
 
         Raises:
@@ -313,105 +318,106 @@ class ReadsReceipts(Protocol):
 
 
 @runtime_checkable
-class KeepsCoins(Protocol):
-    """A chain whose nodes answer about now alone, some of which keep what accounts had of the native coin."""
+class PastCoinReader(Protocol):
+    """A chain whose nodes serve the newest state only, but some of them past balances of the native coin."""
 
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
-        """What accounts had at a block, by its hash; those of which no node tells are left out."""
+        """Return native balances at a block, by its hash; accounts that no node can answer are left out."""
 
 
 @runtime_checkable
-class KeepsPositions(Protocol):
-    """A chain whose nodes answer about now alone, where some positions of the past can be told by what was done."""
+class PastPositionReader(Protocol):
+    """A chain whose nodes serve the newest state only, but where some past positions follow from transactions."""
 
     @property
     def past_positions(self) -> Collection[str]:
-        """The protocols of which positions are told whole, or an issue says which are not."""
+        """The protocols whose past positions are complete, or reported as missing by an issue."""
 
     async def positions_at(
         self, accounts: Collection[str], block: Block
     ) -> Mapping[str, tuple[Sequence[OpenPosition], Sequence[Issue]]]:
-        """The positions of accounts at a block, and what of them is not known."""
+        """Return the positions of accounts at a block, and issues about unknown ones."""
 
 
 @runtime_checkable
-class Announces(Protocol):
-    """A chain whose nodes tell of themselves that something is new."""
+class HeadListener(Protocol):
+    """A chain whose nodes push notifications of new blocks."""
 
     async def announced(self, within_s: float) -> bool:
-        """Wait until a node announces a block, a reorganisation or finality, at most as long as that; whether one did.
-        Nothing rests on it but when the chain is looked at next."""
+        """Wait at most `within_s` seconds for news of a block, a reorg or finality; True if some came."""
 
     @property
     def listener_failures(self) -> int:
-        """How often listening ended by an error that is no node's, and was started again: a metric."""
+        """The number of restarts of the listener after an error that is not a node's: a metric."""
 
 
 @runtime_checkable
-class Approves(Protocol):
-    """Behind `Capability.APPROVALS`."""
+class ApprovalReader(Protocol):
+    """The methods behind `Capability.APPROVALS`."""
 
     @property
     def edition_standards(self) -> Collection[str]:
-        """The standards of collections of which an account can hold several of one id."""
+        """The collection standards that allow an account to hold several items of one id."""
 
-    def allowances(self, approvals: Sequence[Approved]) -> Plan[Any, Any, Sequence[AllowanceState]]:
-        """What is left of approvals, in their order."""
+    def allowances(self, approvals: Sequence[TokenApproval]) -> Plan[Any, Any, Sequence[AllowanceState]]:
+        """Read the remaining amounts of approvals, in order."""
 
     def operators(
-        self, operators: Sequence[ApprovedOperator], ids: Mapping[str, Mapping[str, Collection[int]]]
+        self, operators: Sequence[OperatorApproval], ids: Mapping[str, Mapping[str, Collection[int]]]
     ) -> Plan[Any, Any, Sequence[OperatorState | None]]:
-        """What operators may move, in their order; None where one may no more. `ids` are those of editions that owners
-        met, by owner and collection."""
+        """Read what operators may move, in order; None if not approved. `ids` are by owner and collection."""
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
-        """The filters of events by which these contracts, such as Permit2, say whom they let spend."""
+        """Return the event filters by which contracts such as Permit2 announce permissions."""
 
     def permission_of(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
-        """The token and the spender of such an event, from a row of `account_events`; None where its account is not the
-        owner."""
+        """Return token and spender of a row of `account_events`; None if its account is not the owner."""
 
-    def permissions(self, permissions: Sequence[ApprovedInside]) -> Plan[Any, Any, Sequence[PermissionState]]:
-        """What is left inside such contracts, in this order."""
-
-
-@runtime_checkable
-class Proves(Protocol):
-    """Behind `Capability.PROOFS`."""
-
-    async def prove(self, block: Block, account: str, balances: Mapping[Asset, int | None]) -> Findings:
-        """What proofs under the hash of a block say of balances that were read; None where one could not be read."""
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Any, Any, Sequence[PermissionState]]:
+        """Read the remaining permissions inside contracts such as Permit2, in order."""
 
 
 @runtime_checkable
-class LooksUp(Protocol):
-    """Behind `Capability.TRANSACTIONS`."""
+class BalanceProver(Protocol):
+    """The methods behind `Capability.PROOFS`."""
 
-    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
-        """Transactions that the index knows, in order. BadAnswer where the node has one elsewhere than the index,
-        Reorged where its block may still go, NodeBehind where the node does not have it."""
-
-
-@runtime_checkable
-class Restores(Protocol):
-    """Behind `Capability.RESTORE`."""
-
-    def decoded_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Stored rows by the decoder of today. A KeyError names a column that an older release did not store."""
+    async def prove(self, block: Block, account: str, balances: Mapping[Asset, int | None]) -> BlockProofs:
+        """Prove balances against the hash of a block; a balance of None could not be read."""
 
 
 @runtime_checkable
-class CrossChecks(Protocol):
-    """Behind `Capability.CROSS_CHECK`."""
+class TransactionReader(Protocol):
+    """The methods behind `Capability.TRANSACTIONS`."""
+
+    async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
+        """Read indexed transactions, in order.
+
+        Raises:
+            BadAnswer: the node has one at another position than the index.
+            Reorged: its block may still be reorged.
+            NodeBehind: the node does not have it.
+        """
+
+
+@runtime_checkable
+class RowDecoder(Protocol):
+    """The methods behind `Capability.RESTORE`."""
+
+    def decode_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Decode stored rows with the current decoder; KeyError if an older release did not store a column."""
+
+
+@runtime_checkable
+class HashQuorum(Protocol):
+    """The methods behind `Capability.CROSS_CHECK`."""
 
     async def agreed_hash(self, block: Block) -> str:
-        """The hash that all endpoints have at the height of a block that was final; ours where most of them still have
-        it. Unavailable while they do not agree."""
+        """Return the hash that all endpoints, or most of them ours, have at a final height; else Unavailable."""
 
 
 @runtime_checkable
-class ReadsAccounts(Protocol):
-    """Behind `Capability.ACCOUNT_HISTORY`. A dataset's `by_account` says whether it can be read like this."""
+class AccountHistoryReader(Protocol):
+    """The methods behind `Capability.ACCOUNT_HISTORY`; `Dataset.by_account` tells which datasets support it."""
 
     async def collect_accounts(
         self,
@@ -420,21 +426,27 @@ class ReadsAccounts(Protocol):
         datasets: Sequence[str],
         before: Block | None = None,
         budget: Budget | None = None,
-    ) -> Collected:
-        """The rows of some datasets that concern some accounts, in a span.
+    ) -> SpanTables:
+        """Read the rows of some accounts in a span.
 
-        What comes back begins where the span begins and may end earlier: at what goes in one batch, where the budget
-        ends, where blocks begin that are not final. The caller goes on behind it. With `before`, which the first block
-        must follow, all blocks are read and linked; without, the last one alone. OverBudget where the budget ends
-        before anything was read. A dataset that no node can give is absent from `ways`. Rows of other datasets may come
-        with them (`Collected.also`): the caller stores each row once.
+        The result begins with the span and may end earlier: at the size of a batch, at the end of the budget, or
+        before blocks that are not final. The caller continues after it. With `before`, which the first block must
+        link to, all blocks are read and linked; without it only the last one. A dataset that no node serves is absent
+        from `read_methods`. Rows of other datasets may be included (`extra_datasets`): the caller stores each row
+        once.
+
+        Raises:
+            OverBudget: the budget ended before anything was read.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What reading some accounts would cost: `sampled` blocks were read for it, `unread` datasets no node gives. The
-    cost will be between each figure divided by `factor`, and the figure times it."""
+    """The estimated cost of reading some accounts.
+
+    `sampled` blocks were read for it; no node serves the `unread` datasets. The real cost lies between each figure
+    divided by `factor` and the figure times `factor`.
+    """
 
     rows: int
     requests: int
@@ -447,13 +459,13 @@ class Forecast:
 
 
 @runtime_checkable
-class ForecastsAccounts(Protocol):
-    """What a chain may have beside `ReadsAccounts`: others are forecast from parts that are read."""
+class AccountForecaster(Protocol):
+    """An optional addition to `AccountHistoryReader`; other chains are estimated from a sample of reads."""
 
     async def forecast_accounts(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], budget: Budget | None = None
     ) -> Forecast:
-        """What reading some datasets of some accounts in a span of final blocks would cost, in at most 20 requests.
+        """Estimate the cost of reading accounts in a span of final blocks, with at most 20 requests.
 
         Raises:
             OverBudget: the budget ends before.
@@ -462,59 +474,62 @@ class ForecastsAccounts(Protocol):
 
 
 @runtime_checkable
-class NamesAccounts(Protocol):
-    """A chain on which accounts have names that people can write instead of an address."""
+class NameResolver(Protocol):
+    """A chain whose accounts can have readable names."""
 
     async def address_of(self, name: str) -> str:
-        """The account that a name stands for. BadRequest where it is no name; NotFound where it stands for none, and
-        where it has expired."""
+        """Return the account of a name; BadRequest if it is no name, NotFound if it has none or expired."""
 
     async def name_of(self, address: str) -> str | None:
-        """The name that an account gives itself, where the name stands for this account."""
+        """Return the primary name of an account if the name resolves to it, else None."""
 
 
-PROTOCOLS: Mapping[Capability, type] = {
-    Capability.PROOFS: Proves,
-    Capability.TRANSACTIONS: LooksUp,
-    Capability.RESTORE: Restores,
-    Capability.CROSS_CHECK: CrossChecks,
-    Capability.ACCOUNT_HISTORY: ReadsAccounts,
+CAPABILITY_PROTOCOLS: Mapping[Capability, type] = {
+    Capability.PROOFS: BalanceProver,
+    Capability.TRANSACTIONS: TransactionReader,
+    Capability.RESTORE: RowDecoder,
+    Capability.CROSS_CHECK: HashQuorum,
+    Capability.ACCOUNT_HISTORY: AccountHistoryReader,
 }
 
 
 @overload
-def having(chain: Chain, capability: Literal[Capability.PROOFS]) -> Proves: ...
+def require_capability(chain: Chain, capability: Literal[Capability.PROOFS]) -> BalanceProver: ...
 @overload
-def having(chain: Chain, capability: Literal[Capability.TRANSACTIONS]) -> LooksUp: ...
+def require_capability(chain: Chain, capability: Literal[Capability.TRANSACTIONS]) -> TransactionReader: ...
 @overload
-def having(chain: Chain, capability: Literal[Capability.RESTORE]) -> Restores: ...
+def require_capability(chain: Chain, capability: Literal[Capability.RESTORE]) -> RowDecoder: ...
 @overload
-def having(chain: Chain, capability: Literal[Capability.CROSS_CHECK]) -> CrossChecks: ...
+def require_capability(chain: Chain, capability: Literal[Capability.CROSS_CHECK]) -> HashQuorum: ...
 @overload
-def having(chain: Chain, capability: Literal[Capability.APPROVALS]) -> Approves: ...
+def require_capability(chain: Chain, capability: Literal[Capability.APPROVALS]) -> ApprovalReader: ...
 @overload
-def having(chain: Chain, capability: Literal[Capability.ACCOUNT_HISTORY]) -> ReadsAccounts: ...
+def require_capability(chain: Chain, capability: Literal[Capability.ACCOUNT_HISTORY]) -> AccountHistoryReader: ...
 @overload
-def having(chain: Chain, capability: Literal[Capability.PAST_BALANCES]) -> Chain: ...
-def having(chain: Chain, capability: Capability) -> Any:
-    """The chain, as one that has a capability; Incapable where it lacks it."""
+def require_capability(chain: Chain, capability: Literal[Capability.PAST_BALANCES]) -> Chain: ...
+def require_capability(chain: Chain, capability: Capability) -> Any:
+    """Return the chain, typed by one of its capabilities.
+
+    Raises:
+        MissingCapability: the chain lacks it.
+    """
     if capability not in chain.capabilities:
-        raise Incapable(chain.key, capability.value)
+        raise MissingCapability(chain.key, capability.value)
     return chain
 
 
-def lacking(chain: Chain) -> list[str]:
-    """What a chain lacks of what a chain may have, by name."""
+def missing_capabilities(chain: Chain) -> list[str]:
+    """Return the names of the capabilities that a chain lacks."""
     return [each.value for each in Capability if each not in chain.capabilities]
 
 
-def error_counts(chain: Chain) -> dict[str, dict[str, int]]:
-    """What went wrong so far, by endpoint and kind of error."""
+def errors_by_endpoint(chain: Chain) -> dict[str, dict[str, int]]:
+    """Return the number of errors so far, by endpoint and kind of error."""
     return {each.endpoint: dict(each.errors) for each in chain.health() if each.errors}
 
 
 async def hash_at(chain: Chain, height: int) -> str:
-    """The hash of the block at a height; empty where the height has none."""
+    """Return the hash of the block at a height; an empty text if the height has none."""
     try:
         return (await chain.block(height)).hash
     except NoBlock:
@@ -522,46 +537,46 @@ async def hash_at(chain: Chain, height: int) -> str:
 
 
 async def times_at(chain: Chain, heights: Collection[int]) -> dict[int, int]:
-    """The time (in microseconds) of the newest block at or below each of some heights; 0 where there is none yet."""
-    found = {block.height: block.time_us for block in await chain.blocks(sorted(heights))}
-    for height in sorted(set(heights) - found.keys()):
-        below = await newest_in(chain, Span(0, height))
-        found[height] = below.time_us if below else 0
-    return found
+    """Return the time (microseconds) of the newest block at or below each height; 0 if there is none."""
+    times = {block.height: block.time_us for block in await chain.blocks(sorted(heights))}
+    for height in sorted(set(heights) - times.keys()):
+        below = await newest_block_in(chain, Span(0, height))
+        times[height] = below.time_us if below else 0
+    return times
 
 
-async def newest_in(chain: Chain, span: Span) -> Block | None:
+async def newest_block_in(chain: Chain, span: Span) -> Block | None:
     """Return the highest block of a span; None if no height of it has one.
 
     Raises:
         HistoryUnavailable: more than MAX_SKIPPED heights have none.
     """
-    blocks = few_skipped(chain.key, chain.blocks)
+    blocks = limit_skipped(chain.key, chain.blocks)
     last, size = span.last, 1
     while last >= span.first:
         first = max(span.first, last - size + 1)
-        if found := await blocks(range(first, last + 1)):
-            return found[-1]
+        if present := await blocks(range(first, last + 1)):
+            return present[-1]
         last, size = first - 1, min(MAX_SKIPPED // 4, max(LOOK_BACK, 2 * size))
     return None
 
 
-def few_skipped(source: str, blocks: ReadBlocks, most: int = MAX_SKIPPED) -> ReadBlocks:
-    """Return `blocks` for one search; it raises HistoryUnavailable once more than `most` heights had no block.
+def limit_skipped(source: str, blocks: ReadBlocks, max_skipped: int = MAX_SKIPPED) -> ReadBlocks:
+    """Return `blocks` for one search; it raises HistoryUnavailable after `max_skipped` heights without a block.
 
-    Nodes without old storage say of old heights that they were skipped. A search that believes them never ends.
+    Nodes without old storage report old heights as skipped. A search that believes them never ends.
     """
     skipped = 0
 
     async def read(heights: Sequence[int]) -> Sequence[Block]:
         nonlocal skipped
-        found = await blocks(heights)
-        skipped += len(heights) - len(found)
-        if skipped > most:
+        present = await blocks(heights)
+        skipped += len(heights) - len(present)
+        if skipped > max_skipped:
             reason = (
                 f"{skipped:,} heights from {heights[0]} on are said to have no block; nodes that lost blocks say so too"
             )
             raise HistoryUnavailable(source, heights[0], reason)
-        return found
+        return present
 
     return read

@@ -1,5 +1,7 @@
-"""What contracts say of approvals, by functions that are the same wherever Ethereum's standards of tokens are: behind
-`Capability.APPROVALS`. A kind of chain says how it writes a question and what an answer is."""
+"""Reads of approvals by the functions of Ethereum's token standards: behind `Capability.APPROVALS`.
+
+A kind of chain defines how a call is made and its result decoded.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from typing import Any, ClassVar, Final, Literal
 
 from chainfolio.approvals import (
     AllowanceState,
-    Approved,
-    ApprovedInside,
-    ApprovedOperator,
+    IndirectApproval,
+    OperatorApproval,
     OperatorState,
     PermissionState,
+    TokenApproval,
 )
 from chainfolio.plans import Plan, Reverted
 
@@ -21,14 +23,22 @@ MAX_IDS: Final = 1_000  # of one collection: who has met more of them is not cou
 Ids = Mapping[str, Mapping[str, Collection[int]]]  # of the collectibles that accounts met, by account and collection
 Results = Mapping[Any, Any]
 Function = Literal[
-    "allowance", "balanceOf", "balanceOfEdition", "totalSupply", "getApproved", "ownerOf", "isApprovedForAll",
+    "allowance",
+    "balanceOf",
+    "balanceOfEdition",
+    "totalSupply",
+    "getApproved",
+    "ownerOf",
+    "isApprovedForAll",
     "supportsInterface",
-]  # fmt: skip
+]
 
 
 class ContractApprovals(ABC):
-    """The methods behind `Capability.APPROVALS`, of a chain without contracts such as Permit2. `erc721` and `erc1155`
-    are the numbers by which collections name these standards."""
+    """The methods behind `Capability.APPROVALS`, for chains without contracts such as Permit2.
+
+    `erc721` and `erc1155` are the interface ids of these standards.
+    """
 
     edition_standards: ClassVar[Collection[str]] = frozenset(["erc1155"])
     erc721: ClassVar[Sequence[Any]]
@@ -43,12 +53,12 @@ class ContractApprovals(ABC):
         """The amount that was answered; None where it is none."""
 
     def yes(self, answer: Any) -> bool | None:
-        """Whether yes or no was answered; None where neither was."""
+        """Return the result as a bool; None if it is none."""
         return {0: False, 1: True, None: None}.get(self.number(answer))
 
     @abstractmethod
     def is_account(self, answer: Any, account: str) -> bool | None:
-        """Whether this account was answered; None where no account was."""
+        """Return True if the result is this account; None if it is no account."""
 
     def put_questions(self, questions: Sequence[Any]) -> Plan[Any, Any, Sequence[Any]]:
         """The answers, in order."""
@@ -56,79 +66,90 @@ class ContractApprovals(ABC):
         return answers
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
-        """None: events of such contracts are not indexed."""
+        """Return no filters: events of such contracts are not indexed."""
         return ()
 
     def permission_of(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
-        """None: no row is of such a contract."""
+        """Return None: no row is of such a contract."""
         return None
 
-    def permissions(self, permissions: Sequence[ApprovedInside]) -> Plan[Any, Any, Sequence[PermissionState]]:
-        """Nothing is known of what nobody indexes."""
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Any, Any, Sequence[PermissionState]]:
+        """Return unknown states, because such contracts are not indexed."""
         yield from ()
         return [PermissionState(None, None, None, None) for _ in permissions]
 
-    def allowances(self, approvals: Sequence[Approved]) -> Plan[Any, Any, Sequence[AllowanceState]]:
-        """What is left of approvals, in their order and in one round."""
-        results = yield from self.distinct(each for one in approvals for each in self._allowance(one))
-        return [AllowanceState(*(self.number(results[each]) for each in self._allowance(one))) for one in approvals]
+    def allowances(self, approvals: Sequence[TokenApproval]) -> Plan[Any, Any, Sequence[AllowanceState]]:
+        """Read the remaining amounts of approvals, in order and in one round."""
+        results = yield from self.distinct(each for approval in approvals for each in self._allowance(approval))
+        return [
+            AllowanceState(*(self.number(results[each]) for each in self._allowance(approval)))
+            for approval in approvals
+        ]
 
     def operators(
-        self, operators: Sequence[ApprovedOperator], ids: Ids
+        self, operators: Sequence[OperatorApproval], ids: Ids
     ) -> Plan[Any, Any, Sequence[OperatorState | None]]:
-        """What operators may move, in their order and in one round; None where the contract says that one may no more.
-        `ids` are those of editions (ERC-1155) that owners met, by owner and collection."""
-        asked = [each for one in operators for each in self._about(one)]
-        asked += [each for one in operators if one.token_id is None for each in self._editions(one, ids)]
-        results = yield from self.distinct(asked)
-        return [self._operator(one, results, ids) for one in operators]
+        """Read what operators may move, in order and in one round; None if no longer approved.
+
+        `ids` are the edition ids (ERC-1155) that owners received, by owner and collection.
+        """
+        questions = [each for operator in operators for each in self._operator_reads(operator)]
+        questions += [
+            each for operator in operators if operator.token_id is None for each in self._editions(operator, ids)
+        ]
+        results = yield from self.distinct(questions)
+        return [self._operator(operator, results, ids) for operator in operators]
 
     def distinct(self, questions: Iterable[Any]) -> Plan[Any, Any, Results]:
-        """The answers by their questions, each of which is asked once."""
+        """Return results by read; each distinct read is sent once."""
         distinct = list(dict.fromkeys(questions))
         results = yield from self.put_questions(distinct)
         return dict(zip(distinct, results, strict=True))
 
-    def _allowance(self, one: Approved) -> Sequence[Any]:
-        left = self.question(one.token, "allowance", one.owner, one.spender)
-        return left, self.question(one.token, "balanceOf", one.owner), self.question(one.token, "totalSupply")
+    def _allowance(self, approval: TokenApproval) -> Sequence[Any]:
+        allowance = self.question(approval.token, "allowance", approval.owner, approval.spender)
+        return (
+            allowance,
+            self.question(approval.token, "balanceOf", approval.owner),
+            self.question(approval.token, "totalSupply"),
+        )
 
-    def _about(self, one: ApprovedOperator) -> Sequence[Any]:
-        """About one collectible; else about the collection."""
-        if one.token_id is not None:
-            return [self.question(one.token, name, one.token_id) for name in ("getApproved", "ownerOf")]
-        standards = [self.question(one.token, "supportsInterface", each) for each in (*self.erc721, *self.erc1155)]
-        allowed = self.question(one.token, "isApprovedForAll", one.owner, one.spender)
-        return [allowed, self.question(one.token, "balanceOf", one.owner), *standards]
+    def _operator_reads(self, operator: OperatorApproval) -> Sequence[Any]:
+        """Return the reads about one collectible, else about the collection."""
+        if operator.token_id is not None:
+            return [self.question(operator.token, name, operator.token_id) for name in ("getApproved", "ownerOf")]
+        standards = [self.question(operator.token, "supportsInterface", each) for each in (*self.erc721, *self.erc1155)]
+        allowed = self.question(operator.token, "isApprovedForAll", operator.owner, operator.spender)
+        return [allowed, self.question(operator.token, "balanceOf", operator.owner), *standards]
 
-    def _editions(self, one: ApprovedOperator, ids: Ids) -> Sequence[Any]:
-        numbers = ids[one.owner].get(one.token, ())
+    def _editions(self, operator: OperatorApproval, ids: Ids) -> Sequence[Any]:
+        numbers = ids[operator.owner].get(operator.token, ())
         if len(numbers) > MAX_IDS:
             return []
-        return [self.question(one.token, "balanceOfEdition", one.owner, number) for number in sorted(numbers)]
+        return [self.question(operator.token, "balanceOfEdition", operator.owner, number) for number in sorted(numbers)]
 
-    def _operator(self, one: ApprovedOperator, results: Results, ids: Ids) -> OperatorState | None:
-        said = [results[each] for each in self._about(one)]
-        if one.token_id is not None:
-            return self._single(one, *said)
-        allowed, balance, *standards = said
+    def _operator(self, operator: OperatorApproval, results: Results, ids: Ids) -> OperatorState | None:
+        answers = [results[each] for each in self._operator_reads(operator)]
+        if operator.token_id is not None:
+            return self._single(operator, *answers)
+        allowed, balance, *standards = answers
         if self.yes(allowed) is False:
             return None
         is_of = [self.yes(each) for each in standards]
         if True in is_of[len(self.erc721) :]:
-            return OperatorState("erc1155", self._held(one, results, ids))
+            return OperatorState("erc1155", self._held_count(operator, results, ids))
         return OperatorState("erc721" if True in is_of else None, self.number(balance))
 
-    def _single(self, one: ApprovedOperator, approved: Any, owner: Any) -> OperatorState | None:
-        """Of one collectible. What could not be read is not known to be gone; a token that was burnt refuses."""
-        told = [self.is_account(approved, one.spender), self.is_account(owner, one.owner)]
-        if isinstance(approved, Reverted) or isinstance(owner, Reverted) or False in told:
+    def _single(self, operator: OperatorApproval, approved: Any, owner: Any) -> OperatorState | None:
+        """Return the state of one collectible; None if it is no longer approved, or burnt (its contract reverts)."""
+        matches = [self.is_account(approved, operator.spender), self.is_account(owner, operator.owner)]
+        if isinstance(approved, Reverted) or isinstance(owner, Reverted) or False in matches:
             return None
-        return OperatorState("erc721", 1 if all(told) else None)
+        return OperatorState("erc721", 1 if all(matches) else None)
 
-    def _held(self, one: ApprovedOperator, results: Results, ids: Ids) -> int | None:
-        """How many ids are held; None where one of them is not known, or there are too many to ask."""
-        if len(ids[one.owner].get(one.token, ())) > MAX_IDS:
+    def _held_count(self, operator: OperatorApproval, results: Results, ids: Ids) -> int | None:
+        """Return the number of ids with a balance; None if one is unknown, or there are too many to read."""
+        if len(ids[operator.owner].get(operator.token, ())) > MAX_IDS:
             return None
-        raws = [self.number(results[each]) for each in self._editions(one, ids)]
+        raws = [self.number(results[each]) for each in self._editions(operator, ids)]
         return None if None in raws else sum(raw != 0 for raw in raws)

@@ -1,4 +1,4 @@
-"""What a part must offer to the others. Structural: nothing has to inherit from these."""
+"""Values that parts exchange: holdings, prices, positions, snapshots and issues."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ GAIN_METHODS: Final = ("fifo", "lifo", "hifo", "lofo", "average", "uk")
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What an answer does not know: which part failed (`adapter`), about what (`subject`), and why, in a user's words.
+    """Something that an answer does not know: the failed part (`adapter`), its `subject`, and a reason for users.
 
-    `makes_partial`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer:
-    anybody could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's.
-    `count`: how many subjects share the issue; above 1, `subject` names none of them.
-    `assets`: the assets of the account that it is about, if a reader cannot know who trusts them. The engine decides:
-    the answer is partial only if one of them is trusted (`engine.trust`), and the issue loses them."""
+    `makes_partial`: True if the answer is partial because of it. A contract that answers nonsense does not make an
+    answer partial: anybody could send one to anybody. `account`: the account that the issue is about, empty for all
+    accounts. `count`: the number of subjects that share the issue; above 1, `subject` names none of them. `assets`:
+    the assets of the account that it is about, if a reader cannot know whether they are trusted. The engine decides:
+    the answer is partial only if one of them is trusted (engine/snapshots/trust.py), and the issue loses them.
+    """
 
     adapter: str
     subject: str
@@ -41,7 +42,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token contract says about itself; `decimals` None means it gave none that can be meant."""
+    """The metadata of a token contract; `decimals` is None if it gave none that is valid."""
 
     asset: Asset
     symbol: str
@@ -51,7 +52,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """`raw` units of `token` held by `account` at the snapshot's block. `protocol` `wallet` is the loose bucket."""
+    """A balance: `raw` units of `token` held by `account`. `protocol` is `wallet` for assets outside of protocols."""
 
     account: str
     token: Token
@@ -62,10 +63,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1).
+    """USD per unit of one asset: exact, with source, time of observation and confidence (0 to 1).
 
-    `calls` are the reads that it follows from; a price by decree has none. `depth_usd` is how much the market that
-    it comes from could pay; None: it comes from no market. `others` are what further sources said of the same moment.
+    `calls` are the reads that it follows from; a fixed price has none. `depth_usd` is the amount that its market
+    could pay; None if it comes from no market. `alternatives` are prices by other sources for the same moment.
     """
 
     asset: Asset
@@ -76,14 +77,16 @@ class Price:
     detail: str = ""
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     depth_usd: Decimal | None = None
-    others: tuple[Price, ...] = ()
+    alternatives: tuple[Price, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Earning:
-    """What a position earned in one epoch of its chain, which is in its amounts already. `raw` is in the smallest unit
-    of a coin with so many decimals, None where that is not known; `height` and `time_s` are those of the block that
-    paid it; `commission` is what whoever validates kept of it, in per cent."""
+class EpochReward:
+    """The reward of a position in one epoch of its chain; the position's amounts include it.
+
+    `raw` is in the smallest unit of a coin with `decimals`, None if not known. `height` and `time_s` are those of the
+    block that paid it. `commission` is the validator's share in per cent.
+    """
 
     epoch: int
     raw: int | None
@@ -95,11 +98,14 @@ class Earning:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
+    """One position of an account inside a protocol: supplied, borrowed and claimable amounts.
 
-    Its `type` is one of the service's; borrowed parts are positive like all others. `replaces`: those of the
-    account's loose tokens that this is another view of. `calls`: what was read of it. `unverified`: why its amounts
-    are only claimed: such a position has no value. `earned`: what it earned of late, the newest epoch first.
+    Its `type` is one of the service's; borrowed amounts are positive. `replaces`: tokens of the wallet that represent
+    this position. `calls`: the reads behind it. `unverified`: the reason why its amounts are only claims, so that it
+    has no value; empty otherwise. `epoch_rewards`: recent rewards, the newest epoch first.
+
+    Raises:
+        ValueError: a part belongs to another account.
     """
 
     account: str
@@ -116,36 +122,42 @@ class Position:
     replaces: tuple[Asset, ...] = ()
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     unverified: str = ""
-    earned: tuple[Earning, ...] = ()
+    epoch_rewards: tuple[EpochReward, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(part.account != self.account for side in (self.supplied, self.borrowed, self.rewards) for part in side):
+            raise ValueError(f"a position of {self.account} in {self.protocol} has parts of another account")
 
 
 @dataclass(frozen=True, slots=True)
 class Spam:
-    """Why a token that an account holds is taken for spam: a score up to 100, and the reasons, as codes."""
+    """The reasons (codes) and the score (up to 100) by which a token of an account is taken for spam."""
 
     score: int
     reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
-    """What came to one account from others since 00:00 UTC of the snapshot's block, and what left it, with the fees it
-    paid: one holding a token."""
+class DayFlows:
+    """The transfers of one account since 00:00 UTC of the snapshot's day: one holding per token.
+
+    `outflows` include the fees that the account paid.
+    """
 
     account: str
-    came: tuple[Holding, ...] = ()
-    left: tuple[Holding, ...] = ()
+    inflows: tuple[Holding, ...] = ()
+    outflows: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything read for some accounts on one chain at one block, with what could not be read.
+    """The reads of some accounts on one chain at one block, with an issue for each failed read.
 
-    `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
-    asset what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
-    00:00 UTC; without an entry it is not known, and `no_days` says why not. `pegged` is what is meant to be worth a
-    fixed sum of fiat money. `collectibles` are those that they hold, which are in no sum. `head` is the height of the
-    chain's newest block when a snapshot of now was taken, None in one of a chosen block.
+    `holdings` are all tokens of the accounts, also those that positions replace. `spam` is by account and asset.
+    `fees` are the fees paid so far, in the native coin. `day_flows` are the transfers since 00:00 UTC; an account
+    without an entry is unknown, and `day_flows_problem` says why. `pegged` are assets pegged to fiat money.
+    `collectibles` are in no sum. `head` is the height of the newest block if the snapshot is of now, None for a
+    chosen block.
     """
 
     chain: str
@@ -158,15 +170,15 @@ class Snapshot:
     positions: tuple[Position, ...] = ()
     spam: Mapping[tuple[str, Asset], Spam] = field(default_factory=dict)
     fees: tuple[Holding, ...] = ()
-    days: tuple[Day, ...] = ()
+    day_flows: tuple[DayFlows, ...] = ()
     pegged: frozenset[Asset] = frozenset()
     head: int | None = None
-    no_days: str = ""
+    day_flows_problem: str = ""
     collectibles: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
+class QuotedTokens:
     """Tokens and their prices, all of one block of one chain; `pegged` as in a snapshot."""
 
     block: Block
@@ -178,11 +190,11 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True)
 class VirtualHolding:
-    """`amount`, an exact decimal, of a coin that somebody wrote down.
+    """An exact decimal `amount` of a coin in a virtual portfolio.
 
-    On a chain (by its key) it is of the token at `contract`, or of the native coin where that is empty, and priced like
-    any other. On no chain it is of `symbol`, cash at an exchange for example, at the price in USD that its owner fixed;
-    None: nobody did.
+    With a `chain` (its key) it is the token at `contract`, or the native coin if that is empty, and is priced like
+    any other. Without one it is `symbol` (for example cash at an exchange) at the price in USD that its owner fixed;
+    None if the owner fixed none.
     """
 
     amount: str
@@ -195,7 +207,7 @@ class VirtualHolding:
 
 @dataclass(frozen=True, slots=True)
 class VirtualUser:
-    """A portfolio that its owner made up: `holdings` of a BALANCE or a CEX, real `accounts` of a GROUP."""
+    """A portfolio that its owner entered by hand: `holdings` of a BALANCE or a CEX, real `accounts` of a GROUP."""
 
     id: str
     type: Literal["BALANCE", "CEX", "GROUP"]
@@ -205,14 +217,16 @@ class VirtualUser:
 
     @property
     def address(self) -> str:
-        """How requests and answers name it."""
+        """The identifier in requests and answers."""
         return f"virtual:{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDetails:
-    """What the transaction and its receipt say. `raw` and `fee` are in the native coin's smallest unit; `selector` is
-    the first four bytes of the call data: empty where it has none, None where its chain has none."""
+    """The data of a transaction and its receipt. `raw` and `fee` are in the native coin's smallest unit.
+
+    `selector` is the first four bytes of the call data: empty if it has none, None if its chain has no selectors.
+    """
 
     sender: str
     recipient: str | None

@@ -31,8 +31,12 @@ def is_coin(currency: str) -> bool:
 
 
 def checked(currency: str, rates: Iterable[str]) -> str:
-    """The currency, if it is served; case matters. BadRequest lists those that are."""
-    if currency in (known := served(rates)):
+    """Return the currency if it is served; case matters.
+
+    Raises:
+        BadRequest: lists the served currencies.
+    """
+    if currency in (currencies := served(rates)):
         return currency
     remedy = f'the operator sets {currency} = "…" under [rates], units of it per USD' if currency in ISO_4217 else ""
-    raise BadRequest("currency", f"must be one of [{', '.join(known)}]", remedy=remedy)
+    raise BadRequest("currency", f"must be one of [{', '.join(currencies)}]", remedy=remedy)

@@ -1,7 +1,6 @@
-"""What a decoder returned is checked where it enters, for third-party code may return anything; and what it says beside
-amounts, as an answer says it.
+"""Validation of decoders' results (third-party code may return anything), and their texts as issues.
 
-`is_address`: whether a text is an address of the chain, in the one spelling that it has there.
+`is_address`: returns a true value for addresses in the chain's canonical spelling.
 """
 
 from __future__ import annotations
@@ -11,37 +10,37 @@ from decimal import Decimal
 from typing import Any
 
 from chainfolio.contracts import Issue
-from chainfolio.protocols import DecodedPosition, TokenAmount, problem_of_type
+from chainfolio.protocols import DecodedPosition, TokenAmount, position_type_problem
 
 IsAddress = Callable[[str], Any]
 SIDES = ("supplied", "borrowed", "rewards")
 TEXTS = ("name", "vault", "pool", "unknown", "unverified", "remark")
 
 
-def founds(result: Any, is_address: IsAddress) -> tuple[DecodedPosition, ...] | str:
-    """What a decoder returned, as positions; or a text that says what is wrong with it."""
-    several = () if result is None else result if isinstance(result, list | tuple) else (result,)
-    for each in several:
+def as_positions(result: Any, is_address: IsAddress) -> tuple[DecodedPosition, ...] | str:
+    """Return a decoder's result as positions, or a text that describes its problem."""
+    positions = () if result is None else result if isinstance(result, list | tuple) else (result,)
+    for each in positions:
         if problem := problem_of(each, is_address):
             return f"the decoder returned what is no position: {problem}"
-    return tuple(several)
+    return tuple(positions)
 
 
-def problem_of(found: Any, is_address: IsAddress) -> str:
-    """What is wrong with a position; empty where nothing is."""
-    if not isinstance(found, DecodedPosition):
-        return f"a {type(found).__name__}, not a DecodedPosition"
+def problem_of(position: Any, is_address: IsAddress) -> str:
+    """Return the problem of a position; an empty text if it is valid."""
+    if not isinstance(position, DecodedPosition):
+        return f"a {type(position).__name__}, not a DecodedPosition"
     for side in SIDES:
-        if problem := problem_of_parts(getattr(found, side), is_address):
+        if problem := problem_of_parts(getattr(position, side), is_address):
             return f"`{side}` {problem}"
     for name in TEXTS:
-        if not isinstance(getattr(found, name), str):
-            return f"`{name}` is a {type(getattr(found, name)).__name__}, not a text"
-    return problem_of_type(found.position_type) or _problem_of_rest(found, is_address)
+        if not isinstance(getattr(position, name), str):
+            return f"`{name}` is a {type(getattr(position, name)).__name__}, not a text"
+    return position_type_problem(position.position_type) or _problem_of_rest(position, is_address)
 
 
 def problem_of_parts(parts: Any, is_address: IsAddress) -> str:
-    """What is wrong with amounts of tokens; empty where nothing is."""
+    """Return the problem of token amounts; an empty text if they are valid."""
     if isinstance(parts, TokenAmount):
         return "is one TokenAmount, not a tuple of them (is a comma missing?)"
     if not isinstance(parts, list | tuple):
@@ -56,34 +55,36 @@ def problem_of_parts(parts: Any, is_address: IsAddress) -> str:
     return ""
 
 
-def _problem_of_rest(found: DecodedPosition, is_address: IsAddress) -> str:
-    if not isinstance(found.unlock_s, int) or found.unlock_s < 0:
-        return f"`unlock_s` is {found.unlock_s!r}, not a time in Unix seconds"
-    if found.health is not None and not (isinstance(found.health, Decimal) and found.health.is_finite()):
-        return f"`health` is {found.health!r}, not a Decimal"
-    if not isinstance(found.replaces, list | tuple) or not all(
-        isinstance(each, str) and is_address(each) for each in found.replaces
+def _problem_of_rest(position: DecodedPosition, is_address: IsAddress) -> str:
+    if not isinstance(position.unlock_s, int) or position.unlock_s < 0:
+        return f"`unlock_s` is {position.unlock_s!r}, not a time in Unix seconds"
+    if position.health is not None and not (isinstance(position.health, Decimal) and position.health.is_finite()):
+        return f"`health` is {position.health!r}, not a Decimal"
+    if not isinstance(position.replaces, list | tuple) or not all(
+        isinstance(each, str) and is_address(each) for each in position.replaces
     ):
         return "`replaces` is no tuple of addresses as the chain has them"
     return ""
 
 
-def notes(found: DecodedPosition, account: str, issue: Callable[[str, bool], Issue]) -> Iterator[Issue]:
-    """What a position of an account itself says is not known of it, or not to be relied on; `issue` makes one of a
-    reason, and of whether the answer is partial for it."""
-    if found.unverified:
-        yield issue(uncounted(account, found.unverified), False)
-    if found.unknown:
-        yield issue(f"not known of {account}: {found.unknown}", not found.unverified and not found.unlisted)
-    if found.remark:
-        yield issue(remarked(account, found.remark), False)
+def notes(position: DecodedPosition, account: str, issue: Callable[[str, bool], Issue]) -> Iterator[Issue]:
+    """Yield issues about a position: unverified, partly unknown, or remarked.
+
+    `issue` makes one from a reason and `makes_partial`.
+    """
+    if position.unverified:
+        yield issue(uncounted(account, position.unverified), False)
+    if position.unknown:
+        yield issue(f"not known of {account}: {position.unknown}", not position.unverified and not position.is_unlisted)
+    if position.remark:
+        yield issue(remarked(account, position.remark), False)
 
 
-def uncounted(account: str, why: str) -> str:
-    """Why what is claimed is in no sum. Anybody can send such a claim to anybody, so it makes no answer partial."""
-    return f"not counted for {account}, since nobody can verify it: {why}"
+def uncounted(account: str, reason: str) -> str:
+    """Return the reason why a claim is in no sum. It makes no answer partial: anybody can send such a claim."""
+    return f"not counted for {account}, since nobody can verify it: {reason}"
 
 
 def remarked(account: str, remark: str) -> str:
-    """What a decoder has to say of what it found."""
+    """Return a decoder's remark about an account."""
     return f"of {account}: {remark}"

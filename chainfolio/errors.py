@@ -1,12 +1,17 @@
-"""The error tree: few kinds, each with a different remedy. Fields for programs, one sentence for people."""
+"""The error tree: few kinds, each with a different remedy. Fields for programs, one sentence for people.
+
+Names of attributes are public: commands print them with `--json`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 
 class ChainfolioError(Exception):
-    """Anything Chainfolio raises on purpose. `remedy` says what the reader can do about it."""
+    """Base class of all errors that Chainfolio raises on purpose. `remedy` tells the user a fix."""
 
     exit_code: ClassVar[int] = 1
 
@@ -19,11 +24,11 @@ class ChainfolioError(Exception):
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross from one process to another with all their fields."""
-        return _again, (type(self), self.args, self.__dict__)
+        """Pickle the error with all its fields."""
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _again(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> ChainfolioError:
+def _rebuild(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> ChainfolioError:
     error = kind.__new__(kind, *arguments)
     error.args = arguments
     error.__dict__.update(fields)
@@ -31,8 +36,7 @@ def _again(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: dict
 
 
 class SourceError(ChainfolioError):
-    """A node or a price source did not answer as asked. Its own words are no part of the message: they may hold a key,
-    an address or a name."""
+    """A node or a price source failed. Its own message is not included: it may hold a key, an address or a name."""
 
     exit_code = 3
 
@@ -66,16 +70,18 @@ class BadAnswer(SourceError):
     """Trying again will not help: malformed, contradicts a hash, not what was asked."""
 
 
-class Contradicted(BadAnswer):
-    """What a source gave is contradicted: by a hash that covers it, or by a majority of the others. `asked`, `given`
-    and `truth` are the evidence."""
+class Contradiction(BadAnswer):
+    """A source's response is contradicted by a hash that covers it, or by a majority of sources.
 
-    def __init__(self, source: str, asked: str, given: str, truth: str) -> None:
-        super().__init__(source, f"{asked}: gave {given}; {truth}")
-        self.asked, self.given, self.truth = asked, given, truth
+    `asked`, `given` and `truth` are the request, the response and the evidence.
+    """
+
+    def __init__(self, source: str, request: str, response: str, evidence: str) -> None:
+        super().__init__(source, f"{request}: gave {response}; {evidence}")
+        self.asked, self.given, self.truth = request, response, evidence
 
 
-class Disputed(BadAnswer):
+class NoQuorum(BadAnswer):
     """Sources contradict each other, and no majority of them says the same."""
 
 
@@ -83,8 +89,8 @@ class WrongChain(BadAnswer):
     """The endpoint serves another chain than the settings say."""
 
 
-class TooMuch(BadAnswer):
-    """The node refuses the size of the question; a smaller one may pass. `max_span` is its hint, where it gave one."""
+class ResponseTooLarge(BadAnswer):
+    """The node refuses the size of the request; a smaller one may pass. `max_span` is its hint, or None."""
 
     def __init__(self, source: str, message: str, *, max_span: int | None = None, dense: bool = False) -> None:
         super().__init__(source, message)
@@ -92,7 +98,7 @@ class TooMuch(BadAnswer):
         self.dense = dense
 
 
-class Unsupported(BadAnswer):
+class UnsupportedMethod(BadAnswer):
     """The node does not know this method or this form of it."""
 
 
@@ -105,7 +111,7 @@ class HistoryUnavailable(SourceError):
 
 
 class Reorged(SourceError):
-    """The block that everything was pinned to has left the chain; start again at a new one."""
+    """The block to which all reads were pinned has left the chain; start again at a new one."""
 
     def __init__(self, source: str, height: int, block_hash: str) -> None:
         super().__init__(source, f"block {height} {block_hash} is no longer on the chain")
@@ -114,7 +120,7 @@ class Reorged(SourceError):
 
 
 class NotIndexed(ChainfolioError):
-    """Nobody indexed that span: empty and missing are two things."""
+    """The span is not indexed: different from an empty result."""
 
     exit_code = 4
 
@@ -127,20 +133,22 @@ class NotIndexed(ChainfolioError):
         self.chain, self.dataset, self.first, self.last = chain, dataset, first, last
 
 
-class Unserved(ChainfolioError):
-    """This server has nothing that could answer that: no beacon node, no source of transactions. `why` names what the
-    server lacks, as a sentence without its full stop."""
+class NotSupported(ChainfolioError):
+    """This server cannot answer the request: it has no beacon node, or no source of transactions.
+
+    `reason` names what the server lacks, as a sentence without its full stop.
+    """
 
     exit_code = 8
 
-    def __init__(self, what: str, why: str = "", *, remedy: str = "") -> None:
-        refusal = f"{what} cannot be answered by this server"
-        super().__init__(f"{why}: {refusal}" if why else refusal, remedy=remedy)
-        self.what = what
+    def __init__(self, feature: str, reason: str = "", *, remedy: str = "") -> None:
+        refusal = f"{feature} cannot be answered by this server"
+        super().__init__(f"{reason}: {refusal}" if reason else refusal, remedy=remedy)
+        self.what = feature
 
 
-class Incapable(Unserved):
-    """The chain lacks something that not every kind of chain has; `chainfolio doctor` shows what each one has."""
+class MissingCapability(NotSupported):
+    """The chain lacks a capability; `chainfolio doctor` shows the capabilities of each."""
 
     def __init__(self, chain: str, capability: str) -> None:
         super().__init__(f"what needs `{capability}` of {chain}", remedy=f"{chain} lacks it: see `chainfolio doctor`")
@@ -148,13 +156,13 @@ class Incapable(Unserved):
 
 
 class NotFound(ChainfolioError):
-    """What was asked for is well formed and does not exist: no such validator, no protocol at that contract."""
+    """A well-formed request for something that does not exist: no such validator, no protocol at that contract."""
 
     exit_code = 9
 
 
 class BadRequest(ChainfolioError):
-    """The caller asked for something that cannot be meant: a malformed address, an unknown chain."""
+    """The request is invalid: a malformed address, an unknown chain."""
 
     exit_code = 2
 
@@ -169,7 +177,7 @@ class BadSettings(BadRequest):
 
 
 class StoreError(ChainfolioError):
-    """The lake, the tail or the state store could not keep or give what it should."""
+    """The lake, the tail or the state store could not write or read."""
 
     exit_code = 5
 
@@ -193,29 +201,29 @@ class TooManyFiles(StoreError):
         super().__init__(store, "this process may not open more files at once", remedy=remedy)
 
 
-class Busy(StoreError):
+class Locked(StoreError):
     """Another process holds what this one needs."""
 
 
-class Damaged(StoreError):
-    """A stored file is not what was written: no row of it is ever used."""
+class CorruptFile(StoreError):
+    """A stored file has changed: no row of it is ever used."""
 
     def __init__(self, path: str, reason: str, table: str = "") -> None:
-        place = f"{table}/{path}" if table else path
-        super().__init__("lake", f"{place} is damaged: {reason}", remedy="chainfolio check --repair")
+        name = f"{table}/{path}" if table else path
+        super().__init__("lake", f"{name} is damaged: {reason}", remedy="chainfolio check --repair")
         self.table, self.path, self.reason = table, path, reason
 
 
 class StaleTable(StoreError):
     """A table was written by another revision of its decoder."""
 
-    def __init__(self, table: str, found: int, wanted: int, chain: str = "CHAIN") -> None:
+    def __init__(self, table: str, stored_revision: int, revision: int) -> None:
         super().__init__(
             "lake",
-            f"table {table} was written by decoder revision {found}, this release has {wanted}",
-            remedy=f"chainfolio materialise {chain} --tables {table}",
+            f"table {table} was written by decoder revision {stored_revision}, this release has {revision}",
+            remedy="use the release of Chainfolio that wrote the data folder, or index into an empty one",
         )
-        self.table, self.found, self.wanted = table, found, wanted
+        self.table, self.found, self.wanted = table, stored_revision, revision
 
 
 class DeepReorg(ChainfolioError):
@@ -223,28 +231,45 @@ class DeepReorg(ChainfolioError):
 
     exit_code = 6
 
-    def __init__(self, chain: str, height: int, ours: str, theirs: str) -> None:
+    def __init__(self, chain: str, height: int, stored_hash: str, node_hash: str) -> None:
         super().__init__(
-            f"{chain}: finalised block {height} was {ours}, the node now says {theirs}",
+            f"{chain}: finalised block {height} was {stored_hash}, the node now says {node_hash}",
             remedy=f"check the node, then: chainfolio index {chain} --rewind {height}",
         )
-        self.chain, self.height, self.ours, self.theirs = chain, height, ours, theirs
+        self.chain, self.height, self.ours, self.theirs = chain, height, stored_hash, node_hash
 
 
 class OverBudget(ChainfolioError):
-    """What some work may ask of nodes is used up. What was read before is kept."""
+    """The budget of requests or compute units is used up. Results of earlier reads are stored."""
 
     exit_code = 10
 
-    def __init__(self, what: str, limit: int, *, remedy: str = "") -> None:
+    def __init__(self, unit: str, limit: int, *, remedy: str = "") -> None:
         super().__init__(
-            f"the budget of {limit:,} {what} is used up",
+            f"the budget of {limit:,} {unit} is used up",
             remedy=remedy or "start the same again with another budget: it goes on where this ended",
         )
-        self.what, self.limit = what, limit
+        self.what, self.limit = unit, limit
 
 
-class Missing(ChainfolioError):
-    """Something that must be installed is not there."""
+class MissingDependency(ChainfolioError):
+    """A required package or program is not installed."""
 
     exit_code = 7
+
+
+@contextmanager
+def needs_extra(extra: str, feature: str) -> Iterator[None]:
+    """Raise MissingDependency, which names the extra to install, if an import inside fails for lack of a package.
+
+    `feature` is the thing that needs the extra, as the message names it: `a state store on PostgreSQL`.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "chainfolio":  # a fault of ours, which no installation mends
+            raise
+        remedy = f'pip install "chainfolio[{extra}]"'
+        raise MissingDependency(
+            f"{feature} needs the package {error.name}, which is not installed", remedy=remedy
+        ) from None

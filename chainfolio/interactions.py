@@ -1,4 +1,4 @@
-"""What an account had to do with, as far as its chain's index tells."""
+"""The contracts and accounts that an account dealt with, according to the chain's index."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ EventRow = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """What an account met in its transfers: fungible tokens; the numbers of collectibles that came to it, by
-    collection, and of those that left it; with whom it exchanged which assets, and which it sent to whom, more than
-    nothing.
+    """The transfers and events of an account, as protocols are found by them.
 
-    `events` that name it, by filter of the dataset of this name, as rows of `account_events`; `covered` are the filters
-    that are indexed whole, so that an event which is not there was not written. `own` are the tokens that the account
-    came by in an act of its own: readers look at them before all others.
+    `tokens`: fungible tokens in its transfers. `received_ids`, `sent_ids`: numbers of collectibles, by collection.
+    `exchanged_with`: assets by counterparty. `sent_to`: assets above zero that it sent, by recipient. `events` that
+    name it, by filter of the dataset `events`, as rows of `account_events`; `covered` are the filters that are
+    indexed completely, so that a missing event did not happen. `self_acquired`: tokens that it obtained in its own
+    transactions; readers read these first.
     """
 
     tokens: frozenset[Asset] = frozenset()
-    ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
-    exchanged: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
-    sent: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
+    received_ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
+    exchanged_with: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
+    sent_to: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
     events: Mapping[str, tuple[EventRow, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
-    own: frozenset[Asset] = frozenset()
-    left_ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
+    self_acquired: frozenset[Asset] = frozenset()
+    sent_ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
 
     def __or__(self, other: Interactions) -> Interactions:
-        """What is in either."""
+        """Return the union of both."""
         return Interactions(
             self.tokens | other.tokens,
-            _both(self.ids, other.ids),
-            _both(self.exchanged, other.exchanged),
-            _both(self.sent, other.sent),
+            _both(self.received_ids, other.received_ids),
+            _both(self.exchanged_with, other.exchanged_with),
+            _both(self.sent_to, other.sent_to),
             {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
             self.covered | other.covered,
-            self.own | other.own,
-            _both(self.left_ids, other.left_ids),
+            self.self_acquired | other.self_acquired,
+            _both(self.sent_ids, other.sent_ids),
         )
 
 
-def _both(one: Mapping[Key, frozenset[Item]], other: Mapping[Key, frozenset[Item]]) -> dict[Key, frozenset[Item]]:
-    nothing: frozenset[Item] = frozenset()
-    return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
+def _both(first: Mapping[Key, frozenset[Item]], second: Mapping[Key, frozenset[Item]]) -> dict[Key, frozenset[Item]]:
+    empty: frozenset[Item] = frozenset()
+    return {each: first.get(each, empty) | second.get(each, empty) for each in {*first, *second}}
 
 
 def contract_of(filter_: str) -> str:
-    """The contract that a filter of the dataset `events` names: `contract/event`."""
+    """Return the contract in a filter of the dataset `events`: `contract/event`."""
     return filter_.partition("/")[0]

@@ -1,4 +1,4 @@
-"""What is wrong with a kind of chain that a package brings, or with a chain that it makes: found before it is used."""
+"""Validation of a kind of chain from a package, and of its chains, before they are used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from chainfolio.chains import PROTOCOLS, Approves, Capability, Chain, ChainInfo
+from chainfolio.chains import CAPABILITY_PROTOCOLS, ApprovalReader, Capability, Chain, ChainInfo
 from chainfolio.datasets import Dataset
 from chainfolio.tables import TABLES
 
@@ -14,40 +14,40 @@ CAIP2: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
 MEMBERS: Final = tuple(name for name in vars(Chain) if not name.startswith("_"))
 METHODS: Final = {
     capability: tuple(name for name in vars(protocol) if not name.startswith("_"))
-    for capability, protocol in {**PROTOCOLS, Capability.APPROVALS: Approves}.items()
+    for capability, protocol in {**CAPABILITY_PROTOCOLS, Capability.APPROVALS: ApprovalReader}.items()
 }
 MEANING: Final = ("table", "standards", "history")
 
 
-def kind_fault(name: str, kind: Any, known: Mapping[str, Dataset]) -> str:
-    """What is wrong with a kind beside the datasets of other kinds; empty where it is sound."""
+def kind_fault(name: str, kind: Any, datasets: Mapping[str, Dataset]) -> str:
+    """Return the problem of a kind, compared with the datasets of other kinds; an empty text if it is valid."""
     try:
-        named, own = kind.name, dict(kind.datasets)
+        kind_name, kind_datasets = kind.name, dict(kind.datasets)
     except Exception as error:  # third-party code: whatever it raises is told
         return f"{type(error).__name__}: {error}"
-    if named != name:
-        return f"it calls itself `{named!s:.50}`"
-    return next(filter(None, (_dataset_fault(name, each, known) for name, each in own.items())), "")
+    if kind_name != name:
+        return f"it calls itself `{kind_name!s:.50}`"
+    return next(filter(None, (_dataset_fault(name, each, datasets) for name, each in kind_datasets.items())), "")
 
 
-def _dataset_fault(name: str, dataset: Any, known: Mapping[str, Dataset]) -> str:
+def _dataset_fault(name: str, dataset: Any, datasets: Mapping[str, Dataset]) -> str:
     if not isinstance(dataset, Dataset) or dataset.name != name:
         return f"what it has as the dataset `{name!s:.50}` is none of this name"
     if dataset.table != TABLES.get(dataset.table.name):
         return f"its dataset `{name}` fills `{dataset.table.name}`, which is no table here or one of other columns"
     if dataset.history and dataset.history not in TABLES:
         return f"its dataset `{name}` goes into `{dataset.history}`, which is no table here"
-    other = known.get(name, dataset)
-    if any(getattr(dataset, each) != getattr(other, each) for each in MEANING):
+    namesake = datasets.get(name, dataset)
+    if any(getattr(dataset, each) != getattr(namesake, each) for each in MEANING):
         return f"its dataset `{name}` has another table, standards or history than that of another kind"
-    twice = (each for each in known.values() if each.history == dataset.history and each.account_rows)
-    if dataset.account_rows and any(each.name != name for each in twice):
+    rivals = (each for each in datasets.values() if each.history == dataset.history and each.account_rows)
+    if dataset.account_rows and any(each.name != name for each in rivals):
         return f"another kind's dataset says already how the rows of `{dataset.history}` are made"
     return ""
 
 
 def chain_fault(chain: Any, key: str, kind: str, datasets: Mapping[str, Dataset]) -> str:
-    """What is wrong with a chain that a kind made; empty where it has all that it says."""
+    """Return the problem of a chain that a kind made; an empty text if it is valid."""
     if missing := [name for name in MEMBERS if not hasattr(chain, name)]:
         return f"it lacks {', '.join(missing)}"
     if (chain.key, chain.kind) != (key, kind):
@@ -56,7 +56,7 @@ def chain_fault(chain: Any, key: str, kind: str, datasets: Mapping[str, Dataset]
         return f"{chain.caip2!s:.50} is no CAIP-2 name"
     if not isinstance(chain.info, ChainInfo) or chain.info.native.asset.chain != chain.caip2:
         return f"its native asset is not one of {chain.caip2}"
-    if unknown := [name for name in (*chain.datasets, *chain.usual) if name not in datasets]:
+    if unknown := [name for name in (*chain.datasets, *chain.default_datasets) if name not in datasets]:
         return f"it has datasets that its kind lacks: {', '.join(map(str, unknown))}"
     return next(filter(None, (_capability_fault(chain, each) for each in chain.capabilities)), "")
 

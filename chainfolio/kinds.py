@@ -1,7 +1,7 @@
 """Kinds of chain, found by the name that `adapter` has in the settings.
 
-A kind is a value at the entry point `chainfolio.chains`, whoever wrote it. Ours are registered there too; but they lie
-at `adapters/<name>/kind.py`, so no process that uses only ours has to look through the installed packages.
+A kind is a value at the entry point `chainfolio.chains`. Built-in kinds are registered there too, but are imported
+from `adapters/<name>/kind.py`, so a process that uses only these does not scan the installed packages.
 """
 
 from __future__ import annotations
@@ -15,30 +15,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.errors import BadSettings, ChainfolioError, Unserved
+from chainfolio.errors import BadSettings, ChainfolioError, NotSupported
 
 if TYPE_CHECKING:
     from chainfolio.abi import AbiFamilies
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
+    from chainfolio.environment import Environment
     from chainfolio.reads import Read
     from chainfolio.recordings import DecoderKit
-    from chainfolio.seams import Seams
 
-GROUP = "chainfolio.chains"
-OURS = "adapters"
+ENTRY_POINT_GROUP = "chainfolio.chains"
+BUILTIN_PACKAGE = "chainfolio.adapters"
 _USED: dict[str, ChainKind] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerStore:
+    """A cache of endpoint responses across restarts, by the endpoint's identity and the request's name."""
+
+    read: Callable[[str, Sequence[str], int, int], Mapping[str, bytes]]  # written between two moments
+    write: Callable[[str, Mapping[str, bytes], int], None]  # the moment is now
+    drop: Callable[[str], None]  # all of an endpoint
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointMemory:
-    """What is kept about endpoints over a restart, by an identity that holds no secret: what they can do, and the
-    evidence where one is quarantined. A kind may keep what it learnt of accounts alike, by names of its own."""
+    """The stored facts about endpoints, by an identity without secrets: capabilities, and evidence of quarantines.
+
+    A kind may also store facts about accounts, by names that it chooses.
+    """
 
     capabilities: Callable[[str], Mapping[str, int]] = lambda endpoint: {}
     on_capability: Callable[[str, str, int], None] = lambda endpoint, name, value: None
     quarantined: Callable[[str], bytes | None] = lambda endpoint: None
     on_quarantine: Callable[[str, bytes], None] = lambda endpoint, evidence: None
+    answers: AnswerStore | None = None  # None: every answer is requested anew
 
 
 class ChainKind(Protocol):
@@ -50,18 +62,20 @@ class ChainKind(Protocol):
 
     @property
     def name(self) -> str:
-        """What `adapter` says: `evm`."""
+        """The value of `adapter` in the settings: `evm`."""
 
     @property
     def settings(self) -> type[ChainSettings]:
-        """The keys of `[chains.KEY]`: those that all kinds share, and its own."""
+        """The type of `[chains.KEY]`: the keys of all kinds, and those of this kind."""
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
         """The datasets that its chains may have, by name. Kinds that use the same name mean the same."""
 
-    def build(self, key: str, settings: Any, seams: Seams, *, configs: Path, memory: EndpointMemory) -> Chain:
-        """One chain, from its settings and from the files below `configs`. Nothing is asked of a node yet."""
+    def build(
+        self, key: str, settings: Any, environment: Environment, *, configs: Path, memory: EndpointMemory
+    ) -> Chain:
+        """Make a chain from its settings and the files below `configs`; no node is contacted yet."""
 
     def identities(self, settings: Any) -> Sequence[tuple[str, str]]:
         """Each endpoint of a chain: the name that reports show, and the identity under which it is remembered."""
@@ -69,7 +83,7 @@ class ChainKind(Protocol):
 
 @runtime_checkable
 class SelectsFunctions(Protocol):
-    """A kind of chain whose call data begins with a selector: the bytes that say which function they call."""
+    """A kind of chain whose call data begins with a selector: the bytes that identify the function."""
 
     def selector(self, function: str) -> bytes:
         """The selector of a function such as `transfer(address,uint256)`."""
@@ -84,11 +98,14 @@ class CallsContracts(Protocol):
 
 
 def contract_calls(name: str) -> Callable[..., Read]:
-    """What makes reads of contracts on a kind of chain, from contract, function and arguments; Unserved where the
-    kind has none."""
+    """Return the function that makes contract reads on a kind of chain, from contract, function and arguments.
+
+    Raises:
+        NotSupported: the kind has no contract reads.
+    """
     kind = kind_of(name)
     if not isinstance(kind, CallsContracts):
-        raise Unserved(f"a read of a contract on a chain of the kind `{name}`")
+        raise NotSupported(f"a read of a contract on a chain of the kind `{name}`")
     return kind.call
 
 
@@ -98,15 +115,19 @@ class HasDecoderKit(Protocol):
 
     @property
     def decoder_kit(self) -> DecoderKit:
-        """What does it."""
+        """The tools that scaffold, record and replay decoders."""
 
 
 def decoder_kit(name: str) -> DecoderKit:
-    """The kit for decoders of a kind of chain; Unserved where the kind has none."""
+    """Return the kit for decoders of a kind of chain.
+
+    Raises:
+        NotSupported: the kind has none.
+    """
     kind = kind_of(name)
     if not isinstance(kind, HasDecoderKit):
         remedy = "its package can offer `decoder_kit`, as chainfolio.recordings.DecoderKit says"
-        raise Unserved(f"what scaffolds, records or replays decoders of the kind `{name}`", remedy=remedy)
+        raise NotSupported(f"what scaffolds, records or replays decoders of the kind `{name}`", remedy=remedy)
     return kind.decoder_kit
 
 
@@ -128,21 +149,25 @@ class UsesFamilies(Protocol):
         """The name of the other kind."""
 
 
-def readable_by(kind: str) -> frozenset[str]:
+def readable_kinds(kind: str) -> frozenset[str]:
     """The kinds whose families of protocols read chains of a kind: its own, and the one that it names."""
     try:
-        found = kind_of(kind)
+        chain_kind = kind_of(kind)
     except BadSettings:
         return frozenset([kind])
-    return frozenset([kind, found.families_of] if isinstance(found, UsesFamilies) else [kind])
+    return frozenset([kind, chain_kind.families_of] if isinstance(chain_kind, UsesFamilies) else [kind])
 
 
-def families_of(kind: str) -> AbiFamilies:
-    """The families that a kind of chain uses of another one; Unserved where it does not, or that one offers none."""
-    found = kind_of(kind)
-    offers = kind_of(found.families_of) if isinstance(found, UsesFamilies) else found
+def abi_families_of(kind: str) -> AbiFamilies:
+    """Return the protocol families that a kind of chain shares with another one.
+
+    Raises:
+        NotSupported: it uses none, or the other kind offers none.
+    """
+    chain_kind = kind_of(kind)
+    offers = kind_of(chain_kind.families_of) if isinstance(chain_kind, UsesFamilies) else chain_kind
     if not isinstance(offers, OffersFamilies):
-        raise Unserved(f"families of protocols for chains of the kind `{kind}`")
+        raise NotSupported(f"families of protocols for chains of the kind `{kind}`")
     return offers.abi_families
 
 
@@ -166,7 +191,7 @@ class IdentifiesChains(Protocol):
 
 
 class Probe(Protocol):
-    """A node of which nothing is known but its URL."""
+    """A node of which only the URL is known."""
 
     async def call(self, method: str) -> Any:
         """Return the result of a JSON-RPC call without parameters; None if the node does not serve the method."""
@@ -177,57 +202,67 @@ class Probe(Protocol):
 
 @lru_cache(16)
 def kind_of(name: str) -> ChainKind:
-    """The kind with a name; BadSettings where none is installed, or where it cannot be used."""
-    if name in ours():
-        return _usable(name, import_module(f"{OURS}.{name}.kind").KIND)
+    """Return the kind with a name.
+
+    Raises:
+        BadSettings: no such kind is installed, several are, or it cannot be used.
+    """
+    if name in builtin_kinds():
+        return _usable(name, import_module(f"{BUILTIN_PACKAGE}.{name}.kind").KIND)
     from importlib.metadata import entry_points
 
-    entries = {entry.value: entry for entry in entry_points(group=GROUP) if entry.name == name}
+    entries = {entry.value: entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name == name}
     if not entries:
         raise BadSettings(
-            "adapter", f"no kind of chain `{name}` is installed", remedy=f"one of {', '.join(sorted(installed()))}"
+            "adapter",
+            f"no kind of chain `{name}` is installed",
+            remedy=f"one of {', '.join(sorted(installed_kinds()))}",
         )
     if len(entries) > 1:
         reason = f"several packages have a kind of chain `{name}`: {', '.join(sorted(entries))}"
         raise BadSettings("adapter", reason, remedy="uninstall all but one")
     (entry,) = entries.values()
     try:
-        found = entry.load()
+        loaded = entry.load()
     except (Exception, SystemExit) as error:  # third-party code: the operator hears which package it is
-        reason = f"the package of `{name}` ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
+        from chainfolio.plugin_faults import load_fault
+
+        reason = f"the package of `{name}` ({entry.value}) cannot be loaded: {load_fault(error)}"
         raise BadSettings("adapter", reason) from error
-    return _usable(name, found)
+    return _usable(name, loaded)
 
 
 def datasets() -> dict[str, Dataset]:
-    """The datasets of all kinds that this process has to do with, by name: ours, and those of configured chains."""
-    kinds = [*(kind_of(name) for name in sorted(ours())), *_USED.values()]
-    found: dict[str, Dataset] = {}
+    """Return the datasets of the built-in kinds and of the configured chains, by name."""
+    kinds = [*(kind_of(name) for name in sorted(builtin_kinds())), *_USED.values()]
+    by_name: dict[str, Dataset] = {}
     for kind in kinds:
         for name, dataset in kind.datasets.items():
-            found.setdefault(name, dataset)
-    return found
+            by_name.setdefault(name, dataset)
+    return by_name
 
 
 @lru_cache(1)
-def ours() -> frozenset[str]:
+def builtin_kinds() -> frozenset[str]:
     """The names of the kinds that come with Chainfolio."""
-    return frozenset(module.name for module in pkgutil.iter_modules(import_module(OURS).__path__) if module.ispkg)
+    return frozenset(
+        module.name for module in pkgutil.iter_modules(import_module(BUILTIN_PACKAGE).__path__) if module.ispkg
+    )
 
 
-def installed() -> frozenset[str]:
+def installed_kinds() -> frozenset[str]:
     """The names of all kinds that are installed."""
     from importlib.metadata import entry_points
 
-    return ours() | {entry.name for entry in entry_points(group=GROUP)}
+    return builtin_kinds() | {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def _usable(name: str, found: Any) -> ChainKind:
-    settings = getattr(found, "settings", None)
-    if not (isinstance(settings, type) and issubclass(settings, ChainSettings) and callable(found.build)):
+def _usable(name: str, value: Any) -> ChainKind:
+    settings = getattr(value, "settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, ChainSettings) and callable(value.build)):
         raise BadSettings("adapter", f"what is installed as `{name}` is no kind of chain")
-    kind: ChainKind = found
-    if name not in ours():
+    kind: ChainKind = value
+    if name not in builtin_kinds():
         from chainfolio.kind_checks import kind_fault
 
         _USED.pop(name, None)
@@ -237,24 +272,28 @@ def _usable(name: str, found: Any) -> ChainKind:
     return kind
 
 
-def built(
-    kind: str, key: str, settings: ChainSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+def build_chain(
+    kind: str, key: str, settings: ChainSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
 ) -> Chain:
-    """One chain of a kind; BadSettings where what a package makes is no chain of this kind."""
-    made_by = kind_of(kind)
-    if kind in ours():
-        return made_by.build(key, settings, seams, configs=configs, memory=memory)
+    """Make a chain of a kind.
+
+    Raises:
+        BadSettings: the settings are wrong, or what a package makes is not a chain of this kind.
+    """
+    chain_kind = kind_of(kind)
+    if kind in builtin_kinds():
+        return chain_kind.build(key, settings, environment, configs=configs, memory=memory)
     from chainfolio.kind_checks import chain_fault
 
-    where = f"chains.{key}"
+    section = f"chains.{key}"
     try:
-        chain = made_by.build(key, settings, seams, configs=configs, memory=memory)
-        fault = chain_fault(chain, key, kind, made_by.datasets)
+        chain = chain_kind.build(key, settings, environment, configs=configs, memory=memory)
+        fault = chain_fault(chain, key, kind, chain_kind.datasets)
     except ChainfolioError:
         raise
     except Exception as error:  # third-party code: the operator hears which package it is
         reason = f"the kind of chain `{kind}` cannot make it: {type(error).__name__}: {error}"
-        raise BadSettings(where, reason) from error
+        raise BadSettings(section, reason) from error
     if fault:
-        raise BadSettings(where, f"what the kind of chain `{kind}` makes is no chain: {fault}")
+        raise BadSettings(section, f"what the kind of chain `{kind}` makes is no chain: {fault}")
     return chain

@@ -11,12 +11,12 @@ MIB: Final = 1024 * 1024
 
 
 class ByteBudget:
-    """A bound for all answers together. Each answer holds a `Lease` that grows as bytes arrive.
+    """A limit on the bytes of all responses. Each response holds a `Lease` that grows as bytes arrive.
 
-    The first `free` bytes of an answer need no room: small answers never wait for large ones. What follows comes out
-    of the `common` bytes, first come, first served. Where these are used up, one answer at a time may grow by up to
-    `alone` bytes of its own: that answer waits for nobody, so it ends, and answers that each hold a part of the common
-    bytes do not wait for each other for ever.
+    The first `free` bytes of a response are not counted: small responses never wait for large ones. Further bytes
+    come out of the `common` bytes, first come, first served. If these are used up, one response at a time may grow by
+    up to `alone` additional bytes: it never waits, so it ends, and responses that each hold a part of the common
+    bytes cannot deadlock.
     """
 
     def __init__(self, common: int = 64 * MIB, alone: int = 96 * MIB, free: int = MIB // 4) -> None:
@@ -34,11 +34,11 @@ class ByteBudget:
 
     @property
     def waiting(self) -> int:
-        """How many answers wait for room."""
+        """The number of responses that wait."""
         return len(self._waiting)
 
     def take(self, lease: Lease, size: int) -> Future[None] | None:
-        """Room for so many more bytes: None if there is room now, else a future that ends when there is."""
+        """Reserve bytes: None if there is room now, else a future that is done when there is."""
         with self._lock:
             if (lease is self._only or not self._waiting) and self._grant(lease, size):
                 return None
@@ -50,7 +50,7 @@ class ByteBudget:
             return wait
 
     def give_back(self, lease: Lease) -> None:
-        """Take back all that a lease holds, and give it to those who wait."""
+        """Release all bytes of a lease, and grant them to waiting leases."""
         with self._lock:
             lease.is_over = True
             self.held -= lease.common
@@ -84,7 +84,7 @@ class ByteBudget:
 
 
 class Lease:
-    """What one answer holds of a budget."""
+    """The bytes that one response holds of a budget."""
 
     __slots__ = ("alone", "budget", "common", "free", "is_over")
 
@@ -95,11 +95,11 @@ class Lease:
         self.is_over = False
 
     def take(self, size: int) -> Future[None] | None:
-        """Hold so many more bytes: None if there is room now, else what to wait for before they are kept."""
+        """Reserve bytes: None if there is room now, else a future to wait for before they are stored."""
         free = min(size, self.free)
         self.free -= free
         return self.budget.take(self, size - free) if size > free else None
 
     def give_back(self) -> None:
-        """Hold nothing any more, and wait for nothing."""
+        """Release all bytes and cancel waiting."""
         self.budget.give_back(self)

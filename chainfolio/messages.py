@@ -1,6 +1,6 @@
-"""What others say (a node, a contract that reverts) inside our own sentences: marked, so that it reaches logs alone.
+"""Texts of others (a node, a reverting contract) inside our messages: marked, so that only logs show them.
 
-A provider's words may hold addresses, keys and names of projects, a contract's whatever its author wants to be read.
+A provider's text may hold addresses, keys and project names, a contract's anything that its author chose.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ ELSEWHERE: Final = "(in the server's log)"
 _QUOTED = re.compile(f"{OPEN}[^{CLOSE}]*(?:{CLOSE}|$)")
 
 
-def quoted(words: str) -> str:
-    """Somebody's words, marked as theirs."""
-    return OPEN + words.replace(OPEN, "<").replace(CLOSE, ">") + CLOSE
+def quoted(text: str) -> str:
+    """Mark a text as a quotation."""
+    return OPEN + text.replace(OPEN, "<").replace(CLOSE, ">") + CLOSE
 
 
 def public(text: str) -> str:
-    """A sentence of ours as anybody may read it: without the words of others."""
+    """Return a message without the quotations in it."""
     return _QUOTED.sub(ELSEWHERE, text) if OPEN in text else text

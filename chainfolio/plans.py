@@ -26,7 +26,7 @@ MAX_READS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Reverted:
-    """The contract refused. `data` is what it said, cut to a few hundred bytes."""
+    """The contract reverted. `data` is its revert data, cut to a few hundred bytes."""
 
     data: bytes = b""
 
@@ -35,9 +35,9 @@ class Reverted:
 class Unknown:
     """The read gave no value; never to be taken for zero.
 
-    `cause`: the `read` itself failed, which says nothing about the contract; the contract is `absent`, or does not say
-    whether it is there; or the `contract` answers what cannot be meant. Of these two every node says the same. `gone`:
-    the state of a block before is not there to be read.
+    `cause`: `read` if the read itself failed, which says nothing about the contract; `absent` if the contract does
+    not exist or may not; `contract` if its result is invalid; `gone` if the state of an earlier block is not
+    available. Every node gives the same result for `absent` and `contract`.
     """
 
     reason: str
@@ -46,8 +46,10 @@ class Unknown:
 
 @dataclass(slots=True)
 class Report(Generic[Output]):
-    """How one plan ended: `ok`, or `failed` with a reason; the number of rounds and reads it took;
-    `recorded` are its reads with their results, where they were recorded: where its result comes from."""
+    """The end of one plan: `ok`, or `failed` with a reason; its numbers of rounds and reads.
+
+    `recorded` are its reads with their results, if `batched` was told to record them.
+    """
 
     name: str
     status: str = "ok"
@@ -60,7 +62,7 @@ class Report(Generic[Output]):
 
 
 class _Distinct(list[Any]):
-    """Reads that were looked at: each can be hashed, and none is there twice. Passed on as they are."""
+    """A round of distinct, hashable reads. It is passed on without another check."""
 
 
 def batched(
@@ -70,29 +72,29 @@ def batched(
     max_reads: int = MAX_READS,
     record: bool = False,
 ) -> Plan[ReadT, ResultT, dict[str, Report[Output]]]:
-    """All plans as one: a round reads what all of them read, duplicates removed, and ends with a report of each.
+    """Run plans as one plan: a round has the distinct reads of all of them. Return a report of each.
 
-    `max_rounds` and `max_reads` bound each of them, not their sum; `record` fills the `recorded` of their reports.
+    `max_rounds` and `max_reads` bound each plan, not their sum; `record` fills the `recorded` of reports.
     """
     reports: dict[str, Report[Output]] = {name: Report(name) for name in plans}
     waiting: dict[str, tuple[Plan[ReadT, ResultT, Output], Sequence[ReadT]]] = {}
     for name, plan in plans.items():
         _step(reports[name], plan, None, waiting, max_rounds, max_reads)
     while waiting:
-        unique, places = _together([reads for _, reads in waiting.values()])
+        unique, indexes = _merge([reads for _, reads in waiting.values()])
         results = yield unique
         assert len(results) == len(unique), "one result per read, in order"
         running, waiting = waiting, {}
-        for (name, (plan, reads)), own in zip(running.items(), places, strict=True):
-            given = list(results) if own is None else [results[place] for place in own]
+        for (name, (plan, reads)), positions in zip(running.items(), indexes, strict=True):
+            round_results = list(results) if positions is None else [results[index] for index in positions]
             if record:
-                reports[name].recorded += zip(reads, given, strict=True)
-            _step(reports[name], plan, given, waiting, max_rounds, max_reads)
+                reports[name].recorded += zip(reads, round_results, strict=True)
+            _step(reports[name], plan, round_results, waiting, max_rounds, max_reads)
     return reports
 
 
 def all_of(plans: Mapping[str, Plan[ReadT, ResultT, Any]]) -> Plan[ReadT, ResultT, dict[str, Any]]:
-    """The results of all plans, run together; the error of one of them is an error."""
+    """Run plans together and return their results by name; the first error of a plan is raised."""
     reports: Mapping[str, Report[Any]] = yield from batched(plans)
     for report in reports.values():
         if report.error is not None:
@@ -100,13 +102,13 @@ def all_of(plans: Mapping[str, Plan[ReadT, ResultT, Any]]) -> Plan[ReadT, Result
     return {name: report.result for name, report in reports.items()}
 
 
-def _together(several: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[list[int] | None]]:
+def _merge(rounds: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[list[int] | None]]:
     """The reads of several, each once; and for each of them where its own are (None: all are its own, in order)."""
-    if len(several) == 1 and isinstance(several[0], _Distinct):
-        return several[0], [None]
+    if len(rounds) == 1 and isinstance(rounds[0], _Distinct):
+        return rounds[0], [None]
     unique: dict[ReadT, int] = {}
-    places: list[list[int] | None] = [[unique.setdefault(read, len(unique)) for read in reads] for reads in several]
-    return _Distinct(unique), places
+    indexes: list[list[int] | None] = [[unique.setdefault(read, len(unique)) for read in reads] for reads in rounds]
+    return _Distinct(unique), indexes
 
 
 async def run_batched(
@@ -116,9 +118,9 @@ async def run_batched(
     max_rounds: int = MAX_ROUNDS,
     max_reads: int = MAX_READS,
 ) -> dict[str, Report[Output]]:
-    """Run all plans to their end, together, one batch a round.
+    """Run all plans to their end, one batch per round, and return a report of each.
 
-    An error of `answer` itself (the node is gone) is raised: nobody got an answer, so there is nothing to report on.
+    An error of `answer` itself (the node is gone) is raised: no plan received a result.
     """
     running = batched(plans, max_rounds=max_rounds, max_reads=max_reads)
     results: Sequence[ResultT] | None = None
@@ -141,7 +143,7 @@ def _step(
 ) -> None:
     """Send one round's results to one plan and note what it reads next, returns or dies of."""
     try:
-        given = next(plan) if results is None else plan.send(results)
+        yielded = next(plan) if results is None else plan.send(results)
     except StopIteration as stop:
         report.result = stop.value
         return
@@ -150,7 +152,7 @@ def _step(
         return
     report.rounds += 1
     try:
-        reads = given if isinstance(given, _Distinct) else _checked(given, max_reads)
+        reads = yielded if isinstance(yielded, _Distinct) else _checked(yielded, max_reads)
     except Exception as error:  # nor does what it yields have to be reads
         _fail(report, plan, f"yielded what cannot be read: {_reason(error)}", error)
         return
@@ -161,9 +163,9 @@ def _step(
     waiting[report.name] = (plan, reads)
 
 
-def _checked(given: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
+def _checked(yielded: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
     """What was yielded, up to one read more than is allowed; TypeError where something cannot be read."""
-    reads = list(islice(given, max_reads + 1))
+    reads = list(islice(yielded, max_reads + 1))
     return _Distinct(reads) if len(set(reads)) == len(reads) else reads
 
 
@@ -179,15 +181,15 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, ChainfolioError) else f"{type(error).__name__}: {error}"
 
 
-def run_known(
-    plan: Plan[ReadT, ResultT, Output], known: Mapping[ReadT, ResultT] | Callable[[ReadT], ResultT]
+def run_offline(
+    plan: Plan[ReadT, ResultT, Output], results: Mapping[ReadT, ResultT] | Callable[[ReadT], ResultT]
 ) -> Output:
-    """Run one plan against a dictionary or a function: how decoders are tested."""
-    look: Callable[[Any], ResultT] = known if callable(known) else known.__getitem__
+    """Run one plan with results from a dictionary or a function, as tests of decoders do."""
+    result_of: Callable[[Any], ResultT] = results if callable(results) else results.__getitem__
     try:
         reads = next(plan)
         while True:
-            reads = plan.send([look(read) for read in reads])
+            reads = plan.send([result_of(read) for read in reads])
     except StopIteration as stop:
         result: Output = stop.value
         return result

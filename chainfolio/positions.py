@@ -1,6 +1,6 @@
-"""What is read of an account on one chain: balances, and positions unfolded to what lies behind shares.
+"""The result of reading accounts on one chain: balances, and positions with their underlying tokens.
 
-A chain reads them with `account_reader`; the rest of the engine knows nothing of how.
+A chain reads them with `account_reader`; the engine does not know how.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Earning, Holding, Issue, Position, Token
+from chainfolio.contracts import EpochReward, Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
@@ -27,10 +27,11 @@ Describe = Callable[[Iterable[Asset]], Plan[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class OpenPosition:
-    """A position before its tokens have names.
+    """A position before its tokens have metadata.
 
-    `vouches`: its protocol chose which tokens lie in it. `unlisted` are the shares in it that anybody could have made,
-    `ground` the tokens that its account must have come by: the shares that it holds, else what it put into it.
+    `has_trusted_assets`: its protocol chose the tokens in it. `unlisted_shares`: shares in it that anybody could have
+    deployed. `required_assets`: tokens that the account must have acquired itself for the position to count: its
+    shares, or the tokens that it supplied.
     """
 
     account: str
@@ -45,16 +46,16 @@ class OpenPosition:
     vault: str = ""
     pool: str = ""
     replaces: tuple[Asset, ...] = ()
-    ground: frozenset[Asset] = frozenset()
-    unlisted: frozenset[Asset] = frozenset()
-    vouches: bool = False
+    required_assets: frozenset[Asset] = frozenset()
+    unlisted_shares: frozenset[Asset] = frozenset()
+    has_trusted_assets: bool = False
     calls: tuple[ReadResult, ...] = ()
     unverified: str = ""
-    earned: tuple[Earning, ...] = ()
+    epoch_rewards: tuple[EpochReward, ...] = ()
 
     @property
     def owned(self) -> set[Asset]:
-        """The tokens in it that are the account's."""
+        """The supplied and reward tokens."""
         return {*self.supplied, *self.rewards}
 
     @property
@@ -63,12 +64,12 @@ class OpenPosition:
         return {*self.owned, *self.borrowed}
 
     @property
-    def empty(self) -> bool:
-        """Whether there is nothing in it."""
+    def is_empty(self) -> bool:
+        """True if all amounts are zero."""
         return not any(raw for side in (self.supplied, self.borrowed, self.rewards) for raw in side.values())
 
-    def named(self, tokens: Mapping[Asset, Token]) -> Position:
-        """The position with its tokens; called by what was supplied, where it has no name of its own."""
+    def with_tokens(self, tokens: Mapping[Asset, Token]) -> Position:
+        """Return the position with token metadata. Without a name it is named by its supplied tokens."""
         supplied, borrowed, rewards = (
             tuple(
                 Holding(self.account, tokens[token], side[token], self.protocol, self.type)
@@ -79,10 +80,22 @@ class OpenPosition:
         )
         symbols = (tokens[each].symbol.upper() or each.shown_contract for each in _shown_order(self.supplied))
         return Position(
-            self.account, self.protocol, self.type, self.name or " / ".join(symbols), supplied, borrowed, rewards,
-            self.health, self.unlock_s, self.vault, self.pool, self.replaces, self.calls, self.unverified,
-            self.earned,
-        )  # fmt: skip
+            self.account,
+            self.protocol,
+            self.type,
+            self.name or " / ".join(symbols),
+            supplied,
+            borrowed,
+            rewards,
+            self.health,
+            self.unlock_s,
+            self.vault,
+            self.pool,
+            self.replaces,
+            self.calls,
+            self.unverified,
+            self.epoch_rewards,
+        )
 
 
 def _shown_order(assets: Iterable[Asset]) -> list[Asset]:
@@ -92,10 +105,10 @@ def _shown_order(assets: Iterable[Asset]) -> list[Asset]:
 
 @dataclass(frozen=True, slots=True)
 class AccountState:
-    """What was read of one account: its native coins and its tokens as they were answered, positions, issues.
+    """The result of reading one account: native balance, token balances, positions and issues.
 
-    `block` is the one at which it was read, where the chain keeps no old state and cannot be asked for another; all
-    accounts that are read together have the same.
+    `block` is the block of the read if the chain stores no old state and cannot choose one; all accounts that are
+    read together have the same block. Otherwise None.
     """
 
     native: Any
@@ -106,25 +119,29 @@ class AccountState:
 
 
 class BlockReader(Protocol):
-    """Reads accounts at one block. What it learns of tokens there serves all of them."""
+    """Reads accounts at one block; facts about tokens are shared between accounts."""
 
     def read(
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[Asset],
-        named: Describe | None = None,
-        expected: Plan[Any, Any, None] | None = None,
+        assets: Sequence[Asset],
+        describe: Describe | None = None,
+        prefetch: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
-        """The native coins of an account, its balances of the wanted tokens, and every position by what it met.
+        """Read native balance, balances of `assets`, and all positions of an account.
 
-        `named` asks for names and prices of tokens: of those that are held, or do not say whether they are, while
-        positions are still being read; `expected` asks for names in the first round, where they can be foretold.
+        Args:
+            account: The account.
+            interactions: Its indexed transfers and events, by which positions are found.
+            assets: The tokens whose balances are read.
+            describe: Reads names and prices of tokens with a balance (or an unknown one), beside positions.
+            prefetch: Reads names that are needed with high probability, in the first round.
         """
 
 
 class AccountReader(Protocol):
-    """What a chain reads of accounts, with the protocols that are installed. It serves any number of blocks."""
+    """Reads accounts of a chain with the installed protocols, at any number of blocks."""
 
     @property
     def events(self) -> Sequence[str]:
@@ -132,14 +149,14 @@ class AccountReader(Protocol):
 
     @property
     def issues(self) -> Sequence[Issue]:
-        """What it cannot read of anybody."""
+        """The issues that concern all accounts."""
 
     @property
     def finds_tokens(self) -> bool:
-        """Whether the chain itself says which tokens an account holds: then nothing is missed that was not indexed."""
+        """True if the chain itself lists the tokens of an account, so that no index is needed to find them."""
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """What an account had to do with contracts that nobody reads, an issue a protocol."""
+    def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """Yield an issue per protocol that the account used and no installed family reads."""
 
     def at(self, block: Block) -> BlockReader:
-        """The same at one block."""
+        """Return a reader at one block."""

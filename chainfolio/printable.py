@@ -10,11 +10,11 @@ MAX_NAME: Final = 96
 MOST: Final = 4096  # characters that are looked at
 
 
-def clean(written: str, longest: int) -> str:
+def clean(text: str, longest: int) -> str:
     """Printable, on one line, of bounded length: no control or format characters (they reorder or hide text)."""
-    folded = unicodedata.normalize("NFC", written[:MOST])
-    kept = [char if char != "\t" else " " for char in folded if _is_printable(char)]
-    line = " ".join("".join(kept).split())
+    folded = unicodedata.normalize("NFC", text[:MOST])
+    characters = [char if char != "\t" else " " for char in folded if _is_printable(char)]
+    line = " ".join("".join(characters).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

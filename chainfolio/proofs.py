@@ -1,4 +1,4 @@
-"""What proofs under the hash of a block show of balances that were read."""
+"""Results of proving balances against the hash of a block."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ Status = Literal["proven", "contradicted", "unprovable", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """How the proof of one number ended: `proven`; `contradicted` by what is proven; `unprovable` in this way; `broken`
-    where the endpoint's proof is none. `value` is what was proven, where that is a number of the same kind."""
+class ProofResult:
+    """The result of one proof, and the proven `value` if it is a number of the same kind.
+
+    `status`: `proven`; `contradicted` by the proof; `unprovable` by this method; `broken` if the endpoint's proof is
+    invalid.
+    """
 
     status: Status
     reason: str
@@ -22,8 +25,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """Of the header, and of each asset that was asked about."""
+class BlockProofs:
+    """The results for the header and for each asset."""
 
-    header: Finding
-    balances: Mapping[Asset, Finding]
+    header: ProofResult
+    balances: Mapping[Asset, ProofResult]

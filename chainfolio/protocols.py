@@ -1,6 +1,7 @@
-"""Protocols as every kind of chain has them: families, what is installed on a chain, and the positions that are found.
+"""Protocols, independent of the kind of chain: families, installed protocols and decoded positions.
 
-How a family finds accounts, and what it reads, is its kind of chain's own: for the EVM see `adapters/evm/positions`.
+How a family finds accounts, and what it reads, depends on its kind of chain: for the EVM see
+`adapters/evm/positions`.
 """
 
 from __future__ import annotations
@@ -14,20 +15,49 @@ from typing import Any, Final
 from chainfolio.contracts import Issue
 
 # What positions can be, as the service names them.
-POSITION_TYPES: Final = frozenset({
-    "AIRDROP", "DEPOSIT", "FARMING", "GOVERNANCE", "INSURANCEBUYER", "INSURANCESELLER", "INVESTMENT", "LENDING",
-    "LEVERAGE", "LEVERAGED FARMING", "LIQUIDITYPOOL", "LOCKED", "MARGIN", "MARGINPS", "NFTBORROWER", "NFTFRACTION",
-    "NFTLENDER", "NFTLENDING", "NFTLIQUIDITYPOOL", "NFTSTAKED", "OPTIONSBUYER", "OPTIONSSELLER", "PERPETUALS",
-    "REWARDS", "SPOT", "STAKED", "VAULT", "VAULTPS", "VESTING", "WALLET", "YIELD",
-})  # fmt: skip
+POSITION_TYPES: Final = frozenset(
+    {
+        "AIRDROP",
+        "DEPOSIT",
+        "FARMING",
+        "GOVERNANCE",
+        "INSURANCEBUYER",
+        "INSURANCESELLER",
+        "INVESTMENT",
+        "LENDING",
+        "LEVERAGE",
+        "LEVERAGED FARMING",
+        "LIQUIDITYPOOL",
+        "LOCKED",
+        "MARGIN",
+        "MARGINPS",
+        "NFTBORROWER",
+        "NFTFRACTION",
+        "NFTLENDER",
+        "NFTLENDING",
+        "NFTLIQUIDITYPOOL",
+        "NFTSTAKED",
+        "OPTIONSBUYER",
+        "OPTIONSSELLER",
+        "PERPETUALS",
+        "REWARDS",
+        "SPOT",
+        "STAKED",
+        "VAULT",
+        "VAULTPS",
+        "VESTING",
+        "WALLET",
+        "YIELD",
+    }
+)
 
 
-def problem_of_type(position_type: Any) -> str:
-    """What is wrong with a position's type; empty where nothing is."""
+def position_type_problem(position_type: Any) -> str:
+    """Return the problem of a position's type; an empty text if it is valid."""
     if position_type in POSITION_TYPES:
         return ""
-    near = difflib.get_close_matches(str(position_type)[:32].upper(), sorted(POSITION_TYPES), 1)
-    return f"there is no position type {position_type!r}" + (f" (did you mean `{near[0]}`?)" if near else "")
+    matches = difflib.get_close_matches(str(position_type)[:32].upper(), sorted(POSITION_TYPES), 1)
+    return f"there is no position type {position_type!r}" + (f" (did you mean `{matches[0]}`?)" if matches else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +70,13 @@ class TokenAmount:
 
 @dataclass(frozen=True, slots=True)
 class DecodedPosition:
-    """One position as its decoder found it. Parts of zero may be left in; borrowed parts are positive.
+    """One position as its decoder returns it. Zero amounts are allowed; borrowed amounts are positive.
 
-    `replaces`: tokens of the account that this position is another view of; they are no longer shown as loose ones.
-    `name`: where it has one of its own; else it is called by what was supplied. `unknown`: what of it could not be
-    read, where the rest of it is worth showing. `unverified`: why nobody can rely on what the contracts claim here: the
-    position is shown with its amounts, has no value and is in no sum. `unlisted`: what was supplied is what a share
-    gives that anybody could have made, as `Unlisted` says of one. `remark`: what else the answer says of it.
+    `replaces`: tokens of the wallet that represent this position; they are no longer shown as wallet tokens. `name`:
+    its own name; if empty, the symbols of supplied tokens are used. `unknown`: the part that could not be read, if
+    the rest is worth showing. `unverified`: the reason why the contracts' claims cannot be relied on: the position is
+    shown without value and is in no sum. `is_unlisted`: it rests on a share that anybody could have deployed (see
+    `UnlistedShare`). `remark`: an additional note for the user.
     """
 
     position_type: str
@@ -61,40 +91,41 @@ class DecodedPosition:
     replaces: tuple[str, ...] = ()
     unknown: str = ""
     unverified: str = ""
-    unlisted: bool = False
+    is_unlisted: bool = False
     remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Unverified:
-    """What a decoder returns for a contract that claims something nobody can rely on, and why: it stays the token that
-    it is, and the answer says so."""
+class UnverifiedShare:
+    """Result of a decoder for a contract whose claims cannot be relied on: it stays a token, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unlisted:
-    """What an `unwrap` returns for a share that anybody could have made, where real assets cover what it claims for
-    all its holders: it counts only where the share came to the account by an act of its own."""
+class UnlistedShare:
+    """Result of `unwrap` for a share that anybody could have deployed, but whose claims real assets cover.
+
+    It counts only if the account acquired the share in its own transaction.
+    """
 
     parts: tuple[TokenAmount, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Remarked:
-    """What an `unwrap` returns where the answer has to say something of what lies behind the share."""
+class AnnotatedShare:
+    """Result of `unwrap` with a remark for the user about the underlying assets."""
 
-    given: tuple[TokenAmount, ...] | Unlisted
+    parts: tuple[TokenAmount, ...] | UnlistedShare
     remark: str
 
 
 @dataclass(frozen=True)
 class ProtocolFamily:
-    """One kind of protocol; its forks are files that name it. Each kind of chain has families of its own class.
+    """One kind of protocol; its forks are files that name it. Each kind of chain subclasses it.
 
-    `kind`: the kind of chain whose contracts it reads. `roles` are those of a file that its decoders read beside those
-    by which accounts are found, `options` the options: a file that names another one is wrong.
+    `kind`: the kind of chain whose contracts it reads. `roles`: roles of a protocol file that its decoders read, in
+    addition to `lookup_roles`; `options`: the options that they read. Other roles and options are errors.
     """
 
     name: str
@@ -105,20 +136,20 @@ class ProtocolFamily:
     @property
     def all_roles(self) -> tuple[str, ...]:
         """The roles that a file may name contracts in: those by which accounts are found first."""
-        return tuple(dict.fromkeys([*self.finding_roles, *self.roles]))
+        return tuple(dict.fromkeys([*self.lookup_roles, *self.roles]))
 
     @property
-    def finding_roles(self) -> tuple[str, ...]:
+    def lookup_roles(self) -> tuple[str, ...]:
         """The roles by whose contracts accounts are found."""
         return ()
 
-    def finds_anybody(self, roles: Collection[str]) -> bool:
-        """Whether accounts can be found where a file names contracts in these roles and no others."""
-        return not self.finding_roles or any(role in roles for role in self.finding_roles)
+    def can_find_accounts(self, roles: Collection[str]) -> bool:
+        """Return True if a file that names contracts in these roles is enough to find accounts."""
+        return not self.lookup_roles or any(role in roles for role in self.lookup_roles)
 
     @property
     def problem(self) -> str:
-        """What is wrong with a family that somebody wrote; empty where nothing is."""
+        """The problem of a family definition; an empty text if it is valid."""
         if not isinstance(self.name, str) or not self.name or not isinstance(self.kind, str):
             return "it needs a name"
         for called, names in (("roles", self.roles), ("options", self.options)):
@@ -129,7 +160,7 @@ class ProtocolFamily:
 
 @dataclass(frozen=True, slots=True)
 class InstalledProtocol:
-    """One protocol on one chain, as one family of decoders sees it; `is_fork` if nobody read its contracts' code."""
+    """One protocol on one chain, read by one family; `is_fork` if its contracts' code was not reviewed."""
 
     protocol: str
     family: ProtocolFamily
@@ -140,7 +171,7 @@ class InstalledProtocol:
 
 @dataclass(frozen=True, slots=True)
 class UnreadProtocol:
-    """A protocol of which a contract holds positions that nobody reads here, and why."""
+    """A protocol whose contract holds positions that no installed family reads, and the problem."""
 
     key: str
     name: str
@@ -149,8 +180,10 @@ class UnreadProtocol:
 
 @dataclass(frozen=True, slots=True)
 class InstalledProtocols:
-    """All protocols of one chain. `issues`: which packages cannot be used. `unread`: contracts that no installed family
-    reads."""
+    """All protocols of one chain.
+
+    `issues`: packages that cannot be used. `unread`: contracts that no installed family reads.
+    """
 
     rows: tuple[InstalledProtocol, ...] = ()
     issues: tuple[Issue, ...] = ()

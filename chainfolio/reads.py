@@ -1,4 +1,4 @@
-"""Reads with their results, as answers show them. What a read is, is its kind of chain's own; or it is of HTTP."""
+"""Reads with their results, as answers show them. Each kind of chain has its own reads; others are HTTP requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Read(Protocol):
 
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it: the method, the contract or address, the function, the arguments."""
+        """The name of the read in answers: method, contract or address, function, arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """A read and what it gave: whoever makes it again at the same block gets the same."""
+    """A read and its result: the same read at the same block gives the same result."""
 
     read: Read
     result: Any
@@ -24,15 +24,16 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class AtParent:
-    """A read of the state that the block began with: that of its parent, by the parent's hash.
+    """A read of the state at the parent block, by the parent's hash.
 
-    What one transaction can change, it has not changed there yet. Answered as the read itself; `Unknown` where the
-    block has no parent, or the node no longer has the parent's state."""
+    No transaction of the block has changed that state. The result is that of the read itself; `Unknown` if the block
+    has no parent, or the node no longer has the parent's state.
+    """
 
     read: Any
 
     @property
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """As the read; the block is the one before."""
-        shown: tuple[str, str | None, str | None, tuple[Any, ...]] = self.read.shown
-        return shown
+        """The name of the inner read."""
+        name: tuple[str, str | None, str | None, tuple[Any, ...]] = self.read.shown
+        return name

@@ -63,7 +63,7 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issues: tuple[Failure, ...] = ()
 
 
-class At(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The block that everything was read at; `time` in Unix seconds."""
 
     height: int
@@ -79,10 +79,10 @@ class Replay(msgspec.Struct, frozen=True):
     differences: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     reason: str = ""
-    found: Result = Result()
+    result: Result = Result()
 
     @property
-    def shown(self) -> str:
+    def summary(self) -> str:
         """All of it as text, a line each."""
         lines = [f"not recorded: {each}" for each in self.missing] or list(self.differences)
         return "\n".join([*([self.reason] if self.reason else []), *lines])
@@ -96,7 +96,7 @@ class Recording(Protocol):
         """The key of the chain."""
 
     @property
-    def block(self) -> At:
+    def block(self) -> RecordedBlock:
         """The block of all reads."""
 
     @property
@@ -151,7 +151,7 @@ class DecoderKit(Protocol):
     def save(self, path: Path, recording: Any) -> None:
         """Write a recording, in place of what is there; never half of it."""
 
-    def updated(self, recording: Any, found: Result) -> Recording:
+    def updated(self, recording: Any, result: Result) -> Recording:
         """The recording, as one of which this has to be found."""
 
     def replay(
@@ -196,17 +196,17 @@ def differences(was: Result, now: Result) -> tuple[str, ...]:
 def _facts(result: Result) -> dict[str, str]:
     """All that was found, a fact a line; equal positions are counted."""
     facts: dict[str, str] = {}
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for each in result.positions:
         name = " ".join(filter(None, (each.protocol, each.kind, each.name, each.pool, each.vault)))
-        seen[name] += 1
-        name = f"{name} #{seen[name]}" if seen[name] > 1 else name
+        counts[name] += 1
+        name = f"{name} #{counts[name]}" if counts[name] > 1 else name
         facts[name] = ""
         for side in ("supplied", "borrowed", "rewards"):
             facts |= {f"{name}: {side} {part.token}": part.raw for part in getattr(each, side)}
-        rest = {"health": each.health, "unlock": str(each.unlock or "")}
-        rest |= {"unknown": each.unknown, "unverified": each.unverified}
-        facts |= {f"{name}: {what}": value for what, value in rest.items() if value}
+        properties = {"health": each.health, "unlock": str(each.unlock or "")}
+        properties |= {"unknown": each.unknown, "unverified": each.unverified}
+        facts |= {f"{name}: {property_name}": value for property_name, value in properties.items() if value}
         facts |= {f"{name}: instead of {token}": "" for token in each.replaces}
     for failure in result.issues:
         facts[f"{failure.protocol} issue of {failure.subject}: {failure.reason}"] = ""

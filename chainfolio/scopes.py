@@ -1,4 +1,4 @@
-"""What is indexed for some accounts alone: the filter of indexed ranges that stands for one account."""
+"""The filter of indexed ranges that stands for one account."""
 
 from __future__ import annotations
 

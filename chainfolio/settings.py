@@ -19,11 +19,11 @@ import msgspec
 from chainfolio.chain_settings import (
     DEFAULT_KIND,
     ChainSettings,
-    decoded,
+    decode_settings,
     doc,
-    explained,
+    explain_error,
     is_http,
-    lists_of,
+    list_keys,
     masked,
 )
 from chainfolio.errors import BadRequest, BadSettings
@@ -211,31 +211,36 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
     _lists(tree)
     settings = _typed(_secrets(tree, env, ""), ", ".join([*([str(path)] if path else []), *overriding]))
     check(settings)
-    return settings if path is None else _placed(settings, path.parent)
+    return settings if path is None else _with_absolute_paths(settings, path.parent)
 
 
-def _placed(settings: Settings, folder: Path) -> Settings:
+def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     """The settings with every relative path taken from a folder: that of the settings file, wherever a command runs."""
 
-    def path(written: str) -> str:
-        return str(folder / written) if written and "://" not in written else written
+    def path(text: str) -> str:
+        return str(folder / text) if text and "://" not in text else text
 
-    def store(given: Store) -> Store:
-        scheme, mark, file = given.url.partition("sqlite:///")
-        return Store(f"{mark}{folder / file}") if mark and not scheme and file else given
+    def store(store_settings: Store) -> Store:
+        scheme, mark, file = store_settings.url.partition("sqlite:///")
+        return Store(f"{mark}{folder / file}") if mark and not scheme and file else store_settings
 
     return msgspec.structs.replace(
-        settings, data=path(settings.data), prices_file=path(settings.prices_file), protocols=path(settings.protocols),
-        state=store(settings.state), tail=store(settings.tail), lake=Lake(path(settings.lake.uri)),
-        chains={key: chain.placed(folder) for key, chain in settings.chains.items()},
-    )  # fmt: skip
+        settings,
+        data=path(settings.data),
+        prices_file=path(settings.prices_file),
+        protocols=path(settings.protocols),
+        state=store(settings.state),
+        tail=store(settings.tail),
+        lake=Lake(path(settings.lake.uri)),
+        chains={key: chain.with_absolute_paths(folder) for key, chain in settings.chains.items()},
+    )
 
 
 def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
     """Which variables were put into the tree. CHAINFOLIO_SERVER_PORT=1 is server.port; a longer path needs `__` between
     its words, as in CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b."""
-    asked = _asked([tree, *(value for name, value in env.items() if name.startswith("CHAINFOLIO_"))])
-    names = sorted(name for name in env if name.startswith("CHAINFOLIO_") and name not in {*NOT_SETTINGS, *asked})
+    secrets = _secret_variables([tree, *(value for name, value in env.items() if name.startswith("CHAINFOLIO_"))])
+    names = sorted(name for name in env if name.startswith("CHAINFOLIO_") and name not in {*NOT_SETTINGS, *secrets})
     for name in names:
         body = name.removeprefix("CHAINFOLIO_").lower()
         keys = body.split("__") if "__" in body else _known_path(body)
@@ -244,11 +249,11 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
             spot = spot.setdefault(key, {})
             if not isinstance(spot, dict):
                 raise BadSettings(name, f"{key} is not a section")
-        spot[keys[-1]] = _Written(env[name])
+        spot[keys[-1]] = _VariableText(env[name])
     return names
 
 
-class _Written(str):
+class _VariableText(str):
     """The value of a variable, which may stand for a list."""
 
 
@@ -256,12 +261,12 @@ def _lists(tree: dict[str, Any]) -> None:
     """Variables that stand for lists as lists, by the types of their keys."""
     chains = tree.get("chains")
     tables = chains.items() if isinstance(chains, dict) else ()
-    own: dict[str, type[msgspec.Struct]] = {"server": Server, "accounts": Accounts, "snapshots": Snapshots}
-    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get(name), kind) for name, kind in own.items()]
+    section_types: dict[str, type[msgspec.Struct]] = {"server": Server, "accounts": Accounts, "snapshots": Snapshots}
+    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get(name), kind) for name, kind in section_types.items()]
     sections += [(table, _kind(key, table).settings) for key, table in tables if isinstance(table, dict)]
     for table, kind in sections:
         for name, value in table.items() if isinstance(table, dict) else ():
-            if isinstance(value, _Written) and name in lists_of(kind):
+            if isinstance(value, _VariableText) and name in list_keys(kind):
                 table[name] = value.split(",")
 
 
@@ -270,12 +275,12 @@ def _known_path(body: str) -> list[str]:
     return [section, key] if section in SECTIONS and key else [body]
 
 
-def _asked(node: Any) -> set[str]:
+def _secret_variables(node: Any) -> set[str]:
     """Every variable that is named by `env:NAME`: it is a value, and no setting, whatever it is called."""
     if isinstance(node, dict):
-        return _asked(list(node.values()))
+        return _secret_variables(list(node.values()))
     if isinstance(node, list):
-        return {name for each in node for name in _asked(each)}
+        return {name for each in node for name in _secret_variables(each)}
     return {node.removeprefix("env:")} if isinstance(node, str) and node.startswith("env:") else set()
 
 
@@ -290,7 +295,7 @@ def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
         if name not in env:
             raise BadSettings(path, f"the environment variable {name} is not set")
         return env[name]
-    return str(node) if isinstance(node, _Written) else node
+    return str(node) if isinstance(node, _VariableText) else node
 
 
 class _Chains(msgspec.Struct):
@@ -305,7 +310,7 @@ def _typed(tree: dict[str, Any], source: str) -> Settings:
         settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
         tables = msgspec.convert(tree, _Chains).chains
     except msgspec.ValidationError as error:
-        raise BadSettings(source, explained(str(error), _meant)) from None
+        raise BadSettings(source, explain_error(str(error), _meant)) from None
     return msgspec.structs.replace(settings, chains={key: _chain(key, tables[key], source) for key in tables})
 
 
@@ -313,14 +318,17 @@ def _meant(key: str, section: str) -> str:
     """The key or section that an unknown key of a section probably stands for, with its whole path if it stands in
     another section. Empty if nothing is alike."""
     sections = _sections()
-    others = [(place, name) for place, kind in sections.items() for name in kind.__struct_fields__]
-    near = difflib.get_close_matches(key, [name for _, name in others], 1)
-    if not near:
+    keys = [(each, name) for each, kind in sections.items() for name in kind.__struct_fields__]
+    matches = difflib.get_close_matches(key, [name for _, name in keys], 1)
+    if not matches:
         return ""
-    place = section if (section, near[0]) in others else next(place for place, name in others if name == near[0])
-    if not place and (near[0] in sections or near[0] == "chains"):
-        return f"`[{near[0]}]`"
-    return f"`{near[0]}`" if place == section else f"`{near[0]}` in [{place}]" if place else f"`{near[0]}` at the top"
+    name = matches[0]
+    key_section = section if (section, name) in keys else next(each for each, key_name in keys if key_name == name)
+    if not key_section and (name in sections or name == "chains"):
+        return f"`[{name}]`"
+    if key_section == section:
+        return f"`{name}`"
+    return f"`{name}` in [{key_section}]" if key_section else f"`{name}` at the top"
 
 
 def _sections() -> dict[str, type[msgspec.Struct]]:
@@ -333,7 +341,7 @@ def _sections() -> dict[str, type[msgspec.Struct]]:
 
 
 def _chain(key: str, table: dict[str, Any], source: str) -> ChainSettings:
-    return decoded(_kind(key, table).settings, table, source, f"chains.{key}")
+    return decode_settings(_kind(key, table).settings, table, source, f"chains.{key}")
 
 
 def _kind(key: str, table: Mapping[str, Any]) -> ChainKind:
@@ -391,10 +399,10 @@ def _check_snapshots(snapshots: Snapshots) -> None:
         raise BadSettings("snapshots.since", f"`{snapshots.since}` is not a day", remedy="YYYY-MM-DD") from None
 
 
-def _check_addresses(name: str, written: list[str]) -> None:
+def _check_addresses(name: str, addresses: list[str]) -> None:
     from chainfolio.assets import account  # here, for few settings have any
 
-    for each in written:
+    for each in addresses:
         try:
             account(each)
         except BadRequest as error:
@@ -422,5 +430,5 @@ def _check_rates(rates: Mapping[str, str]) -> None:
             raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", remedy='a decimal above zero, as "0.92"')
 
 
-def _is_rate(written: str) -> bool:
-    return bool(re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", written)) and not re.fullmatch(r"[0.]+", written)
+def _is_rate(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text)) and not re.fullmatch(r"[0.]+", text)

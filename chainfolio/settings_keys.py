@@ -15,9 +15,12 @@ from chainfolio.settings import Settings
 
 CHAIN = "chains.KEY"
 NAMES: dict[type, str] = {
-    inspected.StrType: "text", inspected.IntType: "number", inspected.BoolType: "true or false",
-    inspected.ListType: "list of texts", inspected.DictType: "table of texts",
-}  # fmt: skip
+    inspected.StrType: "text",
+    inspected.IntType: "number",
+    inspected.BoolType: "true or false",
+    inspected.ListType: "list of texts",
+    inspected.DictType: "table of texts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +56,25 @@ def sections(kinds: Iterable[str] = ()) -> tuple[Section, ...]:
     top = inspected.type_info(Settings)
     assert isinstance(top, inspected.StructType)
     plain: list[Key] = []
-    found: list[Section] = []
+    described: list[Section] = []
     for field in top.fields:
-        kind, told = _bare(field.type)
+        kind, meaning = _bare(field.type)
         if isinstance(kind, inspected.StructType):
-            found.append(Section(field.name, told or _first(kind), tuple(_keys(field.name, kind))))
+            described.append(Section(field.name, meaning or _first(kind), tuple(_keys(field.name, kind))))
         elif isinstance(kind, inspected.DictType) and isinstance(kind.value_type, inspected.StructType):
             shared = tuple(_keys(CHAIN, kind.value_type))
-            found.append(Section(CHAIN, _first(kind.value_type), shared))
-            found += [_of_kind(name, shared) for name in sorted(kinds)]
+            described.append(Section(CHAIN, _first(kind.value_type), shared))
+            described += [_of_kind(name, shared) for name in sorted(kinds)]
         else:
             plain.append(_key("", field))
-    return (Section("", _first(top), tuple(plain)), *found)
+    return (Section("", _first(top), tuple(plain)), *described)
 
 
 def _of_kind(name: str, shared: Collection[Key]) -> Section:
     """What a kind of chain adds to the keys that all share, and those of them that it means otherwise."""
-    own = inspected.type_info(kind_of(name).settings)
-    assert isinstance(own, inspected.StructType)
-    return Section(CHAIN, _first(own), tuple(each for each in _keys(CHAIN, own) if each not in shared), name)
+    struct = inspected.type_info(kind_of(name).settings)
+    assert isinstance(struct, inspected.StructType)
+    return Section(CHAIN, _first(struct), tuple(each for each in _keys(CHAIN, struct) if each not in shared), name)
 
 
 def _keys(section: str, struct: inspected.StructType) -> Iterator[Key]:
@@ -79,9 +82,9 @@ def _keys(section: str, struct: inspected.StructType) -> Iterator[Key]:
 
 
 def _key(section: str, field: inspected.Field) -> Key:
-    kind, told = _bare(field.type)
+    kind, meaning = _bare(field.type)
     default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
-    return Key(section, field.name, NAMES[type(kind)], _toml(default), told)
+    return Key(section, field.name, NAMES[type(kind)], _toml(default), meaning)
 
 
 def _bare(kind: Any) -> tuple[Any, str]:

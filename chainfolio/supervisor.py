@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from chainfolio.environment import Clock, SystemClock
 from chainfolio.errors import ChainfolioError
-from chainfolio.seams import Clock, SystemClock
 
 FIRST_WAIT_S: Final = 1.0
 MAX_WAIT_S: Final = 60.0
@@ -25,7 +25,7 @@ MAX_WAIT_S: Final = 60.0
 log = logging.getLogger("chainfolio.supervisor")
 
 
-class Ended(ChainfolioError):
+class TaskEnded(ChainfolioError):
     """A task that should run until it is cancelled came to an end."""
 
 
@@ -49,7 +49,7 @@ class Task:
         """The work achieved something: the task is healthy, and its next back-off starts from the beginning."""
         self.problem, self._failures_in_a_row = "", 0
 
-    def noted(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Count a failure of which the next request makes good: it is logged the first, second, fourth, eighth… time,
         and the task stays healthy."""
         self.failures += 1
@@ -70,8 +70,8 @@ class Task:
 
     def _trace(self, error: BaseException) -> None:
         """Log where an unexpected error comes from: the frames alone, for its words may hold anything."""
-        if (found := unexpected(error)) is not None:
-            log.error("%s failed here:\n%s", self.label, "".join(traceback.format_tb(found.__traceback__)))
+        if (cause := unexpected(error)) is not None:
+            log.error("%s failed here:\n%s", self.label, "".join(traceback.format_tb(cause.__traceback__)))
 
 
 Work = Callable[[Task], Awaitable[None]]
@@ -97,11 +97,11 @@ class Supervisor:
     def task(self, name: str, *, chain: str = "") -> Task:
         """The record of a task, made where there is none; it is enough for work that requests start and nobody awaits,
         whose failures are `noted`."""
-        found = next((each for each in self.tasks if (each.name, each.chain) == (name, chain)), None)
-        if found is None:
-            found = Task(name, chain)
-            self.tasks.append(found)
-        return found
+        record = next((each for each in self.tasks if (each.name, each.chain) == (name, chain)), None)
+        if record is None:
+            record = Task(name, chain)
+            self.tasks.append(record)
+        return record
 
     def every(self, name: str, seconds: float, work: Callable[[], Awaitable[object]], *, chain: str = "") -> Task:
         """Run `work` again and again, with so many seconds before each run; every run that ends well is progress."""
@@ -144,7 +144,7 @@ class Supervisor:
         while True:
             try:
                 await work(task)
-                raise Ended("it came to its end, though nobody stopped it")
+                raise TaskEnded("it came to its end, though nobody stopped it")
             except asyncio.CancelledError as error:
                 current = asyncio.current_task()
                 if current is None or current.cancelling():
@@ -158,7 +158,7 @@ class Supervisor:
 def unexpected(error: BaseException) -> BaseException | None:
     """The first error inside `error` that is not of our own kinds; None where all of them are."""
     if isinstance(error, BaseExceptionGroup):
-        return next((found for each in error.exceptions if (found := unexpected(each)) is not None), None)
+        return next((cause for each in error.exceptions if (cause := unexpected(each)) is not None), None)
     return None if isinstance(error, ChainfolioError) else error
 
 

@@ -1,4 +1,4 @@
-"""What a table is: columns, key, partitions, sort order, and the revision of whoever fills it.
+"""A table's definition: columns, key, partitions, sort order and decoder revision.
 
 A type is one of `text` (VARCHAR, canonical form), `int` (INTEGER 32), `long` (INTEGER 64), `bool`, `time` (UTC
 microseconds), `bytes` (BINARY), `raw` (exactly 32 bytes big-endian: exact for all 256 bits, and it sorts). Frames and
@@ -21,11 +21,11 @@ BUCKETS = 64
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: what it is called, what it holds, whether it may be unknown."""
+    """One column: name, type, description, and whether it may be null."""
 
     name: str
     type: str
-    about: str
+    description: str
     nullable: bool = False
 
 
@@ -37,7 +37,7 @@ class Table:
     """
 
     name: str
-    about: str
+    description: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     order: tuple[str, ...]
@@ -60,8 +60,14 @@ class Table:
         return _schema(self)
 
     def filled(self, chain: str, names: Sequence[str], rows: Sequence[Sequence[Any]], **constant: Any) -> pa.Table:
-        """Rows of a chain, of which each has the columns of these names in this order. Constants are the same in each;
-        what is not named is null."""
+        """Return rows of a chain as a table; each row has the columns `names` in this order.
+
+        Args:
+            chain: The key of the chain.
+            names: The columns of `rows`.
+            rows: Tuples of values.
+            constant: Values of columns that are the same in each row; other columns are null.
+        """
         import pyarrow as pa
 
         constant["chain"] = chain
@@ -80,13 +86,20 @@ def _schema(table: Table) -> pa.Schema:
     import pyarrow as pa
 
     types: dict[str, Any] = {
-        "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "bool": pa.bool_(),
-        "time": pa.timestamp("us", tz="UTC"), "bytes": pa.binary(), "raw": pa.binary(),
-    }  # fmt: skip
+        "text": pa.string(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "bool": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"),
+        "bytes": pa.binary(),
+        "raw": pa.binary(),
+    }
     return pa.schema([pa.field(column.name, types[column.type], column.nullable) for column in table.columns])
 
 
 def bucket(account: str | int) -> int:
-    """The bucket of an account: CRC-32 of its canonical text, modulo 64; of a validator its index, modulo 64. Stable
-    for ever: it is in file paths."""
+    """Return the bucket of an account (CRC-32 of its canonical text) or validator (its index), modulo 64.
+
+    Stable forever: it is in file paths.
+    """
     return account % BUCKETS if isinstance(account, int) else zlib.crc32(account.encode()) % BUCKETS

@@ -1,6 +1,6 @@
-"""The tables as values. `docs/tables.md` is generated from here; names, types and partitions are public.
+"""All tables as values. `docs/tables.md` is generated from here; names, types and partitions are public.
 
-Chains of every kind share these tables. What only some kinds have, such as gas, is null in the rows of the others.
+Chains of every kind share these tables. Columns that only some kinds have, such as gas, are null for the others.
 """
 
 from __future__ import annotations
@@ -217,7 +217,6 @@ ACCOUNT_TRANSACTIONS = Table(
     key=("chain", "account", "height", "tx_index"),
     order=("account", "height", "tx_index"),
     partitions=("chain", "bucket"),
-    revision=2,
     derived_from="transactions",
 )
 
@@ -538,17 +537,22 @@ PRICES = Table(
     "prices",
     "Every price that an answer used, once for each asset and final block; it is never changed.",
     (
-        CHAIN, HEIGHT, TIME, Column("asset", "text", "CAIP-19 name of the asset"),
+        CHAIN,
+        HEIGHT,
+        TIME,
+        Column("asset", "text", "CAIP-19 name of the asset"),
         Column("usd", "text", "USD per whole unit, as an exact decimal"),
-        Column("source", "text", "price source that gave it"), Column("observed", "time", "when it was observed"),
+        Column("source", "text", "price source that gave it"),
+        Column("observed", "time", "when it was observed"),
         Column("confidence", "text", "how sure the source is, from 0 to 1"),
         Column("depth_usd", "text", "how much its market could pay; null where it comes from no market", nullable=True),
         Column("detail", "text", "what the source said about it: the feed and its round, the way through markets"),
         Column("others", "text", "what other sources said of the same block, as JSON"),
         Column("calls", "text", "the reads that it follows from, as JSON"),
     ),
-    key=("chain", "height", "asset"), order=("height", "asset"),
-)  # fmt: skip
+    key=("chain", "height", "asset"),
+    order=("height", "asset"),
+)
 
 FIAT_RATES = Table(
     "fiat_rates",
@@ -569,8 +573,23 @@ FIAT_RATES = Table(
 TABLES = {
     table.name: table
     for table in (
-        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
-        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, PRICES, FIAT_RATES, SNAPSHOTS,
-        SNAPSHOT_HOLDINGS, RESOURCES, *BEACON,
+        BLOCKS,
+        TRANSACTIONS,
+        TRANSFERS,
+        APPROVALS,
+        LOGS,
+        ACCOUNT_TRANSFERS,
+        ACCOUNT_APPROVALS,
+        ACCOUNT_TRANSACTIONS,
+        ACCOUNT_EVENTS,
+        BALANCES,
+        ALLOWANCES,
+        TOKENS,
+        PRICES,
+        FIAT_RATES,
+        SNAPSHOTS,
+        SNAPSHOT_HOLDINGS,
+        RESOURCES,
+        *BEACON,
     )
-}  # fmt: skip
+}

@@ -15,10 +15,10 @@ _HEX = re.compile(r"0x[0-9a-f]+\Z")
 KEY, ADDRESS = 98, 42  # characters of a public key, and of an address to which validators withdraw
 
 
-def named(written: str) -> str | None:
+def normalised_id(text: str) -> str | None:
     """The one form of what names validators: an index, a public key, or the address to which they withdraw; None for
     anything else."""
-    lower = written.strip().lower()
+    lower = text.strip().lower()
     is_hex = len(lower) in (KEY, ADDRESS) and _HEX.match(lower)
     return lower if is_hex or _INDEX.match(lower) else None
 

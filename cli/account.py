@@ -1,16 +1,18 @@
-"""`chainfolio account …`: who may call the API, what they may do and keep, and what became of their credits."""
+"""`chainfolio account …`: accounts of the API, their rights, their limits and their credits."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from chainfolio.cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.state_store import opened_state
 from chainfolio.errors import BadRequest
-from cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
-from cli.state_store import kept
+from chainfolio.storage.state import accounts, audit, delegations, ledger, quotas
 
 if TYPE_CHECKING:
-    from storage.state import State
+    from chainfolio.storage.state import State
 
 PLANS = ("FREE", "LITE", "PRO")
 GRANTS = ("portfolio", "at-block", "enterprise")
@@ -21,7 +23,7 @@ EXPIRES = "2027-01-01T00:00:00Z"
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the commands."""
-    group = commands.add_parser("account", help="accounts of the API", description=__doc__)
+    group = commands.add_parser("account", help=GROUPS["account"], description=__doc__)
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
     create = verbs.add_parser("create", parents=[common], help="a new account and its first key, shown once")
     create.add_argument("--name", required=True)
@@ -32,11 +34,11 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     create.set_defaults(run=_create)
     verbs.add_parser("list", parents=[common], help="all accounts").set_defaults(run=_list)
 
-    def verb(name: str, run: Any, words: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=words)
-        made.add_argument("id", metavar="ID", help="the account")
-        made.set_defaults(run=run)
-        return made
+    def verb(name: str, run: Any, help_text: str) -> argparse.ArgumentParser:
+        command: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=help_text)
+        command.add_argument("id", metavar="ID", help="the account")
+        command.set_defaults(run=run)
+        return command
 
     verb("show", _show, "one account with its keys, quotas and delegates")
     credit = verb("credit", _credit, "give credits, or take back (below zero) what no running call holds")
@@ -60,7 +62,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def existing(state: State, account_id: str) -> None:
-    """Refuse an account that is not there."""
+    """Raise BadRequest if there is no such account."""
     if state.account(account_id) is None:
         raise BadRequest("account", f"there is no account {account_id}", remedy="chainfolio account list")
 
@@ -71,7 +73,7 @@ def _create(options: argparse.Namespace) -> int:
         raise BadRequest("name", "an account needs a name")
     if not 0 <= options.credits <= MAX_CREDITS:
         raise BadRequest("credits", f"0 to {MAX_CREDITS:,}")
-    with kept(options) as state:
+    with opened_state(options) as state:
         account, key = state.create_account(options.name, options.plan, options.credits, options.grant, expires)
     if options.json:
         one_line({"accountId": account.id, "apiKey": key})
@@ -84,13 +86,15 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    with kept(options) as state:
+    with opened_state(options) as state:
         accounts = [(each, state.balance(each.id)) for each in state.accounts()]
     if options.json:
-        show_json([
-            {"accountId": a.id, "name": a.name, "plan": a.plan, "grants": sorted(a.grants), "credits": credits}
-            for a, credits in accounts
-        ])  # fmt: skip
+        show_json(
+            [
+                {"accountId": a.id, "name": a.name, "plan": a.plan, "grants": sorted(a.grants), "credits": credits}
+                for a, credits in accounts
+            ]
+        )
         return 0
     rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), f"{credits:,}") for a, credits in accounts]
     show_table("", [("id", ""), ("name", ""), ("plan", ""), ("grants", ""), ("credits", "right")], rows)
@@ -98,77 +102,80 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from storage.state import delegations, quotas
 
     config = settings(options)
-    with kept(options) as state:
+    with opened_state(options) as state:
         account = state.account(options.id)
         if account is None:
             raise BadRequest("account", f"there is no account {options.id}", remedy="chainfolio account list")
         keys, balance = state.keys(account.id), state.balance(account.id)
-        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, config.quotas))
-        delegates = state.database.look(lambda tx: delegations.delegates(tx, options.id))
-    show_json({
-        "accountId": account.id, "name": account.name, "plan": account.plan,
-        "expiresAt": moment(account.plan_expires_us), "grants": sorted(account.grants), "credits": balance,
-        "quotas": limits, "delegates": delegates,
-        "keys": [{"id": k.id, "name": k.name, "ends": k.hint} for k in keys],
-    })  # fmt: skip
+        limits = state.database.read(lambda tx: quotas.limits(tx, options.id, config.quotas))
+        delegates = state.database.read(lambda tx: delegations.delegates(tx, options.id))
+    show_json(
+        {
+            "accountId": account.id,
+            "name": account.name,
+            "plan": account.plan,
+            "expiresAt": moment(account.plan_expires_us),
+            "grants": sorted(account.grants),
+            "credits": balance,
+            "quotas": limits,
+            "delegates": delegates,
+            "keys": [{"id": k.id, "name": k.name, "ends": k.hint} for k in keys],
+        }
+    )
     return 0
 
 
 def _credit(options: argparse.Namespace) -> int:
-    from storage.state import ledger
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
-        left = state.database.change(lambda tx: ledger.credit(tx, options.id, options.amount, now_us, options.memo))
-    _tell(options, {"accountId": options.id, "credits": left}, f"{options.id} has {left:,} credits")
+        balance = state.database.write(lambda tx: ledger.credit(tx, options.id, options.amount, now_us, options.memo))
+    _print_result(options, {"accountId": options.id, "credits": balance}, f"{options.id} has {balance:,} credits")
     return 0
 
 
 def _grant(options: argparse.Namespace) -> int:
-    from storage.state import accounts
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
-        state.database.change(lambda tx: accounts.grant(tx, options.id, options.grant, now_us))
+        state.database.write(lambda tx: accounts.grant(tx, options.id, options.grant, now_us))
         return _tell_grants(options, state)
 
 
 def _revoke_grant(options: argparse.Namespace) -> int:
-    from storage.state import accounts
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
-        state.database.change(lambda tx: accounts.revoke_grant(tx, options.id, options.grant, now_us))
+        state.database.write(lambda tx: accounts.revoke_grant(tx, options.id, options.grant, now_us))
         return _tell_grants(options, state)
 
 
 def _tell_grants(options: argparse.Namespace, state: State) -> int:
     account = state.account(options.id)
     grants = sorted(account.grants) if account else []
-    _tell(options, {"accountId": options.id, "grants": grants}, f"{options.id}: {', '.join(grants) or 'no grants'}")
+    _print_result(
+        options, {"accountId": options.id, "grants": grants}, f"{options.id}: {', '.join(grants) or 'no grants'}"
+    )
     return 0
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from storage.state import accounts
 
     until_us = moment_us(options.expires) if options.expires else None
     if options.plan == "FREE" and until_us is not None:
         raise BadRequest("expires", "FREE does not lapse", remedy="leave --expires out")
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
-        state.database.change(lambda tx: accounts.set_plan(tx, options.id, options.plan, until_us, now_us))
+        state.database.write(lambda tx: accounts.set_plan(tx, options.id, options.plan, until_us, now_us))
     ends = moment(until_us)
     document = {"accountId": options.id, "plan": options.plan, "expiresAt": ends}
-    _tell(options, document, f"{options.id} is on {options.plan}" + (f" until {ends}" if ends else ""))
+    _print_result(options, document, f"{options.id} is on {options.plan}" + (f" until {ends}" if ends else ""))
     return 0
 
 
 def _quota(options: argparse.Namespace) -> int:
-    from storage.state import quotas
 
     config = settings(options)
     changes: dict[str, int | None] = dict.fromkeys(options.default)
@@ -178,7 +185,7 @@ def _quota(options: argparse.Namespace) -> int:
             raise BadRequest("quota", f"{name} is both given and taken back", remedy=f"--{name} or --default {name}")
         if value is not None:
             changes[name] = value
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.id)
         now_us = state.clock.now_us()
 
@@ -187,32 +194,30 @@ def _quota(options: argparse.Namespace) -> int:
                 quotas.override(tx, options.id, name, value, now_us)
 
         if changes:
-            state.database.change(change)
-        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, config.quotas))
-    words = ", ".join(f"{name} {value:,}" for name, value in limits.items())
-    _tell(options, {"accountId": options.id, **limits}, f"{options.id}: {words}")
+            state.database.write(change)
+        limits = state.database.read(lambda tx: quotas.limits(tx, options.id, config.quotas))
+    limits_text = ", ".join(f"{name} {value:,}" for name, value in limits.items())
+    _print_result(options, {"accountId": options.id, **limits}, f"{options.id}: {limits_text}")
     return 0
 
 
 def _delegate(options: argparse.Namespace) -> int:
-    from storage.state import delegations
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
         change = delegations.withdraw if options.withdraw else delegations.delegate
-        state.database.change(lambda tx: change(tx, options.id, options.to, now_us))
-        delegates = state.database.look(lambda tx: delegations.delegates(tx, options.id))
-    words = f"{options.id} is acted for by {', '.join(delegates) or 'nobody else'}"
-    _tell(options, {"accountId": options.id, "delegates": delegates}, words)
+        state.database.write(lambda tx: change(tx, options.id, options.to, now_us))
+        delegates = state.database.read(lambda tx: delegations.delegates(tx, options.id))
+    message = f"{options.id} is acted for by {', '.join(delegates) or 'nobody else'}"
+    _print_result(options, {"accountId": options.id, "delegates": delegates}, message)
     return 0
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from storage.state import audit
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.id)
-        notes = state.database.look(lambda tx: audit.trail(tx, options.id))
+        notes = state.database.read(lambda tx: audit.entries(tx, options.id))
     if options.json:
         show_json([{"at": moment(n.at_us), "actor": n.actor, "action": n.action, "detail": n.detail} for n in notes])
         return 0
@@ -225,19 +230,28 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    from storage.state import ledger
 
     if not 1 <= options.limit <= 1_000_000:
         raise BadRequest("limit", "1 to 1,000,000")
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.id)
-        entries = state.database.look(lambda tx: ledger.history(tx, options.id, options.limit))
+        entries = state.database.read(lambda tx: ledger.history(tx, options.id, options.limit))
     if options.json:
-        show_json([
-            {"id": r.id, "at": moment(r.at_us), "kind": r.kind, "amount": r.amount, "debit": r.debit,
-             "credit": r.credit, "callId": r.call_id, "memo": r.memo}
-            for r in entries
-        ])  # fmt: skip
+        show_json(
+            [
+                {
+                    "id": r.id,
+                    "at": moment(r.at_us),
+                    "kind": r.kind,
+                    "amount": r.amount,
+                    "debit": r.debit,
+                    "credit": r.credit,
+                    "callId": r.call_id,
+                    "memo": r.memo,
+                }
+                for r in entries
+            ]
+        )
         return 0
     rows = [(moment(r.at_us) or "", r.kind, f"{r.amount:,}", r.debit, r.credit, r.memo) for r in entries]
     columns = [("at", ""), ("kind", ""), ("amount", "right"), ("from", ""), ("to", ""), ("memo", "")]
@@ -245,8 +259,8 @@ def _ledger(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(options: argparse.Namespace, document: dict[str, Any], words: str) -> None:
+def _print_result(options: argparse.Namespace, document: dict[str, Any], message: str) -> None:
     if options.json:
         one_line(document)
     else:
-        print(words)
+        print(message)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from api.texts import MAX_CHARS, tidy
+from chainfolio.api.texts import MAX_CHARS, tidy
+from chainfolio.cli.account import existing
+from chainfolio.cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import read_account
+from chainfolio.cli.state_store import opened_state
 from chainfolio.errors import BadRequest
-from cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
-from cli.names import read_account
-from cli.state_store import kept
+from chainfolio.storage.state import accounts, address_book, audit
 
 if TYPE_CHECKING:
-    from storage.state.address_book import Entry
-    from storage.state.database import Transaction
+    from chainfolio.storage.state.address_book import Entry
+    from chainfolio.storage.state.database import Transaction
 
 EXPIRES = "2027-01-01T00:00:00Z"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the commands."""
-    group = commands.add_parser("addressbook", help="address books of accounts", description=__doc__)
+    group = commands.add_parser("addressbook", help=GROUPS["addressbook"], description=__doc__)
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
     adding = verbs.add_parser("add", parents=[common], help="add wallets; entries that exist stay as they are")
     adding.add_argument("address", nargs="+")
@@ -53,8 +56,6 @@ def _add(options: argparse.Namespace) -> int:
         BadRequest: for an address or a label that is none, and for a label of several wallets.
         Refusal: if the account's quota is too small.
     """
-    from cli.account import existing
-    from storage.state import accounts, address_book, audit
 
     try:
         label = tidy("label", options.label)
@@ -62,8 +63,8 @@ def _add(options: argparse.Namespace) -> int:
         raise BadRequest("label", str(error)) from None
     if label and len(options.address) > 1:
         raise BadRequest("label", "a label is of one wallet", remedy="add the wallets one by one")
-    labels = {read_account(options, written).address: label for written in options.address}
-    with kept(options) as state:
+    labels = {read_account(options, address).address: label for address in options.address}
+    with opened_state(options) as state:
         existing(state, options.account)
         now_us, quotas = state.clock.now_us(), settings(options).quotas
 
@@ -71,10 +72,10 @@ def _add(options: argparse.Namespace) -> int:
             accounts.lock(tx, options.account)
             address_book.add(tx, options.account, labels, quotas, now_us)
             detail = {"addresses": list(labels)}
-            audit.note(tx, now_us, audit.OPERATOR, options.account, "addresses added", detail)
+            audit.record(tx, now_us, audit.OPERATOR, options.account, "addresses added", detail)
             return [address_book.entry(tx, options.account, address) for address in labels]
 
-        entries = state.database.change(change)
+        entries = state.database.write(change)
     if options.json:
         show_json([_document(entry, now_us) for entry in entries])
     for entry in () if options.json else entries:
@@ -83,11 +84,10 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from storage.state import accounts, address_book
 
     until_us = moment_us(options.expires) if options.expires else None
     address = read_account(options, options.address).address
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
 
         def change(tx: Transaction) -> Entry:
@@ -97,20 +97,18 @@ def _plan(options: argparse.Namespace) -> int:
                 tx, options.account, address, options.plan, until_us, now_us, owner_authorized=authorized
             )
 
-        entry = state.database.change(change)
+        entry = state.database.write(change)
     document = _document(entry, now_us)
     one_line(document) if options.json else print(f"{entry.address} is on {entry.plan}")
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    from cli.account import existing
-    from storage.state import address_book
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()
-        entries = state.database.look(lambda tx: address_book.entries(tx, options.account))
+        entries = state.database.read(lambda tx: address_book.entries(tx, options.account))
     if options.json:
         show_json([_document(entry, now_us) for entry in entries])
         return 0
@@ -123,6 +121,10 @@ def _list(options: argparse.Namespace) -> int:
 
 def _document(entry: Entry, now_us: int) -> dict[str, Any]:
     return {
-        "address": entry.address, "label": entry.label, "plan": entry.plan, "expiresAt": moment(entry.expires_us),
-        "isPaid": entry.paid(now_us), "ownerAuthorized": entry.owner_authorized,
-    }  # fmt: skip
+        "address": entry.address,
+        "label": entry.label,
+        "plan": entry.plan,
+        "expiresAt": moment(entry.expires_us),
+        "isPaid": entry.is_paid(now_us),
+        "ownerAuthorized": entry.owner_authorized,
+    }

@@ -1,36 +1,58 @@
-"""`chainfolio approvals ADDRESS`: what an address still allows others to take, the greatest risk first."""
+"""`chainfolio approvals ADDRESS`: what an address still allows others to take, greatest risk first."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from chainfolio import amounts
+from chainfolio.amounts import text
 from chainfolio.assets import Account
-from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_issues, show_json, with_system
-from cli.names import account_of
-from cli.table import Column, Group, say, show_groups
+from chainfolio.cli.common import Commands, add_csv, add_rpc, show_csv, show_issues, show_json, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import account_of
+from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
+from chainfolio.engine.named_accounts import one_chain
+from chainfolio.engine.service import Engine
+from chainfolio.portfolio.compose import issue_documents
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from engine.allowances import Standing
-    from engine.answers import Allowance, Operator
-    from indexer.wiring import System
+    from chainfolio.engine.answers import Allowance, Operator
+    from chainfolio.engine.approvals.allowances import Standing
+    from chainfolio.indexer.wiring import System
 
 COLUMNS = (
-    Column("token"), Column("spender"), Column("allowed", "amount"), Column("balance", "amount", rank=1),
+    Column("token"),
+    Column("spender"),
+    Column("allowed", "amount"),
+    Column("balance", "amount", rank=1),
     Column("at risk USD", "number"),
-)  # fmt: skip
+)
 COLLECTIBLES = (Column("collection"), Column("may be moved by"), Column("what"), Column("held", "number"))
 SHEET = (
-    "chain", "block", "standard", "contract", "symbol", "decimals", "tokenId", "spender", "spenderLabel", "allowance",
-    "unlimited", "balance", "valueAtRisk", "approvedBlock", "approvedHash",
-)  # fmt: skip
+    "chain",
+    "block",
+    "standard",
+    "contract",
+    "symbol",
+    "decimals",
+    "tokenId",
+    "spender",
+    "spenderLabel",
+    "allowance",
+    "unlimited",
+    "balance",
+    "valueAtRisk",
+    "approvedBlock",
+    "approvedHash",
+)
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("approvals", parents=[common], help="what others may take", description=__doc__)
+    command = commands.add_parser("approvals", parents=[common], help=GROUPS["approvals"], description=__doc__)
     command.add_argument("address")
     command.add_argument("--chain", help="the chain, by its key; needed where several are configured")
     add_csv(command)
@@ -42,55 +64,51 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
 
     async def read(system: System) -> tuple[Account, str, Standing]:
-        from engine.service import Engine
 
         owner = await account_of(system, options.address, options.chain)
         key = one_chain(system, options.chain, [owner], "approvals are those of one chain")
         return owner, key, await Engine(system).allowances(key, owner)
 
-    owner, chain, standing = with_system(options, read)
+    owner, chain, allowances = with_system(options, read)
     if options.json:
-        show_json(document(owner.address, chain, standing))
+        show_json(document(owner.address, chain, allowances))
     elif options.csv:
-        shown = document(owner.address, chain, standing)
-        show_csv(SHEET, _sheet(shown, standing))
-        show_issues(shown["issues"])
+        report = document(owner.address, chain, allowances)
+        show_csv(SHEET, _sheet(report, allowances))
+        show_issues(report["issues"])
     else:
-        show(owner.address, standing)
+        show(owner.address, allowances)
     return 0
 
 
-def document(address: str, chain: str, standing: Standing) -> dict[str, Any]:
-    """All of it for programs: amounts raw as text, USD as decimal text, null where nobody knows."""
-    from chainfolio.amounts import text
-    from portfolio.compose import issue_documents
+def document(address: str, chain: str, allowances: Standing) -> dict[str, Any]:
+    """Return all allowances for --json: amounts raw as text, USD as decimal text, null if unknown."""
 
     return {
         "address": address,
         "chain": chain,
-        "block": {"number": str(standing.block.height), "hash": standing.block.hash},
-        "valueAtRisk": text(standing.at_risk),
-        "unpriced": standing.unpriced,
-        "approvals": [_allowance(each) for each in standing.allowances],
-        "operators": [_operator(each) for each in standing.operators],
-        "issues": issue_documents(standing.issues),
+        "block": {"number": str(allowances.block.height), "hash": allowances.block.hash},
+        "valueAtRisk": text(allowances.at_risk),
+        "unpriced": allowances.unpriced,
+        "approvals": [_allowance(each) for each in allowances.allowances],
+        "operators": [_operator(each) for each in allowances.operators],
+        "issues": issue_documents(allowances.issues),
     }
 
 
-def _sheet(shown: dict[str, Any], standing: Standing) -> list[list[Any]]:
+def _sheet(report: dict[str, Any], allowances: Standing) -> list[list[Any]]:
     """A row for each approval, amounts raw; tokens first, then collectibles."""
-    standards = [each.token.asset.kind for each in standing.allowances]
+    standards = [each.token.asset.kind for each in allowances.allowances]
     tokens = [
         {**each, **each["token"], "standard": standard}
-        for each, standard in zip(shown["approvals"], standards, strict=True)
+        for each, standard in zip(report["approvals"], standards, strict=True)
     ]
-    others = [{**each, "contract": each["collection"], "balance": each["held"]} for each in shown["operators"]]
-    where = {"chain": shown["chain"], "block": shown["block"]["number"]}
-    return [[{**where, **each}.get(name) for name in SHEET] for each in (*tokens, *others)]
+    operators = [{**each, "contract": each["collection"], "balance": each["held"]} for each in report["operators"]]
+    block_columns = {"chain": report["chain"], "block": report["block"]["number"]}
+    return [[{**block_columns, **each}.get(name) for name in SHEET] for each in (*tokens, *operators)]
 
 
 def _allowance(each: Allowance) -> dict[str, Any]:
-    from chainfolio.amounts import text
 
     return {
         "token": {
@@ -122,27 +140,32 @@ def _operator(each: Operator) -> dict[str, Any]:
     }
 
 
-def show(address: str, standing: Standing) -> None:
+def show(address: str, allowances: Standing) -> None:
     """Two tables for people; the exact figures are in --json."""
-    count = len(standing.allowances)
-    title = f"{address} at block {standing.block.height}: {count} allowances, {standing.at_risk:,.2f} USD at risk"
-    show_groups(title, COLUMNS, [Group("", [_cells(each) for each in standing.allowances])])
-    if standing.unpriced:
-        say(
-            f"{standing.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say",
+    count = len(allowances.allowances)
+    title = f"{address} at block {allowances.block.height}: {count} allowances, {allowances.at_risk:,.2f} USD at risk"
+    show_groups(title, COLUMNS, [Group("", [_cells(each) for each in allowances.allowances])])
+    if allowances.unpriced:
+        print_wrapped(
+            f"{allowances.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say",
             indent=2,
         )
-    if standing.operators:
+    if allowances.operators:
         rows = [
-            (each.token, each.label or each.spender, _what(each), "?" if each.held is None else str(each.held))
-            for each in standing.operators
+            (
+                each.token,
+                each.label or each.spender,
+                _operator_scope(each),
+                "?" if each.held is None else str(each.held),
+            )
+            for each in allowances.operators
         ]
         show_groups("collectibles", COLLECTIBLES, [Group("", rows)])
-    for issue in standing.issues:
-        say(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
+    for issue in allowances.issues:
+        print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 
 
-def _what(operator: Operator) -> str:
+def _operator_scope(operator: Operator) -> str:
     return "all" if operator.token_id is None else f"#{operator.token_id}"
 
 
@@ -153,7 +176,6 @@ def _cells(each: Allowance) -> tuple[str, str, str, str, str]:
 
 
 def _amount(raw: int | None, each: Allowance) -> str:
-    from chainfolio import amounts
 
     decimals = each.token.decimals
     if raw is None or decimals is None or decimals > amounts.MAX_DECIMALS:

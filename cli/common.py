@@ -1,43 +1,34 @@
-"""What commands share: finding the settings, running a coroutine, printing tables and JSON."""
+"""Functions that commands share: settings, running a coroutine, tables, CSV and JSON."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-import logging
 import os
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from chainfolio.errors import BadRequest, StoreError
+from chainfolio.errors import BadRequest
 from chainfolio.loop import run_until_done
 from chainfolio.printable import harmless
 from chainfolio.settings import Settings, load
 
 if TYPE_CHECKING:
-    from chainfolio.assets import Account
-    from indexer.wiring import System
-    from portfolio.document import IssueDocument
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.document import IssueDocument
 
 Commands = Any  # argparse's own type for a group of commands is private
-log = logging.getLogger("chainfolio.prices")
 T = TypeVar("T")
 HERE = Path("chainfolio.toml")
 # What a spreadsheet takes for the beginning of a formula, full-width characters too, and what it does not.
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-NO_CHAIN = (
-    'name a node with --rpc http://…, or add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, '
-    "or try: chainfolio demo"
-)
-
-NO_KIND = "add a chain of its kind to the settings"
 
 
 def settings_file(options: argparse.Namespace) -> Path | None:
@@ -51,24 +42,14 @@ def settings(options: argparse.Namespace) -> Settings:
     return load(settings_file(options))
 
 
-def moment_us(written: str) -> int:
-    """A moment in UTC as microseconds."""
+def moment_us(text: str) -> int:
+    """Return a time in UTC as microseconds. Raises BadRequest if the text is no ISO 8601 time."""
     try:
-        moment = datetime.fromisoformat(written)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        raise BadRequest("expires", f"{written!r} is not a moment", remedy="for example 2027-01-01T00:00:00Z") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
-
-
-def parse_day(name: str, written: str) -> date:
-    """Return the day that the option `name` has as YYYY-MM-DD; BadRequest if it is none."""
-    try:
-        if len(written) == 10:
-            return date.fromisoformat(written)
-    except ValueError:  # a day that no calendar has
-        pass
-    raise BadRequest(name, f"{written!r} is not a day", remedy="YYYY-MM-DD, for example 2024-02-29")
+        raise BadRequest("expires", f"{text!r} is not a moment", remedy="for example 2027-01-01T00:00:00Z") from None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return int(time.timestamp()) * 1_000_000 + time.microsecond
 
 
 def moment(at_us: int | None) -> str | None:
@@ -80,25 +61,39 @@ def moment(at_us: int | None) -> str | None:
 
 
 def add_rpc(command: argparse.ArgumentParser, *, keeps: bool = False) -> None:
-    """The options of commands that can do without settings. One that `keeps` nothing writes no file where there are
-    neither settings nor a data folder."""
+    """Add the options of commands that work without settings: `--rpc` and `--explain`.
+
+    A command without `keeps` writes no file if there are neither settings nor a data folder.
+    """
     command.add_argument(
-        "--rpc", action="append", default=[], metavar="URL",
+        "--rpc",
+        action="append",
+        default=[],
+        metavar="URL",
         help="a node to read from instead of those of the settings, of the chain that it serves; may be repeated",
-    )  # fmt: skip
+    )
     command.add_argument("--explain", action="store_true", help="show on standard error what the nodes were asked")
     command.set_defaults(keeps=keeps)
 
 
-def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[T]]) -> T:
-    """Run some work on the system of the settings, and let go of everything afterwards."""
+def with_system(
+    options: argparse.Namespace, work: Callable[[System], Awaitable[T]], *, shares_answers: bool = False
+) -> T:
+    """Run some work on the system of the settings, and let go of everything afterwards.
+
+    `shares_answers`: heads and reads at a block that another command made within the last minute are used again.
+    """
 
     async def main() -> T:
         system = await _system(options)
+        system.shares_answers = shares_answers
         try:
-            found = await work(system)
-            await asyncio.to_thread(_settle_prices, system)
-            return found
+            result = await work(system)
+            if system.used_chains:
+                from chainfolio.engine.questions import settle_prices
+
+                await asyncio.to_thread(settle_prices, system)
+            return result
         finally:
             if getattr(options, "explain", False):
                 _explain(system, len(options.rpc))
@@ -107,76 +102,38 @@ def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[
     return run_until_done(main())
 
 
-def _settle_prices(system: System) -> None:
-    """Move the prices of final blocks that a command used to the lake: no server may ever run that does it."""
-    used = [] if system.keeps_nothing else [chain.key for chain in system.used]
-    for key in used:
-        if system.tail.has_prices(key):
-            from engine.price_store import PriceStore
-
-            try:
-                PriceStore(key, system.lake, system.tail).settle_final()
-            except StoreError as error:  # they are kept where they are, and the answer is there
-                log.warning("%s: prices were not moved to the lake: %s", key, error.message)
-
-
 async def _system(options: argparse.Namespace) -> System:
     """The system of the settings; with `--rpc` that of the chains which these nodes serve."""
-    from indexer.wiring import CONFIGS, System
+    from chainfolio.indexer.wiring import CONFIGS, System
 
     config, urls = settings(options), getattr(options, "rpc", [])
     if not urls:
         return System(config)
-    from chainfolio.seams import Seams
-    from indexer.endpoints import at_endpoints
+    from chainfolio.environment import Environment
+    from chainfolio.indexer.endpoints import at_endpoints
 
-    seams = Seams()
+    environment = Environment()
     elsewhere = config.lake.uri or config.tail.url
     is_new = settings_file(options) is None and not elsewhere and not config.data_dir.exists()
-    config = await at_endpoints(config, urls, seams, configs=CONFIGS)
-    return System(config, seams, keeps_nothing=is_new and not options.keeps)
+    config = await at_endpoints(config, urls, environment, configs=CONFIGS)
+    return System(config, environment, keeps_nothing=is_new and not options.keeps)
 
 
-def _explain(system: System, named: int) -> None:
-    """What each node was asked, on standard error: requests, bytes, calls by method, and reads by function. So many
-    nodes were `named` on the command line, and asked once more for the chain that they serve."""
-    if named:
-        print(f"{counted(named, 'request')} for the chains of the nodes", file=sys.stderr)
-    for chain in system.used:
+def _explain(system: System, node_count: int) -> None:
+    """Print the requests, bytes, calls and reads of each node to standard error.
+
+    `node_count` nodes were named on the command line; each was asked once for its chain.
+    """
+    if node_count:
+        print(f"{counted(node_count, 'request')} for the chains of the nodes", file=sys.stderr)
+    for chain in system.used_chains:
         for each in chain.health():
             size = f"{each.cost.sent_bytes:,} bytes sent, {each.cost.received_bytes:,} received"
             print(f"{chain.key}: {each.endpoint}: {each.requests} requests, {size}", file=sys.stderr)
-            for what, counts in (("calls", each.cost.calls), ("reads inside them", each.cost.reads)):
+            for title, counts in (("calls", each.cost.calls), ("reads inside them", each.cost.reads)):
                 kinds = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-                shown = ", ".join(f"{name} {count:,}" for name, count in kinds)
-                print(f"  {sum(counts.values()):,} {what}: {shown}", file=sys.stderr)
-
-
-def check_chains(system: System) -> None:
-    """Without any chain nothing can be said about an address: nothing is not zero."""
-    if not system.settings.chains:
-        raise BadRequest("chains", "no chain is configured", remedy=NO_CHAIN)
-
-
-def one_chain(system: System, named: str | None, accounts: Collection[Account], why: str) -> str:
-    """The key of the chain that is asked about accounts: the named one, else the only one of their kinds. BadRequest
-    where there are several, which says `why` one only, or where an account is of another kind."""
-    check_chains(system)
-    kinds = {account.kind for account in accounts}
-    if named is not None:
-        chain = system.chain(named)
-    else:
-        chains = [chain for chain in system.account_chains if chain.kind in kinds or not kinds]
-        if len(chains) > 1:
-            raise BadRequest("chain", why, remedy=f"--chain one of {', '.join(chain.key for chain in chains)}")
-        if not chains:
-            names = ", ".join(map(str, accounts))
-            raise BadRequest("address", f"{names} is an account of no configured chain", remedy=NO_KIND)
-        chain = chains[0]
-    for account in accounts:
-        if account.kind != chain.kind:
-            raise BadRequest("address", f"{account} is not an account of {chain.key}")
-    return chain.key
+                counts_text = ", ".join(f"{name} {count:,}" for name, count in kinds)
+                print(f"  {sum(counts.values()):,} {title}: {counts_text}", file=sys.stderr)
 
 
 def show_json(value: Any) -> None:
@@ -192,11 +149,10 @@ def add_csv(command: argparse.ArgumentParser) -> None:
 
 
 def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> None:
-    """Print comma-separated values, numbers exact as they are; None is an empty cell. `header` prints the names of the
-    columns first.
+    """Print comma-separated values with exact numbers; None is an empty cell.
 
-    Anybody can name a token like a spreadsheet's formula: such a text gets an apostrophe in front, which spreadsheets
-    take for the sign of plain text.
+    A token's name may look like a formula. Such a text gets an apostrophe in front, which spreadsheets take for plain
+    text. `header` prints the names of the columns first.
     """
     import csv
 
@@ -207,7 +163,7 @@ def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header
 
 
 def show_issues(issues: Iterable[IssueDocument]) -> None:
-    """What an answer lacks, on standard error: beside the rows, not among them."""
+    """Print the issues of an answer to standard error, so that they do not mix with its rows."""
     for issue in issues:
         print(f"{issue.adapter}: {issue.subject}: {issue.reason}", file=sys.stderr)
 
@@ -230,29 +186,31 @@ def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Se
     from rich.table import Table
     from rich.text import Text
 
-    kept = [at for at in range(len(columns)) if not rows or any(row[at] for row in rows)]
-    columns, rows = [columns[at] for at in kept], [[harmless(row[at]) for at in kept] for row in rows]
-    least = [_least(name, side == "right", [row[at] for row in rows]) for at, (name, side) in enumerate(columns)]
+    visible = [at for at in range(len(columns)) if not rows or any(row[at] for row in rows)]
+    columns, rows = [columns[at] for at in visible], [[harmless(row[at]) for at in visible] for row in rows]
+    min_widths = [
+        _min_width(name, side == "right", [row[at] for row in rows]) for at, (name, side) in enumerate(columns)
+    ]
     width = shutil.get_terminal_size((80, 24)).columns
-    if sum(least) + 3 * len(least) + 1 > width and rows:
+    if sum(min_widths) + 3 * len(min_widths) + 1 > width and rows:
         _show_lines(title, [name for name, _ in columns], rows)
         return
     table = Table()
-    for (name, side), wide in zip(columns, least, strict=True):
+    for (name, side), wide in zip(columns, min_widths, strict=True):
         is_number = side == "right"
         table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, min_width=wide)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console(width=width)
-    with console.capture() as shown:  # printed by itself it would end the process where nobody reads it any more
+    with console.capture() as capture:  # rich would end the process on a closed pipe
         if title:  # in one piece, however narrow the table is: an address in it is copied
             console.print(Text(title, style="bold"), soft_wrap=True)
         console.print(table)
-    print(shown.get(), end="")
+    print(capture.get(), end="")
 
 
-def _least(name: str, is_number: bool, cells: Sequence[str]) -> int:
-    """The columns of the terminal that a column needs: a number stays in one piece, a text may break between words."""
+def _min_width(name: str, is_number: bool, cells: Sequence[str]) -> int:
+    """Return the minimum width of a column: a number stays in one piece, a text may break between words."""
     from rich.cells import cell_len
 
     parts = [part for cell in cells for part in (cell.splitlines() if is_number else cell.split())]
@@ -278,7 +236,7 @@ def one_line(value: Any) -> None:
 
 def known(text: str, else_shown: str) -> str:
     """An amount of a document, or what is shown where it is not known."""
-    from portfolio.document import UNKNOWN
+    from chainfolio.portfolio.document import UNKNOWN
 
     return else_shown if text == UNKNOWN else text
 

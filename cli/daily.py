@@ -1,4 +1,4 @@
-"""What subscriptions give: daily snapshots, as the addresses of the settings get them, and places among the watched."""
+"""Work for subscribed addresses: daily snapshots, and places among the watched addresses."""
 
 from __future__ import annotations
 
@@ -9,55 +9,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
+from chainfolio.engine.history.day_blocks import day_of
+from chainfolio.engine.history.schedule import LOOK_EVERY_S, Schedule
+from chainfolio.indexer import watching
 from chainfolio.settings import Settings
+from chainfolio.storage.state import open_database, subscriptions
 
 if TYPE_CHECKING:
+    from chainfolio.engine.history.past_days import History
+    from chainfolio.engine.history.schedule import Schedule, Wanted
+    from chainfolio.indexer.wiring import System
+    from chainfolio.storage.state.database import Database
     from chainfolio.supervisor import Supervisor, Task
-    from engine.history import History
-    from engine.schedule import Schedule, Wanted
-    from indexer.wiring import System
-    from storage.state.database import Database
 
 SQLITE = "sqlite:///"
 PLACES = "places"  # the task, as logs and metrics name it
 
 
 def schedule(history: History, supervisor: Supervisor, database: Callable[[], Database | None]) -> Schedule:
-    """What takes them. The `database` is asked for each time: None while nobody has made one."""
-    from engine.schedule import Schedule
+    """Return the schedule of daily snapshots. `database` is called each time and may return None."""
 
-    config, clock = history.system.settings, history.system.seams.clock
+    config, clock = history.system.settings, history.system.environment.clock
 
-    async def wanted() -> Wanted:
+    async def requested_accounts() -> Wanted:
         first = date.fromisoformat(config.snapshots.since) if config.snapshots.since else None
-        own: dict[Account, date | None] = {account(each): first for each in config.snapshots.addresses}
+        addresses: dict[Account, date | None] = {account(each): first for each in config.snapshots.addresses}
         subscribed = await asyncio.to_thread(_subscribed, database(), clock.now_us())
-        return {**subscribed, **own}
+        return {**subscribed, **addresses}
 
-    return Schedule(history, supervisor, wanted)
+    return Schedule(history, supervisor, requested_accounts)
 
 
 def _subscribed(database: Database | None, now_us: int) -> dict[Account, date | None]:
     """The accounts that are subscribed to now, each from the day on which that began."""
     if database is None:
         return {}
-    from engine.days import day_of
-    from storage.state import subscriptions
 
-    found = database.look(lambda tx: subscriptions.running(tx, now_us))
-    return {account(address): day_of(began_us) for address, began_us in found.items()}
+    subscribed = database.read(lambda tx: subscriptions.running(tx, now_us))
+    return {account(address): day_of(began_us) for address, began_us in subscribed.items()}
 
 
 async def keep_places(system: System, database: Callable[[], Database | None], task: Task) -> None:
-    """Give every subscribed address its place among the watched ones, now and again: also those that were paid for when
-    the tail could not be written to, and those that the operator added."""
-    from engine.schedule import LOOK_EVERY_S
-    from indexer import watching
+    """Keep a watched place for every subscribed address, and repeat it regularly.
 
-    clock = system.seams.clock
+    This covers addresses that were paid for while the tail was not writable, and those that the operator added.
+    """
+
+    clock = system.environment.clock
     while True:
         sold = await asyncio.to_thread(_sold, database(), clock.now_us())
-        await asyncio.to_thread(watching.keep_sold, system, sold)
+        await asyncio.to_thread(watching.watch_subscriptions, system, sold)
         task.progressed()
         await clock.sleep(LOOK_EVERY_S)
 
@@ -66,22 +67,19 @@ def _sold(database: Database | None, now_us: int) -> list[tuple[str, Account, in
     """Return owner, account and end of the subscriptions that have not lapsed."""
     if database is None:
         return []
-    from storage.state import subscriptions
 
-    rows = database.look(lambda tx: subscriptions.sold(tx, now_us))
+    rows = database.read(lambda tx: subscriptions.sold(tx, now_us))
     return [(owner, account(address), until_us) for owner, address, until_us in rows]
 
 
 def opened(config: Settings) -> Callable[[], Database | None]:
     """The database of the state store, once there is one: a process that only reads it makes none."""
-    known: list[Database] = []
+    databases: list[Database] = []
 
     def database() -> Database | None:
         url = config.state_url
-        if not known and (not url.startswith(SQLITE) or Path(url.removeprefix(SQLITE)).exists()):
-            from storage.state import open_database
-
-            known.append(open_database(url))
-        return known[0] if known else None
+        if not databases and (not url.startswith(SQLITE) or Path(url.removeprefix(SQLITE)).exists()):
+            databases.append(open_database(url))
+        return databases[0] if databases else None
 
     return database

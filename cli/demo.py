@@ -1,4 +1,4 @@
-"""`chainfolio demo`: a real local chain with real contracts and trades, indexed, priced, shown and served."""
+"""`chainfolio demo`: a real local chain with contracts and trades, indexed, priced and served."""
 
 from __future__ import annotations
 
@@ -18,21 +18,46 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chainfolio.errors import BadRequest, Missing
+from chainfolio.api.bundles import ID
+from chainfolio.api.example_addresses import AAVE_POOL, ANOTHER, WALLET
+from chainfolio.api.serve import check_port, configure_log, listening
+from chainfolio.api.virtual_users import SPECIMEN
+from chainfolio.assets import account
+from chainfolio.blocks import Span
+from chainfolio.cli import demo_solana
+from chainfolio.cli.common import Commands, one_line, show_json
+from chainfolio.cli.demo_days import DAY_S, PAST_DAYS
+from chainfolio.cli.demo_folder import reserved_folder
+from chainfolio.cli.demo_solana import solana_demo
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.index import watcher
+from chainfolio.cli.portfolio import show
+from chainfolio.cli.serve import indexing
+from chainfolio.cli.state_store import open_state
+from chainfolio.engine.questions import portfolios
+from chainfolio.engine.service import Engine
+from chainfolio.errors import BadRequest, MissingDependency
+from chainfolio.indexer import materialise
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.work import missing
+from chainfolio.localchain.airdrop import SPAMMED, airdrop
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.errors import LocalChainError
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from chainfolio.loop import run_until_done
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Quotas, Settings, load
-from cli import demo_solana
-from cli.common import Commands, one_line, show_json
-from cli.demo_days import DAY_S, PAST_DAYS
-from cli.demo_folder import reserved_folder
-from cli.demo_solana import played
+from chainfolio.storage.state import address_book, bundles, subscriptions, virtual_users
 
 if TYPE_CHECKING:
-    from indexer.progress import Progress
-    from indexer.wiring import System
-    from localchain.deploy import Deployment
-    from localchain.node import LocalNode
-    from storage.state.database import Transaction
+    from chainfolio.indexer.progress import Progress
+    from chainfolio.indexer.wiring import System
+    from chainfolio.localchain.deploy import Deployment
+    from chainfolio.localchain.node import LocalNode
+    from chainfolio.storage.state.database import Transaction
 
 FACTS = """\
 key = "local"
@@ -84,7 +109,7 @@ CHAINS = ("ethereum", "solana")
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("demo", parents=[common], help="see it on a real local chain", description=__doc__)
+    command = commands.add_parser("demo", parents=[common], help=GROUPS["demo"], description=__doc__)
     command.add_argument("--blocks", type=int, default=300, help="blocks of trading (default 300)")
     command.add_argument("--port", type=int, default=8080)
     command.add_argument(
@@ -98,19 +123,12 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
-    from localchain.airdrop import SPAMMED, airdrop
-    from localchain.deploy import deploy
-    from localchain.errors import LocalChainError
-    from localchain.node import LocalNode
-    from localchain.trade import trade
+    """Run the command. Raises BadRequest for an unknown kind of chain."""
 
     kinds = options.chains.split(",")
     if CHAINS[0] not in kinds or not {*kinds} <= {*CHAINS}:
         raise BadRequest("chains", f"{options.chains!r} is neither ethereum nor ethereum,solana")
-    if not options.once:  # before a chain is made that nobody could look at
-        from api.serve import check_port
-
+    if not options.once:  # before the chain is made
         check_port(Settings().server.host, options.port)
     start_s = time.monotonic()
 
@@ -122,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
         with (
             reserved_folder(Path(options.data)),
             LocalNode() as node,
-            played(say) if "solana" in kinds else nullcontext() as solana,
+            solana_demo(say) if "solana" in kinds else nullcontext() as solana,
         ):
             say(f"anvil runs at {node.url}")
             deployment = deploy(node)
@@ -139,11 +157,11 @@ def run(options: argparse.Namespace) -> int:
                 config = load(Path(options.data) / "chainfolio.toml", {})
             return run_until_done(_show(config, deployment, options, say, solana.wallets if solana else {}))
     except LocalChainError as error:
-        raise Missing(str(error)) from None
+        raise MissingDependency(str(error)) from None
 
 
 def past_midnight(node: LocalNode, blocks: int) -> int:
-    """How many seconds apart so many blocks are that last some days, and end at noon."""
+    """Return the seconds between blocks, so that `blocks` of them last some days and end at noon."""
     left_s = DAY_S - block_time_s(node) % DAY_S + PAST_DAYS * DAY_S + NOON_S
     return max(node.seconds_per_block, -(-left_s // blocks))
 
@@ -169,16 +187,21 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
 
 
 def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
-    """What the documentation page asks for on this chain: our own examples, and what stands in their place."""
-    from api.example_addresses import AAVE_POOL, ANOTHER, WALLET
+    """Return the examples of the documentation page, and their replacements on this chain."""
 
     carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
     day = datetime.fromtimestamp(block_time_s(node), UTC).date()
     return {
-        "example": WALLET, "carol": carol.lower(), "another": ANOTHER, "dave": dave.lower(), "contract": AAVE_POOL,
-        "pool": pool.lower(), "day": day, "since": day - timedelta(days=PAST_DAYS),
+        "example": WALLET,
+        "carol": carol.lower(),
+        "another": ANOTHER,
+        "dave": dave.lower(),
+        "contract": AAVE_POOL,
+        "pool": pool.lower(),
+        "day": day,
+        "since": day - timedelta(days=PAST_DAYS),
         "height": node.height,
-    }  # fmt: skip
+    }
 
 
 def protocols(deployment: Deployment) -> dict[str, str]:
@@ -215,25 +238,24 @@ def _pegs(deployment: Deployment) -> Iterator[str]:
 
 
 async def _show(
-    config: Settings, deployment: Deployment, options: argparse.Namespace, say: Callable[[str], None],
+    config: Settings,
+    deployment: Deployment,
+    options: argparse.Namespace,
+    report: Callable[[str], None],
     solana: Mapping[str, str],
-) -> int:  # fmt: skip
-    from chainfolio.assets import account
-    from cli.portfolio import read, show
-    from indexer.wiring import System
-    from portfolio.facts import Options
+) -> int:
 
     system = System(config)
     indexed = await _index(system, quiet=options.json)
     top = system.tail.top("local")
     height = "all" if top is None else f"up to block {top.height:,}"
-    say(f"indexed {height}: {indexed.rows:,} rows, {indexed.requests} requests")
+    report(f"indexed {height}: {indexed.rows:,} rows, {indexed.requests} requests")
     if solana:
         watched = await demo_solana.read(system, solana)
-        say(f"the histories of {len(solana)} Solana wallets: {watched.rows:,} rows")
+        report(f"the histories of {len(solana)} Solana wallets: {watched.rows:,} rows")
     accounts = {name: account(deployment.accounts[name]) for name in WALLETS}
     accounts |= {name: account(address) for name, address in solana.items()}
-    documents = await read(system, list(accounts.values()), None, None, Options())
+    documents = await portfolios(Engine(system), list(accounts.values()), None, None, Options())
     await system.close()
     if options.json:
         addresses = {name: wallet.address for name, wallet in accounts.items()}
@@ -242,28 +264,22 @@ async def _show(
         print()
         show(documents, {wallet.address: name for name, wallet in accounts.items()})
     if not options.once:
-        await _serve(config, {name: wallet.address for name, wallet in accounts.items()}, options, say)
+        await _serve(config, {name: wallet.address for name, wallet in accounts.items()}, options, report)
     return 0
 
 
 async def _index(system: System, *, quiet: bool) -> Progress:
     """Everything that is final, with a bar, and the tables derived from it."""
-    from chainfolio.blocks import Span
-    from cli.index import watcher
-    from indexer import materialise
-    from indexer.collect import Collector
-    from indexer.progress import Progress
-    from indexer.work import missing
 
     chain = system.chain("local")
     with system.tail.lock(chain.key):
         span = Span(0, (await chain.heads()).finalized)
         datasets = system.datasets(chain)
-        events = system.events(chain, datasets)
+        events = system.event_filters(chain, datasets)
         work = missing(system.tail, chain.key, span, datasets, (), events)
         total = sum(len(item.spans) for item in work)  # a block counts once for each pass over it
-        progress = Progress(system.seams.clock, total, on_change=watcher(chain.key, quiet=quiet))
-        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
+        progress = Progress(system.environment.clock, total, on_change=watcher(chain.key, quiet=quiet))
+        collector = Collector(chain, system.lake, system.tail, system.environment, progress)
         await collector.run(work)
         await system.follower(chain).step()
         await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key)
@@ -277,10 +293,7 @@ def _days_ago() -> date:
 
 
 def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: int) -> None:
-    """What the examples of the documentation page are about: Carol, and Dave where there are two."""
-    from api.bundles import ID
-    from api.virtual_users import SPECIMEN
-    from storage.state import address_book, bundles, subscriptions, virtual_users
+    """Return the addresses of the documentation's examples: Carol, and Dave if there are two."""
 
     carol, dave, erin = (wallets[name] for name in ("carol", "dave", "erin"))
     address_book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
@@ -292,28 +305,25 @@ def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: i
 
 def as_called(program: str) -> str:
     """The command as the user's shell finds it: by its name where that is this program, else by its path."""
-    found = shutil.which("chainfolio")
-    is_other = os.access(program, os.X_OK) and not (found and os.path.samefile(found, program))
+    command = shutil.which("chainfolio")
+    is_other = os.access(program, os.X_OK) and not (command and os.path.samefile(command, program))
     return shlex.quote(os.path.relpath(program)) if is_other else "chainfolio"
 
 
 async def _serve(
-    config: Settings, wallets: Mapping[str, str], options: argparse.Namespace, say: Callable[[str], None]
+    config: Settings, wallets: Mapping[str, str], options: argparse.Namespace, report: Callable[[str], None]
 ) -> None:
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
-    from api.serve import configure_log, listening
-    from cli.serve import indexing
-    from cli.state_store import open_state
 
     state = open_state(config)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
-    state.database.change(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
+    state.database.write(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
     state.close()
     configure_log("warning")
     app = await indexing(config)
     async with listening(app, config.server.host, config.server.port) as port:
         url = f"http://{config.server.host}:{port}"
-        say("ready")
+        report("ready")
         file = Path(options.data) / "chainfolio.toml"
         if options.json:
             one_line({"url": url, "docs": f"{url}/docs", "apiKey": key, "config": str(file)})
@@ -333,4 +343,4 @@ async def _serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         await stopped.wait()
-    say("stopped")
+    report("stopped")

@@ -1,4 +1,4 @@
-"""How long the chains of the demo have lived: what a wallet was worth day by day is a chart."""
+"""Days for which the chains of the demo have existed: enough for a chart of daily values."""
 
 from __future__ import annotations
 

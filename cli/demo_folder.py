@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Final
 
 from chainfolio.errors import BadRequest
-from storage.disk import held
+from chainfolio.storage.disk import lock_file
 
 MARKER: Final = ".chainfolio-demo"
 # What a demo and the commands that are run on its settings make. Everything else in the folder stays.
 MADE: Final = (
-    "chainfolio.toml", "local.toml", "prices.toml", "solana.toml", "protocols", "lake", "locks", "pepper",
+    "chainfolio.toml",
+    "local.toml",
+    "prices.toml",
+    "solana.toml",
+    "protocols",
+    "lake",
+    "locks",
+    "pepper",
     *(f"{store}.db{suffix}" for store in ("tail", "state") for suffix in ("", "-wal", "-shm")),
-)  # fmt: skip
+)
 MAX_NAMES: Final = 3  # in a message
 
 
@@ -32,9 +39,9 @@ def reserved_folder(folder: Path) -> Iterator[None]:
         raise _refusal(folder, "is not a folder")
     names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
     if names and MARKER not in names:
-        more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-        raise _refusal(folder, f"has files that no demo made: {', '.join(names[:MAX_NAMES])}{more}")
-    with held(folder / MARKER, store="demo", what=str(folder)):
+        rest_text = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+        raise _refusal(folder, f"has files that no demo made: {', '.join(names[:MAX_NAMES])}{rest_text}")
+    with lock_file(folder / MARKER, store="demo", subject=str(folder)):
         for name in MADE:
             _remove(folder / name)
         yield

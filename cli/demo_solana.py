@@ -1,4 +1,4 @@
-"""The Solana part of `chainfolio demo`: days in the lives of two wallets, on a real node with the real programs."""
+"""Solana part of `chainfolio demo`: days in the lives of two wallets, on a real node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cli.demo_days import DAY_S, PAST_DAYS
+from chainfolio.cli.demo_days import DAY_S, PAST_DAYS
+from chainfolio.indexer.scopes import Scope
+from chainfolio.indexer.watching import index_accounts
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
+from chainfolio.localchain.solana.dated import dated
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import (
+    TOKEN_2022,
+    called,
+    coins,
+    home,
+    issued,
+    opened,
+    paid,
+    sent,
+    stake,
+    voter,
+)
+from chainfolio.storage.tail import WatchedAccount
 
 if TYPE_CHECKING:
-    from indexer.progress import Progress
-    from indexer.wiring import System
-    from localchain.solana.node import SolanaNode
+    from chainfolio.indexer.progress import Progress
+    from chainfolio.indexer.wiring import System
+    from chainfolio.localchain.solana.node import SolanaNode
 
 CHAIN: Final = "solana"
 SETTINGS: Final = """\
@@ -40,8 +58,8 @@ PRICE: Final = "57.3"  # as in the rates of the demo
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What happened: where the node answers, who lives there, and the token that is worth a dollar."""
+class SolanaDemo:
+    """The demo's Solana chain: the address of its node, its wallets, and its dollar token."""
 
     url: str
     genesis: str
@@ -61,11 +79,11 @@ class Played:
 
 
 @contextmanager
-def played(say: Callable[[str], None]) -> Iterator[Played | None]:
-    """A Solana chain on which wallets have traded for some days; None, and why, where its node cannot be installed."""
-    from localchain.errors import InstallFailed, NodeJsMissing
-    from localchain.solana.dated import dated
-    from localchain.solana.node import SolanaNode
+def solana_demo(report: Callable[[str], None]) -> Iterator[SolanaDemo | None]:
+    """Yield a Solana chain on which wallets have traded for some days.
+
+    Yields None, and reports the reason, if the node cannot be installed.
+    """
 
     try:
         node = SolanaNode().start()
@@ -74,58 +92,54 @@ def played(say: Callable[[str], None]) -> Iterator[Played | None]:
         yield None
         return
     with node, dated(node, PAST_DAYS * DAY_S) as url:
-        say(f"Surfpool runs at {url}")
+        report(f"Surfpool runs at {url}")
         wallets, dollar = _trade(node)
-        say(f"two Solana wallets traded for {PAST_DAYS} days")
-        yield Played(url, node.rpc("getGenesisHash"), wallets, dollar)
+        report(f"two Solana wallets traded for {PAST_DAYS} days")
+        yield SolanaDemo(url, node.rpc("getGenesisHash"), wallets, dollar)
 
 
 def _trade(node: SolanaNode) -> tuple[dict[str, str], str]:
-    """Coins, a token, a picture, stake, and a present with a link that nobody asked for."""
+    """Create coins, a token, a picture, stake, and an unsolicited token whose name is a link."""
     from solders.keypair import Keypair
-
-    from localchain.solana.programs import (
-        TOKEN_2022,
-        called,
-        coins,
-        home,
-        issued,
-        opened,
-        paid,
-        sent,
-        stake,
-        voter,
-    )
 
     begun_s, alice, bob = int(time.time()), Keypair(), Keypair()
     dollar, owners = called(node, "Demo Dollar", "DUSD", "", 6), (alice.pubkey(), bob.pubkey())
     for owner in owners:
         coins(node, owner, 50 * 10**9)
-    mine, theirs = (home(owner, dollar, TOKEN_2022) for owner in owners)
+    own_account, other_account = (home(owner, dollar, TOKEN_2022) for owner in owners)
     node.send([opened(node, owner, dollar, TOKEN_2022) for owner in owners])
-    node.send([issued(node, dollar, mine, 10_000 * 10**6, TOKEN_2022)])
+    node.send([issued(node, dollar, own_account, 10_000 * 10**6, TOKEN_2022)])
     gifts = {"Sunrise #1": owners[0], "Claim 2 SOL at https://claim.example": owners[1]}
     for name, owner in gifts.items():
         gift = called(node, name, "ART", "")
-        there = home(owner, gift, TOKEN_2022)
-        node.send([opened(node, owner, gift, TOKEN_2022), issued(node, gift, there, 1, TOKEN_2022)])
+        gift_account = home(owner, gift, TOKEN_2022)
+        node.send([opened(node, owner, gift, TOKEN_2022), issued(node, gift, gift_account, 1, TOKEN_2022)])
     stake(node, owners[0], 10 * 10**9, voter(node))
-    for day in range(1, PAST_DAYS + 1):
-        node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + day * DAY_S) * 1000})
-        node.send([sent(dollar, mine, theirs, owners[0], 250 * day * 10**6, 6, TOKEN_2022)], alice)
+    for day, at_s in enumerate(trade_times(begun_s), 1):
+        node.rpc("surfnet_timeTravel", {"absoluteTimestamp": at_s * 1000})
+        node.send([sent(dollar, own_account, other_account, owners[0], 250 * day * 10**6, 6, TOKEN_2022)], alice)
         node.send([paid(owners[1], owners[0], day * 10**9)], bob)
+    node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + PAST_DAYS * DAY_S) * 1000})
     node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 1000})  # so that all of it is final
     return {"alice (Solana)": str(owners[0]), "bob (Solana)": str(owners[1])}, str(dollar)
 
 
+def trade_times(begun_s: int) -> list[int]:
+    """Return the times of the daily trades: 06:00 or 18:00 UTC, whichever is farther from the start.
+
+    Surfpool goes an epoch of slots less far than its time does: of the slots before a jump's end, those without a
+    block say a time up to 432 s too early. Midnights, at which days are valued, have to lie elsewhere.
+    """
+    hour_s = 6 * 3600 if begun_s % DAY_S >= DAY_S // 2 else 18 * 3600
+    first_s = begun_s + (hour_s - begun_s) % DAY_S
+    return [first_s + day * DAY_S for day in range(PAST_DAYS)]
+
+
 async def read(system: System, wallets: Mapping[str, str]) -> Progress:
     """The histories of the wallets, as `chainfolio watch` reads them."""
-    from indexer.scopes import Scope
-    from indexer.watching import bring_up
-    from storage.tail import Watch
 
     chain = system.chain(CHAIN)
-    watches = [Watch(address, 0) for address in wallets.values()]
+    watches = [WatchedAccount(address, 0) for address in wallets.values()]
     system.tail.watch(CHAIN, watches)
     with system.tail.lock(CHAIN):
-        return await bring_up(system, chain, Scope(tuple(watches)))
+        return await index_accounts(system, chain, Scope(tuple(watches)))

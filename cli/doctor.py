@@ -8,22 +8,23 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.chains import lacking
+from chainfolio.chains import missing_capabilities
+from chainfolio.cli import stores
+from chainfolio.cli.common import Commands, settings_file, show_json, show_table, with_system
+from chainfolio.cli.groups import GROUPS
 from chainfolio.errors import BadRequest, ChainfolioError
 from chainfolio.kinds import kind_of
-from cli import stores
-from cli.common import Commands, settings_file, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from indexer.wiring import System
+    from chainfolio.indexer.wiring import System
 
 LIBRARIES = ("aiohttp", "polars", "deltalake", "duckdb", "pyarrow", "msgspec")
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("doctor", parents=[common], help="check endpoints and stores", description=__doc__)
+    command = commands.add_parser("doctor", parents=[common], help=GROUPS["doctor"], description=__doc__)
     command.add_argument(
         "--reinstate", metavar="HOST", help="believe an endpoint again that was quarantined, by its name in the report"
     )
@@ -31,8 +32,11 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 5 where a store is of no use, 2 where a file is, 3 where an endpoint is, 7
-    where an installed package of protocols is, or a protocol's file names a family that is not installed."""
+    """Run the command and return its exit code.
+
+    The code is 5 for a broken store, 2 for a bad file, 3 for a broken endpoint, and 7 for a broken package of protocols
+    or a protocol's file whose family is not installed.
+    """
     if options.reinstate:
         with_system(options, partial(reinstate, name=options.reinstate))
     file = settings_file(options)
@@ -66,33 +70,50 @@ async def examine(system: System) -> dict[str, Any]:
         "stores": stores.examined(system),
         "files": stores.files(system),
         "protocols": [
-            {"provider": each.provider, "module": each.module, "ok": not each.problem,
-             "families": sorted(family.name for family in each.families),
-             "problem": each.problem, "remedy": each.remedy}
+            {
+                "provider": each.provider,
+                "module": each.module,
+                "ok": not each.problem,
+                "families": sorted(family.name for family in each.families),
+                "problem": each.problem,
+                "remedy": each.remedy,
+            }
             for each in system.packages
         ],
         "unread": [
-            {"protocol": each.protocol.key, "families": list(each.families),
-             "problem": each.problem, "remedy": each.remedy}
+            {
+                "protocol": each.protocol.key,
+                "families": list(each.families),
+                "problem": each.problem,
+                "remedy": each.remedy,
+            }
             for each in system.unread
         ],
         "chains": chains,
         "endpoints": endpoints,
-    }  # fmt: skip
+    }
 
 
 def shown(chain: Chain) -> dict[str, Any]:
     """A chain with what it has of what not every kind of chain has."""
     return {
-        "chain": chain.key, "kind": chain.kind, "datasets": list(chain.datasets),
-        "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
-    }  # fmt: skip
+        "chain": chain.key,
+        "kind": chain.kind,
+        "datasets": list(chain.datasets),
+        "capabilities": sorted(chain.capabilities),
+        "lacks": missing_capabilities(chain),
+    }
 
 
 async def reinstate(system: System, name: str) -> None:
-    """Forget the evidence against an endpoint; BadRequest where none of that name is quarantined."""
+    """Delete the evidence against an endpoint. Raises BadRequest if no endpoint of that name is quarantined."""
     chains = system.settings.chains.values()
-    identities = {each for chain in chains for named, each in kind_of(chain.adapter).identities(chain) if named == name}
+    identities = {
+        identity
+        for chain in chains
+        for endpoint, identity in kind_of(chain.adapter).identities(chain)
+        if endpoint == name
+    }
     if not sum(system.tail.reinstate(each) for each in identities):
         raise BadRequest(
             "reinstate", f"no endpoint `{name}` is quarantined", remedy="take the name from `chainfolio doctor`"

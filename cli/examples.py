@@ -1,4 +1,4 @@
-"""Examples of every command, shown below its help: a test sees that each command has one, and that each is valid."""
+"""Examples of every command, shown below its help."""
 
 from __future__ import annotations
 

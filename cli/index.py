@@ -1,4 +1,4 @@
-"""`chainfolio index`: index one chain now up to its newest block, with progress, and make the derived tables."""
+"""`chainfolio index`: index one chain up to its newest block, and make the derived tables."""
 
 from __future__ import annotations
 
@@ -12,25 +12,34 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.chains import error_counts
+from chainfolio.chains import errors_by_endpoint
+from chainfolio.cli.common import Commands, one_line, settings, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.process import for_bulk
+from chainfolio.cli.progress_bar import clock, watch
 from chainfolio.errors import BadRequest, Unavailable
-from cli.common import Commands, one_line, settings, with_system
-from cli.process import for_bulk
-from cli.progress_bar import clock, watch
+from chainfolio.indexer import consistency, materialise
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.estimate import estimate
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.rewind import check_anchor, check_span, rewind
+from chainfolio.indexer.wiring import check_datasets
+from chainfolio.indexer.work import heights, missing, missing_for_accounts
+from chainfolio.indexer.worker_pool import WorkerProcess
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Span
     from chainfolio.chains import Chain
+    from chainfolio.indexer.progress import Progress
+    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.work import Work
+    from chainfolio.indexer.worker_pool import WorkerProcess
     from chainfolio.settings import Settings
-    from indexer.progress import Progress
-    from indexer.wiring import System
-    from indexer.work import Work
-    from indexer.worker_pool import WorkerProcess
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("index", parents=[common], help="index a chain now, once", description=__doc__)
+    command = commands.add_parser("index", parents=[common], help=GROUPS["index"], description=__doc__)
     command.add_argument("chain", help="key of a configured chain")
     command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
     command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest)")
@@ -42,7 +51,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command. Raises BadRequest for --rewind together with --estimate."""
     if options.estimate and options.rewind is not None:
         raise BadRequest("rewind", "an estimate changes nothing, and --rewind forgets blocks", remedy="leave one out")
     for_bulk()
@@ -59,31 +68,24 @@ def run(options: argparse.Namespace) -> int:
 
 def start_worker_processes(config: Settings, chain: str) -> list[WorkerProcess]:
     """The other processes of a bulk run: one less than the settings say, for this process is the first."""
-    from indexer.worker_pool import WorkerProcess
 
     count = config.chains[chain].worker_processes if chain in config.chains else 1
     return [WorkerProcess(number, count, config, chain) for number in range(1, count)]
 
 
 async def _index(system: System, options: argparse.Namespace, worker_processes: Sequence[WorkerProcess]) -> None:
-    from indexer import consistency, materialise
-    from indexer.collect import Collector
-    from indexer.progress import Progress
-    from indexer.rewind import check_anchor
-    from indexer.wiring import check_datasets
-    from indexer.work import heights, missing, missing_of
 
     chain = system.chain(options.chain)
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.chosen
     if not options.datasets and not chain.settings.datasets:
         await chain.probe(chain.settings.start_block if options.first is None else options.first)
-    whole = system.datasets(chain) if chain.settings.index == EVERYTHING else ()
-    named = _names(options.datasets) or [*whole, *materialise.HISTORIES]
-    derived = [name for name in named if name in materialise.DERIVED]
-    datasets = check_datasets(chain, [name for name in named if name not in materialise.DERIVED])
-    events = system.events(chain, datasets)
+    all_datasets = system.datasets(chain) if chain.settings.index == EVERYTHING else ()
+    datasets = _names(options.datasets) or [*all_datasets, *materialise.HISTORIES]
+    derived = [name for name in datasets if name in materialise.DERIVED]
+    raw = check_datasets(chain, [name for name in datasets if name not in materialise.DERIVED])
+    events = system.event_filters(chain, raw)
     if options.estimate:  # reads and writes nothing that needs the lock, so it runs beside a server
-        work = missing(system.tail, chain.key, await _span(chain, options), datasets, contracts, events)
+        work = missing(system.tail, chain.key, await _span(chain, options), raw, contracts, events)
         await _estimate(system, chain, work, options)
         return
     with system.tail.lock(chain.key):
@@ -91,27 +93,26 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
             _rewind(system, chain, options.rewind)
         consistency.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
-            await system.follower(chain).settle()
+            await system.follower(chain).finalise_all()
         span = await _span(chain, options)
         await check_anchor(chain, system.tail)
-        progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
-        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
+        progress = Progress(system.environment.clock, 0, on_change=watcher(chain.key, quiet=options.json))
+        collector = Collector(chain, system.lake, system.tail, system.environment, progress)
         recovered = await collector.recover()
         # Accounts first: they take minutes, and the rest of a chain may take days.
-        work = missing_of(system.tail, chain, system.scope(chain), span.last) if is_whole(options) else []
-        work += missing(system.tail, chain.key, span, datasets, contracts, events)
+        work = missing_for_accounts(system.tail, chain, system.scope(chain), span.last) if is_whole(options) else []
+        work += missing(system.tail, chain.key, span, raw, contracts, events)
         progress.blocks_total, progress.heights = sum(len(item.spans) for item in work), heights(work)
         await collector.run(work, worker_processes)
         if is_whole(options):
             await _follow(system, chain)
         await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
-        made = await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key, derived)
-    _report(chain, progress, recovered, made, worker_processes, options)
+        row_counts = await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key, derived)
+    _report(chain, progress, recovered, row_counts, worker_processes, options)
 
 
 async def _span(chain: Chain, options: argparse.Namespace) -> Span:
     """Return the blocks that the options name, up to the newest final one."""
-    from indexer.rewind import check_span
 
     finalized = (await chain.heads()).finalized
     first = chain.settings.start_block if options.first is None else options.first
@@ -122,12 +123,12 @@ async def _span(chain: Chain, options: argparse.Namespace) -> Span:
 
 
 def is_whole(options: argparse.Namespace) -> bool:
-    """Whether everything up to the newest block is wanted, and not one part of it."""
+    """Return True if the command indexes everything up to the newest block."""
     return options.last is None and not options.datasets and not options.contracts
 
 
 async def _follow(system: System, chain: Chain) -> None:
-    """Read the blocks that are not final yet, once: without them an answer about now lacks the newest ones."""
+    """Read the blocks that are not final yet, once, so that answers include the newest ones."""
     try:
         await system.follower(chain).step()
     except Unavailable as error:
@@ -139,8 +140,6 @@ def _names(names: str | None) -> list[str]:
 
 
 def _rewind(system: System, chain: Chain, height: int) -> None:
-    from indexer import consistency
-    from indexer.rewind import rewind
 
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")
@@ -153,31 +152,40 @@ def _report(
     chain: Chain,
     progress: Progress,
     recovered: int,
-    made: dict[str, int],
+    row_counts: dict[str, int],
     worker_processes: Sequence[WorkerProcess],
     options: argparse.Namespace,
 ) -> None:
     requests = chain.requests + sum(worker_process.requests for worker_process in worker_processes)
-    errors = together([error_counts(chain), *(worker_process.error_counts for worker_process in worker_processes)])
+    errors = merged_counts([errors_by_endpoint(chain), *(each.errors_by_endpoint for each in worker_processes)])
     if options.json:
-        one_line({
-            "chain": chain.key, "blocks": progress.heights, "events": progress.events, "rows": progress.rows,
-            "requests": requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
-            "recoveredBatches": recovered, "derived": made, "errors": errors,
-        })  # fmt: skip
+        one_line(
+            {
+                "chain": chain.key,
+                "blocks": progress.heights,
+                "events": progress.events,
+                "rows": progress.rows,
+                "requests": requests,
+                "seconds": round(progress.seconds, 3),
+                "restored": progress.restored,
+                "recoveredBatches": recovered,
+                "derived": row_counts,
+                "errors": errors,
+            }
+        )
         return
     print(
         f"{chain.key}: {progress.heights:,} blocks, {progress.events:,} events, {progress.rows:,} rows "
         f"in {progress.seconds:.1f} s with {requests:,} requests"
         + (f"; {recovered} batches of a killed run finished" if recovered else "")
     )
-    for name, rows in made.items():
+    for name, rows in row_counts.items():
         print(f"  {name}: {rows:,} rows derived")
     for endpoint, counts in errors.items():
         print(f"  {endpoint}: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
 
 
-def together(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+def merged_counts(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
     """Troubles of several processes, by endpoint and kind."""
     total: dict[str, Counter[str]] = {}
     for part in parts:
@@ -187,14 +195,15 @@ def together(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict
 
 
 async def _estimate(system: System, chain: Chain, work: Sequence[Work], options: argparse.Namespace) -> None:
-    from indexer.estimate import estimate
 
-    result = await estimate(chain, work, Path(system.settings.data), system.seams.clock)
+    result = await estimate(chain, work, Path(system.settings.data), system.environment.clock)
     if options.json:
         one_line(result)
         return
-    print(f"{chain.key}: {result['blocks']:,} blocks are missing; about {result['events']:,} events, "
-          f"{result['requests']:,} requests, {result['megabytes']:,} MB on disk, {result['seconds']:,} s")  # fmt: skip
+    print(
+        f"{chain.key}: {result['blocks']:,} blocks are missing; about {result['events']:,} events, "
+        f"{result['requests']:,} requests, {result['megabytes']:,} MB on disk, {result['seconds']:,} s"
+    )
 
 
 def watcher(
@@ -203,18 +212,18 @@ def watcher(
     """Shows progress on standard error, in the words of `state`."""
     if quiet:
         return lambda progress: None
-    shown, describe = watch(name), state or of_blocks
+    bar, describe = watch(name), state or of_blocks
 
     def show(progress: Progress) -> None:
-        done = progress.blocks >= progress.blocks_total
-        share = 1.0 if done else progress.blocks / progress.blocks_total
-        shown(share, progress.seconds, lambda: describe(progress))
+        is_done = progress.blocks >= progress.blocks_total
+        share = 1.0 if is_done else progress.blocks / progress.blocks_total
+        bar(share, progress.seconds, lambda: describe(progress))
 
     return show
 
 
 def of_blocks(progress: Progress) -> str:
-    """Where a run stands, in one line."""
+    """Return the progress of a run in one line."""
     blocks, events = progress.rates
     eta, share = progress.eta_s, 100 * progress.blocks // max(1, progress.blocks_total)
     return (

@@ -1,4 +1,4 @@
-"""`chainfolio init`: a settings file with every key in it, explained; what is commented out is the default."""
+"""`chainfolio init`: a settings file with every key, explained; keys in comments show the default."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from chainfolio.chain_settings import DEFAULT_KIND
+from chainfolio.cli.common import HERE, Commands, one_line, settings_file
+from chainfolio.cli.groups import GROUPS
 from chainfolio.errors import BadRequest
 from chainfolio.kinds import kind_of
 from chainfolio.settings_keys import CHAIN, Key, Section, sections
-from cli.common import HERE, Commands, one_line, settings_file
 
 RPC = "http://127.0.0.1:8545"
 WIDTH = 100
@@ -19,7 +20,7 @@ WIDTH = 100
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("init", parents=[common], help="write a settings file", description=__doc__)
+    command = commands.add_parser("init", parents=[common], help=GROUPS["init"], description=__doc__)
     command.add_argument("--chain", default="ethereum", metavar="KEY", help="the chain to begin with")
     command.add_argument("--adapter", default=DEFAULT_KIND, metavar="KIND", help="the kind of chain")
     command.add_argument("--rpc", default=RPC, metavar="URL", help=f"its endpoint, or env:NAME (default {RPC})")
@@ -27,9 +28,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command. Raises BadRequest if the file exists."""
     path = settings_file(options) or HERE
-    text = written(options.chain, options.rpc, options.adapter)
+    text = settings_text(options.chain, options.rpc, options.adapter)
     try:
         with path.open("x") as file:  # never over one that is there
             file.write(text)
@@ -42,19 +43,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def written(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
+def settings_text(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
     """The file: all defaults as comments, one chain of a kind with one endpoint."""
     lines = ["# Settings of Chainfolio. A relative path is one from the folder of this file.", ""]
     values = {kind_of(adapter).settings.ENDPOINTS: f'["{rpc}"]'}
     if adapter != DEFAULT_KIND:
         values["adapter"] = f'"{adapter}"'
-    known = sections([adapter])
-    own = {(each.section, each.name) for section in known if section.kind for each in section.keys}
-    for section in known:
+    known_sections = sections([adapter])
+    kind_keys = {(each.section, each.name) for section in known_sections if section.kind for each in section.keys}
+    for section in known_sections:
         if section.kind:
             lines.pop()  # its keys go on in the section before
         else:  # what the kind means otherwise is written there
-            section = replace(section, keys=tuple(key for key in section.keys if (key.section, key.name) not in own))
+            section = replace(
+                section, keys=tuple(key for key in section.keys if (key.section, key.name) not in kind_keys)
+            )
         lines += _section(section, chain, values)
     return "\n".join(lines)
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from chainfolio.cli.common import Commands, moment_us, one_line, settings, show_json, show_table
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.state_store import PEPPER, open_state
 from chainfolio.errors import BadRequest
-from cli.common import Commands, moment_us, one_line, settings, show_json, show_table
 
 if TYPE_CHECKING:
-    from storage.state import State
+    from chainfolio.storage.state import State
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the commands."""
-    group = commands.add_parser("key", help="keys of an account", description=__doc__)
+    group = commands.add_parser("key", help=GROUPS["key"], description=__doc__)
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
     create = verbs.add_parser("create", parents=[common], help="a new key, shown once")
     create.add_argument("--account", required=True, metavar="ID")
@@ -42,7 +44,6 @@ def _check(state: State, account: str) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    from cli.state_store import open_state
 
     expires = moment_us(options.expires) if options.expires else None
     state = open_state(settings(options))
@@ -54,7 +55,6 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from cli.state_store import open_state
 
     state = open_state(settings(options))
     _check(state, options.account)
@@ -69,7 +69,6 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _accept(options: argparse.Namespace) -> int:
-    from cli.state_store import PEPPER, open_state
 
     config = settings(options)
     open_state(config, accept=True).close()
@@ -79,12 +78,11 @@ def _accept(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    from cli.state_store import open_state
 
     state = open_state(settings(options))
-    done = state.revoke_key(options.id)
+    is_revoked = state.revoke_key(options.id)
     state.close()
-    if not done:
+    if not is_revoked:
         raise BadRequest("key", f"there is no valid key {options.id}", remedy="chainfolio key list --account ID")
     one_line({"revoked": options.id}) if options.json else print(f"{options.id} is revoked")
     return 0

@@ -1,9 +1,8 @@
-"""The command line: one file a command group, imported only when it is called, so that a command starts fast."""
+"""The command line: one file a command group, imported only when it is called."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import difflib
 import errno
 import importlib
@@ -11,27 +10,32 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from chainfolio import __version__
-from chainfolio.errors import BadRequest, ChainfolioError, StorageFull, StoreError, TooManyFiles
-from cli import output, process
-from cli.examples import EXAMPLES
+from chainfolio.cli import output, process
+from chainfolio.cli.examples import EXAMPLES
+from chainfolio.cli.groups import EXTRAS, GROUPS
+from chainfolio.errors import (
+    BadRequest,
+    ChainfolioError,
+    MissingDependency,
+    StorageFull,
+    StoreError,
+    TooManyFiles,
+    needs_extra,
+)
 
-GROUPS = (
-    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "history", "performance", "nav", "price",
-    "approvals", "transactions", "pnl", "validators", "verify", "reconcile", "account", "key", "addressbook",
-    "subscription", "virtual-user", "sql", "check", "status", "doctor", "init", "completion", "new-protocol",
-    "record", "test-protocol",
-)  # fmt: skip
-
-RENAMED = {"derive": "materialise", "--readmit": "--reinstate"}  # words of earlier releases
 WHERE = "`data` in the settings names a folder that this user may write to"
 
 
-def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
-    """The commands of some groups with their options."""
+def parser(groups: Collection[str] = GROUPS.keys(), *, name_only: Collection[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of the commands of `groups`. It lists those of `name_only` with their help alone.
+
+    The code of a command in `name_only` is not imported. A command whose extra is missing is listed the same way.
+    """
     top = Parser(
         prog="chainfolio",
         description="Self-hosted blockchain indexer and portfolio engine.",
@@ -43,10 +47,27 @@ def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
     common.add_argument("--config", metavar="FILE", help="settings file")
     common.add_argument("--json", action="store_true", help="print JSON for programs instead of text for people")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for group in name_only:
+        if group not in groups:
+            commands.add_parser(group, help=GROUPS[group])
     for group in groups:
-        importlib.import_module(f"cli.{group.replace('-', '_')}").add(commands, common)
+        try:
+            _module(group).add(commands, common)
+        except MissingDependency:
+            if len(groups) == 1:
+                raise
+            commands.add_parser(group, help=GROUPS[group])
     _exemplify(top, ())
     return top
+
+
+def _module(group: str) -> ModuleType:
+    """Import the module of a command. Raises MissingDependency if its extra is not installed."""
+    name = f"chainfolio.cli.{group.replace('-', '_')}"
+    if group not in EXTRAS:
+        return importlib.import_module(name)
+    with needs_extra(*EXTRAS[group]):
+        return importlib.import_module(name)
 
 
 class UsageError(BadRequest):
@@ -64,26 +85,23 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' ]+)", message)
-        if unknown and unknown[1] in RENAMED:
-            message = f"`{unknown[1]}` is called `{RENAMED[unknown[1]]}` now"
-            raise UsageError(message, self.format_usage(), self.prog)
-        known = [name for action in self._actions for name in (*action.option_strings, *(action.choices or ()))]
-        near = difflib.get_close_matches(unknown[1], map(str, known), 1) if unknown else []
-        hint = f"; did you mean {near[0]}?" if near else ""
+        valid_words = [name for action in self._actions for name in (*action.option_strings, *(action.choices or ()))]
+        matches = difflib.get_close_matches(unknown[1], map(str, valid_words), 1) if unknown else []
+        hint = f"; did you mean {matches[0]}?" if matches else ""
         raise UsageError(message + hint, self.format_usage(), self.prog)
 
 
 def commands_of(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The commands or verbs directly below a parser, by name."""
     groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
-    return {name: made for group in groups for name, made in group.choices.items()}
+    return {name: command for group in groups for name, command in group.choices.items()}
 
 
 def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
     """Put the examples of each command below its help."""
     below = commands_of(of)
-    for name, made in below.items():
-        _exemplify(made, (*path, name))
+    for name, command in below.items():
+        _exemplify(command, (*path, name))
     if not below:
         lines = (f"  chainfolio {' '.join(path)} {example}".rstrip() for example in EXAMPLES.get(" ".join(path), ()))
         of.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -91,7 +109,7 @@ def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
+    """Run one command and return its exit code: 0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store."""
     try:
         try:
             with process.few_looks_for_rings():
@@ -113,11 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _ended(arguments: Sequence[str] | None) -> int:
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
-    words = _command_first(sys.argv[1:] if arguments is None else arguments)
+    arguments_list = _command_first(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parsed(words)
-    except UsageError as error:
-        _complain(error, as_json="--json" in words)
+        options = _parsed(arguments_list)
+    except ChainfolioError as error:  # wrong usage, or the extra of the command is not installed
+        _complain(error, as_json="--json" in arguments_list)
         return error.exit_code
     try:
         process.allow_files()
@@ -125,39 +143,49 @@ def _ended(arguments: Sequence[str] | None) -> int:
     except ChainfolioError as error:
         _complain(error, as_json=getattr(options, "json", False))
         return error.exit_code
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except (KeyboardInterrupt, _cancellation()):
         print("stopped; what was committed stays", file=sys.stderr)
         return 130
     except OSError as error:
         is_limit = error.errno in (errno.EMFILE, errno.ENFILE)
         if error.filename is None and not is_limit:
             raise
-        refused = StoreError("files", f"{error.filename}: {error.strerror}", remedy=WHERE)
-        refusal = TooManyFiles("files") if is_limit else refused
+        refusal_of_file = StoreError("files", f"{error.filename}: {error.strerror}", remedy=WHERE)
+        refusal = TooManyFiles("files") if is_limit else refusal_of_file
         _complain(refusal, as_json=getattr(options, "json", False))
         return refusal.exit_code
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
+def _cancellation() -> type[BaseException]:
+    """Return the class of a cancelled task's error. asyncio takes 30 ms to import."""
+    from asyncio import CancelledError
+
+    return CancelledError
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command line; UsageError if it cannot be read."""
-    named = words[0] if words else ""
-    top = parser([named] if named in GROUPS else [] if named == "--version" else GROUPS)
-    options, unknown = top.parse_known_args(words)
+    group = next((argument for argument in arguments if argument in GROUPS), None)
+    is_first = bool(arguments) and arguments[0] == group
+    top = parser([group] if group else [], name_only=() if is_first else GROUPS)
+    options, unknown = top.parse_known_args(arguments)
     if unknown:  # refused by the command's own parser, which has its words for the hint
-        _named(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
+        _command_parser(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
 
 
-def _command_first(words: Sequence[str]) -> list[str]:
-    """The words with the options of every command behind it, where somebody wrote them before it."""
-    rest, before = list(words), list[str]()
-    while rest and (rest[0] == "--json" or rest[0].split("=", 1)[0] == "--config"):
-        before += [rest.pop(0) for _ in range(2 if rest[0] == "--config" and len(rest) > 1 else 1)]
-    end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *before, *rest[end:]]
+def _command_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the common options after the command, also if they stood before it."""
+    remaining, common_options = list(arguments), list[str]()
+    while remaining and (remaining[0] == "--json" or remaining[0].split("=", 1)[0] == "--config"):
+        common_options += [
+            remaining.pop(0) for _ in range(2 if remaining[0] == "--config" and len(remaining) > 1 else 1)
+        ]
+    end = remaining.index("--") if "--" in remaining else len(remaining)
+    return [*remaining[:end], *common_options, *remaining[end:]]
 
 
-def _named(top: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.ArgumentParser:
+def _command_parser(top: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.ArgumentParser:
     command = commands_of(top)[options.command]
     return commands_of(command).get(getattr(options, "verb", ""), command)
 

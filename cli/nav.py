@@ -1,4 +1,4 @@
-"""`chainfolio nav ADDRESS…`: the net asset value of addresses together; many `--from FILE`, each on its own."""
+"""`chainfolio nav ADDRESS…`: net asset value of addresses together; with `--from FILE` of each alone."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cli import wallets
-from cli.common import Commands, add_rpc, check_chains, show_issues, with_system
-from cli.names import accounts_of
+import msgspec
+
+from chainfolio.cli import wallets
+from chainfolio.cli.common import Commands, add_rpc, show_issues, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import accounts_of
+from chainfolio.engine.named_accounts import check_chains
+from chainfolio.engine.service import Engine
+from chainfolio.errors import BadRequest
+from chainfolio.portfolio.nav import encode
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.blocks import Block
-    from engine.service import Engine
-    from indexer.wiring import System
-    from portfolio.nav import Nav
+    from chainfolio.engine.service import Engine
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.nav import Nav
 
 HEAD = f"{'address':<42}  {'net asset value':>24}"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("nav", parents=[common], help="net asset value", description=__doc__)
+    command = commands.add_parser("nav", parents=[common], help=GROUPS["nav"], description=__doc__)
     command.add_argument("address", nargs="*")
     wallets.add(command)
     command.add_argument("--chain", help="with --from: the chain; needed where several are configured")
@@ -34,9 +41,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
-    from chainfolio.errors import BadRequest
-    from portfolio.nav import encode
+    """Run the command. Raises BadRequest for --chain without --from."""
 
     wallets.check(options)
     if options.file is not None:
@@ -46,7 +51,6 @@ def run(options: argparse.Namespace) -> int:
         raise BadRequest("chain", "one value is of all chains now", remedy="--from FILE for one block of one chain")
 
     async def read(system: System) -> Nav:
-        from engine.service import Engine
 
         accounts = await accounts_of(system, options.address)
         check_chains(system)
@@ -54,13 +58,13 @@ def run(options: argparse.Namespace) -> int:
 
     result = with_system(options, read)
     rate = f" (rate {result.conversion_price}: {result.conversion_source})" if result.conversion_source else ""
-    print(encode(result).decode() if options.json else f"{_shown(result)}{rate}")
+    print(encode(result).decode() if options.json else f"{_amount(result)}{rate}")
     if not options.json:
         show_issues(result.issues)
     return 0
 
 
-def _shown(value: Nav) -> str:
+def _amount(value: Nav) -> str:
     lacks = f", without {value.unpriced_assets} assets that have no price" if value.unpriced_assets else ""
     lacks += ", not everything could be read" if value.completeness == "partial" else ""
     return f"{value.nav:,.2f} {value.currency}{lacks}"
@@ -68,9 +72,6 @@ def _shown(value: Nav) -> str:
 
 def _listing(options: argparse.Namespace) -> wallets.Listing[Nav]:
     """A net asset value for each of many wallets."""
-    import msgspec
-
-    from portfolio.nav import encode
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Nav]:
         return await engine.navs_at(accounts, key, block, options.currency, past=options.block is not None)
@@ -79,6 +80,6 @@ def _listing(options: argparse.Namespace) -> wallets.Listing[Nav]:
         if options.json:
             address = msgspec.json.encode(account.address).decode()
             return f'{{"address":{address},{encode(value).decode()[1:]}'
-        return f"{account.address:<42}  {_shown(value):>24}"
+        return f"{account.address:<42}  {_amount(value):>24}"
 
     return wallets.Listing(read_some, line, HEAD)

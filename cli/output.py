@@ -1,4 +1,4 @@
-"""Standard output and error when nobody reads them, as after `| head -1`, or when they cannot be written."""
+"""Standard output and error that are closed, as after `| head -1`, or cannot be written."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ CLOSED: Final = 128 + signal.SIGPIPE  # what a shell says of a tool that ended b
 
 
 def flush() -> None:
-    """Hand on all that was printed: an error of it can be answered here, and not at the end of the interpreter."""
+    """Flush standard output now, so that an error can be handled before the interpreter ends."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # the shell closed it
             stream.flush()
 
 
 def is_closed() -> bool:
-    """Whether who read what is printed has gone."""
-    asked = select.poll()
+    """Return True if the reader of standard output has closed it."""
+    poll = select.poll()
     for at in _open():
-        asked.register(at, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
+        poll.register(at, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def let_go(*, of_errors: bool) -> None:
-    """Print nothing any more, errors neither if those are meant, too: what could not be written is not tried again at
-    the end of the interpreter."""
+    """Discard all further output, and errors too if `of_errors`.
+
+    Otherwise the interpreter tries once more to write it at its end.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for at in _open() if of_errors else _open()[:1]:
         os.dup2(nowhere, at)

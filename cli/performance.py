@@ -1,18 +1,16 @@
-"""`chainfolio performance ADDRESS…`: what wallets earned over a span, apart from what was paid in and taken out.
-
-The values are those of `chainfolio history`, read once and kept. What came from outside and what was taken out is in
-the index: without it no return is said.
-"""
+"""`chainfolio performance ADDRESS…`: returns of wallets over a span, without deposits and withdrawals."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from cli.common import (
+from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
@@ -25,11 +23,18 @@ from cli.common import (
     show_table,
     with_system,
 )
-from cli.names import accounts_of, chains_with_past
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.history import days_of, read_values
+from chainfolio.cli.names import accounts_of
+from chainfolio.currencies import checked
+from chainfolio.engine.history.performance import performance
+from chainfolio.engine.named_accounts import chains_with_past
+from chainfolio.engine.service import Engine
+from chainfolio.portfolio.chart import chart
 
 if TYPE_CHECKING:
-    from indexer.wiring import System
-    from portfolio.metrics.report import PerformanceDocument, ShareDocument
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.metrics.report import PerformanceDocument, ShareDocument
 
 SHEET: Final = ("day", "value", "flow", "growth", "reason")
 SHARES: Final = (("part", ""), ("worth USD", "right"), ("share", "right"))
@@ -38,9 +43,7 @@ MAX_ASSETS: Final = 10  # in the table
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser(
-        "performance", parents=[common], help="what wallets earned over a span", description=__doc__
-    )
+    command = commands.add_parser("performance", parents=[common], help=GROUPS["performance"], description=__doc__)
     command.add_argument("address", nargs="+", help="the wallets of one owner: addresses or names")
     command.add_argument("--from", dest="first", metavar="DAY", help="YYYY-MM-DD (default 30 days before)")
     command.add_argument("--to", dest="last", metavar="DAY", help="YYYY-MM-DD, included (default today)")
@@ -55,61 +58,62 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    found = with_system(options, lambda system: _read(system, options))
+    performance = with_system(options, lambda system: _read(system, options))
     if options.json:
-        show_json(found)
+        show_json(performance)
     elif options.csv:
-        show_csv(SHEET, ([known(getattr(day, name), "") or None for name in SHEET] for day in found.days))
-        show_issues(found.issues)
+        show_csv(SHEET, ([known(getattr(day, name), "") or None for name in SHEET] for day in performance.days))
+        show_issues(performance.issues)
     else:
-        show(found, plot=options.plot)
+        show(performance, plot=options.plot)
     return 0
 
 
 async def _read(system: System, options: argparse.Namespace) -> PerformanceDocument:
-    from chainfolio.currencies import checked
-    from cli.history import days_of, read_values
-    from engine.performance import performance
-    from engine.service import Engine
 
     checked(options.currency, system.settings.rates)
-    days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
+    days = days_of(system, options)
     accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_with_past(system, accounts, options.chain)
     values = await read_values(system, accounts, chains, days, options)
     return await performance(Engine(system), accounts, chains, values, options.currency)
 
 
-def show(found: PerformanceDocument, *, plot: bool) -> None:
+def show(performance: PerformanceDocument, *, plot: bool) -> None:
     """The figures for people; the exact ones, every day and every flow are in --json."""
-    print(f"{', '.join(found.addresses)}: {found.first_day or '-'} to {found.last_day or '-'}, in {found.currency}")
+    print(
+        f"{', '.join(performance.addresses)}: {performance.first_day or '-'} to {performance.last_day or '-'},"
+        f" in {performance.currency}"
+    )
     if plot:
-        _plot(found)
-    fallen = found.drawdown
+        _plot(performance)
+    fallen = performance.drawdown
     lines = (
-        ("worth at the start", money(found.start_value)),
-        ("paid in less taken out", money(found.net_flows)),
-        ("gain", money(found.gain)),
-        ("worth at the end", money(found.end_value)),
-        ("time-weighted return", _percent(found.time_weighted_return, found.time_weighted_yearly)),
-        ("money-weighted return", _percent(found.money_weighted_return, found.money_weighted_yearly)),
+        ("worth at the start", money(performance.start_value)),
+        ("paid in less taken out", money(performance.net_flows)),
+        ("gain", money(performance.gain)),
+        ("worth at the end", money(performance.end_value)),
+        ("time-weighted return", _percent(performance.time_weighted_return, performance.time_weighted_yearly)),
+        ("money-weighted return", _percent(performance.money_weighted_return, performance.money_weighted_yearly)),
         ("largest fall", f"{_percent(fallen.part)}, {fallen.peak} to {fallen.low}" if fallen else "-"),
     )
     for name, value in lines:
         print(f"  {name:<24}{value}")
-    for title, shares in (("chains", found.exposure.chains), ("protocols", found.exposure.protocols)):
+    for title, shares in (("chains", performance.exposure.chains), ("protocols", performance.exposure.protocols)):
         if len(shares) > 1:
             show_table(title, SHARES, list(map(_cells, shares)))
-    if found.exposure.assets:
-        show_table(f"assets on {found.last_day}", SHARES, list(map(_cells, found.exposure.assets[:MAX_ASSETS])))
-    for reason in found.reasons:
+    if performance.exposure.assets:
+        show_table(
+            f"assets on {performance.last_day}", SHARES, list(map(_cells, performance.exposure.assets[:MAX_ASSETS]))
+        )
+    for reason in performance.reasons:
         print(f"  not known: {reason}")
-    for remark in found.remarks:
+    for remark in performance.remarks:
         print(f"  {remark}")
-    for issue in found.issues:
+    for issue in performance.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
-    if found.exposure.unpriced:
-        print(f"  {counted(len(found.exposure.unpriced), 'asset')} without a price: in no value")
+    if performance.exposure.unpriced:
+        print(f"  {counted(len(performance.exposure.unpriced), 'asset')} without a price: in no value")
 
 
 def _cells(share: ShareDocument) -> tuple[str, ...]:
@@ -121,19 +125,15 @@ def _percent(part: str, yearly: str = "N/A") -> str:
     """A part as people read it; the rate a year beside it where there is one."""
     if known(part, "") == "":
         return "-"
-    shown = f"{Decimal(part) * 100:,.2f} %"
-    return shown if known(yearly, "") == "" else f"{shown} ({Decimal(yearly) * 100:,.2f} % a year)"
+    text = f"{Decimal(part) * 100:,.2f} %"
+    return text if known(yearly, "") == "" else f"{text} ({Decimal(yearly) * 100:,.2f} % a year)"
 
 
-def _plot(found: PerformanceDocument) -> None:
-    import shutil
-    import sys
-
-    from portfolio.chart import chart
+def _plot(performance: PerformanceDocument) -> None:
 
     points: Sequence[tuple[date, Decimal | None]] = [
         (date.fromisoformat(day.day), None if known(day.growth, "") == "" else Decimal(day.growth) * 100)
-        for day in found.days
+        for day in performance.days
     ]
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
     width, height = shutil.get_terminal_size((80, 24))

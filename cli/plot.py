@@ -7,28 +7,27 @@ from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from chainfolio.errors import BadRequest
+from chainfolio.errors import needs_extra
 
 if TYPE_CHECKING:
-    from portfolio.chart import Point
+    from chainfolio.portfolio.chart import Point
 
-REMEDY: Final = "pip install 'chainfolio[plot]'; the chart of --plot, CSV and Parquet need nothing"
 INCHES: Final = (10, 5)
 TICKS: Final = 8  # at most, on the axis of days
 WHOLE: Final = 20  # USD from the bottom to the top, from which on cents say nothing
 
 
 def check() -> None:
-    """BadRequest where the library is not installed."""
-    try:
+    """Raise MissingDependency if matplotlib is not installed. --plot, CSV and Parquet do not need it."""
+    with needs_extra("plot", "a picture"):
         import matplotlib  # noqa: F401 - whether it is there
-    except ImportError:
-        raise BadRequest("output", "pictures need matplotlib, which is not installed", remedy=REMEDY) from None
 
 
 def write(path: Path, series: Mapping[str, Sequence[Point]]) -> None:
-    """A picture with a line for each account over all days that were asked for: broken where a value is not known, with
-    those days shaded. Equal series give equal bytes."""
+    """Write a picture with a line for each account over all requested days.
+
+    A line is broken, and the day shaded, where a value is unknown. Equal series give equal bytes.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -45,34 +44,34 @@ def write(path: Path, series: Mapping[str, Sequence[Point]]) -> None:
 
 
 def _draw(axes: Any, name: str, points: Sequence[Point], colour: str) -> None:
-    """A line; a day between two that nobody knows has no line, so it is a dot."""
+    """Draw one line. A day between two unknown days is a dot."""
     # floats: where a line is drawn on paper, and nowhere else
     heights = [float("nan") if value is None else float(value) for _, value in points]
     axes.plot([day for day, _ in points], heights, color=colour, marker="." if len(points) < 60 else "", label=name)
-    known = [False, *(value is not None for _, value in points), False]
-    alone = [at for at in range(len(points)) if known[at + 1] and not known[at] and not known[at + 2]]
+    has_value = [False, *(value is not None for _, value in points), False]
+    alone = [at for at in range(len(points)) if has_value[at + 1] and not has_value[at] and not has_value[at + 2]]
     axes.plot([points[at][0] for at in alone], [heights[at] for at in alone], color=colour, marker=".", linestyle="")
 
 
 def _shade(axes: Any, series: Iterable[Sequence[Point]]) -> None:
-    """The days of which somebody's value is not known."""
+    """Shade the days on which a value of any account is unknown."""
     unknown = {day for points in series for day, value in points if value is None}
-    half = timedelta(hours=12)
+    half_day = timedelta(hours=12)
     for number, (first, last) in enumerate(runs(sorted(unknown))):
         ends = (datetime.combine(day, time()) for day in (first, last))
-        begin, end = (moment + step for moment, step in zip(ends, (-half, half), strict=True))
+        begin, end = (end_time + step for end_time, step in zip(ends, (-half_day, half_day), strict=True))
         axes.axvspan(begin, end, color="0.93", zorder=0, label="not known" if not number else None)
 
 
 def runs(days: Sequence[date]) -> list[tuple[date, date]]:
     """Days that follow each other, as the first and the last of each run."""
-    found: list[tuple[date, date]] = []
+    spans: list[tuple[date, date]] = []
     for day in days:
-        if found and day - found[-1][1] == timedelta(days=1):
-            found[-1] = found[-1][0], day
+        if spans and day - spans[-1][1] == timedelta(days=1):
+            spans[-1] = spans[-1][0], day
         else:
-            found.append((day, day))
-    return found
+            spans.append((day, day))
+    return spans
 
 
 def _label(axes: Any, days: Sequence[date]) -> None:
@@ -90,7 +89,7 @@ def _label(axes: Any, days: Sequence[date]) -> None:
 
 
 def marks(days: Sequence[date]) -> tuple[list[date], str]:
-    """The days that have a name on the axis, and how it is written: first days of months where there are enough."""
+    """Return the labelled days of the axis and their format: first days of months if there are enough."""
     months = [day for day in days if day.day == 1]
     chosen, form = (months, "%Y-%m") if len(months) >= 3 else (days, "%Y-%m-%d")
     return list(chosen[:: -(-len(chosen) // TICKS)]), form

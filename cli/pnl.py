@@ -1,17 +1,14 @@
-"""`chainfolio pnl ADDRESS…`: what addresses gained, lot by lot, from all transactions that are indexed."""
+"""`chainfolio pnl ADDRESS…`: gains of addresses, lot by lot, from all indexed transactions."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from chainfolio.contracts import GAIN_METHODS
-from chainfolio.errors import BadRequest
-from cli.common import (
+from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
-    check_chains,
     counted,
     known,
     money,
@@ -20,24 +17,34 @@ from cli.common import (
     show_json,
     with_system,
 )
-from cli.names import accounts_of
-from cli.table import Column, Group, say, show_groups
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import accounts_of
+from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
+from chainfolio.contracts import GAIN_METHODS
+from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
+from chainfolio.engine.named_accounts import check_chains
+from chainfolio.engine.service import Engine
+from chainfolio.portfolio.pnl.report import COLUMNS as SHEET
+from chainfolio.portfolio.pnl.report import frame
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
-    from indexer.wiring import System
-    from portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument
 
 COLUMNS = (
-    Column("asset"), Column("wallet"), Column("held", "amount"), Column("cost USD", "number"),
-    Column("open USD", "number"), Column("closed USD", "number"), Column("why", "note"),
-)  # fmt: skip
+    Column("asset"),
+    Column("wallet"),
+    Column("held", "amount"),
+    Column("cost USD", "number"),
+    Column("open USD", "number"),
+    Column("closed USD", "number"),
+    Column("why", "note"),
+)
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("pnl", parents=[common], help="what addresses gained", description=__doc__)
+    command = commands.add_parser("pnl", parents=[common], help=GROUPS["pnl"], description=__doc__)
     command.add_argument("address", nargs="+", help="the wallets of one owner")
     command.add_argument(
         "--method", choices=GAIN_METHODS, default="fifo", help="which lot is sold first (default fifo)"
@@ -45,13 +52,16 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--per-wallet", action="store_true", help="lots by wallet, not over all wallets")
     command.add_argument("--chain", help="only this chain, by its key")
     command.add_argument(
-        "--deposits-are-disposals", action="store_true",
+        "--deposits-are-disposals",
+        action="store_true",
         help="a deposit in a protocol sells what is deposited and buys the share",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--received-at", choices=("spot", "unknown"), default="spot",
+        "--received-at",
+        choices=("spot", "unknown"),
+        default="spot",
         help="what others send costs its price at that time (default), or its cost is unknown",
-    )  # fmt: skip
+    )
     command.add_argument(
         "--zone", metavar="NAME", help="the time zone of days (default UTC; Europe/London with --method uk)"
     )
@@ -63,81 +73,79 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    zone = _zone(options.zone or ("Europe/London" if options.method == "uk" else "UTC"))
+
+    zone = zone_of(options.zone, options.method)
 
     async def read(system: System) -> PnlDocument:
-        from engine.pnl import PnlRequest, pnl
-        from engine.service import Engine
 
         networks = (options.chain,) if options.chain else ()
-        wanted = PnlRequest(
-            options.method, options.per_wallet, options.deposits_are_disposals, options.received_at == "spot", zone,
+        pnl_request = PnlRequest(
+            options.method,
+            options.per_wallet,
+            options.deposits_are_disposals,
+            options.received_at == "spot",
+            zone,
             networks,
-        )  # fmt: skip
-        wanted.check()
+        )
+        pnl_request.check()
         accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
         check_chains(system)
-        return await pnl(Engine(system), accounts, wanted)
+        return await pnl(Engine(system), accounts, pnl_request)
 
-    found = with_system(options, read)
+    gains = with_system(options, read, shares_answers=True)
     if options.parquet:
-        from portfolio.pnl.report import frame
-
-        frame(found.gains).write_parquet(options.parquet)
+        frame(gains.gains).write_parquet(options.parquet)
     if options.json:
-        show_json(found)
+        show_json(gains)
     elif options.csv:
-        from portfolio.pnl.report import COLUMNS as SHEET
-
-        show_csv(SHEET, ([getattr(gain, name) for name in gain.__struct_fields__] for gain in found.gains))
-        show_issues(found.issues)
+        show_csv(SHEET, ([getattr(gain, name) for name in gain.__struct_fields__] for gain in gains.gains))
+        show_issues(gains.issues)
     else:
-        show(found)
+        show(gains)
     return 0
 
 
-def _zone(name: str) -> tzinfo:
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadRequest("zone", f"there is no time zone {name!r}", remedy="for example Europe/London") from None
-
-
-def show(found: PnlDocument) -> None:
-    """What is held and what it gained, for people; every disposal is in --csv, --parquet and --json."""
-    several = any(each.wallet for each in found.holdings)
+def show(gains: PnlDocument) -> None:
+    """Print holdings and their gains; --csv, --parquet and --json have every disposal."""
+    has_several_wallets = any(each.wallet for each in gains.holdings)
     rows: dict[str, list[tuple[str, ...]]] = {}
-    for each in found.holdings:
-        rows.setdefault(each.chain, []).append(_cells(each, several))
-    title = f"{', '.join(found.addresses)}: {len(found.gains)} disposals and incomes, {found.method}"
+    for each in gains.holdings:
+        rows.setdefault(each.chain, []).append(_cells(each, has_several_wallets))
+    title = f"{', '.join(gains.addresses)}: {len(gains.gains)} disposals and incomes, {gains.method}"
     show_groups(title, COLUMNS, [Group(chain, of_chain) for chain, of_chain in rows.items()])
-    say(_line(found))
-    if found.unknown:
-        say(f"of what is known: {_line(found.known)}", indent=2)
-    for reason, count in found.unknown.items():
-        say(f"not known in {counted(count, 'place')}: {reason}", indent=2)
-    for issue in found.issues:
-        say(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
+    print_wrapped(_line(gains))
+    if gains.unknown:
+        print_wrapped(f"of what is known: {_line(gains.known)}", indent=2)
+    for reason, count in gains.unknown.items():
+        print_wrapped(f"not known in {counted(count, 'place')}: {reason}", indent=2)
+    for issue in gains.issues:
+        print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 
 
 def _line(sums: PnlDocument | SumsDocument) -> str:
-    shown = (
-        ("open", sums.open_pnl), ("closed", sums.closed_pnl), ("income", sums.income), ("fees", sums.fees),
+    gain_text = (
+        ("open", sums.open_pnl),
+        ("closed", sums.closed_pnl),
+        ("income", sums.income),
+        ("fees", sums.fees),
         ("cost of what is held", sums.total_cost_basis),
-    )  # fmt: skip
-    return ", ".join(f"{name} {money(value)}" for name, value in shown)
+    )
+    return ", ".join(f"{name} {money(value)}" for name, value in gain_text)
 
 
 def _asset(each: HoldingDocument) -> str:
-    """Return the symbol of an asset, with its number if it is one of a collection; its contract if it has no symbol."""
+    """Return the symbol of an asset (its contract if it has none), with the number of a collectible."""
     number = each.contract.partition(":")[2]
     return f"{each.symbol} #{number}" if each.symbol and number else each.symbol or each.contract
 
 
-def _cells(each: HoldingDocument, several: bool) -> tuple[str, ...]:
+def _cells(each: HoldingDocument, with_wallet: bool) -> tuple[str, ...]:
     return (
-        _asset(each), each.wallet if several else "", known(each.amount, "?"),
-        money(each.total_cost_basis), money(each.open_pnl), money(each.closed_pnl), each.reason,
-    )  # fmt: skip
+        _asset(each),
+        each.wallet if with_wallet else "",
+        known(each.amount, "?"),
+        money(each.total_cost_basis),
+        money(each.open_pnl),
+        money(each.closed_pnl),
+        each.reason,
+    )

@@ -1,4 +1,4 @@
-"""`chainfolio portfolio ADDRESS…`: what addresses hold and what it is worth, now or at a block; many `--from FILE`."""
+"""`chainfolio portfolio ADDRESS…`: holdings of addresses and their value, now or at a block."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import UNSET
+
 from chainfolio.assets import Account
-from chainfolio.errors import BadRequest
-from chainfolio.printable import harmless
-from cli import wallets
-from cli.common import (
+from chainfolio.cli import wallets
+from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
-    check_chains,
     counted,
     known,
     money,
@@ -25,29 +25,37 @@ from cli.common import (
     show_json,
     with_system,
 )
-from cli.names import accounts_of, is_name, name_of
-from cli.table import Column, Group, say, shortened_ids, show_groups
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import accounts_of
+from chainfolio.cli.table import Column, Group, print_wrapped, shortened_ids, show_groups
+from chainfolio.engine.named_accounts import is_name, name_of
+from chainfolio.engine.questions import portfolios
+from chainfolio.engine.service import Engine
+from chainfolio.errors import BadRequest
+from chainfolio.portfolio.document import ASSETS, UNKNOWN, SpamDocument, asset_rows, encode_one, sided_assets
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.pnl.in_portfolio import ADAPTER
+from chainfolio.printable import harmless
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from engine.service import Engine
-    from indexer.wiring import System
-    from portfolio.document import AssetDocument, Portfolio, PositionsDocument, Sources
-    from portfolio.facts import Options
+    from chainfolio.engine.service import Engine
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.document import AssetDocument, Portfolio, Sources
+    from chainfolio.portfolio.facts import Options
 
 COLUMNS = (
-    Column("asset"), Column("position"), Column("balance", "amount"), Column("price USD", "amount", rank=1),
+    Column("asset"),
+    Column("position"),
+    Column("balance", "amount"),
+    Column("price USD", "amount", rank=1),
     Column("worth USD", "number"),
-)  # fmt: skip
-SHEET = (
-    "address", "chain", "block", "protocol", "position", "name", "side", "symbol", "contract", "balance", "price",
-    "value", "spam",
-)  # fmt: skip
+)
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("portfolio", parents=[common], help="what addresses hold", description=__doc__)
+    command = commands.add_parser("portfolio", parents=[common], help=GROUPS["portfolio"], description=__doc__)
     command.add_argument("address", nargs="*")
     wallets.add(command)
     command.add_argument("--chain", help="only this chain; needed with --block where several are configured")
@@ -61,8 +69,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
-    import msgspec
+    """Run the command. Raises BadRequest for --csv together with --from."""
 
     wallets.check(options)
     if options.file is not None:
@@ -70,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
             raise BadRequest("csv", "--from writes a line for each address", remedy="--json has all of it")
         with_system(options, partial(wallets.show, options=options, listing=_listing(options)))
         return 0
-    documents, names = with_system(options, partial(_asked, options=options))
+    documents, names = with_system(options, partial(_read_portfolios, options=options))
     if options.json:
         show_json(msgspec.to_builtins(documents))
         return 0
     if options.csv:
-        show_csv(SHEET, (row for document in documents for row in _sheet(document)))
+        show_csv(ASSETS, (row for document in documents for row in asset_rows(document)))
         show_issues(issue for document in documents for issue in document.issues)
         return 0
     show(documents, names)
@@ -88,24 +95,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _asked(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
+async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
     """The portfolios, and the names of their accounts where names are wanted."""
+
     accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
-    shown = _shown(options.sources, spam=options.include_spam, rates=options.json)
-    documents = await read(system, accounts, options.chain, options.block, shown)
-    named = accounts if options.names or any(map(is_name, options.address)) else []
-    names = {each.address: name for each in named if (name := await name_of(system, each)) is not None}
+    document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
+    documents = await portfolios(Engine(system), accounts, options.chain, options.block, document_options)
+    named_accounts = accounts if options.names or any(map(is_name, options.address)) else []
+    names = {each.address: name for each in named_accounts if (name := await name_of(system, each)) is not None}
     return documents, names
 
 
 def _listing(options: argparse.Namespace) -> wallets.Listing[Portfolio]:
     """A portfolio for each of many wallets."""
-    from portfolio.document import encode_one
 
-    shown = _shown(options.sources, spam=options.include_spam, rates=options.json)
+    document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Portfolio]:
-        return await engine.at_pinned(accounts, key, block, shown, past=options.block is not None)
+        return await engine.at_pinned(accounts, key, block, document_options, past=options.block is not None)
 
     def line(account: Account, document: Portfolio) -> str:
         return encode_one(document).decode() if options.json else _line(document)
@@ -127,30 +134,16 @@ def _line(document: Portfolio) -> str:
     return f"{document.address:<42}  {money(document.networth):>20}  {positions:>9}  {len(document.issues):>6}{partial}"
 
 
-def _shown(sources: bool, *, spam: bool, rates: bool) -> Options:
-    from portfolio.facts import Options
+def _document_options(sources: bool, *, spam: bool, rates: bool) -> Options:
 
     return Options(sources=sources, explorer_urls=False, images=False, spam=spam, nfts=True, rates=rates)
 
 
-async def read(
-    system: System, accounts: list[Account], chain: str | None, block: int | None, shown: Options
-) -> list[Portfolio]:
-    """Portfolios over all chains now, or of one chain at a block."""
-    from engine.service import Engine
-
-    check_chains(system)
-    if block is None and chain is None:
-        return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)
-    key = wallets.chosen(system, chain, block, accounts)
-    if block is None:
-        head = (await system.chain(key).heads()).latest
-        return await Engine(system).at_pinned(accounts, key, head, shown, past=False)
-    return await Engine(system).at_block(accounts, key, block, shown)
-
-
 def show(documents: Sequence[Portfolio], names: Mapping[str, str]) -> None:
-    """Print portfolios as one table with one total, grouped by wallet, protocol and chain; `names` are of addresses."""
+    """Print portfolios as one table with one total, grouped by wallet, protocol and chain.
+
+    `names` holds the names of addresses.
+    """
     owners = {each.address: _owner(each.address, names) for each in documents}
     if len(documents) == 1:
         (document,) = documents
@@ -168,7 +161,7 @@ def show(documents: Sequence[Portfolio], names: Mapping[str, str]) -> None:
         for remark in dict.fromkeys(_remarks(document)):
             remarks.setdefault(remark, []).append(names.get(document.address, shortened_ids(document.address)))
     for remark, owners_of in remarks.items():
-        say(remark if len(owners_of) == len(documents) else f"{remark} ({', '.join(owners_of)})", indent=2)
+        print_wrapped(remark if len(owners_of) == len(documents) else f"{remark} ({', '.join(owners_of)})", indent=2)
 
 
 def _owner(address: str, names: Mapping[str, str]) -> str:
@@ -177,19 +170,20 @@ def _owner(address: str, names: Mapping[str, str]) -> str:
 
 def _total(documents: Sequence[Portfolio]) -> str:
     """Return the sum of the net worths that are known, and say if one is not."""
-    worths = [known(document.networth, "") for document in documents]
-    total = sum((Decimal(worth) for worth in worths if worth), Decimal(0))
-    return f"{total:,.2f}" if all(worths) else f"at least {total:,.2f}"
+    values = [known(document.networth, "") for document in documents]
+    total = sum((Decimal(value) for value in values if value), Decimal(0))
+    return f"{total:,.2f}" if all(values) else f"at least {total:,.2f}"
 
 
 def _groups(document: Portfolio) -> Iterator[Group]:
     """Yield the assets of each protocol on each chain."""
+
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             rows = [
                 _cells(asset, name, side)
                 for position in chain.protocol_positions.values()
-                for name, side, asset in _assets(position)
+                for name, side, asset in sided_assets(position)
             ]
             if rows:
                 yield Group(f"{protocol.name}, {chain.key}", rows)
@@ -197,8 +191,6 @@ def _groups(document: Portfolio) -> Iterator[Group]:
 
 def _remarks(document: Portfolio) -> Iterator[str]:
     """Yield what the sums leave out, the gains, and the issues."""
-    from portfolio.document import UNKNOWN, SpamDocument
-    from portfolio.pnl.in_portfolio import ADAPTER
 
     if document.unpriced_assets:
         yield f"in no sum, for they have no price: {counted(document.unpriced_assets, 'asset')}"
@@ -218,15 +210,14 @@ def _remarks(document: Portfolio) -> Iterator[str]:
 
 
 def _source_lines(documents: Sequence[Portfolio]) -> Iterator[str]:
-    """Yield the block of each asset, the calls behind its balance and its price, and the price's source and time."""
-    from msgspec import UNSET
+    """Yield a line for each asset: its block, the calls of its balance and price, and the price's source."""
 
     yield "sources"
     for document in documents:
-        for place, side, asset in _every_asset(document):
+        for position, side, asset in _every_asset(document):
             if asset.sources is not UNSET:
                 owned = f" ({side})" if side else ""
-                yield f"  {asset.symbol or asset.contract}{owned} in {place}, {shortened_ids(document.address)}"
+                yield f"  {asset.symbol or asset.contract}{owned} in {position}, {shortened_ids(document.address)}"
                 yield from _of_sources(asset, asset.sources)
 
 
@@ -246,42 +237,17 @@ def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
 
 def _every_asset(document: Portfolio) -> Iterator[tuple[str, str, AssetDocument]]:
     """Yield each asset with the protocol and chain that it is in, and its side, as of `_assets`."""
+
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for position in chain.protocol_positions.values():
-                for _, side, asset in _assets(position):
+                for _, side, asset in sided_assets(position):
                     yield f"{protocol.name}, {chain.key}", side, asset
 
 
-def _sheet(document: Portfolio) -> Iterator[list[object]]:
-    """A row for each asset with its exact figures; what is owed is as positive as it is in the answer."""
-    from msgspec import UNSET
-
-    for protocol in document.asset_by_protocols.values():
-        for chain in protocol.chains.values():
-            block = document.chains[chain.key].block_number
-            for kind, position in chain.protocol_positions.items():
-                for nested, side, asset in _assets(position):
-                    yield [
-                        document.address, chain.key, None if block is UNSET else block, protocol.key, kind, nested,
-                        side or "owned", asset.symbol, asset.contract, asset.balance, asset.price, asset.value,
-                        None if asset.spam is UNSET else "spam",
-                    ]  # fmt: skip
-
-
 def _cells(asset: AssetDocument, position: str, side: str) -> tuple[str, ...]:
-    from portfolio.document import SpamDocument
 
     sign = "-" if side == "owed" and known(asset.value, "") else ""
     remark = "spam" if isinstance(asset.spam, SpamDocument) else side
-    named = f"{asset.symbol or asset.contract}{f' ({remark})' if remark else ''}"
-    return named, position, known(asset.balance, "?"), known(asset.price, "-"), sign + money(asset.value)
-
-
-def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
-    """Each asset with the name of its position, where it has one, and the side of it that is not simply owned."""
-    rows = [("", "", asset) for asset in position.assets]
-    for nested in position.protocol_positions:
-        sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
-        rows += [(nested.name, side, asset) for side, assets in sides for asset in assets]
-    return rows
+    name = f"{asset.symbol or asset.contract}{f' ({remark})' if remark else ''}"
+    return name, position, known(asset.balance, "?"), known(asset.price, "-"), sign + money(asset.value)

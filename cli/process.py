@@ -1,4 +1,4 @@
-"""What a process sets before it begins: how many files it may open, and how the memory of much data is kept."""
+"""Limits of the process: open files, garbage collection, and memory that is kept for reuse."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ LEAST_FILES, MOST_FILES = 32, 65_536
 
 @contextlib.contextmanager
 def few_looks_for_rings() -> Iterator[None]:
-    """While a command is loaded and runs, the garbage collector looks seldom: modules make no rings. Once the process
-    ends, it does not look through all of them for what goes anyway."""
+    """Make the garbage collector run rarely while a command is loaded and runs.
+
+    Modules make no reference cycles. At the end the process skips a last collection.
+    """
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLD)
     atexit.unregister(gc.freeze)
@@ -32,19 +34,21 @@ def few_looks_for_rings() -> Iterator[None]:
 
 
 def allow_files() -> None:
-    """Let this process open as many files as it may allow itself: shells begin with few (256 on a Mac), and each client
-    of the server and each file of the lake takes one. TooManyFiles where not even the libraries could be loaded.
+    """Raise the limit of open files as far as the system allows.
+
+    Shells start with few (256 on macOS), and each client of the server and each file of the lake takes one. Raises
+    TooManyFiles if not even the libraries could be loaded.
     """
     if sys.platform == "win32":
         return
     import resource
 
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
-    if now != resource.RLIM_INFINITY and now < wanted:
+    now, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = MOST_FILES if hard_limit == resource.RLIM_INFINITY else min(hard_limit, MOST_FILES)
+    if now != resource.RLIM_INFINITY and now < target:
         with contextlib.suppress(OSError, ValueError):  # the kernel of a Mac allows less than it says: then it stays
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-            now = wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard_limit))
+            now = target
     if now != resource.RLIM_INFINITY and now < LEAST_FILES:
         raise TooManyFiles("files")
 
@@ -52,9 +56,8 @@ def allow_files() -> None:
 def for_bulk() -> None:
     """Keep freed memory for the next answer.
 
-    Answers and their columns are megabytes each. By default the C library gives such blocks back at once and takes them
-    anew, page by page, and keeps a heap for each thread: a sixth of a run's time, and more memory. Arrow would keep one
-    of its own beside it.
+    Answers and their columns are megabytes each. By default the C library returns such blocks at once, takes them again
+    page by page, and keeps a heap for each thread: a sixth of a run's time, and more memory. Arrow would keep one more.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here multiplies matrices

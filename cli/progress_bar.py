@@ -1,4 +1,4 @@
-"""How far a run is, on standard error: a bar on a terminal, a line every few seconds elsewhere."""
+"""Progress of a run on standard error: a bar on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Watch(Protocol):
-    """Is told the share that is done (1 at the end), the seconds since the start, and how to say where the run is."""
+class ProgressWatcher(Protocol):
+    """Receives the completed share (0 to 1), the seconds since the start, and the text."""
 
     def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
         """Show it, where it is time to."""
@@ -17,7 +17,7 @@ class Watch(Protocol):
         """Make room for a line of the run's own output."""
 
 
-def watch(name: str) -> Watch:
+def watch(name: str) -> ProgressWatcher:
     """The right one for where standard error goes."""
     return Bar(name) if sys.stderr.isatty() else Lines(name)
 
@@ -35,7 +35,7 @@ class Lines:
             print(f"{self.name}: {describe()}", file=sys.stderr)
 
     def clear(self) -> None:
-        """Lines are in nobody's way."""
+        """Do nothing: lines need no clearing."""
 
 
 class Bar:
@@ -46,12 +46,12 @@ class Bar:
 
     def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
         """Draw it anew, ten times a second at most, and at the end."""
-        done = share >= 1
-        if seconds < self._next_s and not done:
+        is_done = share >= 1
+        if seconds < self._next_s and not is_done:
             return
         self._next_s = seconds + 0.1
         bar = "█" * int(16 * share) + "░" * (16 - int(16 * share))
-        sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {describe()}" + ("\n" if done else ""))
+        sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {describe()}" + ("\n" if is_done else ""))
         sys.stderr.flush()
 
     def clear(self) -> None:
@@ -63,7 +63,11 @@ class Bar:
 
 def clock(seconds: float) -> str:
     """Seconds as people say them."""
-    whole = int(seconds + 0.5)
-    if whole < 90:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 5400 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    whole_seconds = int(seconds + 0.5)
+    if whole_seconds < 90:
+        return f"{whole_seconds} s"
+    return (
+        f"{whole_seconds // 60} min"
+        if whole_seconds < 5400
+        else f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
+    )

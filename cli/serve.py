@@ -8,12 +8,24 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from chainfolio.api.app import make_app
+from chainfolio.api.serve import serve
+from chainfolio.cli.common import Commands, settings
+from chainfolio.cli.daily import PLACES, keep_places, schedule
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.state_store import open_state
+from chainfolio.engine.history.schedule import DailySnapshots
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.metrics import TaskMetrics, WorkerMetrics, serve_metrics
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.worker import Worker
 from chainfolio.settings import Settings, check
-from cli.common import Commands, settings
-from cli.state_store import open_state
+from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from api.app import App
+    from chainfolio.api.app import App
 
 # The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
 STATE_STORE, STATE_PROBE_S = "state store", 2.0
@@ -22,7 +34,7 @@ PRICES, SETTLE_PRICES_S = "prices", 60.0
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("serve", parents=[common], help="serve the API", description=__doc__)
+    command = commands.add_parser("serve", parents=[common], help=GROUPS["serve"], description=__doc__)
     command.add_argument("--port", type=int, help="port to listen on (default: server.port)")
     command.add_argument("--workers", type=int, help="processes that answer (default: server.workers)")
     command.add_argument("--no-indexing", action="store_true", help="answer only; a worker elsewhere does the indexing")
@@ -31,10 +43,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    import msgspec
-
-    from api.serve import serve
-
     config = settings(options)
     port = config.server.port if options.port is None else options.port
     workers = config.server.workers if options.workers is None else options.workers
@@ -55,23 +63,15 @@ async def indexing(config: Settings) -> App:
 
 
 def _app(config: Settings, *, work: bool) -> App:
-    from api.app import make_app
-    from chainfolio.supervisor import Supervisor
-    from cli.daily import PLACES, keep_places, schedule
-    from engine.schedule import DailySnapshots
-    from engine.service import Engine
-    from indexer.metrics import Exported, Tasks, listening
-    from indexer.wiring import System
-    from indexer.worker import Worker
 
     system = System(config)
-    system.warn()
+    system.log_problems()
     state = open_state(config)
-    supervisor = state.meter.supervisor = Supervisor(system.seams.clock, system.seams.random)
+    supervisor = state.meter.supervisor = Supervisor(system.environment.clock, system.environment.random)
     worker = Worker(system, supervisor)
     engine = Engine(system, worker.status, supervisor)
     daily = schedule(engine.history, supervisor, lambda: state.database)
-    app = make_app(engine, state, config, system.seams)
+    app = make_app(engine, state, config, system.environment)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -85,9 +85,9 @@ def _app(config: Settings, *, work: bool) -> App:
                     stack.push_async_callback(daily.stop)
                     supervisor.start(PLACES, partial(keep_places, system, lambda: state.database))
                 if port := config.server.metrics_port:
-                    of_work = [Exported(worker), DailySnapshots(daily)] if work else []
-                    read = [app.parts.traffic, Tasks(supervisor), *of_work]
-                    stack.enter_context(listening(read, config.server.host, port))
+                    of_work = [WorkerMetrics(worker), DailySnapshots(daily)] if work else []
+                    read = [app.parts.traffic, TaskMetrics(supervisor), *of_work]
+                    stack.enter_context(serve_metrics(read, config.server.host, port))
                 yield
         finally:
             await state.meter.close()

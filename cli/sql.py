@@ -1,4 +1,4 @@
-"""`chainfolio sql "SELECT …"`: DuckDB over the lake, read-only, in a child process that can reach nothing else."""
+"""`chainfolio sql "SELECT …"`: DuckDB over the lake, read-only, in a sandboxed child process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.errors import BadRequest, ChainfolioError, Missing, StaleTable
+from chainfolio.cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.progress_bar import watch
+from chainfolio.errors import BadRequest, ChainfolioError, MissingDependency, StaleTable, needs_extra
+from chainfolio.storage.comparisons import Comparisons
+from chainfolio.storage.views import views
 from chainfolio.tables import TABLES
-from cli.common import Commands, add_csv, counted, show_csv, show_json, show_table, with_system
-from cli.progress_bar import watch
 
 if TYPE_CHECKING:
-    from indexer.wiring import System
-    from storage.lake import Lake
-    from storage.parquet import Written
+    from chainfolio.indexer.wiring import System
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.parquet import LakeFile
 
 # Hex with a capital, as wallets and explorers show addresses, where nothing makes it lower.
 MIXED = re.compile(r"(?<!lower\()'(0x(?=[0-9a-f]*[A-F])[0-9a-fA-F]{8,64})'")
@@ -31,14 +35,13 @@ TOO_LONG = "ask for less, or raise --seconds"
 WORD = re.compile(r"[a-z0-9_]+")
 BEHIND_VALIDATOR_REWARDS = {"validator_rewards", "proposals", "blocks", "transactions"}
 NAME_IT = "write its name in the query, in a comment if nowhere else"
-ADD_CHECKSUMS = "chainfolio check --add-checksums"
 UNCHECKED_VIEWS = "-- Readers of these views compare no checksums: run `chainfolio check` before an important result."
 NO_KERNEL = "run it on Linux or macOS, or print views for a DuckDB of your own: chainfolio sql"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("sql", parents=[common], help="ask the lake in SQL", description=__doc__)
+    command = commands.add_parser("sql", parents=[common], help=GROUPS["sql"], description=__doc__)
     command.add_argument(
         "query", nargs="?", help="one SELECT (- : from standard input); without it: views for your DuckDB"
     )
@@ -52,13 +55,11 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command. Raises BadRequest for a limit out of range."""
     if options.limit < 0 or options.seconds < 1:
         raise BadRequest("query", "--limit is at least 0 (all rows), --seconds at least 1")
 
     if options.query is None:
-        from storage.views import views
-
         tables = with_system(options, lambda system: _sources(system.lake))
         absolute = {name: list(map(_absolute, files)) for name, files in tables.files.items()}
         print(UNCHECKED_VIEWS)
@@ -87,12 +88,14 @@ class Sources:
 
     files: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    entries: dict[str, list[Written]] = field(default_factory=dict)
+    entries: dict[str, list[LakeFile]] = field(default_factory=dict)
 
 
 def sources(lake: Lake, names: Collection[str] = TABLES.keys()) -> Sources:
-    """Return the files of some tables, by default of all. Tables that are not named, and those of another release, are
-    refused: a query that reads one of them is an error."""
+    """Return the files of some tables, by default of all.
+
+    Other tables, and those of another format, are listed as refused: a query that reads one of them is an error.
+    """
     readable = Sources()
     for name, table in TABLES.items():
         try:
@@ -107,10 +110,10 @@ def sources(lake: Lake, names: Collection[str] = TABLES.keys()) -> Sources:
 
 
 def tables_in(query: str) -> set[str]:
-    """Return the tables whose names, or whose macros' names, are words of a query, in strings and comments too."""
-    words = set(WORD.findall(query.lower()))
+    """Return the tables whose name or macro is a word of the query, in strings and comments too."""
+    identifiers = set(WORD.findall(query.lower()))
     macros = {f"{name}_of": {name} for name in TABLES} | {"validator_rewards_of": BEHIND_VALIDATOR_REWARDS}
-    return (words & TABLES.keys()).union(*(tables for macro, tables in macros.items() if macro in words))
+    return (identifiers & TABLES.keys()).union(*(tables for macro, tables in macros.items() if macro in identifiers))
 
 
 async def _sources(lake: Lake) -> Sources:
@@ -118,31 +121,37 @@ async def _sources(lake: Lake) -> Sources:
 
 
 async def _compared_sources(system: System, query: str, options: argparse.Namespace) -> Sources:
-    """Return the files of the tables that a query names, once they match their checksums. Raises Damaged."""
+    """Compare the files of the queried tables with their checksums and return them. Raises CorruptFile."""
     readable = sources(system.lake, tables_in(query))
     files = [(TABLES[name], entry) for name, entries in readable.entries.items() for entry in entries]
     if options.unchecked:
         print("unchecked: no file was compared with its checksums", file=sys.stderr)
         return readable
-    if count := sum(not file.is_summed for _, file in files):
-        print(f"{counted(count, 'file')} without checksums, of an older release: {ADD_CHECKSUMS}", file=sys.stderr)
     if not system.lake.is_local:  # the child cannot read an object store
         return readable
-    from storage.comparisons import Comparisons
 
     comparisons = Comparisons(system.settings.data_dir / "compared.json")
     pending = comparisons.pending(system.lake, files)
-    total, done, start_s, shown = sum(file.size for _, file in pending), 0, time.monotonic(), watch("checksums")
+    total, read_bytes, start_s, progress = (
+        sum(file.size for _, file in pending),
+        0,
+        time.monotonic(),
+        watch("checksums"),
+    )
 
     def report(count: int) -> None:
-        nonlocal done
-        done += count
+        nonlocal read_bytes
+        read_bytes += count
         if not options.json:
-            shown(done / max(1, total), time.monotonic() - start_s, lambda: f"{done >> 20:,} of {total >> 20:,} MiB")
+            progress(
+                read_bytes / max(1, total),
+                time.monotonic() - start_s,
+                lambda: f"{read_bytes >> 20:,} of {total >> 20:,} MiB",
+            )
 
     comparisons.compare(system.lake, pending, report)
-    if done and not options.json:
-        shown.clear()
+    if read_bytes and not options.json:
+        progress.clear()
     return readable
 
 
@@ -158,20 +167,38 @@ def _table(answer: dict[str, Any]) -> None:
 
 
 def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, Any]:
-    """The answer of a child process that gets the query, the files and nothing of this process's environment."""
+    """Run the query in a child process with the files and an empty environment; return its answer.
+
+    Raises:
+        BadRequest: The query is wrong, took too long, or reads a refused table.
+        ChainfolioError: The child process ended without an answer.
+        MissingDependency: DuckDB is not installed.
+    """
+    with needs_extra("sql", "a query in SQL"):
+        if find_spec("duckdb") is None:  # the child imports it, and not this process
+            raise ModuleNotFoundError(name="duckdb")
     environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
         probe = Path(folder, "probe")
         probe.write_text("The child tries to change this file, and must not succeed.\n")
         task = {
-            "query": query, "files": sources.files, "refused": sources.refused, "limit": limit, "seconds": seconds,
+            "query": query,
+            "files": sources.files,
+            "refused": sources.refused,
+            "limit": limit,
+            "seconds": seconds,
             "probe": str(probe),
-        }  # fmt: skip
+        }
         try:
             child = subprocess.run(
-                [sys.executable, "-m", "storage.sandbox"], input=json.dumps(task), capture_output=True, text=True,
-                timeout=seconds + 10, env=environment, check=False,
-            )  # fmt: skip
+                [sys.executable, "-m", "chainfolio.storage.sandbox"],
+                input=json.dumps(task),
+                capture_output=True,
+                text=True,
+                timeout=seconds + 10,
+                env=environment,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise BadRequest("query", f"it ran for more than {seconds} s", remedy=TOO_LONG) from None
     try:
@@ -179,7 +206,7 @@ def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, 
     except ValueError:
         raise ChainfolioError("the query ended without an answer: it needed too much memory", remedy=TOO_LONG) from None
     if "possible" in answer:
-        raise Missing(
+        raise MissingDependency(
             f"this system cannot make a process read-only: it could {answer['possible'][0]}", remedy=NO_KERNEL
         )
     if "error" in answer:

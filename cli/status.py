@@ -1,4 +1,4 @@
-"""`chainfolio status`: what is indexed of each chain, how far behind the node it is, what is missing, and disk used."""
+"""`chainfolio status`: indexed and missing blocks of each chain, its lag, and disk used."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.chains import lacking
+from chainfolio.chains import missing_capabilities
+from chainfolio.cli.common import Commands, add_csv, add_rpc, counted, show_csv, show_json, show_table, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.engine.history.snapshot_store import SnapshotStore
+from chainfolio.engine.named_accounts import check_chains
+from chainfolio.engine.reconcile.results import kept
 from chainfolio.errors import ChainfolioError
-from cli.common import Commands, add_csv, add_rpc, check_chains, counted, show_csv, show_json, show_table, with_system
+from chainfolio.indexer.scopes import indexed_for
+from chainfolio.indexer.work import filters
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from engine.reconciled import Reconciliation
-    from indexer.wiring import System
-    from storage.tail import Watch
+    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.indexer.wiring import System
+    from chainfolio.storage.tail import WatchedAccount
 
 SHEET = ("chain", "head", "final", "newest", "behind", "dataset", "blocks", "missingBlocks", "missing", "problem")
 SHOWN = 3  # missing ranges that are named for people
@@ -27,7 +33,7 @@ SHOWN = 3  # missing ranges that are named for people
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("status", parents=[common], help="what is indexed, and how far", description=__doc__)
+    command = commands.add_parser("status", parents=[common], help=GROUPS["status"], description=__doc__)
     add_csv(command)
     add_rpc(command)
     command.set_defaults(run=run)
@@ -49,17 +55,15 @@ async def examine(system: System) -> dict[str, Any]:
     """Every chain with its datasets, and the bytes of the local stores."""
     check_chains(system)
     chains = [await _chain(system, system.chain(key)) for key in sorted(system.settings.chains)]
-    places = {"lake": Path(system.lake.uri), "data": system.settings.data_dir}
+    folders = {"lake": Path(system.lake.uri), "data": system.settings.data_dir}
     return {
         "chains": chains,
-        "disk": {name: _bytes(place) for name, place in places.items() if name == "data" or system.lake.is_local},
+        "disk": {name: _bytes(folder) for name, folder in folders.items() if name == "data" or system.lake.is_local},
     }
 
 
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
-    """What is indexed up to the newest final block; where no node answers, up to the newest block that is indexed."""
-    from engine.reconciled import kept
-    from engine.snapshot_store import SnapshotStore
+    """Return what is indexed up to the newest final block, or up to the newest indexed one without a node."""
 
     head = final = None
     problem = ""
@@ -69,25 +73,34 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     except ChainfolioError as error:
         problem = error.message
     top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
-    ranges = {name: _indexed_ranges(system, chain, name) for name in system.followed(chain)}
+    ranges = {name: _indexed_ranges(system, chain, name) for name in system.followed_datasets(chain)}
     indexed = {name: indexed_ranges for name, indexed_ranges in ranges.items() if indexed_ranges is not None}
     ends = [span.last for indexed_ranges in indexed.values() for span in indexed_ranges]
     end = max([*ends, chain.settings.start_block - 1]) if final is None else final
     begin = chain.settings.start_block
-    # Of a chain that is indexed for accounts, only the headers of new blocks are read for everybody: none is missing.
+    # A chain that is indexed for accounts reads only the headers of new blocks, so none is missing.
     is_whole = chain.settings.index == EVERYTHING
-    wanted = Spans([Span(begin, end)] if is_whole and end >= begin else [])
-    datasets = [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in indexed.items()]
+    expected = Spans([Span(begin, end)] if is_whole and end >= begin else [])
+    datasets = [_dataset(name, indexed_ranges, expected) for name, indexed_ranges in indexed.items()]
     accounts = [of_account(system, chain, each) for each in system.scope(chain).watches]
     return {
-        "chain": chain.key, "head": head, "final": final, "newest": top.height if top else None,
-        "kind": chain.kind, "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
-        "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
-        "index": chain.settings.index, "datasets": datasets, "accounts": accounts,
-        "hints": hints(chain.key, datasets, accounts, is_whole=is_whole), "places": _places(system, chain),
+        "chain": chain.key,
+        "head": head,
+        "final": final,
+        "newest": top.height if top else None,
+        "kind": chain.kind,
+        "capabilities": sorted(chain.capabilities),
+        "lacks": missing_capabilities(chain),
+        "behind": None if head is None or top is None else max(0, head - top.height),
+        "problem": problem,
+        "index": chain.settings.index,
+        "datasets": datasets,
+        "accounts": accounts,
+        "hints": hints(chain.key, datasets, accounts, is_whole=is_whole),
+        "places": _watch_places(system, chain),
         "reconciled": [_reconciled(each) for each in kept(system.tail, chain.key)],
         "snapshots": SnapshotStore(system.lake, system.tail).summary(chain.key),
-    }  # fmt: skip
+    }
 
 
 def hints(
@@ -112,10 +125,10 @@ def hints(
     return result
 
 
-def _places(system: System, chain: Chain) -> list[dict[str, Any]]:
+def _watch_places(system: System, chain: Chain) -> list[dict[str, Any]]:
     """Count the watched addresses that accounts of the API have: synced ones, and subscribed ones."""
     counts: dict[str, Counter[bool]] = {}
-    for place in system.tail.places(chain.key, system.seams.clock.now_us()):
+    for place in system.tail.owned_watches(chain.key, system.environment.clock.now_us()):
         counts.setdefault(place.owner, Counter())[place.is_sold] += 1
     return [
         {"account": owner, "synced": count[False], "subscribed": count[True]} for owner, count in sorted(counts.items())
@@ -123,32 +136,31 @@ def _places(system: System, chain: Chain) -> list[dict[str, Any]]:
 
 
 def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
-    """What is indexed of a dataset for everything it is wanted of; None where it is wanted of nothing: no protocol here
-    has events."""
-    from indexer.work import filters
+    """Return the indexed spans of a dataset; None if no filter of this chain selects it."""
 
-    wanted = filters(dataset, chain.settings.chosen, system.events(chain, [dataset]))
-    whole = system.tail.indexed_ranges(chain.key, dataset)
-    covers = [whole | system.tail.indexed_ranges(chain.key, dataset, name) for name in wanted]
+    event_filters = filters(dataset, chain.settings.chosen, system.event_filters(chain, [dataset]))
+    indexed = system.tail.indexed_ranges(chain.key, dataset)
+    covers = [indexed | system.tail.indexed_ranges(chain.key, dataset, name) for name in event_filters]
     return reduce(Spans.__and__, covers) if covers else None
 
 
-def _dataset(name: str, indexed_ranges: Spans, wanted: Spans) -> dict[str, Any]:
-    missing = wanted - indexed_ranges
+def _dataset(name: str, indexed_ranges: Spans, expected: Spans) -> dict[str, Any]:
+    missing = expected - indexed_ranges
     return {
-        "dataset": name, "blocks": len(indexed_ranges), "missingBlocks": len(missing),
+        "dataset": name,
+        "blocks": len(indexed_ranges),
+        "missingBlocks": len(missing),
         "indexed": [[span.first, span.last] for span in indexed_ranges],
         "missing": [[span.first, span.last] for span in missing],
-    }  # fmt: skip
+    }
 
 
-def of_account(system: System, chain: Chain, watch: Watch) -> dict[str, Any]:
-    """What is indexed of an account, how it was found, and what of it nobody could explain."""
-    from indexer.scopes import indexed_for
+def of_account(system: System, chain: Chain, watch: WatchedAccount) -> dict[str, Any]:
+    """Return an account's indexed spans with their sources, and its unexplained changes."""
 
-    ways: dict[str, list[str]] = {}
-    for dataset, way in system.tail.ways(chain.key, watch.account):
-        ways.setdefault(dataset, []).append(way)
+    ways_by_dataset: dict[str, list[str]] = {}
+    for dataset, source in system.tail.history_methods(chain.key, watch.account):
+        ways_by_dataset.setdefault(dataset, []).append(source)
     indexed = {
         name: indexed_for(system.tail, chain.key, name, watch.account)
         for name, each in chain.datasets.items()
@@ -156,29 +168,35 @@ def of_account(system: System, chain: Chain, watch: Watch) -> dict[str, Any]:
     }
     top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
     end = top.height if watch.last is None and top is not None else watch.last or 0
-    wanted = Spans([Span(watch.first, end)] if watch.first <= end else [])
+    expected = Spans([Span(watch.first, end)] if watch.first <= end else [])
     return {
         "account": watch.account,
         "datasets": [
             {
-                "dataset": name, "ways": ways.get(name, []), "indexed": [[s.first, s.last] for s in spans],
-                "missing": [[s.first, s.last] for s in wanted - spans],
+                "dataset": name,
+                "ways": ways_by_dataset.get(name, []),
+                "indexed": [[s.first, s.last] for s in spans],
+                "missing": [[s.first, s.last] for s in expected - spans],
             }
             for name, spans in indexed.items()
         ],
         "unexplained": [
             {"height": height, "asset": asset, "raw": str(raw), "reason": reason}
-            for height, asset, raw, reason in system.tail.unexplained(chain.key, watch.account)
+            for height, asset, raw, reason in system.tail.unexplained_changes(chain.key, watch.account)
         ],
-    }  # fmt: skip
+    }
 
 
-def _reconciled(found: Reconciliation) -> dict[str, Any]:
-    """What the last `reconcile` of an account found."""
+def _reconciled(reconciliation: Reconciliation) -> dict[str, Any]:
+    """Return the result of the last `reconcile` of an account."""
     return {
-        "account": found.address, "first": found.first_block, "last": found.last_block, "blockHash": found.block_hash,
-        "counts": found.counts, "differences": found.differences,
-    }  # fmt: skip
+        "account": reconciliation.address,
+        "first": reconciliation.first_block,
+        "last": reconciliation.last_block,
+        "blockHash": reconciliation.block_hash,
+        "counts": reconciliation.counts,
+        "differences": reconciliation.differences,
+    }
 
 
 def show_accounts(accounts: Sequence[Mapping[str, Any]]) -> None:
@@ -190,8 +208,11 @@ def show_accounts(accounts: Sequence[Mapping[str, Any]]) -> None:
         ]
         columns = [("dataset", ""), ("read by", ""), ("indexed", ""), ("missing", "")]
         show_table(f"  {each['account']}", columns, rows)
-        for one in each["unexplained"]:
-            print(f"    not explained: block {one['height']:,}: {one['raw']} of {one['asset']}: {one['reason']}")
+        for difference in each["unexplained"]:
+            print(
+                f"    not explained: block {difference['height']:,}: {difference['raw']} of {difference['asset']}:"
+                f" {difference['reason']}"
+            )
 
 
 def _bytes(folder: Path) -> int:
@@ -201,23 +222,29 @@ def _bytes(folder: Path) -> int:
 def _sheet(report: dict[str, Any]) -> list[list[Any]]:
     """A row for each dataset, or for the chain alone where it has none."""
     return [
-        [*(chain[name] for name in SHEET[:5]), each.get("dataset"), each.get("blocks"), each.get("missingBlocks"),
-         " ".join(f"{first}-{last}" for first, last in each.get("missing", [])), chain["problem"]]
+        [
+            *(chain[name] for name in SHEET[:5]),
+            each.get("dataset"),
+            each.get("blocks"),
+            each.get("missingBlocks"),
+            " ".join(f"{first}-{last}" for first, last in each.get("missing", [])),
+            chain["problem"],
+        ]
         for chain in report["chains"]
         for each in chain["datasets"] or [{}]
-    ]  # fmt: skip
+    ]
 
 
 def _show(report: dict[str, Any]) -> None:
     for chain in report["chains"]:
-        far = "nothing yet" if chain["newest"] is None else f"block {chain['newest']:,}"
+        newest_text = "nothing yet" if chain["newest"] is None else f"block {chain['newest']:,}"
         node = chain["problem"] or f"the node is at {chain['head']:,}, final is {chain['final']:,}"
         rows = [
             (each["dataset"], f"{each['blocks']:,}", f"{each['missingBlocks']:,}", _ranges(each["missing"]))
             for each in chain["datasets"]
         ]
         columns = [("dataset", ""), ("blocks", "right"), ("missing", "right"), ("missing blocks", "")]
-        show_table(f"{chain['chain']}: followed to {far}; {node}", columns, rows)
+        show_table(f"{chain['chain']}: followed to {newest_text}; {node}", columns, rows)
         show_accounts(chain["accounts"])
         for each in chain["places"]:
             print(f"  watched for {each['account']}: {each['synced']:,} synced, {each['subscribed']:,} subscribed")
@@ -226,8 +253,8 @@ def _show(report: dict[str, Any]) -> None:
             print(f"  {each['account']} reconciled from block {each['first']:,} to {each['last']:,}: {counts}")
         if (days := chain["snapshots"])["accounts"]:
             counts = ", ".join(f"{days[kind]:,} {kind}" for kind in ("complete", "partial", "unreadable") if days[kind])
-            whose = counted(days["accounts"], "account")
-            print(f"  snapshots of {whose} from {days['first']} to {days['last']}: {counts}")
+            accounts_text = counted(days["accounts"], "account")
+            print(f"  snapshots of {accounts_text} from {days['first']} to {days['last']}: {counts}")
         if chain["lacks"]:
             print(f"  it lacks: {', '.join(chain['lacks'])}")
         for hint in chain["hints"]:
@@ -236,5 +263,5 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _ranges(spans: list[list[int]]) -> str:
-    more = f" and {len(spans) - SHOWN} more" if len(spans) > SHOWN else ""
-    return ", ".join(f"{first}-{last}" for first, last in spans[:SHOWN]) + more
+    rest_text = f" and {len(spans) - SHOWN} more" if len(spans) > SHOWN else ""
+    return ", ".join(f"{first}-{last}" for first, last in spans[:SHOWN]) + rest_text

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.chain_settings import masked
+from chainfolio.engine.wiring import price_sections
 from chainfolio.errors import ChainfolioError, StoreError
 from chainfolio.tables import TABLES
-from engine.wiring import price_sections
 
 if TYPE_CHECKING:
-    from indexer.wiring import System
+    from chainfolio.indexer.wiring import System
 
 SQLITE = "sqlite:///"
 
@@ -29,7 +29,7 @@ def examined(system: System) -> list[dict[str, Any]]:
 
 
 def files(system: System) -> list[dict[str, Any]]:
-    """A row for each file and folder that the settings name; those of chains are in the rows of their endpoints."""
+    """Return a row for each file and folder in the settings, except those of chains."""
     config = system.settings
     return [
         *([_row("prices_file", config.prices_file, partial(price_sections, system))] if config.prices_file else []),
@@ -37,9 +37,9 @@ def files(system: System) -> list[dict[str, Any]]:
     ]
 
 
-def _row(name: str, place: str, look: Callable[[], object]) -> dict[str, Any]:
-    where = place if "://" not in place or place.startswith(SQLITE) else masked(place)
-    row = {"store": name, "place": where.removeprefix(SQLITE), "ok": True, "problem": "", "remedy": ""}
+def _row(name: str, address: str, look: Callable[[], object]) -> dict[str, Any]:
+    masked_address = address if "://" not in address or address.startswith(SQLITE) else masked(address)
+    row = {"store": name, "place": masked_address.removeprefix(SQLITE), "ok": True, "problem": "", "remedy": ""}
     try:
         look()
     except ChainfolioError as error:
@@ -51,7 +51,7 @@ def _row(name: str, place: str, look: Callable[[], object]) -> dict[str, Any]:
 
 def _lake(system: System) -> None:
     """Every table can be read, and what the tail says of a chain is there."""
-    from indexer import consistency
+    from chainfolio.indexer import consistency
 
     for table in TABLES.values():
         system.lake.count(table)
@@ -60,13 +60,13 @@ def _lake(system: System) -> None:
 
 
 def _tail(system: System) -> None:
-    for key in system.settings.chains or ("",):  # it is opened by asking, whoever is asked for
+    for key in system.settings.chains or ("",):  # the first read opens it
         system.tail.top(key)
 
 
 def _state(system: System) -> None:
-    """The state store answers, and the right secret of its keys is there. A store that nobody made yet stays unmade."""
-    from cli.state_store import PEPPER, open_state
+    """Open the state store and check the secret of its keys. A store that does not exist is not created."""
+    from chainfolio.cli.state_store import PEPPER, open_state
 
     config, secret = system.settings, system.settings.data_dir / PEPPER
     path = Path(config.state_url.removeprefix(SQLITE))
@@ -78,6 +78,6 @@ def _state(system: System) -> None:
     open_state(config).close()
 
 
-def _folder(written: str) -> None:
-    if not Path(written).is_dir():
-        raise StoreError("protocols", f"there is no folder {written}", remedy="make it, or correct `protocols`")
+def _folder(path: str) -> None:
+    if not Path(path).is_dir():
+        raise StoreError("protocols", f"there is no folder {path}", remedy="make it, or correct `protocols`")

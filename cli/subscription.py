@@ -1,24 +1,27 @@
-"""`chainfolio subscription add|list`: for which addresses an account gets daily snapshots, and until when."""
+"""`chainfolio subscription add|list`: addresses with daily snapshots, and the end of each."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from api.texts import tidy
+from chainfolio.api.texts import tidy
+from chainfolio.cli.account import existing
+from chainfolio.cli.common import Commands, moment, one_line, show_json, show_table
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import read_account
+from chainfolio.cli.state_store import opened_state
 from chainfolio.errors import BadRequest
-from cli.common import Commands, moment, one_line, show_json, show_table
-from cli.names import read_account
-from cli.state_store import kept
+from chainfolio.storage.state import accounts, subscriptions
 
 if TYPE_CHECKING:
-    from storage.state.database import Transaction
-    from storage.state.subscriptions import Subscription
+    from chainfolio.storage.state.database import Transaction
+    from chainfolio.storage.state.subscriptions import Subscription
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the commands."""
-    group = commands.add_parser("subscription", help="daily snapshots of addresses", description=__doc__)
+    group = commands.add_parser("subscription", help=GROUPS["subscription"], description=__doc__)
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
     make = verbs.add_parser("add", parents=[common], help="subscribe for one year, without credits")
     make.add_argument("address")
@@ -31,15 +34,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from cli.account import existing
-    from storage.state import accounts, subscriptions
 
     address = read_account(options, options.address).address
     try:
         description = tidy("description", options.description)
     except ValueError as error:
         raise BadRequest("description", str(error)) from None
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()
 
@@ -47,29 +48,29 @@ def _add(options: argparse.Namespace) -> int:
             accounts.lock(tx, options.account)
             return subscriptions.add(tx, options.account, {address: description}, now_us)
 
-        (made,) = state.database.change(change)
-    words = f"{made.address} is subscribed to until {moment(made.expires_us)}"
-    one_line(_document(made)) if options.json else print(words)
+        (subscription,) = state.database.write(change)
+    message = f"{subscription.address} is subscribed to until {moment(subscription.expires_us)}"
+    one_line(_document(subscription)) if options.json else print(message)
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    from cli.account import existing
-    from storage.state import subscriptions
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.account)
-        listed = state.database.look(lambda tx: subscriptions.every(tx, options.account))
+        subscribed = state.database.read(lambda tx: subscriptions.every(tx, options.account))
     if options.json:
-        show_json([_document(each) for each in listed])
+        show_json([_document(each) for each in subscribed])
         return 0
-    rows = [(s.address, moment(s.began_us) or "", moment(s.expires_us) or "", s.description) for s in listed]
+    rows = [(s.address, moment(s.began_us) or "", moment(s.expires_us) or "", s.description) for s in subscribed]
     show_table("", [("address", ""), ("began", ""), ("expires", ""), ("description", "")], rows)
     return 0
 
 
-def _document(made: Subscription) -> dict[str, Any]:
+def _document(subscription: Subscription) -> dict[str, Any]:
     return {
-        "address": made.address, "description": made.description, "beganAt": moment(made.began_us),
-        "expiresAt": moment(made.expires_us),
-    }  # fmt: skip
+        "address": subscription.address,
+        "description": subscription.description,
+        "beganAt": moment(subscription.began_us),
+        "expiresAt": moment(subscription.expires_us),
+    }

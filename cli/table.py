@@ -52,16 +52,16 @@ class Group:
 
 
 def show_groups(title: str, columns: Sequence[Column], groups: Sequence[Group]) -> None:
-    """Print a table with its title, its groups of rows below each other, and what was shortened or left out."""
+    """Print a table with a title, groups of rows, and remarks on shortened or omitted values."""
     width, rows = terminal_width(), [[_line(cell) for cell in row] for group in groups for row in group.rows]
     used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
     kinds, notes = [columns[at] for at in used], dict[str, int]()
     exact = [[_numbered(columns[at], row[at], notes) for at in used] for row in rows]
     indent = GAP if any(group.heading for group in groups) else ""
-    shown, cells = _fitted(kinds, exact, width - len(indent))
+    columns_shown, cells = _fitted(kinds, exact, width - len(indent))
     if title:
-        say(title)
-    lines = iter(_lines(shown, cells))
+        print_wrapped(title)
+    lines = iter(_lines(columns_shown, cells))
     if rows:
         print(indent + next(lines), indent + next(lines), sep="\n")
     for group in groups:
@@ -70,8 +70,8 @@ def show_groups(title: str, columns: Sequence[Column], groups: Sequence[Group]) 
         for _ in group.rows:
             print(indent + next(lines))
     for note, number in notes.items():
-        say(f"[{number}] {note}", indent=2)
-    _show_remarks(kinds, shown, exact, cells)
+        print_wrapped(f"[{number}] {note}", indent=2)
+    _show_remarks(kinds, columns_shown, exact, cells)
 
 
 def terminal_width() -> int:
@@ -79,36 +79,45 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def say(text: str, *, indent: int = 0) -> None:
+def print_wrapped(text: str, *, indent: int = 0) -> None:
     """Print a text, broken between words to fit the terminal; a word that is wider than it stays whole."""
     first, later = " " * indent, " " * (indent + 2)
     for line in harmless(text).splitlines():
-        print(*textwrap.wrap(
-            line, max(terminal_width(), 2 * MIN_TEXT), initial_indent=first, subsequent_indent=later,
-            break_long_words=False, break_on_hyphens=False,
-        ), sep="\n")  # fmt: skip
+        print(
+            *textwrap.wrap(
+                line,
+                max(terminal_width(), 2 * MIN_TEXT),
+                initial_indent=first,
+                subsequent_indent=later,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ),
+            sep="\n",
+        )
 
 
 def shortened_amount(amount: str, digits: int) -> str:
-    """Return a decimal number cut to so many significant digits, with … where digits are missing; any other text as it
-    is. A longer whole number keeps its size as an exponent: `1.157…e77`."""
+    """Return a decimal number cut to `digits` significant digits (… for the rest); other text unchanged.
+
+    A longer whole number keeps its size as an exponent: `1.157…e77`.
+    """
     match = _DECIMAL.fullmatch(amount)
     if match is None:
         return amount
-    sign, whole, rest = match[1], match[2], match[3] or ""
-    number = whole.replace(",", "").lstrip("0")
+    sign, integer, fraction = match[1], match[2], match[3] or ""
+    number = integer.replace(",", "").lstrip("0")
     if len(number) > max(digits, 9):
         return f"{sign}{number[0]}.{number[1:digits]}{CUT}e{len(number) - 1}"
-    zeros = len(rest) - len(rest.lstrip("0")) if not number else 0
+    zeros = len(fraction) - len(fraction.lstrip("0")) if not number else 0
     if zeros > digits:
-        small = rest[zeros:]
+        small = fraction[zeros:]
         return f"{sign}{small[0]}.{small[1:digits]}{CUT}e-{zeros + 1}" if small else amount
-    kept = max(zeros + digits - len(number), 2)
-    return amount if len(rest) <= kept else f"{sign}{whole}.{rest[:kept]}{CUT}"
+    kept_digits = max(zeros + digits - len(number), 2)
+    return amount if len(fraction) <= kept_digits else f"{sign}{integer}.{fraction[:kept_digits]}{CUT}"
 
 
 def shortened_ids(text: str, width: int = 0) -> str:
-    """Return a text whose addresses and hashes show only their ends; the text as it is if it fits into `width`."""
+    """Return a text with its addresses and hashes shortened; unchanged if it fits into `width`."""
     return text if cell_len(text) <= width else _ID.sub(lambda match: f"{match[0][:6]}{CUT}{match[0][-4:]}", text)
 
 
@@ -136,12 +145,12 @@ def _fitted(columns: list[Column], exact: Rows, width: int) -> tuple[list[Column
     texts = [at for at, column in enumerate(columns) if column.kind == "text"]
     while (excess := _excess(columns, rows, width)) > 0:
         widths = _widths(columns, rows)
-        least = {at: max(MIN_TEXT, cell_len(columns[at].name)) for at in texts}
-        wide = [at for at in texts if widths[at] > least[at]]
+        min_widths = {at: max(MIN_TEXT, cell_len(columns[at].name)) for at in texts}
+        wide = [at for at in texts if widths[at] > min_widths[at]]
         if not wide:
             break
         widest = max(wide, key=lambda at: widths[at])
-        room = max(least[widest], widths[widest] - excess)
+        room = max(min_widths[widest], widths[widest] - excess)
         rows = [[_cut(cell, room) if at == widest else cell for at, cell in enumerate(row)] for row in rows]
     return columns, rows
 
@@ -184,12 +193,12 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
     return GAP.join(parts).rstrip()
 
 
-def _show_remarks(columns: Sequence[Column], shown: Sequence[Column], exact: Rows, cells: Rows) -> None:
+def _show_remarks(columns: Sequence[Column], visible: Sequence[Column], exact: Rows, cells: Rows) -> None:
     """Print what was shortened or left out, if anything was."""
-    places = [columns.index(column) for column in shown]
-    is_shortened = any([row[at] for at in places] != cut for row, cut in zip(exact, cells, strict=True))
+    positions = [columns.index(column) for column in visible]
+    is_shortened = any([row[at] for at in positions] != cut for row, cut in zip(exact, cells, strict=True))
     remarks = [f"{CUT} stands for what is shortened"] if is_shortened else []
-    if hidden := [column.name for column in columns if column not in shown]:
+    if hidden := [column.name for column in columns if column not in visible]:
         remarks.append(f"without the columns: {', '.join(hidden)}")
     if remarks:
-        say(f"{'; '.join(remarks)} (all of it is in --json)", indent=2)
+        print_wrapped(f"{'; '.join(remarks)} (all of it is in --json)", indent=2)

@@ -1,4 +1,4 @@
-"""`chainfolio test-protocol [FILE…]`: do the installed decoders still find what was recorded? No node is asked."""
+"""`chainfolio test-protocol [FILE…]`: replay recordings with the installed decoders, without a node."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from chainfolio.chain_settings import DEFAULT_KIND
+from chainfolio.cli.common import Commands, show_json, with_system
+from chainfolio.cli.groups import GROUPS
 from chainfolio.errors import BadRequest, NotFound
-from cli.common import Commands, show_json, with_system
+from chainfolio.kinds import decoder_kit
+from chainfolio.recordings import chain_of
 
 if TYPE_CHECKING:
+    from chainfolio.indexer.wiring import System
     from chainfolio.recordings import Replay
-    from indexer.wiring import System
 
 DIFFERS, UNPLAYABLE = 10, 11
 FOLDER = "tests/recordings"
@@ -20,29 +26,32 @@ FOLDER = "tests/recordings"
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("test-protocol", parents=[common], help="replay recordings", description=__doc__)
+    command = commands.add_parser("test-protocol", parents=[common], help=GROUPS["test-protocol"], description=__doc__)
     command.add_argument("file", nargs="*", default=[FOLDER], help=f"recordings, or folders (default: {FOLDER})")
     command.add_argument("--update", action="store_true", help="what is found now is what is to be found from now on")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 10 where something else is found, 11 where a recording cannot be replayed."""
+    """Run the command; the exit code is 10 for a different result, 11 for an unplayable recording."""
     replays = with_system(options, partial(replayed, paths=files(options.file), update=options.update))
     if options.json:
         show_json({"recordings": replays})
     for each in [] if options.json else replays:
         print(f"{each.status}: {each.file}")
-        for line in each.shown.splitlines():
+        for line in each.summary.splitlines():
             print(f"  {line}")
     ended = {each.status for each in replays}
     return DIFFERS if "differs" in ended else UNPLAYABLE if "unplayable" in ended else 0
 
 
-def files(written: list[str]) -> list[Path]:
-    """The recordings that are meant; NotFound where there are none: nothing tested is nothing shown."""
+def files(arguments: list[str]) -> list[Path]:
+    """Return the recordings at these paths or below them.
+
+    Raises NotFound if there are none, BadRequest for a path that does not exist.
+    """
     paths: list[Path] = []
-    for path in map(Path, written):
+    for path in map(Path, arguments):
         if not path.exists():
             raise BadRequest(
                 "file", f"there is no {path}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
@@ -50,18 +59,13 @@ def files(written: list[str]) -> list[Path]:
         paths += sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not paths:
         raise NotFound(
-            f"no recordings in {', '.join(written)}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+            f"no recordings in {', '.join(arguments)}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
         )
     return list(dict.fromkeys(paths))
 
 
 async def replayed(system: System, paths: list[Path], update: bool) -> list[Replay]:
-    """How each recording ended. With `update` one that differs is written anew, and is then `updated`."""
-    import msgspec
-
-    from chainfolio.chain_settings import DEFAULT_KIND
-    from chainfolio.kinds import decoder_kit
-    from chainfolio.recordings import chain_of
+    """Replay recordings and return their outcomes. With `update` a different one is written anew."""
 
     replays, kinds = [], system.chain_kinds
     for path in paths:
@@ -69,7 +73,7 @@ async def replayed(system: System, paths: list[Path], update: bool) -> list[Repl
         recording = kit.read(path)
         ended = kit.replay(str(path), recording, system.registry.protocols, system.families)
         if update and ended.status == "differs":
-            kit.save(path, kit.updated(recording, ended.found))
+            kit.save(path, kit.updated(recording, ended.result))
             ended = msgspec.structs.replace(ended, status="updated")
         replays.append(ended)
     return replays

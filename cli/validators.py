@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from chainfolio.cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.engine.validators.answers import Range, Window
+from chainfolio.engine.validators.records import records
 from chainfolio.errors import BadRequest
-from chainfolio.validators import named
-from cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
+from chainfolio.validators import normalised_id
 
 if TYPE_CHECKING:
-    from engine.validators import Granularity, ValidatorDetails, ValidatorReward
-    from indexer.wiring import System
+    from chainfolio.engine.validators.answers import Granularity, ValidatorDetails, ValidatorReward
+    from chainfolio.indexer.wiring import System
 
 COMPARE = "compare"
 UNKNOWN = "N/A"
@@ -32,7 +37,7 @@ COUNTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ValidatorSummary:
     """One validator, what it did in each bucket, and in all of them."""
 
     details: ValidatorDetails
@@ -42,7 +47,7 @@ class Shown:
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("validators", parents=[common], help="what validators earned", description=__doc__)
+    command = commands.add_parser("validators", parents=[common], help=GROUPS["validators"], description=__doc__)
     command.add_argument(
         "who", nargs="+", metavar="WHO", help="an index, a public key or a withdrawal address; `compare` before several"
     )
@@ -53,49 +58,51 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command. Raises BadRequest without a validator, or for days out of range."""
     compares = options.who[0] == COMPARE
-    who = [_read(each) for each in options.who[compares:]]
-    if not who or options.days < 1 or options.days > 365:
-        raise BadRequest("who" if not who else "days", "name a validator" if not who else "between 1 and 365")
-    found = with_system(options, lambda system: _gather(system, who, options.days, options.by))
+    validators = [_read(each) for each in options.who[compares:]]
+    if not validators or options.days < 1 or options.days > 365:
+        raise BadRequest(
+            "who" if not validators else "days", "name a validator" if not validators else "between 1 and 365"
+        )
+    summaries = with_system(options, lambda system: _gather(system, validators, options.days, options.by))
     if options.json:
-        show_json([_document(each) for each in found])
+        show_json([_document(each) for each in summaries])
     elif options.csv:
-        show_csv(["index", *WHEN, *_fields()], [row for each in found for row in _rows(each)])
-    elif compares or len(found) > 1:
-        _compare(found)
+        show_csv(["index", *WHEN, *_fields()], [row for each in summaries for row in _rows(each)])
+    elif compares or len(summaries) > 1:
+        _compare(summaries)
     else:
-        _summary(found[0], options.by)
+        _summary(summaries[0], options.by)
     return 0
 
 
-def _read(written: str) -> str:
-    found = named(written)
-    if found is None:
-        raise BadRequest("who", f"`{written:.100}` is no index, no public key and no withdrawal address")
-    return found
+def _read(text: str) -> str:
+    parsed = normalised_id(text)
+    if parsed is None:
+        raise BadRequest("who", f"`{text:.100}` is no index, no public key and no withdrawal address")
+    return parsed
 
 
-async def _gather(system: System, who: list[str], days: int, by: Granularity) -> list[Shown]:
-    from engine.validator_records import records
-    from engine.validators import Range, Window
+async def _gather(system: System, validators: list[str], days: int, by: Granularity) -> list[ValidatorSummary]:
 
-    told = records(system)
-    indexes = list(dict.fromkeys([index for each in who for index in await told.named(each)]))
+    validator_records = records(system)
+    indexes = list(dict.fromkeys([index for each in validators for index in await validator_records.named(each)]))
     if len(indexes) > MAX_SHOWN:
         raise BadRequest("who", f"{len(indexes):,} validators", remedy=f"name at most {MAX_SHOWN} of them")
-    shown = []
+    summaries = []
     for index in indexes:
-        within = await told.recent(days, by)
-        found = await told.rewards(index, within, Window(0, 100_000))
-        parts = Range("epoch", within.first, within.last, "all")
-        whole = await told.rewards(index, parts, Window(0, 1))
-        shown.append(Shown(await told.details(index), list(found.rows), next(iter(whole.rows), None)))
-    return shown
+        buckets = await validator_records.recent(days, by)
+        rewards = await validator_records.rewards(index, buckets, Window(0, 100_000))
+        parts = Range("epoch", buckets.first, buckets.last, "all")
+        total = await validator_records.rewards(index, parts, Window(0, 1))
+        summaries.append(
+            ValidatorSummary(await validator_records.details(index), list(rewards.rows), next(iter(total.rows), None))
+        )
+    return summaries
 
 
-def _document(each: Shown) -> dict[str, Any]:
+def _document(each: ValidatorSummary) -> dict[str, Any]:
     return {"details": each.details, "rewards": each.buckets, "total": each.whole}
 
 
@@ -110,71 +117,76 @@ def _fields() -> list[str]:
     ]
 
 
-def _rows(each: Shown) -> list[list[object]]:
-    import msgspec
+def _rows(each: ValidatorSummary) -> list[list[object]]:
 
     index = each.details.validator.index
     documents = msgspec.json.decode(msgspec.json.encode(each.buckets))
     return [[index, *(row[name] for name in (*WHEN, *_fields()))] for row in documents]
 
 
-def _summary(each: Shown, by: str) -> None:
+def _summary(each: ValidatorSummary, by: str) -> None:
     validator, balance, life = each.details.validator, each.details.balance, each.details.lifecycle
     print(f"validator {validator.index}  {validator.pubkey}")
     print(f"{validator.status}, balance {_eth(balance.actual)} ETH, effective {_eth(balance.effective)} ETH")
     withdraws = each.details.withdrawal_credentials.address or "nowhere yet: its credentials are a BLS key"
-    until = "" if life.exit_epoch is None else f" to {life.exit_epoch}"
-    active = "not active yet" if life.activation_epoch is None else f"active from epoch {life.activation_epoch}{until}"
+    exit_text = "" if life.exit_epoch is None else f" to {life.exit_epoch}"
+    active = (
+        "not active yet" if life.activation_epoch is None else f"active from epoch {life.activation_epoch}{exit_text}"
+    )
     print(f"{active}, withdraws to {withdraws}")
     if each.whole is None:
         print("no epoch with rewards yet")
         return
-    print(f"{each.whole.date_start} to {each.whole.date_end}: {_earned(each.whole)}")
+    print(f"{each.whole.date_start} to {each.whole.date_end}: {_reward_cells(each.whole)}")
     rewards = [int(bucket.consensus_reward) for bucket in each.buckets]
-    most = max(map(abs, rewards), default=0)
+    largest = max(map(abs, rewards), default=0)
     for bucket, reward in zip(each.buckets, rewards, strict=True):
         name = f"{bucket.epoch_start:>10}" if by == "epoch" else bucket.date_start
-        print(f"{name} {_eth(bucket.consensus_reward):>12} {_bar(reward, most)}")
+        print(f"{name} {_eth(bucket.consensus_reward):>12} {_bar(reward, largest)}")
 
 
-def _earned(whole: ValidatorReward) -> str:
-    attested, missed = whole.attestations_included, whole.attestations_missed
-    brought = f" that brought {_eth(whole.execution_reward)} ETH" if whole.proposed_blocks else ""
+def _reward_cells(total: ValidatorReward) -> str:
+    attested, missed = total.attestations_included, total.attestations_missed
+    brought = f" that brought {_eth(total.execution_reward)} ETH" if total.proposed_blocks else ""
     return (
-        f"{_eth(whole.consensus_reward)} ETH ({_share(whole)}), {missed} of {attested + missed} attestations missed, "
-        f"{whole.proposed_blocks} blocks{brought}, {_or(whole.missed_blocks)} missed"
+        f"{_eth(total.consensus_reward)} ETH ({_share(total)}), {missed} of {attested + missed} attestations missed, "
+        f"{total.proposed_blocks} blocks{brought}, {_or(total.missed_blocks)} missed"
     )
 
 
-def _share(whole: ValidatorReward) -> str:
-    """What was earned of what could have been, as a percentage."""
-    share = whole.consensus_efficiency
+def _share(total: ValidatorReward) -> str:
+    """Return the earned share of the possible reward in per cent."""
+    share = total.consensus_efficiency
     return "-" if share is None else f"{Decimal(bytes(share).decode()):.2%}"
 
 
-def _bar(reward: int, most: int) -> str:
+def _bar(reward: int, largest: int) -> str:
     """A bar for an amount: of full blocks, of light ones for a loss."""
-    length = BAR * abs(reward) // most if most else 0
+    length = BAR * abs(reward) // largest if largest else 0
     return ("█" if reward > 0 else "░") * max(length, 1 if reward else 0)
 
 
-def _compare(found: list[Shown]) -> None:
+def _compare(summaries: list[ValidatorSummary]) -> None:
     rows = []
-    for each in sorted(found, key=lambda one: int(one.whole.consensus_reward) if one.whole else 0, reverse=True):
-        whole, validator = each.whole, each.details.validator
-        earned = ["-"] * 6
-        if whole is not None:
-            earned = [
-                _eth(whole.consensus_reward), _eth(whole.execution_reward), _share(whole),
-                str(whole.attestations_missed), str(whole.proposed_blocks), _or(whole.missed_blocks),
-            ]  # fmt: skip
-        rows.append([str(validator.index), validator.status, _eth(each.details.balance.actual), *earned])
+    for each in sorted(summaries, key=lambda one: int(one.whole.consensus_reward) if one.whole else 0, reverse=True):
+        total, validator = each.whole, each.details.validator
+        reward_cells = ["-"] * 6
+        if total is not None:
+            reward_cells = [
+                _eth(total.consensus_reward),
+                _eth(total.execution_reward),
+                _share(total),
+                str(total.attestations_missed),
+                str(total.proposed_blocks),
+                _or(total.missed_blocks),
+            ]
+        rows.append([str(validator.index), validator.status, _eth(each.details.balance.actual), *reward_cells])
     names = ("validator", "status", "balance", "reward", "of blocks", "efficiency", "missed", "blocks", "missed blocks")
     show_table("", [(name, "left" if name in ("validator", "status") else "right") for name in names], rows)
 
 
 def _eth(wei: str) -> str:
-    """An amount in ETH with nine digits, which is the gwei; the exact figure is in --json. What is not known is `?`."""
+    """Return an amount in ETH with nine digits (gwei), `?` if unknown; --json has the exact figure."""
     return "?" if wei == UNKNOWN else f"{Decimal(wei) / WEI:.9f}"
 
 

@@ -6,13 +6,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from chainfolio.cli.common import Commands, add_rpc, show_json, show_table, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.names import account_of
+from chainfolio.engine.named_accounts import check_chains, one_chain
+from chainfolio.engine.verification import verify
 from chainfolio.errors import BadRequest
-from cli.common import Commands, add_rpc, check_chains, one_chain, show_json, show_table, with_system
-from cli.names import account_of
 
 if TYPE_CHECKING:
-    from engine.verification import Check, Verification
-    from indexer.wiring import System
+    from chainfolio.engine.verification import Check, Verification
+    from chainfolio.indexer.wiring import System
 
 DIFFERS, NOT_SHOWN = 10, 11
 COLUMNS = (("number", ""), ("asset", ""), ("value", "right"), ("status", ""), ("shown by", ""))
@@ -20,16 +23,17 @@ COLUMNS = (("number", ""), ("asset", ""), ("value", "right"), ("status", ""), ("
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser(
-        "verify", parents=[common], help="prove an answer, and read it again elsewhere", description=__doc__
-    )
+    command = commands.add_parser("verify", parents=[common], help=GROUPS["verify"], description=__doc__)
     command.add_argument("address")
     command.add_argument("--chain", help="needed where several are configured")
     command.add_argument("--block", type=int, metavar="N", help="the block (default: the newest final one)")
     command.add_argument(
-        "--against", action="append", default=[], metavar="URL",
+        "--against",
+        action="append",
+        default=[],
+        metavar="URL",
         help="an endpoint to compare with, may be repeated (default: the other endpoints of the settings)",
-    )  # fmt: skip
+    )
     add_rpc(command)
     command.set_defaults(run=run)
 
@@ -45,7 +49,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _verified(system: System, options: argparse.Namespace) -> Verification:
-    from engine.verification import verify
 
     check_chains(system)
     if options.block is not None and options.block < 0:
@@ -78,10 +81,10 @@ def _show(verification: Verification) -> None:
 
 
 def _row(check: Check) -> tuple[str, ...]:
-    others = [f"{each.endpoint}: {each.value if each.value is not None else '?'}" for each in check.elsewhere]
-    if check.status == "equal" or (check.status == "proven" and others):
-        others = [f"equal at {', '.join(each.endpoint for each in check.elsewhere)}"]
-    remarks = [check.proof, *others] if check.status != "unprovable" else [check.reason, *others]
+    other_values = [f"{each.endpoint}: {each.value if each.value is not None else '?'}" for each in check.elsewhere]
+    if check.status == "equal" or (check.status == "proven" and other_values):
+        other_values = [f"equal at {', '.join(each.endpoint for each in check.elsewhere)}"]
+    remarks = [check.proof, *other_values] if check.status != "unprovable" else [check.reason, *other_values]
     return (
         check.number,
         check.symbol.lower() or check.asset,

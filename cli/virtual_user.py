@@ -1,4 +1,4 @@
-"""`chainfolio virtual-user add|list|remove`: portfolios that an account defines itself, by amounts or by addresses."""
+"""`chainfolio virtual-user add|list|remove`: portfolios that an account defines itself."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from api.texts import tidy
+from chainfolio.api.texts import tidy
+from chainfolio.cli.account import existing
+from chainfolio.cli.common import Commands, one_line, show_json, show_table
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.state_store import opened_state
 from chainfolio.errors import BadRequest
-from cli.common import Commands, one_line, show_json, show_table
-from cli.state_store import kept
+from chainfolio.storage.state import accounts, virtual_users
 
 if TYPE_CHECKING:
     from chainfolio.contracts import VirtualUser
-    from storage.state.database import Transaction
+    from chainfolio.storage.state.database import Transaction
 
 TYPES = ("BALANCE", "CEX", "GROUP")
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the commands."""
-    group = commands.add_parser("virtual-user", help="portfolios that accounts define", description=__doc__)
+    group = commands.add_parser("virtual-user", help=GROUPS["virtual-user"], description=__doc__)
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
     make = verbs.add_parser("add", parents=[common], help="a new virtual user")
     make.add_argument("--account", required=True, metavar="ID")
@@ -39,8 +42,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from cli.account import existing
-    from storage.state import accounts, virtual_users
 
     try:
         label = tidy("label", options.label)
@@ -50,8 +51,8 @@ def _add(options: argparse.Namespace) -> int:
         raise BadRequest("label", str(error)) from None
     except OSError as error:
         raise BadRequest("file", f"{options.file} cannot be read: {error.strerror}") from None
-    virtual_users.content(options.type, document)
-    with kept(options) as state:
+    virtual_users.parse_document(options.type, document)
+    with opened_state(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()
         id = str(uuid.UUID(int=state.random.getrandbits(128), version=4))
@@ -60,18 +61,16 @@ def _add(options: argparse.Namespace) -> int:
             accounts.lock(tx, options.account)
             return virtual_users.add(tx, options.account, id, options.type, label, document, now_us)
 
-        user = state.database.change(change)
+        user = state.database.write(change)
     one_line(_document(user)) if options.json else print(f"virtual:{user.id} ({user.type}, {user.label})")
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    from cli.account import existing
-    from storage.state import virtual_users
 
-    with kept(options) as state:
+    with opened_state(options) as state:
         existing(state, options.account)
-        users = state.database.look(lambda tx: virtual_users.every(tx, options.account))
+        users = state.database.read(lambda tx: virtual_users.every(tx, options.account))
     if options.json:
         show_json([_document(user) for user in users])
         return 0
@@ -81,17 +80,16 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from storage.state import accounts, virtual_users
 
     id = options.id.removeprefix("virtual:").lower()
-    with kept(options) as state:
+    with opened_state(options) as state:
         now_us = state.clock.now_us()
 
         def change(tx: Transaction) -> bool:
             accounts.lock(tx, options.account)
             return virtual_users.remove(tx, options.account, id, now_us)
 
-        if not state.database.change(change):
+        if not state.database.write(change):
             remedy = f"chainfolio virtual-user list --account {options.account}"
             raise BadRequest("virtual user", f"the account has no virtual user {id}", remedy=remedy)
     one_line({"removed": f"virtual:{id}"}) if options.json else print(f"virtual:{id} is removed")

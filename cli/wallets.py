@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from chainfolio.assets import Account, account
+from chainfolio.cli.names import accounts_of
+from chainfolio.cli.progress_bar import ProgressWatcher, clock, watch
+from chainfolio.engine.named_accounts import on_chains, pinned_chain
+from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
-from cli.common import one_chain
-from cli.names import accounts_of, on_chains
-from cli.progress_bar import Watch, clock, watch
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from chainfolio.seams import Clock
-    from engine.service import Engine
-    from indexer.wiring import System
+    from chainfolio.engine.service import Engine
+    from chainfolio.environment import Clock
+    from chainfolio.indexer.wiring import System
 
 BATCH, MAX_BATCH = 500, 10_000
 STDIN = "-"
@@ -28,8 +29,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Run:
-    """How far a run is. Rates and the time left look at what came after the first batch, which pays for all that is
-    loaded and learnt."""
+    """Progress of a run over wallets.
+
+    Rate and remaining time leave the first batch out, which also loads code and reads facts of the chain.
+    """
 
     clock: Clock
     total: int
@@ -55,7 +58,7 @@ class Run:
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0 to 1."""
+        """Completed share, 0 to 1."""
         return self.done / self.total if self.total else 1.0
 
     @property
@@ -67,16 +70,17 @@ class Run:
         return (self.done - before) / max(self.clock.monotonic_s() - then_s, 1e-6)
 
     def described(self) -> str:
-        """Where the run is, in one line."""
-        left = f", {clock((self.total - self.done) / self.rate)} left" if 0 < self.done < self.total else ""
-        return (
-            f"{int(100 * self.share)} % of {self.total:,} wallets, {self.rate:,.0f}/s, {self.requests:,} requests{left}"
-        )
+        """Return the progress in one line."""
+        remaining = f", {clock((self.total - self.done) / self.rate)} left" if 0 < self.done < self.total else ""
+        wallets = f"{int(100 * self.share)} % of {self.total:,} wallets"
+        return f"{wallets}, {self.rate:,.0f}/s, {self.requests:,} requests{remaining}"
 
 
-def listed(name: str) -> dict[Account, str]:
-    """The accounts of a file, `-` being standard input, each with where it stands first. One a line; `#` begins a
-    comment. BadRequest names the line that is no address."""
+def read_accounts(name: str) -> dict[Account, str]:
+    """Return the accounts of a file (`-`: standard input), each with the line where it stands first.
+
+    One account a line; `#` begins a comment. Raises BadRequest with the line that is no address.
+    """
     if name == STDIN:
         return _parsed(sys.stdin, "standard input")
     try:
@@ -87,22 +91,22 @@ def listed(name: str) -> dict[Account, str]:
 
 
 def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
-    places: dict[Account, str] = {}
+    line_by_account: dict[Account, str] = {}
     for number, line in enumerate(lines, 1):
-        written = line.partition("#")[0].strip().removeprefix("\ufeff")
-        if not written:
+        address = line.partition("#")[0].strip().removeprefix("\ufeff")
+        if not address:
             continue
-        place = f"line {number} of {name}"
+        line_name = f"line {number} of {name}"
         try:
-            places.setdefault(account(written), place)
+            line_by_account.setdefault(account(address), line_name)
         except BadRequest as error:
-            raise BadRequest("from", f"{place}: {error.reason}", remedy=error.remedy) from None
-    return places
+            raise BadRequest("from", f"{line_name}: {error.reason}", remedy=error.remedy) from None
+    return line_by_account
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """What is read of a batch of wallets, a thing for each, and how it is written, below the `head` of a table."""
+    """One listing of many wallets: reads a batch, formats a result as a line; the head of the table."""
 
     read: Callable[[Engine, Sequence[Account], str, Block], Awaitable[Sequence[T]]]
     line: Callable[[Account, T], str]
@@ -134,46 +138,38 @@ def check(options: argparse.Namespace) -> None:
 
 
 async def show(system: System, options: argparse.Namespace, listing: Listing[T]) -> None:
-    """Write what is listed of wallets on one chain at one block, those on the command line first, then those of the
-    file; one that is in both once. Of what is written nothing is kept.
+    """Print the listing of wallets on one chain at one block: those of the command line, then of the file.
 
-    BadRequest where one is no account of the chain; errors of `Engine.pinned` and of what reads.
+    A wallet that is in both is printed once. Nothing printed is kept in memory. Raises BadRequest for an account of
+    another kind of chain, and the errors of `Engine.pinned` and of the listing.
     """
-    from engine.service import Engine
 
-    lines, chains = listed(options.file), [options.chain] if options.chain else []
+    lines, chains = read_accounts(options.file), [options.chain] if options.chain else []
     accounts = dict.fromkeys(await accounts_of(system, options.address, chains), "on the command line")
-    for written, place in lines.items():
+    for address, line_name in lines.items():
         try:
-            accounts.setdefault(on_chains(system, written, chains), place)
+            accounts.setdefault(on_chains(system, address, chains), line_name)
         except BadRequest as error:
             if error.field != "address":
                 raise
-            raise BadRequest("from", f"{place}: {error.reason}", remedy=error.remedy) from None
-    key = chosen(system, options.chain, options.block, list(accounts)[:1])
+            raise BadRequest("from", f"{line_name}: {error.reason}", remedy=error.remedy) from None
+    key = pinned_chain(system, options.chain, options.block, list(accounts)[:1])
     engine, chain = Engine(system), system.chain(key)
-    for wallet, place in accounts.items():
+    for wallet, line_name in accounts.items():
         if wallet.kind != chain.kind:
-            raise BadRequest("from", f"{place}: {wallet} is not an account of {key}")
+            raise BadRequest("from", f"{line_name}: {wallet} is not an account of {key}")
     block = await engine.pinned(key, options.block)
-    run, bar, left = Run(system.seams.clock, len(accounts)), watch(key), iter(accounts)
+    run, bar, remaining = Run(system.environment.clock, len(accounts)), watch(key), iter(accounts)
     if not options.json:
         print(f"{key}, block {block.height} {block.hash}\n{listing.head}")
-    while batch := list(islice(left, options.batch)):
-        found = await listing.read(engine, batch, key, block)
-        _write((listing.line(*each) for each in zip(batch, found, strict=True)), bar)
+    while batch := list(islice(remaining, options.batch)):
+        documents = await listing.read(engine, batch, key, block)
+        _write((listing.line(*each) for each in zip(batch, documents, strict=True)), bar)
         run.add(len(batch), chain.requests)
         bar(run.share, run.seconds, run.described)
 
 
-def chosen(system: System, chain: str | None, block: int | None, accounts: Collection[Account]) -> str:
-    """The one chain that is asked about accounts. BadRequest as of `one_chain`."""
-    if block is not None and block < 0:
-        raise BadRequest("block", "a block height is at least 0")
-    return one_chain(system, chain, accounts, "a block belongs to one chain")
-
-
-def _write(lines: Iterable[str], bar: Watch) -> None:
+def _write(lines: Iterable[str], bar: ProgressWatcher) -> None:
     if sys.stdout.isatty():
         bar.clear()
     sys.stdout.writelines(f"{line}\n" for line in lines)

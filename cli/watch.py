@@ -1,34 +1,50 @@
-"""`chainfolio watch`: index the whole histories of some accounts, and of nobody else, up to the newest block.
-
-They stay watched: `chainfolio worker` and `chainfolio serve` go on with them. Run again, it goes on where it ended.
-"""
+"""`chainfolio watch`: index the complete histories of some accounts up to the newest block."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from chainfolio.budgets import Budget
 from chainfolio.chains import Capability
-from chainfolio.errors import BadRequest, Busy
-from cli.common import Commands, add_rpc, show_json, with_system
-from cli.index import watcher
-from cli.names import accounts_of, chains_of
-from cli.progress_bar import clock
-from cli.status import of_account, show_accounts
+from chainfolio.cli.common import Commands, add_rpc, show_json, with_system
+from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.index import watcher
+from chainfolio.cli.names import accounts_of
+from chainfolio.cli.progress_bar import clock
+from chainfolio.cli.status import of_account, show_accounts
+from chainfolio.cli.transactions import LIMIT, MAX_LIMIT
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.gains.pnl import PnlRequest, pnl
+from chainfolio.engine.named_accounts import chains_of
+from chainfolio.engine.service import Engine
+from chainfolio.errors import BadRequest, ChainfolioError, Locked
+from chainfolio.indexer.account_estimate import estimate
+from chainfolio.indexer.scopes import Scope
+from chainfolio.indexer.watching import index_accounts
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.work import missing_for_accounts
+from chainfolio.storage.tail import WatchedAccount
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from indexer.progress import Progress
-    from indexer.scopes import Scope
-    from indexer.wiring import System
+    from chainfolio.engine.service import Engine
+    from chainfolio.indexer.progress import Progress
+    from chainfolio.indexer.scopes import Scope
+    from chainfolio.indexer.wiring import System
+
+MAX_PREPARED: Final = 3  # accounts whose answers are prepared
+PREPARE_S: Final = 20
+MAX_LOOKUPS: Final = 100  # transactions of others that are read for it: an account with more of them is left as it is
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser(
-        "watch", parents=[common], help="index the histories of some accounts", description=__doc__
-    )
+    command = commands.add_parser("watch", parents=[common], help=GROUPS["watch"], description=__doc__)
     command.add_argument("address", nargs="+", help="addresses of any kind, or names")
     command.add_argument("--chain", action="append", default=[], metavar="KEY", help="only on this chain; repeatable")
     command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
@@ -42,15 +58,18 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command. Raises BadRequest for blocks or limits out of range."""
     if options.first is not None and options.first < 0:
         raise BadRequest("from", "a block height is at least 0")
     if options.last is not None and options.last < (options.first or 0):
         raise BadRequest("to", f"{options.last} is before {options.first or 0}")
-    for name, most in (("max-requests", options.max_requests), ("max-units", options.max_units)):
-        if most is not None and most < 1:
+    for name, limit in (("max-requests", options.max_requests), ("max-units", options.max_units)):
+        if limit is not None and limit < 1:
             raise BadRequest(name, "at least 1")
     report = with_system(options, lambda system: _all(system, options))
+    is_bounded = options.estimate or options.stop or options.max_requests or options.max_units
+    if not is_bounded and len(options.address) <= MAX_PREPARED:
+        with_system(options, lambda system: _prepare(system, options))
     if options.json:
         show_json(report)
     else:
@@ -59,95 +78,136 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+async def _prepare(system: System, options: argparse.Namespace) -> None:
+    """Read what `transactions` and `pnl` need beyond the index, so that they answer at once later.
+
+    What cannot be read now is left to those commands, which report the reason.
+    """
+
+    accounts = await accounts_of(system, options.address, options.chain)
+    networks = tuple(options.chain)
+    questions: list[Callable[[Engine], Awaitable[object]]] = [
+        lambda engine: pnl(engine, accounts, PnlRequest(networks=networks)),
+        *(
+            partial(Engine.transactions, accounts=[account], wanted=TransactionFilter(limit, 0, networks=networks))
+            for account in accounts
+            for limit in (LIMIT, MAX_LIMIT)
+        ),
+    ]
+    with contextlib.suppress(ChainfolioError, TimeoutError):
+        async with asyncio.timeout(PREPARE_S):
+            for question in questions:
+                # A new one each time: the reads are to be those of a process that has read nothing yet.
+                fresh = System(system.settings, system.environment, shares_answers=True)
+                try:
+                    await question(Engine(fresh, max_lookups=MAX_LOOKUPS))
+                finally:
+                    await fresh.close()
+
+
 async def _all(system: System, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Each chain in turn, with the accounts of its kind."""
     accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_of(system, accounts, options.chain, Capability.ACCOUNT_HISTORY)
     work = {chain: [each.address for each in accounts if each.kind == chain.kind] for chain in chains}
-    return [await _one(system, chain, addresses, options) for chain, addresses in work.items() if addresses]
+    return [await _watch_chain(system, chain, addresses, options) for chain, addresses in work.items() if addresses]
 
 
-async def _one(system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
-    from chainfolio.budgets import Budget
-    from indexer.scopes import Scope
-    from indexer.watching import bring_up
-    from storage.tail import Watch
+async def _watch_chain(
+    system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
+) -> dict[str, Any]:
 
     first = chain.settings.start_block if options.first is None else options.first
-    watches = [Watch(address, first, options.last) for address in addresses]
+    watches = [WatchedAccount(address, first, options.last) for address in addresses]
     if options.estimate:
         return await _estimate(system, chain, Scope(tuple(watches)), options.max_requests)
     if options.stop:
         stopped = [address for address in addresses if system.tail.unwatch(chain.key, address)]
         ended = {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
-        sold = {each.account for each in system.tail.places(chain.key, system.seams.clock.now_us()) if each.is_sold}
+        sold = {
+            each.account
+            for each in system.tail.owned_watches(chain.key, system.environment.clock.now_us())
+            if each.is_sold
+        }
         return {**ended, "subscribed": [address for address in addresses if address in sold]}
     if options.first is not None and options.first > (head := (await chain.heads()).latest.height):
         raise BadRequest("from", f"{options.first} is above the newest block of {chain.key}, which is {head}")
     system.tail.watch(chain.key, watches)
     budget = Budget(max_requests=options.max_requests, max_units=options.max_units)
-    shown = watcher(chain.key, quiet=options.json, state=_state)
+    bar = watcher(chain.key, quiet=options.json, state=_state)
     try:
         with system.tail.lock(chain.key):
-            progress = await bring_up(system, chain, Scope(tuple(watches)), budget=budget, on_change=shown)
-    except Busy as error:  # who has the chain takes them up
-        found: dict[str, Any] = {"chain": chain.key, "state": "queued", "why": error.message}
+            progress = await index_accounts(system, chain, Scope(tuple(watches)), budget=budget, on_change=bar)
+    except Locked as error:  # who has the chain takes them up
+        report: dict[str, Any] = {"chain": chain.key, "state": "queued", "why": error.message}
     else:
-        found = {
-            "chain": chain.key, "state": "watched", "blocks": progress.heights, "events": progress.events,
-            "rows": progress.rows, "requests": chain.requests, "seconds": round(progress.seconds, 3),
-        }  # fmt: skip
-    return {**found, "accounts": [of_account(system, chain, each) for each in watches]}
+        report = {
+            "chain": chain.key,
+            "state": "watched",
+            "blocks": progress.heights,
+            "events": progress.events,
+            "rows": progress.rows,
+            "requests": chain.requests,
+            "seconds": round(progress.seconds, 3),
+        }
+    return {**report, "accounts": [of_account(system, chain, each) for each in watches]}
 
 
-async def _estimate(system: System, chain: Chain, scope: Scope, most: int | None) -> dict[str, Any]:
-    """What it would cost to read what is missing."""
-    from indexer.account_estimate import estimate
-    from indexer.work import missing_of
+async def _estimate(system: System, chain: Chain, scope: Scope, max_requests: int | None) -> dict[str, Any]:
+    """Return the estimated cost of reading what is missing."""
 
-    work = missing_of(system.tail, chain, scope, (await chain.heads()).finalized, again=True)
-    found = await estimate(chain, work, system.seams.clock, max_requests=most)
-    return {"chain": chain.key, "state": "estimated", **found}
+    work = missing_for_accounts(system.tail, chain, scope, (await chain.heads()).finalized, include_unread=True)
+    cost = await estimate(chain, work, system.environment.clock, max_requests=max_requests)
+    return {"chain": chain.key, "state": "estimated", **cost}
 
 
 def _state(progress: Progress) -> str:
-    """Where a run stands, in one line, with what is left to ask."""
-    done, total = progress.blocks, max(1, progress.blocks_total)
-    eta, left = progress.eta_s, progress.requests * (total - done) // done if done else None
+    """Return the progress of a run in one line, with the remaining requests."""
+    read_blocks, total = progress.blocks, max(1, progress.blocks_total)
+    eta, remaining_requests = (
+        progress.eta_s,
+        progress.requests * (total - read_blocks) // read_blocks if read_blocks else None,
+    )
     return (
-        f"{100 * done // total} % of {progress.heights:,} blocks, {progress.events:,} events, "
+        f"{100 * read_blocks // total} % of {progress.heights:,} blocks, {progress.events:,} events, "
         f"{progress.requests:,} requests"
-        + (f", about {left:,} more" if left else "")
-        + (f", {clock(eta)} left" if eta is not None and done < total else "")
+        + (f", about {remaining_requests:,} more" if remaining_requests else "")
+        + (f", {clock(eta)} left" if eta is not None and read_blocks < total else "")
     )
 
 
-def _show(found: dict[str, Any]) -> None:
-    name, accounts = found["chain"], found.get("accounts", ())
-    if found["state"] == "estimated":
-        _show_estimate(found)
-    elif found["state"] == "stopped":
-        subscribed = set(found["subscribed"])
+def _show(report: dict[str, Any]) -> None:
+    name, accounts = report["chain"], report.get("accounts", ())
+    if report["state"] == "estimated":
+        _show_estimate(report)
+    elif report["state"] == "stopped":
+        subscribed = set(report["subscribed"])
         names = [each["account"] for each in accounts if each["account"] not in subscribed]
         print(f"{name}: watched no longer: {', '.join(names) or 'none was'}")
-        for address in found["subscribed"]:
+        for address in report["subscribed"]:
             print(f"{name}: {address} stays watched: a client subscribed to it (chainfolio status)")
-    elif found["state"] == "queued":
-        print(f"{name}: watched from now on; whoever indexes the chain takes them up: {found['why']}")
+    elif report["state"] == "queued":
+        print(f"{name}: watched from now on; whoever indexes the chain takes them up: {report['why']}")
     else:
-        print(f"{name}: {found['blocks']:,} blocks, {found['events']:,} events, {found['rows']:,} rows "
-              f"in {found['seconds']:.1f} s with {found['requests']:,} requests")  # fmt: skip
+        print(
+            f"{name}: {report['blocks']:,} blocks, {report['events']:,} events, {report['rows']:,} rows "
+            f"in {report['seconds']:.1f} s with {report['requests']:,} requests"
+        )
         show_accounts(accounts)
 
 
-def _show_estimate(found: dict[str, Any]) -> None:
-    if not found["blocks"]:
-        print(f"{found['chain']}: nothing is missing")
+def _show_estimate(cost: dict[str, Any]) -> None:
+    if not cost["blocks"]:
+        print(f"{cost['chain']}: nothing is missing")
         return
-    print(f"{found['chain']}: {found['blocks']:,} blocks are missing: about {found['rows']:,} rows, "
-          f"{found['requests']:,} requests, {found['units']:,} compute units, {found['bytes'] / 1e6:,.1f} MB, "
-          f"{clock(found['seconds'])}")  # fmt: skip
-    print(f"  up to {found['factor']} times as much, or as little: {found['sampled']['requests']:,} requests read "
-          f"{found['sampled']['blocks']:,} of the blocks for this")  # fmt: skip
-    if found["unread"]:
-        print(f"  no endpoint gives {', '.join(found['unread'])}")
+    print(
+        f"{cost['chain']}: {cost['blocks']:,} blocks are missing: about {cost['rows']:,} rows, "
+        f"{cost['requests']:,} requests, {cost['units']:,} compute units, {cost['bytes'] / 1e6:,.1f} MB, "
+        f"{clock(cost['seconds'])}"
+    )
+    print(
+        f"  up to {cost['factor']} times as much, or as little: {cost['sampled']['requests']:,} requests read "
+        f"{cost['sampled']['blocks']:,} of the blocks for this"
+    )
+    if cost["unread"]:
+        print(f"  no endpoint gives {', '.join(cost['unread'])}")

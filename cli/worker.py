@@ -1,4 +1,4 @@
-"""`chainfolio worker`: indexing and jobs only, until it is told to stop."""
+"""`chainfolio worker`: indexing and jobs without the API, until it is stopped."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cli.common import Commands, with_system
+from chainfolio.cli.common import Commands, with_system
+from chainfolio.cli.daily import PLACES, keep_places, opened, schedule
+from chainfolio.cli.groups import GROUPS
+from chainfolio.engine.history.schedule import DailySnapshots
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.metrics import TaskMetrics, WorkerMetrics, serve_metrics
+from chainfolio.indexer.worker import Worker
+from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from indexer.wiring import System
-    from indexer.worker import Worker
+    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.worker import Worker
 
 REPORT_EVERY_S = 10.0
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("worker", parents=[common], help="index until stopped", description=__doc__)
+    command = commands.add_parser("worker", parents=[common], help=GROUPS["worker"], description=__doc__)
     command.set_defaults(run=run)
 
 
@@ -32,15 +39,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _work(system: System) -> None:
-    from chainfolio.supervisor import Supervisor
-    from cli.daily import PLACES, keep_places, opened, schedule
-    from engine.schedule import DailySnapshots
-    from engine.service import Engine
-    from indexer.metrics import Exported, Tasks, listening
-    from indexer.worker import Worker
-
-    system.warn()
-    supervisor = Supervisor(system.seams.clock, system.seams.random)
+    system.log_problems()
+    supervisor = Supervisor(system.environment.clock, system.environment.random)
     worker = Worker(system, supervisor)
     database = opened(system.settings)
     daily = schedule(Engine(system, supervisor=supervisor).history, supervisor, database)
@@ -50,28 +50,28 @@ async def _work(system: System) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with contextlib.ExitStack() as stack:
         if server.metrics_port:
-            read = [Exported(worker), Tasks(supervisor), DailySnapshots(daily)]
-            stack.enter_context(listening(read, server.host, server.metrics_port))
+            read = [WorkerMetrics(worker), TaskMetrics(supervisor), DailySnapshots(daily)]
+            stack.enter_context(serve_metrics(read, server.host, server.metrics_port))
         daily.start()
         supervisor.start(PLACES, partial(keep_places, system, database))
         try:
-            await _until(stopped, worker)
+            await _run_until(stopped, worker)
         finally:
             await supervisor.stop(PLACES)
             await daily.stop()
-            if (found := database()) is not None:
-                found.close()
+            if (state := database()) is not None:
+                state.close()
 
 
-async def _until(stopped: asyncio.Event, worker: Worker) -> None:
+async def _run_until(stopped: asyncio.Event, worker: Worker) -> None:
     tasks = [
         asyncio.create_task(worker.run()),
         asyncio.create_task(_report(worker)),
         asyncio.create_task(stopped.wait()),
     ]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in finished:
             task.result()
     finally:
         for task in tasks:

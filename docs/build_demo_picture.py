@@ -22,7 +22,7 @@ from rich.text import Text
 
 PICTURE = Path(__file__).parent / "images" / "demo.svg"
 WIDTH, HEIGHT = 120, 22
-CHAINFOLIO = [sys.executable, "-m", "cli.main"]
+CHAINFOLIO = [sys.executable, "-m", "chainfolio.cli.main"]
 WALLET = "bob"  # who has positions
 READY = "Ctrl-C ends it"
 FIGURES = 8  # lines of a performance

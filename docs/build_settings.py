@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from chainfolio.kinds import ours
+from chainfolio.kinds import builtin_kinds
 from chainfolio.settings_keys import Section, sections
 
 PAGE = Path(__file__).parent / "settings.md"
@@ -22,7 +22,7 @@ a list is written there with commas.
 
 def page() -> str:
     """The page as it should be."""
-    lines = "".join(f"\n{line}" for section in sections(ours()) for line in _section(section))
+    lines = "".join(f"\n{line}" for section in sections(builtin_kinds()) for line in _section(section))
     return (HEAD + lines).rstrip("\n") + "\n"
 
 

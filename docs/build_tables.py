@@ -9,9 +9,14 @@ from chainfolio.tables import TABLES
 
 PAGE = Path(__file__).with_name("tables.md")
 TYPES = {
-    "text": "VARCHAR", "int": "INTEGER", "long": "BIGINT", "bool": "BOOLEAN", "time": "TIMESTAMP (UTC, µs)",
-    "bytes": "BLOB", "raw": "BLOB (32 bytes)",
-}  # fmt: skip
+    "text": "VARCHAR",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "bool": "BOOLEAN",
+    "time": "TIMESTAMP (UTC, µs)",
+    "bytes": "BLOB",
+    "raw": "BLOB (32 bytes)",
+}
 HEAD = """\
 # Tables
 
@@ -38,11 +43,11 @@ def _section(table: Table) -> str:
     if table.derived_from:
         facts.append(f"Derived from `{table.derived_from}`.")
     rows = [
-        f"| `{column.name}` | {TYPES[column.type]} | {'yes' if column.nullable else ''} | {column.about} |"
+        f"| `{column.name}` | {TYPES[column.type]} | {'yes' if column.nullable else ''} | {column.description} |"
         for column in table.columns
     ]
     head = ["| column | type | may be null | what it is |", "|---|---|---|---|"]
-    return "\n".join([f"## {table.name}", "", table.about, "", " ".join(facts), "", *head, *rows, ""])
+    return "\n".join([f"## {table.name}", "", table.description, "", " ".join(facts), "", *head, *rows, ""])
 
 
 def _names(names: tuple[str, ...]) -> str:

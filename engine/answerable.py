@@ -1,7 +1,7 @@
 """Which accounts of a request this server can answer: the one rule of all routes and commands.
 
 An account whose kind has no configured chain is an issue, and makes the answer partial. If no account can be answered,
-the request is Unserved, so that nobody pays for it.
+the request is NotSupported, so that nobody pays for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.contracts import Issue
-from chainfolio.errors import Unserved
+from chainfolio.errors import NotSupported
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -43,7 +43,7 @@ def answerable(
     if issues and not served:
         reasons = dict.fromkeys(issue.reason for issue in issues.values())
         remedy = "the operator adds a chain of that kind to the settings"
-        raise Unserved(f"{what} of {', '.join(issues)}", "; ".join(reasons), remedy=remedy)
+        raise NotSupported(f"{what} of {', '.join(issues)}", "; ".join(reasons), remedy=remedy)
     return served, issues
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, Token
-from portfolio.document import IssueDocument
-from portfolio.facts import Options
+from chainfolio.portfolio.document import IssueDocument
+from chainfolio.portfolio.facts import Options
 
 if TYPE_CHECKING:
-    from engine.page_positions import Reached
-    from portfolio.transactions import Transactions
+    from chainfolio.engine.transactions.page_positions import Reached
+    from chainfolio.portfolio.transactions import Transactions
+
+
+# Transactions that one answer reads from the node: one that filters by more needs `transactions` in the index.
+MAX_LOOKUPS: Final = 1000
 
 
 class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

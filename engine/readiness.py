@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import ahead_of_clock
+from chainfolio.engine.answers import ChainReadiness, EndpointHealth, Readiness, TaskHealth
 from chainfolio.messages import public
-from engine.answers import ChainReadiness, EndpointHealth, Readiness, TaskHealth
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from chainfolio.indexer.follow import Status
+    from chainfolio.indexer.wiring import System
     from chainfolio.supervisor import Supervisor, Task
-    from indexer.follow import Status
-    from indexer.wiring import System
 
 
 def readiness(system: System, indexing: Mapping[str, Status], supervisor: Supervisor) -> Readiness:
@@ -33,7 +33,7 @@ def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supe
     top = tail.top(chain.key) or tail.anchor(chain.key)
     indexed = top.height if top else None
     newest_us = max([top.time_us if top else 0, *(each.head_us or 0 for each in chain.health())])
-    wrong = ahead_of_clock(newest_us, system.seams.clock.now_us())
+    wrong = ahead_of_clock(newest_us, system.environment.clock.now_us())
     if status is None:
         return ChainReadiness(
             key=chain.key, healthy=not wrong, indexed=indexed, reason=wrong or None, endpoints=_endpoints(chain)

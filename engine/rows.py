@@ -1,7 +1,7 @@
 """Rows of accounts and of heights, wherever they lie: in the tail, in the lake, in the history of the account.
 
 A row goes one way. It is written to the tail. When its block is final, it moves to a table of the lake. Later it is
-copied into the history of each account that it concerns (`indexer.materialise`). Nothing stops it while it is looked
+copied into the history of each account that it concerns (`indexer/materialise.py`). Nothing stops it while it is looked
 for, so the places are read in that same order: a row that moves on meanwhile is met twice, and none is missed. What is
 met twice is given once.
 """
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotFound
+from chainfolio.indexer import arrow_ipc
+from chainfolio.indexer.materialise import HISTORIES, unmaterialised
 from chainfolio.table import Table
-from indexer import arrow_ipc
-from indexer.materialise import HISTORIES, unmaterialised
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 EVERYWHERE: Final = Span(0, 2**62)
 PLACE: Final = ("account", "height", "tx_index")
@@ -76,10 +76,10 @@ def _not_in_history(
     """What will come into a history, as its rows: from the tail, then from the lake."""
     import polars as pl
 
-    from portfolio.ledger import by_account, concerns
+    from chainfolio.portfolio.ledger import by_account, rows_of_accounts
 
     source = HISTORIES[history.name].source
-    mine = concerns(history, accounts) & wanted
+    mine = rows_of_accounts(history, accounts) & wanted
     own = pl.col("account").is_in(accounts)
     yield by_account(history, in_tail(tail, chain, source, span).lazy().filter(mine)).filter(own)
     for part in unmaterialised(tail, chain, history) & [span]:
@@ -89,9 +89,14 @@ def _not_in_history(
 
 
 def rows_at(
-    lake: Lake, tail: Tail, chain: str, table: Table, heights: Iterable[int], columns: Sequence[str | pl.Expr],
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    table: Table,
+    heights: Iterable[int],
+    columns: Sequence[str | pl.Expr],
     where: pl.Expr | None = None,
-) -> Iterator[pl.DataFrame]:  # fmt: skip
+) -> Iterator[pl.DataFrame]:
     """A table's rows at some heights, a thousand heights at a time, each row once: read from the tail, then from the
     lake, for that is the way of a row. Of the lake only the row groups around these heights are read."""
     import polars as pl

@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from chainfolio.errors import BadRequest, StoreError
+from chainfolio.indexer.families import module_of
 from chainfolio.protocols import ProtocolFamily
 from chainfolio.recordings import DecoderKit
-from indexer.families import module_of
 
 KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 ROLE = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -38,6 +39,7 @@ requires-python = ">=3.11"
 [tool.hatch.build.targets.wheel]
 packages = ["chainfolio_{key}"]
 """
+PUBLIC = "chainfolio.plugins.protocol"  # by its name: it is above this module
 PACKAGE = (
     '"""Positions in {title}: every module here with a FAMILY, and every protocol file, is found once installed."""\n'
 )
@@ -53,7 +55,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def test_recorded_accounts_have_what_was_found() -> None:
-    command = [sys.executable, "-m", "cli.main", "test-protocol", str(RECORDINGS), "--json"]
+    command = [sys.executable, "-m", "chainfolio", "test-protocol", str(RECORDINGS), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert json.loads(ended.stdout)["recordings"]
@@ -159,8 +161,28 @@ def renamed(family: ProtocolFamily, name: str) -> str:
             lines[first.lineno - 1] = (
                 line[: first.col_offset] + f'"{name}"'.encode() + line[first.end_col_offset :]
             ).decode()
-            return "".join(lines)
+            return public_imports("".join(lines))
     raise BadRequest("like", f"the source of `{family.name}` does not name it", remedy="start from another one")
+
+
+def public_imports(source: str) -> str:
+    """A decoder's source that imports from `chainfolio.plugins` what is public. What it shares with other decoders is
+    not: it is imported as it was, and has to be copied too."""
+    public = set(import_module(PUBLIC).__all__)
+    names = list[str]()
+    lines = source.splitlines(keepends=True)
+    places = list[tuple[int, int]]()
+    for node in ast.parse(source).body:
+        is_ours = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chainfolio"
+        if is_ours and isinstance(node, ast.ImportFrom) and all(each.name in public for each in node.names):
+            names += [each.name if each.asname is None else f"{each.name} as {each.asname}" for each in node.names]
+            places.append((node.lineno - 1, node.end_lineno or node.lineno))
+    if not places:
+        return source
+    text = f"from {PUBLIC} import (\n" + "".join(f"    {name},\n" for name in sorted(set(names))) + ")\n"
+    for first, last in reversed(places):
+        lines[first:last] = [text] if first == places[0][0] else []
+    return "".join(lines)
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:

@@ -14,24 +14,12 @@ from typing import TYPE_CHECKING, Literal
 from chainfolio import currencies
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
-from chainfolio.chains import Capability, having
-from chainfolio.contracts import Issue, Quoted, Token, VirtualUser
-from chainfolio.errors import (
-    BadRequest,
-    HistoryUnavailable,
-    Incapable,
-    NoBlock,
-    NodeBehind,
-    SourceError,
-    Unavailable,
-    Unserved,
-)
-from chainfolio.supervisor import Supervisor
-from chainfolio.validators import HasValidators
-from engine import account_index, reconciled, virtual_users
-from engine.account_gains import GainsBook, with_known_gains
-from engine.answerable import answerable
-from engine.answers import (
+from chainfolio.chains import Capability, require_capability
+from chainfolio.contracts import Issue, QuotedTokens, Token, VirtualUser
+from chainfolio.engine import virtual_users
+from chainfolio.engine.answerable import answerable
+from chainfolio.engine.answers import (
+    MAX_LOOKUPS,
     ApprovalsPage,
     ChainFact,
     Place,
@@ -40,44 +28,59 @@ from engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from engine.days import midnight_us
-from engine.history import History, addresses_of
-from engine.kept_accounts import KeptAccount, KeptAccounts
-from engine.performance import performance, values_of
-from engine.rates import Rates
-from engine.readiness import readiness
-from engine.replay import has_past
-from engine.shown_rates import ShownRates
-from engine.stored_heads import StoredHeads
-from engine.validator_records import records
-from engine.validators import Validators
-from engine.virtual_users import read_group
-from engine.wiring import functions, rates_of, shown_facts, snapshotter_of
-from indexer import watching
-from indexer.follow import Status
-from indexer.registry import Registry
-from indexer.wiring import System
-from portfolio.compose import issue_documents, portfolio
-from portfolio.document import Portfolio, encode_one
-from portfolio.document import wallet_only as only_wallet
-from portfolio.facts import PLACEHOLDER, ChainFacts, Options
-from portfolio.finished import finished
-from portfolio.merge import merge
-from portfolio.nav import Nav, converted, nav
-from portfolio.nfts import with_nfts
-from portfolio.overview import Pictures, pictures_of
-from portfolio.pnl.in_portfolio import AccountGains, with_gains
-from portfolio.transactions import Transactions
-from portfolio.valuation import Valuation, value
-from portfolio.worths import worths
-from portfolio.zeroed import zeroed
+from chainfolio.engine.gains.account_gains import GainsBook, with_known_gains
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.history.past_days import History, addresses_of
+from chainfolio.engine.history.performance import performance, values_of
+from chainfolio.engine.prices.rates import Rates
+from chainfolio.engine.prices.shown_rates import ShownRates
+from chainfolio.engine.readiness import readiness
+from chainfolio.engine.reconcile import results as reconciled
+from chainfolio.engine.snapshots import account_index
+from chainfolio.engine.snapshots.account_cache import AccountCache, CachedAccount
+from chainfolio.engine.snapshots.replay import has_past
+from chainfolio.engine.stored_heads import StoredHeads
+from chainfolio.engine.validators.answers import Validators
+from chainfolio.engine.validators.records import records
+from chainfolio.engine.virtual_users import read_group
+from chainfolio.engine.wiring import functions, rates_of, shown_facts, snapshotter_of
+from chainfolio.errors import (
+    BadRequest,
+    HistoryUnavailable,
+    MissingCapability,
+    NoBlock,
+    NodeBehind,
+    NotSupported,
+    SourceError,
+    Unavailable,
+)
+from chainfolio.indexer import watching
+from chainfolio.indexer.follow import Status
+from chainfolio.indexer.registry import Registry
+from chainfolio.indexer.wiring import System
+from chainfolio.portfolio.compose import issue_documents, portfolio
+from chainfolio.portfolio.document import Portfolio, encode_one
+from chainfolio.portfolio.document import wallet_only as only_wallet
+from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts, Options
+from chainfolio.portfolio.finished import finish
+from chainfolio.portfolio.merge import merge
+from chainfolio.portfolio.nav import Nav, converted, nav
+from chainfolio.portfolio.nfts import with_nfts
+from chainfolio.portfolio.overview import Pictures, pictures_of
+from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
+from chainfolio.portfolio.transactions import Transactions
+from chainfolio.portfolio.valuation import Valuation, valuate
+from chainfolio.portfolio.worths import net_worths
+from chainfolio.portfolio.zeroed import zero_unknown
+from chainfolio.supervisor import Supervisor
+from chainfolio.validators import HasValidators
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from engine.allowances import Standing
-    from engine.snapshot import Snapshotter
-    from portfolio.activity import Functions
-    from portfolio.metrics.report import PerformanceDocument
+    from chainfolio.engine.approvals.allowances import Standing
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.portfolio.activity import Functions
+    from chainfolio.portfolio.metrics.report import PerformanceDocument
 
 log = logging.getLogger("chainfolio.engine")
 CHAIN_SHARE = 0.75  # of the time that a request has
@@ -88,12 +91,13 @@ GREY = "#808080"  # a chain without a colour of its own
 @dataclass(slots=True)
 class Engine:
     """Answers about accounts. `indexing` is what the worker knows, where one runs beside it, `supervisor` what runs the
-    background tasks of the process."""
+    background tasks of the process. An answer that needs more than `max_lookups` transactions of others is refused."""
 
     system: System
     indexing: Mapping[str, Status] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
-    _accounts: KeptAccounts = field(init=False)
+    max_lookups: int = MAX_LOOKUPS
+    _accounts: AccountCache = field(init=False)
     history: History = field(init=False)
     heads: StoredHeads = field(init=False)
     _gains: GainsBook = field(init=False)
@@ -108,7 +112,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
         self._gains = GainsBook(self._noted)
-        self._accounts = KeptAccounts(self.system, self._snapshotter, self._budget, self._gains_of, self._noted)
+        self._accounts = AccountCache(self.system, self._snapshotter, self._budget, self._gains_of, self._noted)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
@@ -123,17 +127,17 @@ class Engine:
             for a, kept in zip(accounts, known, strict=True)
         ]
 
-    async def _live(self, accounts: Sequence[Account]) -> list[KeptAccount]:
+    async def _live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
         """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
         for the index has less to say about so new a block."""
         answerable(accounts, self.kinds(), "the wallet")
         return _some_read(await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts)))
 
-    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[KeptAccount]:
+    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[CachedAccount]:
         """What is known of each account. Unserved if no chain of the kind of any of them is configured; the error of a
         chain if no chain of any of them could be read and nothing is kept."""
         answerable(accounts, self.kinds(), "the portfolio")
-        return _some_read(await self._accounts.known(accounts, wait=wait))
+        return _some_read(await self._accounts.get(accounts, wait=wait))
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
@@ -141,12 +145,12 @@ class Engine:
         return [self._written(account, kept, options, rates) for account, kept in zip(accounts, known, strict=True)]
 
     def _written(
-        self, account: Account, kept: KeptAccount, options: Options, rates: Mapping[str, Decimal] | None
+        self, account: Account, kept: CachedAccount, options: Options, rates: Mapping[str, Decimal] | None
     ) -> bytes:
-        found = kept.written.get(options)
+        found = kept.encoded.get(options)
         if found is None:
             document = self._finished(self._known_document(account.address, kept, options), rates)
-            found = kept.written[options] = encode_one(zeroed(document) if options.zero else document)
+            found = kept.encoded[options] = encode_one(zero_unknown(document) if options.zero else document)
         return found
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
@@ -155,12 +159,12 @@ class Engine:
 
     async def pinned(self, chain: str, height: int | None = None) -> Block:
         """The block of a chain at a height; without one the newest that is indexed, where indexing keeps up. BadRequest
-        above the head, HistoryUnavailable where the node has forgotten it, Unserved without such a chain."""
+        above the head, HistoryUnavailable where the node has forgotten it, NotSupported without such a chain."""
         evm = self._configured(chain, "the portfolio at a block")
         if height is None:
-            return await self._snapshotter(evm).now()
+            return await self._snapshotter(evm).newest_block()
         if not has_past(evm):
-            raise Incapable(evm.key, Capability.PAST_BALANCES.value)
+            raise MissingCapability(evm.key, Capability.PAST_BALANCES.value)
         await self._check_height(evm, height)
         return await self._block(evm, height)
 
@@ -171,7 +175,7 @@ class Engine:
         its height. Reorged where the block has left the chain since, HistoryUnavailable where its state is gone."""
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
-        parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
+        parts, now_us = valuate([snapshot]).by_account(), self.system.environment.clock.now_us()
         height, rates = snapshot.block.height, await self._rates_at(options, snapshot.block.time_us)
         return [
             self._finished(self._document(each.address, parts[each.address], now_us, options, height), rates)
@@ -213,10 +217,10 @@ class Engine:
     def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:
             remedy = f"the operator adds [chains.{chain}] to the settings"
-            raise Unserved(f"{what} of {chain}", f"No chain {chain} is configured", remedy=remedy)
+            raise NotSupported(f"{what} of {chain}", f"No chain {chain} is configured", remedy=remedy)
         found = self.system.chain(chain)
         if isinstance(found, HasValidators):
-            raise Unserved(f"{what} of {chain}", f"The chain {chain} has validators, and no accounts")
+            raise NotSupported(f"{what} of {chain}", f"The chain {chain} has validators, and no accounts")
         return found
 
     async def _check_height(self, chain: Chain, height: int) -> None:
@@ -239,7 +243,7 @@ class Engine:
         whole = Valuation(holdings, positions, unread=unread)
         if currency == "USD":
             return nav(whole)
-        found = await self._conversions().of(currency, whole, self.system.seams.clock.now_us())
+        found = await self._conversions().of(currency, whole, self.system.environment.clock.now_us())
         return nav(whole, currency, found.value, found.source)
 
     async def navs_at(
@@ -256,20 +260,20 @@ class Engine:
             rate = await self._conversions().of(currency, Valuation(()), block.time_us)
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
-        found = await asyncio.to_thread(worths, [snapshot])
+        found = await asyncio.to_thread(net_worths, [snapshot])
         told = (currency, rate.value, rate.source) if rate else (currency,)
         return [converted(found[each.address], *told) for each in accounts]
 
     def _conversions(self) -> Rates:
         if self._rates is None:
-            self._rates = rates_of(self.system, lambda chain, assets: self._snapshotter(chain).worth(assets))
+            self._rates = rates_of(self.system, lambda chain, assets: self._snapshotter(chain).current_prices(assets))
         return self._rates
 
     def _rates_shown(self) -> ShownRates:
         if self._shown_rates is None:
             system = self.system
             keep_s = system.settings.server.cache_s
-            self._shown_rates = ShownRates(self._conversions(), system.seams.clock, keep_s, self._noted)
+            self._shown_rates = ShownRates(self._conversions(), system.environment.clock, keep_s, self._noted)
         return self._shown_rates
 
     async def _rates_of_now(self, options: Options) -> Mapping[str, Decimal] | None:
@@ -280,24 +284,29 @@ class Engine:
 
     def _finished(self, document: Portfolio, rates: Mapping[str, Decimal] | None) -> Portfolio:
         """A portfolio as it is answered; without rates where nobody asked for them."""
-        return finished(document) if rates is None else self._rates_shown().finished(document, rates)
+        return finish(document) if rates is None else self._rates_shown().finished(document, rates)
 
-    def vouches(self, chain_contract: str) -> bool:
+    def is_trusted_contract(self, chain_contract: str) -> bool:
         """Whether somebody vouches for what a contract is (`chain:contract`), beside the contract itself."""
         key, _, contract = chain_contract.partition(":")
-        return self._snapshotter(self.system.chain(key)).vouches(contract)
+        return self._snapshotter(self.system.chain(key)).is_trusted_contract(contract)
 
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
-        """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotIndexed where the
-        index does not reach, BadRequest for a place that has left the chain, Unserved for what cannot be included."""
-        from engine.allowances import included
-        from engine.approvals import assets, page
-        from engine.snapshot import LIVE_LAG_S
+        """Return the approvals that accounts gave on a chain, newest first, from a place on.
+
+        Raises:
+            NotIndexed: The index does not reach that far.
+            BadRequest: The place has left the chain.
+            NotSupported: The options ask for something that cannot be included.
+        """
+        from chainfolio.engine.approvals.allowances import included
+        from chainfolio.engine.approvals.pages import assets, page
+        from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
-        having(evm, Capability.APPROVALS)
+        require_capability(evm, Capability.APPROVALS)
         owners = [account.address for account in accounts]
         head = await self.heads.latest(evm)
         begin = start or head.block.height
@@ -312,19 +321,24 @@ class Engine:
         if not include:
             return found
         return await included(
-            found, self._snapshotter(evm), owners, include, system.labels, first=start is None,
+            found,
+            self._snapshotter(evm),
+            owners,
+            include,
+            system.labels,
+            first=start is None,
             permit2=system.permit2(evm.key),
-        )  # fmt: skip
+        )
 
     async def allowances(self, chain: str, account: Account) -> Standing:
         """All that an account's approvals on a chain still allow, the greatest risk first. NotIndexed where there may
         be approvals that nobody indexed."""
-        from engine.allowances import standing, stored_standing
-        from engine.approvals import check_whole
-        from engine.snapshot import LIVE_LAG_S
+        from chainfolio.engine.approvals.allowances import standing, stored_standing
+        from chainfolio.engine.approvals.pages import check_whole
+        from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
-        having(evm, Capability.APPROVALS)
+        require_capability(evm, Capability.APPROVALS)
         head, lag = await self.heads.latest(evm), evm.info.blocks_in(LIVE_LAG_S)
         check_whole(self.system.tail, evm.key, [account.address], head.block.height, lag)
         if head.issue is not None:
@@ -344,7 +358,7 @@ class Engine:
         """The same page without costs and gains, and the heads of the chains by which it was read. Unserved where there
         is no such chain, or none of the kind of any account; if there is one for some, the others are issues. NotFound
         above the ceiling, NotIndexed where the index does not reach."""
-        from engine.transactions import Statement, Subject
+        from chainfolio.engine.transactions.pages import Statement, Subject
 
         system = self.system
         chains = [self._configured(key, "transactions") for key in wanted.networks] or system.account_chains
@@ -352,18 +366,20 @@ class Engine:
         addresses = {chain.key: tuple(addresses_of(chain, accounts)) for chain in chains}
         chains = [chain for chain in chains if addresses[chain.key]]
         subjects = [
-            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, own), own)
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.response_datasets(chain, own), own)
             for chain in chains
             for own in (addresses[chain.key],)
         ]
         self._functions = self._functions or functions(system)
         most = system.settings.server.max_transactions
-        statement = Statement(system.registry, self._functions, most, wanted, stored_heads=stored_heads)
+        statement = Statement(
+            system.registry, self._functions, most, wanted, stored_heads=stored_heads, max_lookups=self.max_lookups
+        )
         found, reached = await statement.page(subjects)
         unknown = [*unserved.values(), *(issue for subject in subjects for issue in subject.issues)]
         unknown += statement.unearned
         for chain in chains:
-            unknown += account_index.unexplained(system.tail, chain, addresses[chain.key])
+            unknown += account_index.unexplained_issues(system.tail, chain, addresses[chain.key])
             unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
         is_partial = any(issue.makes_partial for issue in (*unknown, *statement.issues))
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
@@ -381,15 +397,15 @@ class Engine:
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
         """Have the histories of accounts read for an owner, for some days, as far as the settings allow."""
-        await asyncio.to_thread(watching.sync, self.system, owner, accounts)
+        await asyncio.to_thread(watching.watch_accounts, self.system, owner, accounts)
 
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
         """Have the histories of subscribed accounts read for an owner, each until its end in microseconds."""
         places = [(owner, account, until_us) for account, until_us in subscribed.items()]
-        await asyncio.to_thread(watching.keep_sold, self.system, places)
+        await asyncio.to_thread(watching.watch_subscriptions, self.system, places)
 
     def _known_document(
-        self, address: str, kept: KeptAccount, options: Options, *, wallet_only: bool = False
+        self, address: str, kept: CachedAccount, options: Options, *, wallet_only: bool = False
     ) -> Portfolio:
         document = self._document(address, kept.valuation, kept.updated_us, options)
         whole = document if kept.gains is None else with_gains(document, kept.gains, spam=options.spam)
@@ -400,10 +416,15 @@ class Engine:
     ) -> Portfolio:
         facts = self.facts()
         shown = portfolio(
-            address, valuation, facts, updated_ms=updated_us // 1000, options=options, block_number=height,
+            address,
+            valuation,
+            facts,
+            updated_ms=updated_us // 1000,
+            options=options,
+            block_number=height,
             protocols=self.system.registry.facts,
-        )  # fmt: skip
-        return with_nfts(shown, valuation.of(address).collectibles, facts, options)
+        )
+        return with_nfts(shown, valuation.for_account(address).collectibles, facts, options)
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
         """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a
@@ -412,7 +433,7 @@ class Engine:
         groups = [read_group(user) for user in users]
         members = list(dict.fromkeys(member for group in groups for member in group))
         virtual_users.check_answerable(users, self.kinds(), self.system.settings.chains)
-        read = await self._accounts.known(members, wait=wait)
+        read = await self._accounts.get(members, wait=wait)
         if all(groups):
             _some_read(read)
         known = {
@@ -422,7 +443,7 @@ class Engine:
         wanted = virtual_users.wanted(users)
         asked = asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
         quotes, rates = await asyncio.gather(asked, self._rates_of_now(options))
-        now_us = self.system.seams.clock.now_us()
+        now_us = self.system.environment.clock.now_us()
         shown = virtual_users.Shown(self.facts(), self.system.registry.facts, options, now_us)
         found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
         documents = [
@@ -433,7 +454,7 @@ class Engine:
         ]
         return [self._finished(document, rates) for document in documents]
 
-    async def _quoted(self, key: str, contracts: Sequence[str]) -> Quoted | None:
+    async def _quoted(self, key: str, contracts: Sequence[str]) -> QuotedTokens | None:
         """Tokens and prices at a chain's head; None where the chain is not configured."""
         if key not in self.system.settings.chains:
             return None
@@ -445,10 +466,10 @@ class Engine:
         except SourceError as error:
             log.warning("%s could not be read: %s", key, error.message)
             issue = Issue(key, key, f"the chain could not be read: {error.reason}")
-            block = Block(0, "", "", self.system.seams.clock.now_us())
+            block = Block(0, "", "", self.system.environment.clock.now_us())
             unknown = {asset: Token(asset, "", "", None) for asset in assets}
-            tokens = unknown | reader.book.known(assets, block) | {reader.native.asset: reader.native}
-            return Quoted(block, tokens, {}, (issue,))
+            tokens = unknown | reader.book.described_at(assets, block) | {reader.native.asset: reader.native}
+            return QuotedTokens(block, tokens, {}, (issue,))
 
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""
@@ -477,7 +498,7 @@ class Engine:
         result = []
         for account in accounts:
             running = self._accounts.is_being_read(account) or watching.is_being_read(self.system, account)
-            read_us, indexed_us = self._accounts.age_of(account), watching.read_until_us(self.system, account)
+            read_us, indexed_us = self._accounts.updated_us_of(account), watching.indexed_until_us(self.system, account)
             known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
             issue = unserved.get(account.address)
             result.append(
@@ -509,7 +530,7 @@ class Engine:
     # --- what the parts share ----------------------------------------------------------------------------------------
 
     def _noted(self, error: BaseException) -> None:
-        self.supervisor.task(REFRESH).noted(error)
+        self.supervisor.task(REFRESH).record_failure(error)
 
     async def _gains_of(self, account: Account, heights: Mapping[str, int]) -> AccountGains | None:
         known = await self._gains.of(self, account, heights)
@@ -531,7 +552,7 @@ class Engine:
         return self._snapshotters[chain.key]
 
 
-def _some_read(known: Sequence[KeptAccount]) -> list[KeptAccount]:
+def _some_read(known: Sequence[CachedAccount]) -> list[CachedAccount]:
     """The same accounts. If no chain of any of them could be read, the first error is raised."""
     errors = [kept.error for kept in known if kept.error is not None]
     is_read = any(kept.error is None and any(kept.valuation.scope.values()) for kept in known)
@@ -543,9 +564,16 @@ def _some_read(known: Sequence[KeptAccount]) -> list[KeptAccount]:
 def _fact(chain: Chain) -> ChainFact:
     info = chain.info
     return ChainFact(
-        chain_id=info.chain_id, key=chain.key, name=info.name, symbol=info.native.symbol, color=info.color or GREY,
-        img_small=info.images.get("small", PLACEHOLDER), img_large=info.images.get("large", PLACEHOLDER),
-        explorer_token_url=info.explorer.get("token"), explorer_transaction_url=info.explorer.get("transaction"),
+        chain_id=info.chain_id,
+        key=chain.key,
+        name=info.name,
+        symbol=info.native.symbol,
+        color=info.color or GREY,
+        img_small=info.images.get("small", PLACEHOLDER),
+        img_large=info.images.get("large", PLACEHOLDER),
+        explorer_token_url=info.explorer.get("token"),
+        explorer_transaction_url=info.explorer.get("transaction"),
         explorer_address_url=info.explorer.get("address"),
-        is_portfolio_supported=True, is_transactions_supported=True,
-    )  # fmt: skip
+        is_portfolio_supported=True,
+        is_transactions_supported=True,
+    )

@@ -13,7 +13,7 @@ from chainfolio.errors import SourceError
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
     from chainfolio.chains import Chain, Heads
-    from indexer.wiring import System
+    from chainfolio.indexer.wiring import System
 
 HEAD_WAIT_S: Final = 2.0  # a node that takes longer to name its newest block counts as one that does not answer
 

@@ -18,20 +18,20 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.assets import Account, Asset
 from chainfolio.blocks import Block
-from chainfolio.chains import Capability, having
+from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Snapshot, Token
+from chainfolio.engine.snapshots import account_index
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import BadAnswer, BadRequest, SourceError
 from chainfolio.plans import run_batched
-from chainfolio.proofs import Finding, Findings
-from engine import account_index
-from engine.tokens import TokenBook
-from engine.wiring import snapshotter_of
-from portfolio.document import UNKNOWN
-from portfolio.valuation import value
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.proofs import BlockProofs, ProofResult
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from indexer.wiring import System
+    from chainfolio.indexer.wiring import System
 
 Status = Literal["equal", "differs", "proven", "unprovable", "unread"]
 STATUSES: Final = ("proven", "equal", "unprovable", "unread", "differs")
@@ -155,7 +155,7 @@ async def verify(
     if against and not own:
         raise BadRequest("against", f"{key} has no endpoints that another one could stand for")
     urls = [*own[:1], *(against or own[1:])]
-    chains = [system.alone(key, url) for url in urls]
+    chains = [system.at_endpoint(key, url) for url in urls]
     try:
         return await _verified(system, chains, account.address, height, on_step)
     finally:
@@ -188,10 +188,19 @@ async def _verified(
     counts = Counter(check.status for check in checks)
     snapshot = ours.snapshot
     return Verification(
-        account, first.key, height, snapshot.block.hash, ours.name, tuple(other.name for other in others), proven_by,
-        {status: counts[status] for status in STATUSES}, checks, tuple(faults), tuple(silent),
+        account,
+        first.key,
+        height,
+        snapshot.block.hash,
+        ours.name,
+        tuple(other.name for other in others),
+        proven_by,
+        {status: counts[status] for status in STATUSES},
+        checks,
+        tuple(faults),
+        tuple(silent),
         _notes(ours, others, rest),
-    )  # fmt: skip
+    )
 
 
 def _name(chain: Chain) -> str:
@@ -238,7 +247,7 @@ async def _proofs(
     chains: Sequence[Chain],
     account: str,
     on_step: OnStep,
-) -> tuple[Findings | None, str | None, list[Fault], list[Fault]]:
+) -> tuple[BlockProofs | None, str | None, list[Fault], list[Fault]]:
     """The proofs of the first endpoint whose proofs hold, others before the one that answered; what was wrong on the
     way, and who could not prove anything. Tokens that the index met and nobody says to be held are looked at too."""
     if Capability.PROOFS not in ours.chain.capabilities:
@@ -248,13 +257,13 @@ async def _proofs(
     interactions = await asyncio.to_thread(account_index.interactions_of, *index, [account], block.height, info)
     unclaimed = dict.fromkeys([*interactions[account].tokens, *(asset for other in others for asset in other.held)], 0)
     balances: dict[Asset, int | None] = {**unclaimed, info.native.asset: None, **ours.held}
-    best: tuple[Findings | None, str | None] = None, None
+    best: tuple[BlockProofs | None, str | None] = None, None
     faults: list[Fault] = []
     unable: list[Fault] = []
     for chain in (*chains[1:], chains[0]):
         on_step(f"proving {len(balances)} balances with proofs from {_name(chain)}")
         try:
-            found = await having(chain, Capability.PROOFS).prove(block, account, balances)
+            found = await require_capability(chain, Capability.PROOFS).prove(block, account, balances)
         except BadAnswer as error:
             contradicts = type(error) is BadAnswer  # its kinds say that something is not served
             (faults if contradicts else unable).append(_fault(chain, error))
@@ -271,7 +280,7 @@ async def _proofs(
 
 
 def _checks(
-    ours: _Reading, others: Sequence[_Reading], hashes: tuple[Elsewhere, ...], findings: Findings | None
+    ours: _Reading, others: Sequence[_Reading], hashes: tuple[Elsewhere, ...], findings: BlockProofs | None
 ) -> list[Check]:
     """One row a number: the block, each asset's balance, decimals and price, each amount in positions, the sum."""
     header = None if findings is None else findings.header
@@ -293,7 +302,7 @@ def _checks(
     return rows
 
 
-def _of_asset(asset: Asset, ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
+def _of_asset(asset: Asset, ours: _Reading, others: Sequence[_Reading], findings: BlockProofs | None) -> list[Check]:
     named = (reading.tokens[asset].symbol for reading in (ours, *others) if asset in reading.tokens)
     symbol, name = next(named, ours.chain.info.native.symbol), str(asset)
     finding = None if findings is None else findings.balances.get(asset)
@@ -333,7 +342,7 @@ def _positions(reading: _Reading) -> dict[tuple[str, str], int]:
 
 
 def _check(
-    number: str, asset: str, symbol: str, mine: str | None, others: tuple[Elsewhere, ...], finding: Finding | None
+    number: str, asset: str, symbol: str, mine: str | None, others: tuple[Elsewhere, ...], finding: ProofResult | None
 ) -> Check:
     """How one number ended: a difference weighs most, then a proof, then an equal reading."""
     said = [other.value for other in others if other.value is not None]
@@ -359,7 +368,7 @@ def _is_native(asset: str) -> bool:
     return "/slip44:" in asset
 
 
-def _hidden(shown: Collection[Asset], findings: Findings | None) -> list[Check]:
+def _hidden(shown: Collection[Asset], findings: BlockProofs | None) -> list[Check]:
     """Tokens that everybody says are not held, and of which a proof says otherwise."""
     balances = {} if findings is None else findings.balances
     return [
@@ -375,7 +384,7 @@ def _decimals(reading: _Reading, asset: Asset) -> str:
 
 
 def _value_usd(reading: _Reading) -> str:
-    return amounts.text(value([reading.snapshot]).value_usd)
+    return amounts.text(valuate([reading.snapshot]).value_usd)
 
 
 def _notes(ours: _Reading, others: Sequence[_Reading], rest: Sequence[Chain]) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.assets import SHOWN_NATIVE, Account, Asset, account
 from chainfolio.blocks import Block
-from chainfolio.contracts import Holding, Issue, Price, Quoted, Token, VirtualHolding, VirtualUser
-from chainfolio.errors import Unserved
-from engine.answerable import no_chain
-from portfolio.compose import clean, portfolio
-from portfolio.document import WALLET, Portfolio
-from portfolio.facts import ChainFacts, Options, ProtocolFacts
-from portfolio.valuation import Valuation, Valued, market_value
+from chainfolio.contracts import Holding, Issue, Price, QuotedTokens, Token, VirtualHolding, VirtualUser
+from chainfolio.engine.answerable import no_chain
+from chainfolio.errors import NotSupported
+from chainfolio.portfolio.compose import clean, portfolio
+from chainfolio.portfolio.document import WALLET, Portfolio
+from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts
+from chainfolio.portfolio.valuation import Valuation, ValuedHolding, market_value
 
 OFFCHAIN: Final = "offchain"
 NO_CHAIN: Final = "No chain {} is configured"
@@ -79,17 +79,17 @@ def unanswerable(
 
 
 def check_answerable(users: Sequence[VirtualUser], kinds: Collection[str], chains: Collection[str]) -> None:
-    """Raise Unserved if nothing of any virtual user can be answered, see `unanswerable`."""
+    """Raise NotSupported if nothing of any virtual user can be answered, see `unanswerable`."""
     lacking = unanswerable(users, kinds, chains)
     if lacking and len(lacking) == len(users):
         reasons = dict.fromkeys(reason for several in lacking.values() for reason in several)
         remedy = "the operator adds such a chain to the settings"
-        raise Unserved(f"the portfolio of {', '.join(lacking)}", "; ".join(reasons), remedy=remedy)
+        raise NotSupported(f"the portfolio of {', '.join(lacking)}", "; ".join(reasons), remedy=remedy)
 
 
-def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> Portfolio:
+def document(user: VirtualUser, quoted: Mapping[str, QuotedTokens], shown: Shown) -> Portfolio:
     """The portfolio of a BALANCE or a CEX. What is on a chain that was not quoted is an issue, and in no sum."""
-    parts: list[Valued] = []
+    parts: list[ValuedHolding] = []
     issues: list[Issue] = []
     for holding, amount in _distinct(user.holdings):
         if holding.chain and holding.chain not in quoted:
@@ -124,13 +124,13 @@ def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, 
     return [(holding, amounts.total(parts)) for holding, parts in found.items()]
 
 
-def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quoted: Quoted) -> Valued:
+def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quoted: QuotedTokens) -> ValuedHolding:
     token = next(token for asset, token in quoted.tokens.items() if asset.shown_contract == holding.contract)
     part = _valued(user, token, holding.chain, quoted.block, amount, quoted.prices.get(token.asset))
-    return replace(part, pegged=token.asset in quoted.pegged)
+    return replace(part, is_pegged=token.asset in quoted.pegged)
 
 
-def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Shown) -> Valued:
+def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Shown) -> ValuedHolding:
     token = Token(Asset(OFFCHAIN, "symbol", holding.symbol), holding.symbol, holding.name or holding.symbol, None)
     price = None
     if holding.usd is not None:
@@ -138,18 +138,20 @@ def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Sho
     return _valued(user, token, OFFCHAIN, Block(0, "", "", shown.now_us), amount, price)
 
 
-def _valued(user: VirtualUser, token: Token, chain: str, block: Block, amount: Decimal, price: Price | None) -> Valued:
+def _valued(
+    user: VirtualUser, token: Token, chain: str, block: Block, amount: Decimal, price: Price | None
+) -> ValuedHolding:
     """The amount is what its owner wrote, to the last digit, also where the token has fewer: it has no raw."""
     protocol, position = PLACES[user.type]
     holding = Holding(NOBODY, token, 0, protocol, position)
     if price is None:
-        return Valued(holding, chain, block, amount, None, None)
+        return ValuedHolding(holding, chain, block, amount, None, None)
     value_usd, full_usd = market_value(amount, price), amounts.value_of(amount, price.usd)
     beyond_usd = full_usd if full_usd > value_usd else None
-    return Valued(holding, chain, block, amount, price, value_usd, beyond_usd=beyond_usd)
+    return ValuedHolding(holding, chain, block, amount, price, value_usd, uncapped_usd=beyond_usd)
 
 
-def _issues(parts: Sequence[Valued], quoted: Mapping[str, Quoted]) -> list[Issue]:
+def _issues(parts: Sequence[ValuedHolding], quoted: Mapping[str, QuotedTokens]) -> list[Issue]:
     """What could not be read of the chains of these parts, and why those of them have no price that have none."""
     held = {str(part.holding.token.asset) for part in parts}
     chains = sorted({part.chain for part in parts} & quoted.keys())

@@ -7,44 +7,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import asset
+from chainfolio.engine.prices.fiat import Fiat
+from chainfolio.engine.prices.rate_store import RateStore
+from chainfolio.engine.prices.rates import Rates, Worth
+from chainfolio.engine.prices.store import PriceStore
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook, token_images, token_list
+from chainfolio.engine.snapshots.token_registry import TokenRegistry
+from chainfolio.engine.validators.stakes import PAID, Stakes
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.pricing import ecb
+from chainfolio.pricing.registry import build_sources
+from chainfolio.pricing.vendors import add_vendor_names
 from chainfolio.validators import HasValidators
-from engine.fiat import Fiat
-from engine.mixed_reads import mixed
-from engine.price_store import PriceStore
-from engine.rate_store import RateStore
-from engine.rates import Rates, Worth
-from engine.snapshot import Snapshotter
-from engine.stakes import PAID, Stakes
-from engine.token_registry import TokenRegistry
-from engine.tokens import TokenBook, token_images, token_list
-from portfolio.facts import ChainFacts
-from pricing import ecb
-from pricing.registry import sources
-from pricing.vendors import with_names
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from indexer.wiring import System
-    from portfolio.activity import Functions
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.activity import Functions
 
 
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     """What takes snapshots of a chain."""
     sections = {name: section for name, section in price_sections(system).items() if name != ecb.SOURCE}
     wrapped = [chain.info.wrapped] if chain.info.wrapped else []
-    source_chain = sources(
+    source_chain = build_sources(
         sections, system.settings.prices, chain.key, chain.kind, wrapped=wrapped, file=_prices(system).name
     )
     path = _tokens(system, chain)
     registry = TokenRegistry(path.with_suffix(".csv"), chain.info)
     lake = None if system.keeps_nothing else system.lake
     book = TokenBook(chain.key, lake, token_list(path, chain.info), registry)
-    chain = mixed(chain, system.http)
+    chain = with_mixed_reads(chain, system.http)
     store = None if system.keeps_nothing else PriceStore(chain.key, system.lake, system.tail)
     stakes = stakes_of(system, chain)
-    return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain), store, stakes)
+    return Snapshotter(
+        chain, system.lake, system.tail, book, source_chain, system.installed_protocols(chain), store, stakes
+    )
 
 
 def stakes_of(system: System, chain: Chain) -> Stakes | None:
@@ -59,14 +61,17 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
 def rates_of(system: System, worth: Worth) -> Rates:
     """Where the rates of currencies come from."""
     path, section = _prices(system), price_sections(system).get(ecb.SOURCE)
-    host = None if section is None else ecb.host_of(section, f"{path.name}: {ecb.SOURCE}")
+    host = None if section is None else ecb.ecb_host(section, f"{path.name}: {ecb.SOURCE}")
     store = None if system.keeps_nothing else RateStore(system.lake, system.tail)
-    fiat = Fiat(system.seams, system.http, host, store)
+    fiat = Fiat(system.environment, system.http, host, store)
     units = _sections(system.configs / "vendors.toml")["units"]
     return Rates(
-        system.settings.rates, fiat.at, {symbol: list(map(asset, assets)) for symbol, assets in units.items()},
-        system.account_chains, worth,
-    )  # fmt: skip
+        system.settings.rates,
+        fiat.at,
+        {symbol: list(map(asset, assets)) for symbol, assets in units.items()},
+        system.account_chains,
+        worth,
+    )
 
 
 def shown_facts(system: System, chain: Chain) -> ChainFacts:
@@ -77,7 +82,7 @@ def shown_facts(system: System, chain: Chain) -> ChainFacts:
 
 def functions(system: System) -> Functions:
     """The functions of the configs, by their selectors on the kinds of the configured chains."""
-    from engine.functions import load
+    from chainfolio.engine.transactions.function_names import load
 
     kinds = map(kind_of, sorted({chain.adapter for chain in system.settings.chains.values()}))
     selectors = [kind.selector for kind in kinds if isinstance(kind, SelectsFunctions)]
@@ -91,7 +96,7 @@ def price_sections(system: System) -> dict[str, Any]:
     own = _sections(_prices(system))
     if not system.settings.prices_file:
         own = {**_sections(system.configs / "price_contracts.toml"), **own}
-    return with_names(own, _sections(system.configs / "vendors.toml"))
+    return add_vendor_names(own, _sections(system.configs / "vendors.toml"))
 
 
 def _sections(path: Path) -> dict[str, Any]:

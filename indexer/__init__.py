@@ -1,1 +1,1 @@
-"""Movement: schedules work, drives chains, snapshots accounts and wires the parts together from settings."""
+"""Indexing: back-fill, following the head, derived tables, and the parts built from settings."""

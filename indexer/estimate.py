@@ -1,7 +1,7 @@
-"""What a back-fill would cost, from a few parts of it that are read and not kept.
+"""Estimate the cost of a back-fill from samples, which are not stored.
 
-The first part is small. Where the endpoint takes all calls at once, the others are whole chunks, and requests grow with
-the chunks; where it limits batches, the parts are small and few, and requests grow with the calls.
+The first sample is small. If the endpoint accepts all calls in one batch, the others are whole chunks, and requests
+grow with the chunks. If it limits batches, samples are small and few, and requests grow with the calls.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from chainfolio.blocks import Span
+from chainfolio.indexer.account_estimate import batch_of, paced_s, spent
+from chainfolio.indexer.collect import BATCH_BLOCKS, BATCH_ROWS
+from chainfolio.indexer.work import Work, heights
+from chainfolio.storage.lake import Lake
 from chainfolio.tables import TABLES
-from indexer.account_estimate import batch_of, paced_s, spent
-from indexer.collect import BATCH_BLOCKS, BATCH_ROWS
-from indexer.work import Work, heights
-from storage.lake import Lake
 
 if TYPE_CHECKING:
-    from chainfolio.chains import Chain, Collected
-    from chainfolio.seams import Clock
+    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.environment import Clock
 
 SAMPLES = 5
-MAX_REQUESTS = 17  # of all parts, about: one that is refused or hangs is sent again
-FIRST, GROWTH = 12, 8  # blocks of the first part, which shows the usual limit of batches; the next is so much larger
-FILLED = 0.7  # of the calls that a batch may have, in those of a run
+MAX_REQUESTS = 17  # over all samples, approximately: failed requests are repeated
+FIRST, GROWTH = 12, 8  # blocks of the first sample, which shows the limit of batches; factor to the next one
+FILLED = 0.7  # average share of the batch limit that a run uses
 BYTES_PER_EVENT = 20
 
 
 async def estimate(chain: Chain, work: Sequence[Work], scratch: Path, clock: Clock) -> dict[str, int]:
-    """Blocks, events, requests, megabytes and seconds of a run.
+    """Return blocks, events, requests, megabytes and seconds of a run.
 
-    It costs about MAX_REQUESTS requests, or one small part of each kind of work, and one commit of what they had to a
-    lake below `scratch`, which is gone afterwards.
+    This sends about MAX_REQUESTS requests, or one small sample per kind of work, and writes one commit of the samples
+    to a temporary lake below `scratch`.
     """
     commits_s = 0.0
     events = requests = calls = spent_s = 0.0
-    begun = chain.requests
+    first_request = chain.requests
     for number, item in enumerate(work, 1):
         pieces = [piece for span in item.spans for piece in span.cut(chain.settings.span)]
-        limit = begun + MAX_REQUESTS * number // len(work)
+        limit = first_request + MAX_REQUESTS * number // len(work)
         samples = [each async for each in _samples(chain, item, pieces, limit, clock)]
         share = sum(each.blocks for each in samples) / len(item.spans)
-        events += sum(each.chunk.events for each in samples) / share
+        events += sum(each.chunk.event_count for each in samples) / share
         item_calls = sum(each.calls for each in samples) / share
         calls += item_calls
         if (batch := batch_of(chain)) is None:
@@ -70,10 +70,10 @@ async def estimate(chain: Chain, work: Sequence[Work], scratch: Path, clock: Clo
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One part that was read, and what that cost."""
+    """One sample and its cost."""
 
     blocks: int
-    chunk: Collected
+    chunk: SpanTables
     requests: int
     calls: int
     seconds: float  # float: seconds
@@ -82,9 +82,10 @@ class _Sample:
 async def _samples(
     chain: Chain, item: Work, pieces: Sequence[Span], limit: int, clock: Clock
 ) -> AsyncIterator[_Sample]:
-    """Parts from the middles of some chunks: the middle chunk first, then the ends.
+    """Yield samples from the middles of some chunks: the middle chunk first, then the ends.
 
-    They grow while the endpoint takes all calls at once; else they stay small, and the chain's requests below `limit`.
+    They grow while the endpoint accepts all calls in one batch; else they stay small, and the chain's requests below
+    `limit`.
     """
     size, last = FIRST, None
     spread = _spread(pieces)
@@ -106,9 +107,12 @@ async def _samples(
         size *= GROWTH if size < len(piece) else 1
 
 
-def _commits_s(chunks: Sequence[Collected], share: float, blocks: int, scratch: Path, clock: Clock) -> float:
-    """Seconds of all commits: one batch like those of the run is made up of what was fetched, and written twice, for
-    the first time makes the tables too."""
+def _commits_s(chunks: Sequence[SpanTables], share: float, blocks: int, scratch: Path, clock: Clock) -> float:
+    """Return the seconds of all commits of a run.
+
+    A batch as large as those of the run is made from the samples and written twice, because the first write creates the
+    tables.
+    """
     fetched = {
         name: pa.concat_tables([chunk.tables[name] for chunk in chunks if name in chunk.tables])
         for name in {name for chunk in chunks for name in chunk.tables}
@@ -129,6 +133,6 @@ def _commits_s(chunks: Sequence[Collected], share: float, blocks: int, scratch: 
 
 
 def _spread(pieces: Sequence[Span]) -> list[Span]:
-    """Some of the pieces, each from the middle of an equal share of them: neither the first days nor the last alone."""
+    """Return some pieces, one from the middle of each equal share of them."""
     count = min(SAMPLES, len(pieces))
     return [pieces[(2 * k + 1) * len(pieces) // (2 * count)] for k in range(count)]

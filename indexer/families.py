@@ -1,9 +1,8 @@
-"""The kinds of protocols that are installed: ours and those of third parties, found in the same way by the entry
-points.
+"""Installed families of protocols, ours and those of third parties, found by entry points.
 
-An entry of `chainfolio.protocols` names a package, of which every module with a `FAMILY` is one, or one such module.
-Protocol files (`*.toml`) beside the modules of a package are read too. A third-party package that cannot be used is
-left out as a whole, and told: the others are read, and every answer says what it may lack.
+An entry of `chainfolio.protocols` names a package whose modules with a `FAMILY` are families, or one such module.
+Protocol files (`*.toml`) in a package's folder are read too. A third-party package that cannot be used is
+left out as a whole and reported: the others are read, and every response says what it may lack.
 """
 
 from __future__ import annotations
@@ -20,18 +19,21 @@ from pathlib import Path
 from types import ModuleType
 
 from chainfolio.contracts import Issue
+from chainfolio.plugin_faults import load_fault
 from chainfolio.protocols import ProtocolFamily
 
 GROUP = "chainfolio.protocols"
-# As in pyproject.toml; also there where the project runs without being installed.
-OURS = ("adapters.evm.protocols", "adapters.solana.protocols")
+# As in pyproject.toml, which is not read if the project runs without being installed.
+OURS = ("chainfolio.adapters.evm.protocols", "chainfolio.adapters.solana.protocols")
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed package of protocols: who provides it, and in which folder its protocol files lie, if in any.
+    """An installed package of protocols.
 
-    `problem` says why it is not used; its families are then none.
+    Attributes:
+        folder: The folder of its protocol files; None if it has none.
+        problem: Why it is not used, without its families; empty if it is used.
     """
 
     provider: str
@@ -42,86 +44,88 @@ class Package:
 
     @property
     def remedy(self) -> str:
-        """What to do about the problem."""
+        """The fix for the problem, as a sentence; empty without a problem."""
         return f"repair or uninstall {self.provider}" if self.problem else ""
 
     @property
     def issue(self) -> Issue:
-        """The problem as answers say it: nobody knows whom it concerns, for its rules are not known either."""
+        """The problem as reported in responses, without an account: its rules are unknown."""
         reason = f"{self.provider} is not used, and positions in its protocols are unknown: {self.problem}"
         return Issue("protocols", self.module, reason)
 
 
 @cache
 def installed() -> tuple[Package, ...]:
-    """All packages of protocols: ours first, then those of third parties by name. What ours raise is a bug, and is
-    raised."""
-    ours = [_package("chainfolio", place) for place in OURS]
+    """Return all packages of protocols, ours first, then those of third parties by name.
+
+    Errors of our own packages are bugs, and are raised.
+    """
+    own_packages = [_package("chainfolio", name) for name in OURS]
     entries = sorted(
         (each for each in entry_points(group=GROUP) if each.value not in OURS), key=lambda each: each.value
     )
-    others = [_guarded(entry) for entry in {each.value: each for each in entries}.values()]
-    own = {family.name for package in ours for family in package.families}
-    names = Counter(family.name for package in (*ours, *others) for family in package.families)
-    return (*ours, *(_unambiguous(package, own, names) for package in others))
+    third_party = [_load_third_party(entry) for entry in {each.value: each for each in entries}.values()]
+    own_names = {family.name for package in own_packages for family in package.families}
+    names = Counter(family.name for package in (*own_packages, *third_party) for family in package.families)
+    return (*own_packages, *(_unambiguous(package, own_names, names) for package in third_party))
 
 
 def families() -> dict[str, ProtocolFamily]:
-    """All families that can be used, by name."""
+    """Return all usable families by name."""
     return {family.name: family for package in installed() for family in package.families}
 
 
-def _guarded(entry: EntryPoint) -> Package:
-    """A third-party package, whatever its import does."""
+def _load_third_party(entry: EntryPoint) -> Package:
+    """Load a third-party package. If that raises, the package has the error as its problem."""
     provider = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.name
     try:
         return _package(provider, entry.value)
-    except (Exception, SystemExit) as error:  # third-party code: whatever its import raises is told, not passed on
-        said = str(error) if isinstance(error, _Unfit) else f"it cannot be loaded: {type(error).__name__}: {error}"
-        return Package(provider, entry.value, problem=said)
+    except (Exception, SystemExit) as error:  # third-party code: errors of its import are reported
+        problem = str(error) if isinstance(error, UnusablePackage) else f"it cannot be loaded: {load_fault(error)}"
+        return Package(provider, entry.value, problem=problem)
 
 
-class _Unfit(Exception):
-    """What a package has is no family."""
+class UnusablePackage(Exception):
+    """A package has something that is not a usable family."""
 
 
-def _package(provider: str, place: str) -> Package:
-    top, *inside = _modules(place)
-    found = tuple(_family(each) for each in (top, *inside) if hasattr(each, "FAMILY"))
+def _package(provider: str, name: str) -> Package:
+    top, *submodules = _modules(name)
+    families_ = tuple(_family(each) for each in (top, *submodules) if hasattr(each, "FAMILY"))
     folder = Path(next(iter(top.__path__))) if hasattr(top, "__path__") else None
-    if not found and not (folder and any(folder.glob("*.toml"))):
-        raise _Unfit(f"no module of `{place}` has a FAMILY, and no protocol file lies there")
-    return Package(provider, place, found, folder)
+    if not families_ and not (folder and any(folder.glob("*.toml"))):
+        raise UnusablePackage(f"no module of `{name}` has a FAMILY, and no protocol file lies there")
+    return Package(provider, name, families_, folder)
 
 
-def _modules(place: str) -> Iterator[ModuleType]:
-    module = import_module(place)
+def _modules(name: str) -> Iterator[ModuleType]:
+    module = import_module(name)
     yield module
-    for inside in pkgutil.iter_modules(getattr(module, "__path__", ())):
-        yield import_module(f"{place}.{inside.name}")
+    for submodule in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        yield import_module(f"{name}.{submodule.name}")
 
 
 def _family(module: ModuleType) -> ProtocolFamily:
     family = module.FAMILY
     if not isinstance(family, ProtocolFamily):
-        raise _Unfit(f"`{module.__name__}.FAMILY` is a {type(family).__name__}, not a Family")
+        raise UnusablePackage(f"`{module.__name__}.FAMILY` is a {type(family).__name__}, not a Family")
     if problem := family.problem:
-        raise _Unfit(f"`{module.__name__}.FAMILY`: {problem}")
+        raise UnusablePackage(f"`{module.__name__}.FAMILY`: {problem}")
     return family
 
 
-def _unambiguous(package: Package, ours: set[str], names: Counter[str]) -> Package:
-    """The package, unless another has a family of the same name: nobody can say which of them a file means."""
-    twice = sorted(family.name for family in package.families if names[family.name] > 1)
-    if not twice:
+def _unambiguous(package: Package, own_names: set[str], names: Counter[str]) -> Package:
+    """Return the package, as unusable if another one has a family with the same name."""
+    duplicates = sorted(family.name for family in package.families if names[family.name] > 1)
+    if not duplicates:
         return package
-    whose = "Chainfolio's own" if twice[0] in ours else "another package's or module's"
-    problem = f"its family `{twice[0]}` has the name of {whose}"
+    owner = "Chainfolio's own" if duplicates[0] in own_names else "another package's or module's"
+    problem = f"its family `{duplicates[0]}` has the name of {owner}"
     return Package(package.provider, package.module, problem=problem)
 
 
 def module_of(family: ProtocolFamily) -> ModuleType:
-    """The module whose FAMILY it is."""
-    places = tuple(package.module for package in installed())
-    named = [module for name, module in list(sys.modules.items()) if name.startswith(places)]
-    return next(module for module in named if getattr(module, "FAMILY", None) is family)
+    """Return the module that defines a family."""
+    names = tuple(package.module for package in installed())
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(names)]
+    return next(module for module in modules if getattr(module, "FAMILY", None) is family)

@@ -1,9 +1,9 @@
-"""Follow the head: new blocks into the tail, reorganised ones out of it, final ones into the lake.
+"""Follow the head: add new blocks to the tail, undo reorganisations, move final blocks to the lake.
 
-The tail holds every block that may still go. A new block must name the tail's top as its parent; where it does not, the
-tail is rolled back to the last block both chains share, and the new branch is read. Blocks that became final move to
-the lake some hundred at a time, by an intent and a mark as in a back-fill, under a stream of their own. A chain whose
-final past has changed halts, and says so.
+The tail has all blocks that can still be reorganised. A new block must be the child of the tail's top. If it is not,
+the tail is rolled back to the last common block, and the new branch is read. Final blocks move to the lake some hundred
+at a time, with an intent and a mark as in a back-fill, in a stream of their own. A chain whose final blocks changed
+halts.
 """
 
 from __future__ import annotations
@@ -17,43 +17,48 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.chains import Announces, Capability, hash_at, having
+from chainfolio.chains import Capability, HeadListener, hash_at, require_capability
+from chainfolio.environment import Environment
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
+from chainfolio.indexer import arrow_ipc
+from chainfolio.indexer.checked import read_checked
+from chainfolio.indexer.duplicates import merged
+from chainfolio.indexer.rewind import check_anchor, finish_rewind
+from chainfolio.indexer.scopes import UNREAD, Scope, can_be_read, groups
+from chainfolio.indexer.work import Work, filters, missing, missing_for_accounts
 from chainfolio.scopes import account_filter
-from chainfolio.seams import Seams
+from chainfolio.storage.tail import TailBlock
 from chainfolio.tables import LOGS, TABLES
-from indexer import arrow_ipc
-from indexer.checked import checked
-from indexer.doubles import merged
-from indexer.rewind import check_anchor, finish_rewind
-from indexer.scopes import UNREAD, Scope, can_be_read, groups
-from indexer.work import Work, filters, missing, missing_of
-from storage.tail import TailBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from chainfolio.chains import Chain, Collected, Heads
-    from storage.lake import Lake
-    from storage.tail import Batch, Tail
+    from chainfolio.chains import Chain, Heads, SpanTables
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Batch, Tail
 
 CHUNK = 50
-# Final blocks move when there are so many of them, or when one has waited so long: a commit a block would be many.
+# Final blocks move when there are this many, or when one has waited this long, to limit the number of commits.
 FINALISE_BLOCKS = 200
 FINALISE_S = 60.0
-# And never more than this in one commit.
+# Limit of one commit.
 MOVE_BLOCKS = 1000
-# A node whose head lies below ours is behind, until it has said so for this long.
+# A node whose head is below ours is delayed; after this time it counts as a reorganisation.
 BEHIND_S = 30.0
-# The batches of the follower, and the heights that have gone from the tail to the lake.
-MOVED = "tail"
-NOBODY = Scope()
+# The dataset name of the follower's batches, and of the heights that moved from the tail to the lake.
+FINALISED = "tail"
+NO_ACCOUNTS = Scope()
 
 
 @dataclass(slots=True)
 class Status:
-    """Where following stands. `halted` says why it stopped, `problem` what it is waiting out; `recovered_reorgs` counts
-    how often its final past changed and was indexed again."""
+    """The state of following a chain.
+
+    Attributes:
+        halted: Why it stopped; empty if it runs.
+        problem: The error that it waits for; empty if there is none.
+        recovered_reorgs: How often final blocks changed and were indexed again.
+    """
 
     head: int = 0
     indexed: int = 0
@@ -66,15 +71,16 @@ class Status:
 
     @property
     def lag(self) -> int:
-        """Blocks between the node's head and ours."""
+        """Blocks between the node's head and the indexed one."""
         return max(0, self.head - self.indexed)
 
 
 class Follower:
     """Keeps one chain's tail at its head. The caller holds the chain's lock.
 
-    `events` are the filters that the dataset of this name is wanted of. `scope` are the accounts whose histories are
-    wanted, whatever the datasets are.
+    Args:
+        events: The filters for the dataset `events`.
+        scope: The accounts to index in addition to the datasets.
     """
 
     def __init__(
@@ -82,12 +88,12 @@ class Follower:
         chain: Chain,
         lake: Lake,
         tail: Tail,
-        seams: Seams,
+        environment: Environment,
         datasets: Sequence[str],
         events: Sequence[str] = (),
-        scope: Scope = NOBODY,
+        scope: Scope = NO_ACCOUNTS,
     ) -> None:
-        self.chain, self.lake, self.tail, self.seams = chain, lake, tail, seams
+        self.chain, self.lake, self.tail, self.environment = chain, lake, tail, environment
         self.datasets, self.events, self.scope = tuple(datasets), tuple(events), scope
         self.status = Status()
         self._stream = f"{chain.key}/follow"
@@ -97,8 +103,12 @@ class Follower:
     async def run(
         self, progressed: Callable[[], None] = lambda: None, stops: Callable[[], bool] = lambda: False
     ) -> None:
-        """Until cancelled, until it `stops`, or until the chain's final past has changed; `progressed` hears of every
-        step done."""
+        """Follow until cancelled, until it stops, or until the chain's final blocks have changed.
+
+        Args:
+            progressed: Called after each step.
+            stops: Following ends when it returns True.
+        """
         while not self.status.halted and not stops():
             try:
                 await self.step()
@@ -111,32 +121,32 @@ class Follower:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Until something is new, as far as the chain announces it, or as long as a block takes."""
-        if isinstance(self.chain, Announces):
+        """Wait until the chain announces a new block, or for about one block time."""
+        if isinstance(self.chain, HeadListener):
             await self.chain.announced(self.pause_s)
         else:
-            await self.seams.clock.sleep(self.pause_s)
+            await self.environment.clock.sleep(self.pause_s)
 
     @property
     def pause_s(self) -> float:
-        """Seconds between two steps: about as long as a block takes."""
+        """Seconds between two steps: about one block time."""
         return max(0.2, min(self.chain.info.block_time_ms / 1000, 12.0))
 
     async def step(self) -> None:
-        """Once: see the head, undo what was reorganised, add what is new, move what became final."""
+        """Do one step: read the head, undo reorganisations, add new blocks, move final ones."""
         heads = await self._ready()
         await self._extend(heads)
         await self._finalise(heads.finalized)
-        self._note()
+        self._update_status()
 
-    async def settle(self) -> None:
-        """Put the tail in order, without reading ahead: undo what was reorganised, move all that is final.
+    async def finalise_all(self) -> None:
+        """Undo reorganisations and move all final blocks to the lake, without adding new ones.
 
-        For whoever is about to write to the lake himself: what is final by now is there afterwards, not in the tail.
+        Call it before writing to the lake directly: all blocks that are final now are in the lake afterwards.
         """
         heads = await self._ready()
         await asyncio.to_thread(self.finalise, heads.finalized)
-        self._note()
+        self._update_status()
 
     async def _ready(self) -> Heads:
         await asyncio.to_thread(self.recover)
@@ -145,10 +155,10 @@ class Follower:
         await self._undo(heads)
         return heads
 
-    def _note(self) -> None:
+    def _update_status(self) -> None:
         top = self._top()
         self.status.indexed = top.height if top else 0
-        self.status.updated_us = self.seams.clock.now_us()
+        self.status.updated_us = self.environment.clock.now_us()
 
     def _top(self) -> Block | None:
         return self.tail.top(self.chain.key) or self.tail.anchor(self.chain.key)
@@ -156,37 +166,37 @@ class Follower:
     # --- reorganisations ---------------------------------------------------------------------------------------------
 
     async def _undo(self, heads: Heads) -> None:
-        """Roll the tail back to the last block that is still on the node's chain."""
-        kept = self.tail.blocks(self.chain.key)
-        if not kept:
+        """Roll the tail back to the last block that is on the node's chain."""
+        blocks = self.tail.blocks(self.chain.key)
+        if not blocks:
             await check_anchor(self.chain, self.tail)
             return
-        if await self._is_behind(kept, heads):
+        if await self._is_behind(blocks, heads):
             return
-        if await self._is_shared(kept[-1], heads):
+        if await self._is_shared(blocks[-1], heads):
             return
-        low, high = -1, len(kept) - 1  # kept[low] is shared (or the anchor is), kept[high] is not
+        low, high = -1, len(blocks) - 1  # blocks[low] is shared (or the anchor is), blocks[high] is not
         while high - low > 1:
             middle = (low + high) // 2
-            if await self._is_shared(kept[middle], heads):
+            if await self._is_shared(blocks[middle], heads):
                 low = middle
             else:
                 high = middle
         if low < 0:
             await check_anchor(self.chain, self.tail)
         self.status.reorgs += 1
-        self.tail.rollback(self.chain.key, kept[low].height if low >= 0 else kept[0].height - 1)
+        self.tail.rollback(self.chain.key, blocks[low].height if low >= 0 else blocks[0].height - 1)
 
-    async def _is_behind(self, kept: Sequence[Block], heads: Heads) -> bool:
-        """Whether the node's head is a block of ours below our top: late news, and no reorganisation until it lasts."""
+    async def _is_behind(self, blocks: Sequence[Block], heads: Heads) -> bool:
+        """Return True if the node's head is one of our blocks below the top: a delay, until it lasts."""
         latest, anchor = heads.latest, self.tail.anchor(self.chain.key)
         if anchor is not None and latest.height < anchor.height:
             raise NodeBehind(self.chain.key, f"the node is at block {latest.height}, block {anchor.height} is final")
-        below = [*([anchor] if anchor is not None else []), *kept[:-1]]
+        below = [*([anchor] if anchor is not None else []), *blocks[:-1]]
         if not any(block.height == latest.height and block.hash == latest.hash for block in below):
             self._behind_since_s = None
             return False
-        now_s = self.seams.clock.monotonic_s()
+        now_s = self.environment.clock.monotonic_s()
         if self._behind_since_s is None:
             self._behind_since_s = now_s
         return now_s - self._behind_since_s < BEHIND_S
@@ -202,7 +212,7 @@ class Follower:
     # --- new blocks --------------------------------------------------------------------------------------------------
 
     async def _extend(self, heads: Heads) -> None:
-        """Read the blocks above the top. A reorg in the middle of it ends the step; the next one undoes it."""
+        """Read the blocks above the top. A reorganisation meanwhile ends the step; the next one undoes it."""
         assert not self._is_half_filled(), "a back-fill that was begun is made good before the head is followed"
         top = self._top()
         first = top.height + 1 if top else self._start()
@@ -211,58 +221,58 @@ class Follower:
         for span in Span(first, heads.latest.height).cut(CHUNK):
             try:
                 contracts = self.chain.settings.chosen
-                fetch = partial(self.chain.collect, span, self._wanted(), contracts, top, self.events)
-                chunk = await checked(self.chain, span, fetch)
+                fetch = partial(self.chain.collect, span, self._collected_datasets(), contracts, top, self.events)
+                chunk = await read_checked(self.chain, span, fetch)
             except Reorged as error:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
-            if not chunk.is_linked or (top is not None and chunk.chain and chunk.chain[0].parent != top.hash):
+            if not chunk.is_linked or (top is not None and chunk.blocks and chunk.blocks[0].parent != top.hash):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             ranges = await self._add_accounts(chunk, top)
             await asyncio.to_thread(self._put, chunk, ranges)
             top = chunk.last or top
             await self._finalise(heads.finalized)
 
-    async def _add_accounts(self, chunk: Collected, top: Block | None) -> list[tuple[str, str]]:
-        """Add to a chunk what concerns the accounts of the scope; the datasets and filters that are indexed by it."""
-        accounts, ranges = self.scope.at(chunk.span), list[tuple[str, str]]()
+    async def _add_accounts(self, chunk: SpanTables, top: Block | None) -> list[tuple[str, str]]:
+        """Add the rows of the scope's accounts to a chunk; return the datasets and filters that they index."""
+        accounts, ranges = self.scope.accounts_at(chunk.span), list[tuple[str, str]]()
         if not accounts or not can_be_read(self.chain):
             return ranges
-        whole = {name for name, filter_ in self._filters() if not filter_}
+        unfiltered = {name for name, filter_ in self._filters() if not filter_}
         for group in groups(self.chain.datasets):
-            if not whole.issuperset(group):
-                ways = await self._add_group(chunk, top, accounts, group)
-                read = [name if name in ways else UNREAD + name for name in group]
+            if not unfiltered.issuperset(group):
+                methods = await self._add_group(chunk, top, accounts, group)
+                read = [name if name in methods else UNREAD + name for name in group]
                 ranges += [(name, account_filter(account)) for name in read for account in accounts]
         return ranges
 
     async def _add_group(
-        self, chunk: Collected, top: Block | None, accounts: Sequence[str], group: Sequence[str]
+        self, chunk: SpanTables, top: Block | None, accounts: Sequence[str], group: Sequence[str]
     ) -> set[str]:
-        """Add the rows of the datasets that are read together; those that the nodes gave at all heights."""
-        reader, left, given = having(self.chain, Capability.ACCOUNT_HISTORY), chunk.span, set(group)
-        hashes = {block.height: block.hash for block in chunk.chain}
+        """Add rows of datasets that are read together; return those that nodes had at all heights."""
+        reader, remaining, provided = require_capability(self.chain, Capability.ACCOUNT_HISTORY), chunk.span, set(group)
+        hashes = {block.height: block.hash for block in chunk.blocks}
         while True:
-            fetch = partial(reader.collect_accounts, left, accounts, group, top)
-            part = await checked(self.chain, left, fetch, whole=False)
-            if any(hashes.get(block.height) != block.hash for block in part.chain):
+            fetch = partial(reader.collect_accounts, remaining, accounts, group, top)
+            part = await read_checked(self.chain, remaining, fetch, is_complete=False)
+            if any(hashes.get(block.height) != block.hash for block in part.blocks):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             for name, rows in part.tables.items():
                 if name in chunk.tables:
                     rows = merged(TABLES[name], chunk.tables[name], rows)
                 chunk.tables[name] = rows
-            given &= part.ways.keys()
-            ways = [(account, *way) for account in accounts for way in part.ways.items()]
-            await asyncio.to_thread(self.tail.note, self.chain.key, ways, part.unexplained)
+            provided &= part.read_methods.keys()
+            notes = [(account, *method) for account in accounts for method in part.read_methods.items()]
+            await asyncio.to_thread(self.tail.add_history_notes, self.chain.key, notes, part.unexplained)
             if part.span.last == chunk.span.last:
-                return given
-            left, top = Span(part.span.last + 1, chunk.span.last), part.last or top
+                return provided
+            remaining, top = Span(part.span.last + 1, chunk.span.last), part.last or top
 
     def _is_half_filled(self) -> bool:
-        known = set(self.chain.datasets)
-        return any(set(batch.datasets) <= known for batch in self.tail.open_batches(self.chain.key))
+        datasets = set(self.chain.datasets)
+        return any(set(batch.datasets) <= datasets for batch in self.tail.open_batches(self.chain.key))
 
     def _start(self) -> int:
-        """Where to begin without any block to stand on: above all that was indexed."""
+        """Return the first height without a block to build on: above all indexed ones."""
         indexed = [span.last + 1 for name, filter_ in self._filters() for span in self._indexed_ranges(name, filter_)]
         begin, firsts = self.chain.settings.start_block, [each.first for each in self.scope.watches]
         return max([begin if self.chain.settings.index == EVERYTHING else min(firsts, default=begin), *indexed])
@@ -271,33 +281,33 @@ class Follower:
         return self.tail.indexed_ranges(self.chain.key, dataset, filter_)
 
     def _filters(self) -> Iterator[tuple[str, str]]:
-        """Every dataset with each contract or event it is wanted of; `""` stands for all."""
+        """Yield each dataset with its filters; `""` stands for all rows."""
         for dataset in self.datasets:
-            wanted = filters(dataset, self.chain.settings.chosen, self.events)
-            yield from ((dataset, filter_) for filter_ in wanted)
+            dataset_filters = filters(dataset, self.chain.settings.chosen, self.events)
+            yield from ((dataset, filter_) for filter_ in dataset_filters)
 
-    def _wanted(self) -> tuple[str, ...]:
-        # Headers are what links the tail together, so they are read whether or not `blocks` is kept.
+    def _collected_datasets(self) -> tuple[str, ...]:
+        # Headers link the tail's blocks, so they are read even if `blocks` is not stored.
         return self.datasets if "blocks" in self.datasets else ("blocks", *self.datasets)
 
-    def _put(self, chunk: Collected, ranges: Sequence[tuple[str, str]]) -> None:
-        kept = {self.chain.datasets[name].table.name for name in self.datasets} | {LOGS.name}
-        kept |= {self.chain.datasets[name].table.name for name, _ in ranges if name in self.chain.datasets}
-        split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in kept}
+    def _put(self, chunk: SpanTables, ranges: Sequence[tuple[str, str]]) -> None:
+        names = {self.chain.datasets[name].table.name for name in self.datasets} | {LOGS.name}
+        names |= {self.chain.datasets[name].table.name for name, _ in ranges if name in self.chain.datasets}
+        split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in names}
         entries = [
             TailBlock(
                 block,
                 {name: arrow_ipc.dump(rows[block.height]) for name, rows in split.items() if block.height in rows},
             )
-            for block in chunk.chain
+            for block in chunk.blocks
         ]
         self.tail.put(self.chain.key, entries, span=chunk.span, ranges=[*self._filters(), *ranges])
 
     # --- final blocks ------------------------------------------------------------------------------------------------
 
     async def _finalise(self, finalized: int) -> None:
-        """Move final blocks where there are many of them, or where they have waited for long."""
-        now_s = self.seams.clock.monotonic_s()
+        """Move final blocks if there are many, or if one has waited for long."""
+        now_s = self.environment.clock.monotonic_s()
         final = self._final(finalized)
         if not final:
             self._waits_since_s = None
@@ -312,12 +322,14 @@ class Follower:
         return [block for block in self.tail.blocks(self.chain.key) if block.height <= finalized]
 
     def finalise(self, finalized: int) -> int:
-        """Move all of the tail's final blocks into the lake, now; how many blocks moved."""
+        """Move all final blocks of the tail to the lake. Return their number."""
         final = self._final(finalized)
         for start in range(0, len(final), MOVE_BLOCKS):
             part = final[start : start + MOVE_BLOCKS]
             after = max((self.lake.last(table, self._stream) for table in TABLES.values()), default=0)
-            batch = self.tail.open_batch(self.chain.key, Span(part[0].height, part[-1].height), (MOVED,), after=after)
+            batch = self.tail.open_batch(
+                self.chain.key, Span(part[0].height, part[-1].height), (FINALISED,), after=after
+            )
             self._move(batch, part[-1])
         return len(final)
 
@@ -331,37 +343,41 @@ class Follower:
         self.tail.drop(batch.chain, batch.span.last)
 
     def recover(self) -> None:
-        """Finish what a killed process had begun: moves, whose rows are still in the tail, and half-told indexed
-        ranges."""
+        """Finish the moves of a killed process, and roll back blocks that lack datasets or accounts."""
         key = self.chain.key
         finish_rewind(self.lake, self.tail, key)
-        kept = {block.height: block for block in self.tail.blocks(key)}
-        if not kept:
+        blocks = {block.height: block for block in self.tail.blocks(key)}
+        if not blocks:
             return
         for batch in self.tail.open_batches(key):
-            if batch.datasets == (MOVED,):
-                self._move(batch, kept[batch.span.last])
-        moved = self.tail.indexed_ranges(key, MOVED) & [Span(min(kept), max(kept))]
-        if moved:
-            self.tail.drop(key, max(span.last for span in moved))
-        self._read_again_what_lacks_something()
+            if batch.datasets == (FINALISED,):
+                self._move(batch, blocks[batch.span.last])
+        finalised = self.tail.indexed_ranges(key, FINALISED) & [Span(min(blocks), max(blocks))]
+        if finalised:
+            self.tail.drop(key, max(span.last for span in finalised))
+        self._roll_back_incomplete()
 
-    def _read_again_what_lacks_something(self) -> None:
-        """Forget the tail from the first block on that was read without something that is wanted now."""
-        kept = self.tail.blocks(self.chain.key)
-        if kept:
-            span = Span(kept[0].height, kept[-1].height)
+    def _roll_back_incomplete(self) -> None:
+        """Roll back to before the first block that lacks something.
+
+        A block lacks a dataset or account that was not indexed when it was read, and is indexed now.
+        """
+        blocks = self.tail.blocks(self.chain.key)
+        if blocks:
+            span = Span(blocks[0].height, blocks[-1].height)
             contracts = self.chain.settings.chosen
-            lacking = missing(self.tail, self.chain.key, span, self.datasets, contracts, self.events)
-            wanted = missing_of(self.tail, self.chain, self.scope, span.last)
-            lacking += [Work(part, each.datasets, each.filters) for each in wanted if (part := each.spans & [span])]
-            if lacking:
-                first = min(each.first for work in lacking for each in work.spans)
+            incomplete = missing(self.tail, self.chain.key, span, self.datasets, contracts, self.events)
+            account_work = missing_for_accounts(self.tail, self.chain, self.scope, span.last)
+            incomplete += [
+                Work(part, each.datasets, each.filters) for each in account_work if (part := each.spans & [span])
+            ]
+            if incomplete:
+                first = min(each.first for work in incomplete for each in work.spans)
                 self.tail.rollback(self.chain.key, first - 1)
 
 
 def _by_height(rows: pa.Table) -> dict[int, pa.Table]:
-    """Rows in the order of the chain, cut into one table a block."""
+    """Split rows in block order into one table per block."""
     import numpy as np
 
     heights = rows["height"].to_numpy()

@@ -1,4 +1,4 @@
-"""What stored data needs while a chain is followed: histories sorted soon, small files merged now and then."""
+"""Maintain stored data while a chain is followed: materialise histories, and merge small files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chainfolio.seams import Clock
+from chainfolio.environment import Clock
+from chainfolio.indexer import materialise
 from chainfolio.supervisor import Task
 from chainfolio.tables import TABLES
-from indexer import materialise
 
 if TYPE_CHECKING:
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 MATERIALISE_EVERY_S = 30.0
 COMPACT_EVERY_S = 3600.0
@@ -21,7 +21,10 @@ COMPACT_EVERY_S = 3600.0
 
 @dataclass(slots=True)
 class Maintenance:
-    """Keeps one chain's stored data handy. One thing after the other: a compaction must not meet a replacement."""
+    """Maintains one chain's stored data.
+
+    One task at a time: a compaction must not overlap a replacement.
+    """
 
     lake: Lake
     tail: Tail
@@ -30,19 +33,19 @@ class Maintenance:
     _compacted_s: float = 0.0
 
     async def run(self, task: Task) -> None:
-        """Until cancelled, beside a follower, under the same lock, as a task of the supervisor."""
+        """Run as a task of the supervisor until cancelled, beside a follower and under its lock."""
         self._compacted_s = self.clock.monotonic_s()
         while True:
             await self.clock.sleep(MATERIALISE_EVERY_S)
-            due = asyncio.ensure_future(asyncio.to_thread(self.once))
+            due = asyncio.ensure_future(asyncio.to_thread(self.run_once))
             try:
                 await asyncio.shield(due)
             finally:
                 await asyncio.wait([due])  # the lock is held until the thread has ended
             task.progressed()
 
-    def once(self) -> None:
-        """What is due now."""
+    def run_once(self) -> None:
+        """Materialise histories, and compact if it is due."""
         materialise.materialise(self.lake, self.tail, self.chain, tuple(materialise.HISTORIES))
         now_s = self.clock.monotonic_s()
         if now_s - self._compacted_s >= COMPACT_EVERY_S:
@@ -50,7 +53,7 @@ class Maintenance:
             self._compacted_s = now_s
 
     def compact(self) -> None:
-        """Merge the small files of every table of the chain."""
+        """Merge the small files of all tables of the chain."""
         for table in TABLES.values():
             if self.lake.exists(table):
                 self.lake.compact(table, self.chain)

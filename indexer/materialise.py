@@ -1,8 +1,8 @@
-"""Tables made from other tables: no node is asked.
+"""Derive tables from other tables, without requests to nodes.
 
 The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`, `account_events`) follow
-their sources batch by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock.
-Decoding stored logs again is next door, in `reprocess`.
+their sources batch by batch. `balances` and `allowances` are replaced as a whole. The caller holds the chain's lock.
+`reprocess` decodes stored logs again.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING
 
 from chainfolio import kinds
 from chainfolio.blocks import Span, Spans
-from chainfolio.datasets import restored
+from chainfolio.datasets import restorable_tables
 from chainfolio.errors import BadRequest
+from chainfolio.indexer.scopes import NO_END, accounts_of
 from chainfolio.scopes import account_of
+from chainfolio.storage.tail import Batch
 from chainfolio.table import Table
 from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS
-from indexer.scopes import NO_END, accounts_of
-from storage.tail import Batch
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A table by account: its name, and the table that its rows come from."""
+    """A table by account: its name, and its source table."""
 
     name: str
     source: Table
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The datasets that fill it."""
+        """The datasets from which it is derived."""
         return tuple(each.name for each in kinds.datasets().values() if each.history == self.name)
 
 
@@ -51,80 +51,80 @@ HISTORIES = {
         History("account_events", LOGS),
     )
 }
-# Tables that are made whole each time, and from what.
-WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
-DERIVED = (*HISTORIES, *WHOLE)
+# Tables that are replaced as a whole: source and table.
+STATE_TABLES = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
+DERIVED = (*HISTORIES, *STATE_TABLES)
 WINDOW_ROWS = 50_000
 
 
-def materialise(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) -> dict[str, int]:
-    """Bring the derived tables up to what is in the lake; how many rows were written to each."""
+def materialise(lake: Lake, tail: Tail, chain: str, names: Sequence[str] = DERIVED) -> dict[str, int]:
+    """Update the derived tables from the lake. Return the number of rows written to each."""
     recover(lake, tail, chain)
-    written = {}
+    row_counts = {}
     for name, history in HISTORIES.items():
-        if name in wanted:
-            written[name] = sum(_follow(lake, tail, chain, name, source) for source in history.datasets)
-    for name, (source, target) in WHOLE.items():
-        if name in wanted:
-            rows = whole(lake, tail, chain, name)
+        if name in names:
+            row_counts[name] = sum(_follow(lake, tail, chain, name, source) for source in history.datasets)
+    for name, (source, target) in STATE_TABLES.items():
+        if name in names:
+            rows = current_state(lake, tail, chain, name)
             if lake.exists(source):
                 lake.replace(target, chain, rows)
-            written[name] = len(rows)
-    return written
+            row_counts[name] = len(rows)
+    return row_counts
 
 
 def indexed_in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
-    """The part of a dataset's indexed ranges that is in the lake: what the tail still holds is not there yet."""
+    """Return the part of a dataset's indexed ranges that is in the lake, without the tail's blocks."""
     return _by_filter_in_lake(tail, chain, dataset).get(filter_, Spans())
 
 
 def _by_filter_in_lake(tail: Tail, chain: str, dataset: str) -> dict[str, Spans]:
-    # Looked at before and after: blocks come to the tail, and leave it for the lake, while this is read.
-    kept = tail.blocks(chain)[:1]
-    found = tail.ranges_by_filter(chain, dataset)
-    kept += tail.blocks(chain)[:1]
-    lowest = min((block.height for block in kept), default=None)
+    # Read before and after: blocks enter and leave the tail meanwhile.
+    lowest_blocks = tail.blocks(chain)[:1]
+    ranges = tail.ranges_by_filter(chain, dataset)
+    lowest_blocks += tail.blocks(chain)[:1]
+    lowest = min((block.height for block in lowest_blocks), default=None)
     if lowest is None:
-        return found
-    below = {spans: spans - [Span(lowest, NO_END)] for spans in set(found.values())}
-    return {filter_: below[spans] for filter_, spans in found.items()}
+        return ranges
+    below = {spans: spans - [Span(lowest, NO_END)] for spans in set(ranges.values())}
+    return {filter_: below[spans] for filter_, spans in ranges.items()}
 
 
 def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
-    """Heights whose rows of one source dataset are in the lake, but not in the history that they belong to yet."""
+    """Return heights with rows of a source dataset in the lake that are not in their history yet."""
     return _pending(tail, chain, source).get(filter_, Spans())
 
 
 def _pending(tail: Tail, chain: str, source: str) -> dict[str, Spans]:
-    """By filter, heights whose rows of one source dataset are not in the history that they belong to yet."""
+    """Return the heights of `pending` for each filter that has some."""
     name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.datasets)
-    done = tail.ranges_by_filter(chain, name)
-    everything = done.get("", Spans())
+    derived = tail.ranges_by_filter(chain, name)
+    unfiltered = derived.get("", Spans())
     both = {
-        filter_: (spans, done.get(filter_, Spans()))
+        filter_: (spans, derived.get(filter_, Spans()))
         for filter_, spans in _by_filter_in_lake(tail, chain, source).items()
     }
-    left = {each: each[0] - each[1] - everything for each in set(both.values())}
-    return {filter_: left[each] for filter_, each in both.items() if left[each]}
+    missing = {each: each[0] - each[1] - unfiltered for each in set(both.values())}
+    return {filter_: missing[each] for filter_, each in both.items() if missing[each]}
 
 
 def unmaterialised(tail: Tail, chain: str, history: Table) -> Spans:
-    """Heights whose rows are in the lake, but not all in a history that they belong to yet."""
-    behind = [span for source in HISTORIES[history.name].datasets for span in _spans(_pending(tail, chain, source))]
-    return Spans(behind)
+    """Return heights with rows in the lake that are not in one of their histories yet."""
+    spans = [span for source in HISTORIES[history.name].datasets for span in _spans(_pending(tail, chain, source))]
+    return Spans(spans)
 
 
-def _spans(several: Mapping[str, Spans]) -> Iterator[Span]:
-    yield from {span for spans in set(several.values()) for span in spans}
+def _spans(by_filter: Mapping[str, Spans]) -> Iterator[Span]:
+    yield from {span for spans in set(by_filter.values()) for span in spans}
 
 
-def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
-    """The rows of `balances` or `allowances` of a chain, from all that is in the lake."""
+def current_state(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
+    """Return the rows of `balances` or `allowances` of a chain, computed from the whole lake."""
     import polars as pl
 
-    from portfolio import ledger
+    from chainfolio.portfolio import ledger
 
-    source, target = WHOLE[name]
+    source, target = STATE_TABLES[name]
     if not lake.exists(source):
         return target.schema().empty_table()
     ranges = _by_filter_in_lake(tail, chain, source.name)
@@ -132,13 +132,13 @@ def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
     compute: Callable[[pl.LazyFrame], pl.DataFrame] = getattr(ledger, name)
     frame = compute(lake.scan(source, chain=chain)).with_columns(pl.lit(height, pl.Int64).alias("height"))
     if any(spans - ranges.get("", ()) for filter_, spans in ranges.items() if account_of(filter_)):
-        # Others met the accounts that were indexed alone, and are known from nothing else.
+        # Accounts that only appear in transfers of indexed accounts have incomplete rows, and are left out.
         frame = frame.filter(pl.col(target.order[0]).is_in(accounts_of(ranges)) | pl.col("token").is_in(list(ranges)))
     return in_schema(frame.with_columns(pl.lit(chain).alias("chain")), target)
 
 
 def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
-    """A frame as Arrow in a table's own columns and types."""
+    """Return a frame as Arrow with a table's columns and types."""
     return frame.select(table.names).to_arrow().cast(table.schema())
 
 
@@ -146,44 +146,46 @@ def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
 
 
 def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
-    """Rows of a history for the spans of one source dataset that have none yet."""
-    written = 0
-    for spans, filters in _underlying(tail, chain, source):
+    """Add rows to a history for the spans of one source dataset that it lacks. Return their number."""
+    row_count = 0
+    for spans, filters in _missing_spans(tail, chain, source):
         for span in spans:
             for window in _windows(lake, chain, span, HISTORIES[name].source):
                 after = lake.last(TABLES[name], f"{chain}/derive")
                 batch = tail.open_batch(chain, window, (f"{name}/{source}",), filters, after=after)
-                written += _commit(lake, tail, batch)
-    return written
+                row_count += _commit(lake, tail, batch)
+    return row_count
 
 
-def _underlying(tail: Tail, chain: str, source: str) -> Iterator[tuple[Spans, tuple[str, ...]]]:
-    """What has no history yet, and of which filters: everything first, which may be all that the others lack; then
-    those that lack the same together."""
-    if left := _pending(tail, chain, source).get(""):
-        yield left, ("",)
-    lacking: dict[tuple[Spans, bool], list[str]] = {}
-    for filter_, left in _pending(tail, chain, source).items():
+def _missing_spans(tail: Tail, chain: str, source: str) -> Iterator[tuple[Spans, tuple[str, ...]]]:
+    """Yield missing spans of a history with their filters.
+
+    All rows (`""`) come first, which may include the others; then filters with equal missing spans together.
+    """
+    if missing := _pending(tail, chain, source).get(""):
+        yield missing, ("",)
+    filters_by_spans: dict[tuple[Spans, bool], list[str]] = {}
+    for filter_, missing in _pending(tail, chain, source).items():
         if filter_:
-            lacking.setdefault((left, account_of(filter_) is not None), []).append(filter_)
-    yield from ((spans, tuple(filters)) for (spans, _), filters in lacking.items())
+            filters_by_spans.setdefault((missing, account_of(filter_) is not None), []).append(filter_)
+    yield from ((spans, tuple(filters)) for (spans, _), filters in filters_by_spans.items())
 
 
 def _history_of(batch: Batch) -> str:
-    """The history that a batch is for; empty where it is for none."""
+    """Return the history that a batch belongs to; empty if it belongs to none."""
     name = batch.datasets[0].partition("/")[0]
     return name if name in HISTORIES else ""
 
 
 def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
-    """One batch of a history, made from the rows that are in its source, without those that it has already."""
+    """Return one batch of a history, made from its source, without the rows that it has already."""
     name = _history_of(batch)
     rows = _source_rows(lake, batch, of_filters(HISTORIES[name], batch.filters))
-    return _in_buckets(name, _not_there(lake, tail, batch, rows.collect()))
+    return _in_buckets(name, _without_existing(lake, tail, batch, rows.collect()))
 
 
 def _in_buckets(name: str, source: pl.DataFrame) -> pa.Table:
-    from portfolio import ledger
+    from chainfolio.portfolio import ledger
 
     return in_schema(ledger.in_buckets(TABLES[name], source), TABLES[name])
 
@@ -195,75 +197,77 @@ def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
     return len(table)
 
 
-def _source_rows(lake: Lake, batch: Batch, wanted: pl.Expr) -> pl.LazyFrame:
-    """The rows of a batch's source dataset in its heights, those that are wanted of them."""
+def _source_rows(lake: Lake, batch: Batch, condition: pl.Expr) -> pl.LazyFrame:
+    """Return the rows of a batch's source dataset in its span that match a condition."""
     import polars as pl
 
     source, dataset = HISTORIES[_history_of(batch)].source, batch.datasets[0]
-    rows = lake.scan(source, chain=batch.chain, heights=[batch.span]).filter(_within(batch.span) & wanted)
-    known = kinds.datasets()
-    if every := [standard for each in known.values() if each.table is source for standard in each.standards]:
-        own = known[dataset.rpartition("/")[2]].standards
-        rows = rows.filter(pl.col("standard").is_in(own) if own else ~pl.col("standard").is_in(every))
+    rows = lake.scan(source, chain=batch.chain, heights=[batch.span]).filter(_in_span(batch.span) & condition)
+    dataset_types = kinds.datasets()
+    if every := [standard for each in dataset_types.values() if each.table is source for standard in each.standards]:
+        standards = dataset_types[dataset.rpartition("/")[2]].standards
+        rows = rows.filter(pl.col("standard").is_in(standards) if standards else ~pl.col("standard").is_in(every))
     return rows
 
 
 def of_filters(history: History, filters: Collection[str]) -> pl.Expr:
-    """Which rows of its source belong into a history by some filters: all of accounts, or none of them."""
+    """Return the condition for rows of the source that belong to some filters: all or none of accounts."""
     import polars as pl
 
-    from portfolio.ledger import concerns
+    from chainfolio.portfolio.ledger import rows_of_accounts
 
     if accounts := accounts_of(filters):
-        return concerns(TABLES[history.name], accounts)
+        return rows_of_accounts(TABLES[history.name], accounts)
     if history.source is LOGS:
         return of_events(filters)
     return pl.lit(True) if "" in filters else pl.col("token").is_in(filters)
 
 
-def _not_there(lake: Lake, tail: Tail, batch: Batch, rows: pl.DataFrame) -> pl.DataFrame:
-    """Source rows that are not in the history of the batch yet. Whatever an account's history has of a row, the other
-    accounts that the row concerns have, too; so one account tells."""
+def _without_existing(lake: Lake, tail: Tail, batch: Batch, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return source rows that are not in the batch's history yet.
 
-    done = tail.ranges_by_filter(batch.chain, batch.datasets[0])
-    near = {filter_: spans for filter_, ranges in done.items() if (spans := ranges & [batch.span])}
+    If an account's history has a row, so have the other accounts of the row: checking one account is enough.
+    """
+
+    derived = tail.ranges_by_filter(batch.chain, batch.datasets[0])
+    nearby = {filter_: spans for filter_, ranges in derived.items() if (spans := ranges & [batch.span])}
     if batch.filters == ("",):
-        for contract in near:
-            for span in near[contract] if contract and account_of(contract) is None else ():
-                rows = rows.filter(~(_within(span) & of_filters(HISTORIES[_history_of(batch)], (contract,))))
-    accounts = accounts_of(batch.filters) or accounts_of(near)
-    if not near or not accounts or rows.is_empty():
+        for contract in nearby:
+            for span in nearby[contract] if contract and account_of(contract) is None else ():
+                rows = rows.filter(~(_in_span(span) & of_filters(HISTORIES[_history_of(batch)], (contract,))))
+    accounts = accounts_of(batch.filters) or accounts_of(nearby)
+    if not nearby or not accounts or rows.is_empty():
         return rows
     table = TABLES[_history_of(batch)]
     key = [name for name in table.key if name in rows.columns and name != "chain"]
-    known = lake.of_accounts(table, batch.chain, accounts, key).filter(_within(batch.span)).collect()
-    return rows.join(known, on=key, how="anti", maintain_order="left")
+    existing = lake.of_accounts(table, batch.chain, accounts, key).filter(_in_span(batch.span)).collect()
+    return rows.join(existing, on=key, how="anti", maintain_order="left")
 
 
-def _within(span: Span) -> pl.Expr:
+def _in_span(span: Span) -> pl.Expr:
     import polars as pl
 
     return pl.col("height").is_between(span.first, span.last)
 
 
 def of_events(filters: Collection[str]) -> pl.Expr:
-    """Which logs, or rows of `account_events`, are of some filters of the dataset `events`."""
+    """Return the condition for logs, or rows of `account_events`, of some filters of the dataset `events`."""
     import polars as pl
 
     return pl.concat_str("address", pl.lit("/"), "topic0").is_in(sorted(filters))
 
 
 def recover(lake: Lake, tail: Tail, chain: str) -> None:
-    """Finish the derivations that a killed process, or a full disk, left open."""
+    """Finish the batches of histories that a killed process, or a full disk, left open."""
     for batch in tail.open_batches(chain):
         if _history_of(batch):
             _commit(lake, tail, batch)
 
 
 def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span]:
-    """A span in pieces of about `WINDOW_ROWS` rows, so that memory does not grow with history."""
-    inside = lake.scan(source, chain=chain, heights=[span]).filter(_within(span))
-    heights = inside.group_by("height").len().sort("height").collect()
+    """Split a span into pieces of about `WINDOW_ROWS` rows, to bound the memory."""
+    rows_in_span = lake.scan(source, chain=chain, heights=[span]).filter(_in_span(span))
+    heights = rows_in_span.group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
@@ -276,43 +280,47 @@ def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span
 # --- decoding again --------------------------------------------------------------------------------------------------
 
 
-def decoded() -> tuple[str, ...]:
-    """The names of the tables that are decoded from logs, on chains of any kind."""
-    return tuple(table.name for table in restored(kinds.datasets().values()))
+def decoded_tables() -> tuple[str, ...]:
+    """Return the names of the tables that are decoded from logs, on chains of any kind."""
+    return tuple(table.name for table in restorable_tables(kinds.datasets().values()))
 
 
-def check(names: Sequence[str]) -> None:
-    """Every name is a table that is decoded from logs or derived from others; BadRequest with what there is."""
-    known = (*decoded(), *DERIVED)
+def check_tables(names: Sequence[str]) -> None:
+    """Check that each table is decoded from logs or derived from other tables.
+
+    Raises:
+        BadRequest: A table is neither.
+    """
+    tables = (*decoded_tables(), *DERIVED)
     for name in names:
-        if name not in known:
-            raise BadRequest("tables", f"`{name}` cannot be derived", remedy=f"there are: {', '.join(known)}")
+        if name not in tables:
+            raise BadRequest("tables", f"`{name}` cannot be derived", remedy=f"there are: {', '.join(tables)}")
 
 
-def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
-    """A history made whole again from all of its source, for after that has changed; how many rows."""
+def rebuild_history(lake: Lake, tail: Tail, chain: str, name: str) -> int:
+    """Rebuild a history from all of its source, after the source has changed. Return its number of rows."""
     materialise(lake, tail, chain, (name,))
     source = HISTORIES[name].source
-    if source is LOGS:  # which has others beside those that a history is made of
-        counted = Counted(history_of_indexed(lake, tail, chain, name))
-        lake.replace(TABLES[name], chain, counted)
-        return counted.rows
+    if source is LOGS:  # has rows that belong to no history, too
+        counted_batches = CountedBatches(rebuilt_history(lake, tail, chain, name))
+        lake.replace(TABLES[name], chain, counted_batches)
+        return counted_batches.rows
 
     def batches() -> Iterator[pa.RecordBatch]:
         covered = _stored_span(lake, chain, (source,))
         for window in _windows(lake, chain, covered, source) if covered else ():
-            rows = lake.scan(source, chain=chain, heights=[window]).filter(_within(window)).collect()
+            rows = lake.scan(source, chain=chain, heights=[window]).filter(_in_span(window)).collect()
             yield from _in_buckets(name, rows).to_batches()
 
-    counted = Counted(batches())
-    lake.replace(TABLES[name], chain, counted)
-    return counted.rows
+    counted_batches = CountedBatches(batches())
+    lake.replace(TABLES[name], chain, counted_batches)
+    return counted_batches.rows
 
 
-def history_of_indexed(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
-    """The rows that a history of a chain has by its indexed ranges, made again: for a table of another revision.
+def rebuilt_history(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a chain's history must have by its indexed ranges.
 
-    What a killed process had committed, and not closed, counts as covered.
+    Batches that a killed process committed but did not close count as indexed.
     """
     committed = lake.last(TABLES[name], f"{chain}/derive")
     for batch in tail.open_batches(chain):
@@ -328,24 +336,24 @@ def history_of_indexed(lake: Lake, tail: Tail, chain: str, name: str) -> Iterato
 
 
 def _of_ranges(history: History, ranges: Mapping[str, Spans], window: Span) -> pl.Expr:
-    """Which rows of its source a history has in a window, by the filters that it was made for and their heights."""
+    """Return the condition for source rows that a history has in a window, by filters and their heights."""
     import polars as pl
 
-    alike: dict[tuple[Spans, bool], list[str]] = {}
+    filters_by_spans: dict[tuple[Spans, bool], list[str]] = {}
     for filter_, spans in ranges.items():
-        if near := spans & [window]:
-            alike.setdefault((near, account_of(filter_) is not None), []).append(filter_)
+        if nearby := spans & [window]:
+            filters_by_spans.setdefault((nearby, account_of(filter_) is not None), []).append(filter_)
     return pl.any_horizontal(
         pl.lit(False),
         *(
-            pl.any_horizontal(*map(_within, spans)) & of_filters(history, filters)
-            for (spans, _), filters in alike.items()
+            pl.any_horizontal(*map(_in_span, spans)) & of_filters(history, filters)
+            for (spans, _), filters in filters_by_spans.items()
         ),
     )
 
 
-class Counted:
-    """Record batches, counted as they pass."""
+class CountedBatches:
+    """Record batches, counted while they are iterated."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches, self.rows = batches, 0
@@ -360,6 +368,6 @@ def _stored_span(lake: Lake, chain: str, tables: Sequence[Table]) -> Span | None
     import polars as pl
 
     ends = [pl.col("height").min().alias("first"), pl.col("height").max().alias("last")]
-    found = [lake.scan(table, chain=chain).select(ends).collect().row(0) for table in tables]
-    known = [(first, last) for first, last in found if first is not None]
-    return Span(min(first for first, _ in known), max(last for _, last in known)) if known else None
+    extents = [lake.scan(table, chain=chain).select(ends).collect().row(0) for table in tables]
+    nonempty = [(first, last) for first, last in extents if first is not None]
+    return Span(min(first for first, _ in nonempty), max(last for _, last in nonempty)) if nonempty else None

@@ -1,6 +1,6 @@
-"""What Prometheus may read, on a listener of its own: how far each chain is and what is wrong with its endpoints.
+"""Prometheus metrics of the worker: the state of chains and the errors of endpoints.
 
-Names carry no secret: an endpoint is its host and port.
+Labels contain no secret: an endpoint is its host and port.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from chainfolio.chains import Announces
+from chainfolio.chains import HeadListener
 from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
     from chainfolio.chains import EndpointHealth
+    from chainfolio.indexer.worker import Worker
     from chainfolio.supervisor import Supervisor
-    from indexer.worker import Worker
 
 
-class Exported:
-    """Reads the worker's own figures at the moment they are asked for: nothing is counted twice."""
+class WorkerMetrics:
+    """Metrics of a worker, computed at each scrape."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
+        """Yield all metrics."""
         yield from self._chains()
         yield from self._endpoints()
 
@@ -41,7 +41,7 @@ class Exported:
             "chainfolio_healed", "times a chain left its final past and was indexed again", labels=["chain"]
         )
         for key, status in self._worker.status.items():
-            # Another process may be the one that indexes the chain: then nothing is known here, and 0 would be a lie.
+            # If another process indexes the chain, nothing is known here, and 0 would be wrong.
             if status.head:
                 head.add_metric([key], status.head)
                 indexed.add_metric([key], status.indexed)
@@ -56,8 +56,8 @@ class Exported:
         requests = CounterMetricFamily("chainfolio_node_requests", "HTTP requests to nodes", labels=labels)
         errors = CounterMetricFamily("chainfolio_node_errors", "what went wrong, by kind", labels=[*labels, "kind"])
         gauges = {
-            name: GaugeMetricFamily(f"chainfolio_node_{name}", about, labels=labels)
-            for name, about in (
+            name: GaugeMetricFamily(f"chainfolio_node_{name}", description, labels=labels)
+            for name, description in (
                 ("height", "newest block that an endpoint claimed"),
                 ("lag_blocks", "blocks behind the best endpoint"),
                 ("latency_seconds", "average of its exchanges, the newest weighing most"),
@@ -71,11 +71,11 @@ class Exported:
         )
         for chain in self._worker.system.chains:
             health = chain.health()
-            if isinstance(chain, Announces):
+            if isinstance(chain, HeadListener):
                 listeners.add_metric([chain.key], chain.listener_failures)
             hedged.add_metric([chain.key], sum(each.hedged for each in health))
             for each in health:
-                for name, value in _known(each).items():
+                for name, value in _known_figures(each).items():
                     gauges[name].add_metric([chain.key, each.endpoint], value)
                 requests.add_metric([chain.key, each.endpoint], each.requests)
                 for kind, count in each.errors.items():
@@ -83,14 +83,14 @@ class Exported:
         return requests, errors, hedged, listeners, *gauges.values()
 
 
-class Tasks:
-    """The background tasks of a process, at the moment they are asked for."""
+class TaskMetrics:
+    """Metrics of a process's background tasks, computed at each scrape."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
+        """Yield all metrics."""
         labels = ["task", "chain"]
         failures = CounterMetricFamily("chainfolio_task_failures", "failed runs of a background task", labels=labels)
         healthy = GaugeMetricFamily(
@@ -103,21 +103,25 @@ class Tasks:
         yield healthy
 
 
-def _known(health: EndpointHealth) -> dict[str, float]:
-    """What is known of an endpoint; what is not has no sample, for 0 would say something else."""
-    known: dict[str, float | None] = {
+def _known_figures(health: EndpointHealth) -> dict[str, float]:
+    """Return the known figures of an endpoint. Unknown ones have no sample, because 0 would be wrong."""
+    figures: dict[str, float | None] = {
         "height": health.height,
         "lag_blocks": health.lag_blocks,
         "latency_seconds": health.latency_s,
         "faults": health.faults,
         "quarantined": int(health.quarantined),
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 @contextmanager
-def listening(collectors: Sequence[Any], host: str, port: int) -> Iterator[int]:
-    """Serve what they collect at `http://host:port/metrics` from a thread; gives the port."""
+def serve_metrics(collectors: Sequence[Any], host: str, port: int) -> Iterator[int]:
+    """Serve metrics at `http://host:port/metrics` for the duration of the block, and yield the port.
+
+    Raises:
+        BadSettings: The port cannot be used.
+    """
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)

@@ -1,7 +1,7 @@
-"""A chain that left its final past: the last block both still share is found, and what lies above it is forgotten.
+"""Recover from a reorganisation of final blocks: delete everything above the last common block.
 
-Nothing is forgotten on one node's word where another one still has our block, nor more than `reorg_depth` blocks
-without the operator. What was forgotten is no longer covered, and is indexed again like all that is missing.
+Nothing is deleted because of one node if another still has our block, and at most `reorg_depth` blocks without the
+operator. Deleted heights are not indexed any more, and are indexed again as usual.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, hash_at, having
+from chainfolio.chains import Capability, hash_at, require_capability
 from chainfolio.errors import DeepReorg
+from chainfolio.indexer.rewind import rewind
 from chainfolio.tables import BLOCKS
-from indexer.rewind import rewind
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 
 async def recover_reorg(chain: Chain, lake: Lake, tail: Tail) -> int | None:
-    """Forget what is no longer on the chain, from which height on; None where our last final block is on it after all.
+    """Delete blocks that are not on the chain any more. The caller holds the chain's lock.
 
-    The caller holds the chain's lock. DeepReorg where that is deeper than `reorg_depth`, or the hashes of blocks were
-    not kept, so that the operator has to say from where; Unavailable while endpoints do not agree that it is gone.
+    Returns:
+        The lowest deleted height; None if our last final block is on the chain.
+
+    Raises:
+        DeepReorg: More than `reorg_depth` blocks are gone, or block hashes are not stored: the operator must decide.
+        Unavailable: Endpoints do not agree.
     """
     anchor = tail.anchor(chain.key)
     if anchor is None:
@@ -38,20 +42,22 @@ async def recover_reorg(chain: Chain, lake: Lake, tail: Tail) -> int | None:
 
 
 async def _theirs(chain: Chain, anchor: Block) -> str:
-    """The hash that the chain has at the anchor's height, by all endpoints where they can be asked one by one; empty
-    where it has no block there any more."""
+    """Return the chain's hash at the anchor's height; empty if it has no block.
+
+    All endpoints must agree, if the chain can ask them one by one.
+    """
     if Capability.CROSS_CHECK in chain.capabilities:
-        return await having(chain, Capability.CROSS_CHECK).agreed_hash(anchor)
+        return await require_capability(chain, Capability.CROSS_CHECK).agreed_hash(anchor)
     return await hash_at(chain, anchor.height)
 
 
 async def _first_gone(chain: Chain, lake: Lake, tail: Tail, anchor: Block, theirs: str) -> int:
-    """The lowest stored block that is no longer on the chain, by bisection: below it all are, above it none is."""
+    """Return the lowest stored block that is not on the chain any more, by bisection."""
     depth = chain.settings.reorg_depth
     span = Span(max(0, anchor.height - depth), anchor.height)
     rows = await asyncio.to_thread(lake.window, BLOCKS, chain.key, span)
     heights, hashes, parents = (rows[name].to_pylist() for name in ("height", "hash", "parent"))
-    low, high = -1, len(heights)  # all up to low are shared, all from high on are gone
+    low, high = -1, len(heights)  # blocks up to low are on the chain, blocks from high on are not
     while high - low > 1:
         middle = (low + high) // 2
         if await hash_at(chain, heights[middle]) == hashes[middle]:
@@ -62,6 +68,8 @@ async def _first_gone(chain: Chain, lake: Lake, tail: Tail, anchor: Block, their
         return int(heights[high])
     error = DeepReorg(chain.key, anchor.height, anchor.hash, theirs)
     deep = low < 0 and tail.indexed_ranges(chain.key, BLOCKS.name).covers(span)
-    why = f"more than reorg_depth ({depth}) blocks are gone" if deep else "the hashes of all its blocks were not kept"
-    error.remedy = f"it does not recover by itself, for {why}: {error.remedy}"
+    reason = (
+        f"more than reorg_depth ({depth}) blocks are gone" if deep else "the hashes of all its blocks were not kept"
+    )
+    error.remedy = f"it does not recover by itself, for {reason}: {error.remedy}"
     raise error

@@ -1,8 +1,8 @@
-"""Damaged files made good: what nodes gave is read from them again, what was derived is derived again.
+"""Repair damaged files: read fetched data from nodes again, and derive derived data again.
 
-All rows of the heights of a damaged file are forgotten, in every table that follows the indexed ranges, and these
-heights are indexed again. That is written down before it is begun: a repair that was killed is finished by the next
-run."""
+All rows at the heights of a damaged file are deleted from every table that follows the indexed ranges, and these
+heights are indexed again. The intent is stored first, so the next run finishes a repair that was killed.
+"""
 
 from __future__ import annotations
 
@@ -11,81 +11,90 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.indexer import materialise
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.consistency import newest_batch
+from chainfolio.indexer.materialise import DERIVED, HISTORIES, STATE_TABLES
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.rewind import REPAIR
+from chainfolio.indexer.scopes import groups
+from chainfolio.indexer.work import EVERYTHING
 from chainfolio.scopes import account_of
 from chainfolio.tables import FIAT_RATES, PRICES, TABLES, TOKENS
-from indexer import materialise
-from indexer.collect import Collector
-from indexer.consistency import newest_batch
-from indexer.materialise import DERIVED, HISTORIES, WHOLE
-from indexer.progress import Progress
-from indexer.rewind import REPAIR
-from indexer.scopes import groups
-from indexer.work import EVERYTHING
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.seams import Seams
-    from indexer.scrub import Checked
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.environment import Environment
+    from chainfolio.indexer.scrub import FileCheck
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
-# Heights that are read again at once, and kept in memory.
+# Heights per batch, which is kept in memory.
 PIECE_BLOCKS = 2_000
 
 
-async def repair(chain: Chain, lake: Lake, tail: Tail, seams: Seams, damaged: Sequence[Checked]) -> dict[str, int]:
-    """Make the damaged files of one chain good; how many rows were written. The caller holds the chain's lock."""
-    mine = [found for found in damaged if found.file.chain == chain.key]
-    tables = {found.table for found in mine}
+async def repair(
+    chain: Chain, lake: Lake, tail: Tail, environment: Environment, damaged: Sequence[FileCheck]
+) -> dict[str, int]:
+    """Repair the damaged files of one chain. Return the rows written. The caller holds the chain's lock."""
+    checks = [check for check in damaged if check.file.chain == chain.key]
+    tables = {check.table for check in checks}
     spans = Spans(
-        Span(found.file.first, found.file.last)
-        for found in mine
-        if found.table not in (*DERIVED, TOKENS.name, PRICES.name)
+        Span(check.file.first, check.file.last)
+        for check in checks
+        if check.table not in (*DERIVED, TOKENS.name, PRICES.name)
     )
-    progress = Progress(seams.clock, 1)
-    collector = Collector(chain, lake, tail, seams, progress)
+    progress = Progress(environment.clock, 1)
+    collector = Collector(chain, lake, tail, environment, progress)
     await collector.recover()
-    # What tokens say of themselves, and what they were worth, is read again when somebody asks.
+    # Token metadata and prices are read again when they are needed.
     for table in (TOKENS, PRICES):
-        await asyncio.to_thread(lake.drop, table, chain.key, {found.file.path for found in mine})
+        await asyncio.to_thread(lake.drop, table, chain.key, {check.file.path for check in checks})
     for span in spans:
-        _begin(chain, lake, tail, span, spared=tuple(sorted(tables & {*HISTORIES})))
+        _begin(chain, lake, tail, span, kept_tables=tuple(sorted(tables & {*HISTORIES})))
     await collector.recover()
-    wanted = [name for name in DERIVED if lake.exists(TABLES[name]) or name in tables]
-    made = await asyncio.to_thread(
-        materialise.materialise, lake, tail, chain.key, [name for name in wanted if name not in tables or name in WHOLE]
+    names = [name for name in DERIVED if lake.exists(TABLES[name]) or name in tables]
+    rows = await asyncio.to_thread(
+        materialise.materialise,
+        lake,
+        tail,
+        chain.key,
+        [name for name in names if name not in tables or name in STATE_TABLES],
     )
     for name in tables & {*HISTORIES}:
-        made[name] = await asyncio.to_thread(materialise.history_again, lake, tail, chain.key, name)
-    return {"fetched": progress.rows, **made}
+        rows[name] = await asyncio.to_thread(materialise.rebuild_history, lake, tail, chain.key, name)
+    return {"fetched": progress.rows, **rows}
 
 
-def dropped(lake: Lake, damaged: Sequence[Checked]) -> dict[str, dict[str, int]]:
-    """Take damaged files of reference rates out of their table: they are asked for again when somebody needs them, so
-    no row is written. By who publishes them, as `repair` says it of a chain."""
-    mine = [found.file for found in damaged if found.table == FIAT_RATES.name]
-    for file in mine:
+def drop_rates(lake: Lake, damaged: Sequence[FileCheck]) -> dict[str, dict[str, int]]:
+    """Remove damaged files of exchange rates from their table.
+
+    The rates are fetched again when they are needed, so no row is written. Returns zero rows per publisher, in the
+    format of `repair`.
+    """
+    files = [check.file for check in damaged if check.table == FIAT_RATES.name]
+    for file in files:
         lake.drop(FIAT_RATES, file.chain, {file.path})
-    return {file.chain: {FIAT_RATES.name: 0} for file in mine}
+    return {file.chain: {FIAT_RATES.name: 0} for file in files}
 
 
-def _begin(chain: Chain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, ...]) -> None:
-    """Write down that the rows of some heights are to be forgotten, then what of them is to be read again."""
-    covers = [each for each in tail.covers(chain.key) if each[0] in chain.datasets]
-    tail.open_batch(chain.key, span, REPAIR, spared, after=newest_batch(lake, chain.key))
-    wanted: dict[tuple[str, Spans], list[str]] = {}
-    whole: dict[Spans, list[str]] = {}
+def _begin(chain: Chain, lake: Lake, tail: Tail, span: Span, kept_tables: tuple[str, ...]) -> None:
+    """Store the intent to delete the rows of some heights, then the batches to read again."""
+    covers = [each for each in tail.all_ranges(chain.key) if each[0] in chain.datasets]
+    tail.open_batch(chain.key, span, REPAIR, kept_tables, after=newest_batch(lake, chain.key))
+    by_dataset: dict[tuple[str, Spans], list[str]] = {}
+    unfiltered: dict[Spans, list[str]] = {}
     for dataset, filter_, indexed_ranges in covers:
         if part := indexed_ranges & [span]:
             if account_of(filter_) is not None:
                 continue
             if filter_:
-                wanted.setdefault((dataset, part), []).append(filter_)
+                by_dataset.setdefault((dataset, part), []).append(filter_)
             else:
-                whole.setdefault(part, []).append(dataset)
-    for (dataset, part), filters in wanted.items():
+                unfiltered.setdefault(part, []).append(dataset)
+    for (dataset, part), filters in by_dataset.items():
         _open(chain, tail, part, (dataset,), tuple(filters))
-    for part, datasets in whole.items():
+    for part, datasets in unfiltered.items():
         _open(chain, tail, part, tuple(datasets), EVERYTHING)
     for part, group, accounts in _of_accounts(chain, covers, span):
         _open(chain, tail, part, group, accounts)
@@ -94,17 +103,16 @@ def _begin(chain: Chain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, 
 def _of_accounts(
     chain: Chain, covers: Sequence[tuple[str, str, Spans]], span: Span
 ) -> Iterator[tuple[Spans, tuple[str, ...], tuple[str, ...]]]:
-    """What is indexed of accounts at some heights: of each group of datasets that is read together, accounts that have
-    the same heights together."""
+    """Yield indexed heights of accounts, by group of datasets, accounts with equal heights together."""
     for group in groups(chain.datasets):
         parts: dict[str, Spans] = {}
         for dataset, filter_, indexed_ranges in covers:
             if dataset in group and account_of(filter_) is not None:
                 parts[filter_] = parts.get(filter_, Spans()) | (indexed_ranges & [span])
-        alike: dict[Spans, list[str]] = {}
+        filters_by_part: dict[Spans, list[str]] = {}
         for filter_, part in parts.items():
-            alike.setdefault(part, []).append(filter_)
-        yield from ((part, group, tuple(filters)) for part, filters in alike.items())
+            filters_by_part.setdefault(part, []).append(filter_)
+        yield from ((part, group, tuple(filters)) for part, filters in filters_by_part.items())
 
 
 def _open(chain: Chain, tail: Tail, part: Spans, datasets: tuple[str, ...], filters: tuple[str, ...]) -> None:

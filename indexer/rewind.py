@@ -1,4 +1,4 @@
-"""What was indexed is forgotten, from a height on or at the heights of damaged files; whether the past still stands."""
+"""Delete indexed data from a height on, or at the heights of damaged files; check the anchor."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 from chainfolio.blocks import Span
 from chainfolio.chains import hash_at
 from chainfolio.errors import BadRequest, DeepReorg
+from chainfolio.indexer.consistency import newest_batch
+from chainfolio.indexer.scopes import NO_END
 from chainfolio.tables import TABLES
-from indexer.consistency import newest_batch
-from indexer.scopes import NO_END
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 REWIND = ("rewind",)
 REPAIR = ("repair",)
 
 
 def rewind(lake: Lake, tail: Tail, chain: str, height: int) -> int:
-    """Forget everything from a height on, or from lower where a killed run left a batch half-way; from which height.
+    """Delete everything from a height on. The caller holds the chain's lock.
 
-    The caller holds the chain's lock. It is written down before it is begun: a killed one is finished by the next run.
+    The intent is stored first, so the next run finishes a rewind that was killed.
+
+    Returns:
+        The first deleted height, which is lower if a killed run left an open batch below.
     """
     first = min([height, *(batch.span.first for batch in tail.open_batches(chain))])
     tail.open_batch(chain, Span(first, NO_END), REWIND, after=newest_batch(lake, chain))
@@ -32,25 +35,31 @@ def rewind(lake: Lake, tail: Tail, chain: str, height: int) -> int:
 
 
 def finish_rewind(lake: Lake, tail: Tail, chain: str) -> None:
-    """Carry out a rewind that was begun; nothing where none was."""
-    begun = [batch.span.first for batch in tail.open_batches(chain) if batch.datasets == REWIND]
-    if begun:
-        lake.forget(chain, Span(min(begun), NO_END))
-        tail.rewind(chain, min(begun) - 1, None)
+    """Finish a rewind that was started. Does nothing if there is none."""
+    starts = [batch.span.first for batch in tail.open_batches(chain) if batch.datasets == REWIND]
+    if starts:
+        lake.delete_span(chain, Span(min(starts), NO_END))
+        tail.rewind(chain, min(starts) - 1, None)
 
 
-def finish_forgetting(lake: Lake, tail: Tail, chain: str) -> None:
-    """Forget the rows of repairs that were begun: those of all tables that follow the indexed ranges, but for the
-    histories that the intent spares, for they are damaged too and made again as a whole."""
+def finish_deletions(lake: Lake, tail: Tail, chain: str) -> None:
+    """Delete the rows of repairs that were started, from all tables that follow the indexed ranges.
+
+    Histories named by the intent are kept: they are damaged too, and are rebuilt as a whole.
+    """
     for batch in tail.open_batches(chain):
         if batch.datasets == REPAIR:
-            spared = {*batch.filters, "balances", "allowances", "tokens", "prices"}
-            lake.forget(chain, batch.span, [table for table in TABLES.values() if table.name not in spared])
-            tail.forget(batch)
+            kept_tables = {*batch.filters, "balances", "allowances", "tokens", "prices"}
+            lake.delete_span(chain, batch.span, [table for table in TABLES.values() if table.name not in kept_tables])
+            tail.forget_batch(batch)
 
 
 async def check_anchor(chain: Chain, tail: Tail) -> None:
-    """The last final block we keep must still be on the node's chain: DeepReorg where it is not."""
+    """Check that the last final block of the tail is on the node's chain.
+
+    Raises:
+        DeepReorg: It is not.
+    """
     anchor = tail.anchor(chain.key)
     if anchor is None:
         return
@@ -60,7 +69,11 @@ async def check_anchor(chain: Chain, tail: Tail) -> None:
 
 
 def check_span(chain: str, first: int, last: int, finalized: int) -> Span:
-    """The span a user asked for, within what is final."""
+    """Return the span that a user requested, limited to final blocks.
+
+    Raises:
+        BadRequest: The span is empty, negative, or above the final blocks.
+    """
     if first < 0:
         raise BadRequest("from", "a block height is at least 0")
     if first > finalized:

@@ -1,10 +1,9 @@
-"""Accounts as a scope of indexing: whose histories are wanted, what is indexed of them, and what is still to be read.
+"""Accounts as a scope of indexing: their histories, what is indexed of them, and what is missing.
 
-The ranges of an account stand under its own filter beside those of everything and of contracts. What is known of an
-account is what is indexed of everything, and what is indexed of it alone: `indexed_for` is the one answer to that.
-The datasets that are read together (`by_account`) are asked together, whichever of them is lacking: a log is only known
-to be no transfer by whoever decodes all of them. One that no node could give is remembered as unread, so that nobody
-asks for it again and again; it does not count as indexed.
+The ranges of an account have a filter of their own. An account is indexed where all rows are, or where its own rows
+are: `indexed_for` combines both. Datasets that are read together (`by_account`) are always requested together, because
+only a decoder of all logs can tell that a log is not a transfer. A dataset that no node could provide is stored as
+unread, so that it is not requested again and again; it does not count as indexed.
 """
 
 from __future__ import annotations
@@ -22,100 +21,109 @@ from chainfolio.scopes import account_filter, account_of
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
-    from storage.tail import Tail, Watch
+    from chainfolio.storage.tail import Tail, WatchedAccount
 
-UNREAD = "unread/"  # before the name of a dataset: heights at which no node could give it
+UNREAD = "unread/"  # prefix of a dataset's name: heights at which no node could provide it
 NO_END = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The accounts whose histories are wanted of a chain, each from a height on, up to another one or for ever."""
+    """The accounts of a chain whose histories are indexed, each from a height on, with or without an end."""
 
-    watches: tuple[Watch, ...] = ()
+    watches: tuple[WatchedAccount, ...] = ()
 
-    def until(self, last: int) -> dict[str, Span]:
-        """The heights that are wanted of each account, up to one."""
+    def spans_until(self, last: int) -> dict[str, Span]:
+        """Return the heights to index of each account, up to `last`."""
         ends = [(each, last if each.last is None else min(each.last, last)) for each in self.watches]
         return {each.account: Span(each.first, end) for each, end in ends if each.first <= end}
 
-    def at(self, span: Span) -> list[str]:
-        """The accounts of which some height of a span is wanted."""
-        return [account for account, wanted in self.until(span.last).items() if wanted.last >= span.first]
+    def accounts_at(self, span: Span) -> list[str]:
+        """Return the accounts with heights to index in a span."""
+        return [account for account, heights in self.spans_until(span.last).items() if heights.last >= span.first]
 
     @property
     def goes_on(self) -> bool:
-        """Whether new blocks are wanted of any account."""
+        """True if new blocks are indexed for an account."""
         return any(each.last is None for each in self.watches)
 
 
 def indexed_for(tail: Tail, chain: str, dataset: str, account: str) -> Spans:
-    """The heights that are known of an account: those of everything, and those of it alone."""
+    """Return the indexed heights of an account: those of all rows, and its own."""
     return tail.indexed_ranges(chain, dataset) | tail.indexed_ranges(chain, dataset, account_filter(account))
 
 
 def indexed_for_all(tail: Tail, chain: str, dataset: str, accounts: Iterable[str]) -> Spans:
-    """The heights that are known of each of some accounts."""
-    whole = tail.indexed_ranges(chain, dataset)
-    own = [whole | tail.indexed_ranges(chain, dataset, account_filter(each)) for each in accounts]
-    return reduce(Spans.__and__, own) if own else whole
+    """Return the heights that are indexed for each of the accounts."""
+    all_rows = tail.indexed_ranges(chain, dataset)
+    indexed = [all_rows | tail.indexed_ranges(chain, dataset, account_filter(each)) for each in accounts]
+    return reduce(Spans.__and__, indexed) if indexed else all_rows
 
 
 def accounts_of(filters: Iterable[str]) -> list[str]:
-    """The accounts among some filters."""
+    """Return the accounts among some filters."""
     return [account for account in map(account_of, filters) if account is not None]
 
 
 def can_be_read(chain: Chain) -> bool:
-    """Whether the history of an account can be read alone."""
+    """Return True if the chain can read the history of a single account."""
     return Capability.ACCOUNT_HISTORY in chain.capabilities
 
 
 def groups(datasets: Mapping[str, Dataset]) -> list[tuple[str, ...]]:
-    """The datasets that can be read by account: those that are read together, together. Logs come first, for they cost
-    little and tell most; epochs last, for by then it is known what accounts did."""
-    found: dict[str, list[str]] = {}
+    """Return groups of datasets that are read together by account.
+
+    Logs come first, because they are cheap and tell most; epochs come last, because they depend on the accounts'
+    actions.
+    """
+    by_group: dict[str, list[str]] = {}
     for each in datasets.values():
         if each.by_account:
-            found.setdefault(each.by_account, []).append(each.name)
-    return [tuple(found[way]) for way in ("logs", "places", "epochs") if way in found]
+            by_group.setdefault(each.by_account, []).append(each.name)
+    return [tuple(by_group[group]) for group in ("logs", "places", "epochs") if group in by_group]
 
 
 def group_of(datasets: Mapping[str, Dataset], name: str) -> tuple[str, ...]:
-    """The datasets that are read together with one of them."""
+    """Return the group that contains a dataset."""
     return next(group for group in groups(datasets) if name in group)
 
 
-def lacking(
-    tail: Tail, chain: str, group: Sequence[str], wanted: Mapping[str, Span], *, again: bool = False
+def missing_by_account(
+    tail: Tail, chain: str, group: Sequence[str], requested: Mapping[str, Span], *, include_unread: bool = False
 ) -> Iterator[tuple[Spans, tuple[str, ...]]]:
-    """What is still to be read of some accounts for the datasets of a group: heights, and the accounts that lack them.
+    """Yield the missing heights of a group of datasets, with the accounts that miss them.
 
-    Accounts that lack the same heights are read together. `again`: also what no node could give before.
+    Accounts that miss the same heights are read together.
+
+    Args:
+        requested: The heights to index by account.
+        include_unread: Include heights at which no node had the dataset before.
     """
-    whole = {name: tail.indexed_ranges(chain, name) for name in group}
-    left = {
-        account: reduce(Spans.__or__, (_left(tail, chain, name, account, span, whole, again) for name in group))
-        for account, span in wanted.items()
+    all_rows = {name: tail.indexed_ranges(chain, name) for name in group}
+    missing = {
+        account: reduce(
+            Spans.__or__, (_missing_of(tail, chain, name, account, span, all_rows, include_unread) for name in group)
+        )
+        for account, span in requested.items()
     }
-    found: dict[tuple[str, ...], list[Span]] = {}
-    for span in _elementary(left.values()):
-        who = tuple(sorted(account for account, spans in left.items() if spans.covers(span)))
-        if who:
-            found.setdefault(who, []).append(span)
-    yield from ((Spans(spans), who) for who, spans in found.items())
+    spans_by_accounts: dict[tuple[str, ...], list[Span]] = {}
+    for span in _partition(missing.values()):
+        members = tuple(sorted(account for account, spans in missing.items() if spans.covers(span)))
+        if members:
+            spans_by_accounts.setdefault(members, []).append(span)
+    yield from ((Spans(spans), members) for members, spans in spans_by_accounts.items())
 
 
-def _left(
-    tail: Tail, chain: str, dataset: str, account: str, span: Span, whole: Mapping[str, Spans], again: bool
+def _missing_of(
+    tail: Tail, chain: str, dataset: str, account: str, span: Span, all_rows: Mapping[str, Spans], include_unread: bool
 ) -> Spans:
-    own = account_filter(account)
-    left = Spans([span]) - whole[dataset] - tail.indexed_ranges(chain, dataset, own)
-    return left if again else left - tail.indexed_ranges(chain, UNREAD + dataset, own)
+    filter_ = account_filter(account)
+    missing = Spans([span]) - all_rows[dataset] - tail.indexed_ranges(chain, dataset, filter_)
+    return missing if include_unread else missing - tail.indexed_ranges(chain, UNREAD + dataset, filter_)
 
 
-def _elementary(several: Collection[Spans]) -> Iterator[Span]:
-    """The heights of several sets in pieces, each of which any of them has wholly or not at all."""
-    cuts = sorted({cut for spans in several for span in spans for cut in (span.first, span.last + 1)})
-    for first, behind in pairwise(cuts):
-        yield Span(first, behind - 1)
+def _partition(sets: Collection[Spans]) -> Iterator[Span]:
+    """Yield spans that each of the sets contains either completely or not at all."""
+    cuts = sorted({cut for spans in sets for span in spans for cut in (span.first, span.last + 1)})
+    for first, next_cut in pairwise(cuts):
+        yield Span(first, next_cut - 1)

@@ -1,4 +1,4 @@
-"""Parts put together from settings: the one place where chains, stores and price sources meet."""
+"""Build chains, stores and price sources from settings: the one place where they meet."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
 from chainfolio.chain_settings import ACCOUNTS
-from chainfolio.chains import Capability, having
+from chainfolio.chains import Capability, require_capability
+from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import EndpointMemory, built
-from chainfolio.seams import Seams
+from chainfolio.indexer.scopes import Scope, can_be_read, indexed_for_all
+from chainfolio.kinds import AnswerStore, EndpointMemory, build_chain
 from chainfolio.settings import Settings
+from chainfolio.storage.tail import WatchedAccount
 from chainfolio.tables import BLOCKS
 from chainfolio.validators import HasValidators
-from indexer.scopes import Scope, can_be_read, indexed_for_all
-from storage.tail import Watch
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from chainfolio.indexer.families import Package
+    from chainfolio.indexer.follow import Follower
+    from chainfolio.indexer.registry import Registry, UnreadableProtocol
+    from chainfolio.pricing.http_reads import Http
     from chainfolio.protocols import InstalledProtocols, ProtocolFamily
-    from indexer.families import Package
-    from indexer.follow import Follower
-    from indexer.registry import Registry, Unread
-    from pricing.http_reads import Http
-    from storage.lake import Lake
-    from storage.tail import Tail
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
@@ -38,17 +38,22 @@ log = logging.getLogger("chainfolio.protocols")
 
 @dataclass(slots=True)
 class System:
-    """Everything one process works with. Chains are built when they are first asked for. One that `keeps_nothing` has
-    an empty lake and a tail in memory, and writes no file."""
+    """The parts that one process uses. Chains are built when they are first used.
+
+    Attributes:
+        keeps_nothing: Use an empty lake and a tail in memory, and write no file.
+        shares_answers: Reuse heads and reads at a block that another command made within the last minute.
+    """
 
     settings: Settings
-    seams: Seams = field(default_factory=Seams)
+    environment: Environment = field(default_factory=Environment)
     configs: Path = CONFIGS
     keeps_nothing: bool = False
+    shares_answers: bool = False
     _lake: Lake | None = None
     _tail: Tail | None = None
     _chains: dict[str, Chain] = field(default_factory=dict)
-    _known: tuple[Registry, tuple[Package, ...]] | None = None
+    _loaded: tuple[Registry, tuple[Package, ...]] | None = None
     _spenders: Registry | None = None
     _http: Http | None = None
 
@@ -56,16 +61,16 @@ class System:
     def lake(self) -> Lake:
         """The lake of the settings."""
         if self._lake is None:
-            from storage.lake import Lake
+            from chainfolio.storage.lake import Lake
 
             self._lake = Lake(self.settings.lake_uri)
         return self._lake
 
     @property
     def tail(self) -> Tail:
-        """The tail of the settings."""
+        """The tail of the settings. Raises BadSettings for a URL that is not of SQLite."""
         if self._tail is None:
-            from storage.tail import IN_MEMORY, Tail
+            from chainfolio.storage.tail import IN_MEMORY, Tail
 
             if self.keeps_nothing:
                 self._tail = Tail(IN_MEMORY)
@@ -77,68 +82,73 @@ class System:
         return self._tail
 
     def chain(self, key: str) -> Chain:
-        """A configured chain by its key."""
+        """Return a configured chain by its key.
+
+        Raises:
+            BadRequest: The chain is not configured.
+        """
         if key not in self._chains:
             settings = self.settings.chains.get(key)
             if settings is None:
-                known = ", ".join(sorted(self.settings.chains)) or "none"
+                keys = ", ".join(sorted(self.settings.chains)) or "none"
                 raise BadRequest(
-                    "chain", f"{key} is not configured", remedy=f"configured are: {known}; add [chains.{key}]"
+                    "chain", f"{key} is not configured", remedy=f"configured are: {keys}; add [chains.{key}]"
                 )
-            self._chains[key] = built(
-                settings.adapter, key, settings, self.seams, configs=self.configs, memory=self.memory
+            self._chains[key] = build_chain(
+                settings.adapter, key, settings, self.environment, configs=self.configs, memory=self.memory
             )
         return self._chains[key]
 
     @property
     def memory(self) -> EndpointMemory:
-        """What the tail keeps about endpoints."""
-        return EndpointMemory(self.tail.capabilities, self.tail.learn, self.tail.quarantined, self.tail.quarantine)
+        """The tables of the tail about endpoints."""
+        tail = self.tail
+        answers = AnswerStore(tail.recent_answers, tail.add_answers, tail.drop_answers) if self.shares_answers else None
+        return EndpointMemory(tail.capabilities, tail.learn, tail.quarantined, tail.quarantine, answers)
 
-    def alone(self, key: str, endpoint: str) -> Chain:
-        """A configured chain at one endpoint only, whoever serves it and whatever is held against it; the caller closes
-        it."""
+    def at_endpoint(self, key: str, endpoint: str) -> Chain:
+        """Return a configured chain at one endpoint, also if it is quarantined. The caller closes it."""
         settings = self.chain(key).settings.at(endpoint)
         memory = EndpointMemory(self.tail.capabilities, self.tail.learn)
-        return built(settings.adapter, key, settings, self.seams, configs=self.configs, memory=memory)
+        return build_chain(settings.adapter, key, settings, self.environment, configs=self.configs, memory=memory)
 
     @property
     def chains(self) -> list[Chain]:
-        """All configured chains, by key."""
+        """The configured chains, by key."""
         return [self.chain(key) for key in sorted(self.settings.chains)]
 
     @property
     def account_chains(self) -> list[Chain]:
-        """Those of them that have accounts, by key."""
+        """The configured chains that have accounts, by key."""
         return [chain for chain in self.chains if not isinstance(chain, HasValidators)]
 
     @property
-    def used(self) -> list[Chain]:
-        """The chains that somebody has asked for, by key."""
+    def used_chains(self) -> list[Chain]:
+        """The chains that were used so far, by key."""
         return [self._chains[key] for key in sorted(self._chains)]
 
     @property
     def registry(self) -> Registry:
-        """The protocols of the configs, of the settings' own folder and of installed packages."""
+        """The protocols of the configs, of the settings' folder and of installed packages."""
         return self._protocols[0]
 
     @property
     def packages(self) -> tuple[Package, ...]:
-        """The installed packages of protocols, ours first; one that cannot be used says why."""
+        """The installed packages of protocols, ours first. Unusable ones have a `problem`."""
         return self._protocols[1]
 
     @property
     def families(self) -> dict[str, ProtocolFamily]:
-        """The families of protocols that can be used, by name."""
+        """The usable families of protocols, by name."""
         return {family.name: family for package in self.packages for family in package.families}
 
     @property
-    def unread(self) -> tuple[Unread, ...]:
+    def unread(self) -> tuple[UnreadableProtocol, ...]:
         """The protocols whose files name families that are not installed."""
         return self.registry.unread(self.families)
 
-    def warn(self) -> None:
-        """Log what is installed or named but cannot be used: for processes that run on."""
+    def log_problems(self) -> None:
+        """Log packages and protocols that cannot be used, for services."""
         for package in self.packages:
             if package.problem:
                 log.warning("protocols of %s: %s (%s)", package.provider, package.problem, package.remedy)
@@ -147,121 +157,135 @@ class System:
 
     @property
     def _protocols(self) -> tuple[Registry, tuple[Package, ...]]:
-        if self._known is None:
-            from indexer.families import installed
-            from indexer.registry import joined, load
+        if self._loaded is None:
+            from chainfolio.indexer.families import installed
+            from chainfolio.indexer.registry import add_packages, load
 
             folders = [Path(self.settings.protocols)] if self.settings.protocols else []
-            own = {path.stem for folder in folders for path in folder.glob("*.toml")}
+            operator_keys = {path.stem for folder in folders for path in folder.glob("*.toml")}
             kinds = self.chain_kinds
-            known = load([self.configs / "protocols", *folders], kinds)
-            self._known = joined(known, installed(), kinds, own)
-        return self._known
+            base = load([self.configs / "protocols", *folders], kinds)
+            self._loaded = add_packages(base, installed(), kinds, operator_keys)
+        return self._loaded
 
     @property
     def spenders(self) -> Registry:
-        """The contracts of the configs that people allow to spend for them, beside those of the protocols."""
+        """Known contracts that get allowances, in addition to those of the protocols."""
         if self._spenders is None:
-            from indexer.registry import load
+            from chainfolio.indexer.registry import load
 
             self._spenders = load([self.configs / "spenders"], self.chain_kinds)
         return self._spenders
 
     def permit2(self, chain: str) -> tuple[str, ...]:
-        """Where Permit2 lies on a chain, by its file among the spenders."""
-        found = (each.contracts[chain] for each in self.spenders.on(chain) if each.key == "permit2")
-        return tuple(address for roles in found for address in roles.get("permit2", ()))
+        """Return the addresses of Permit2 on a chain."""
+        contracts = (each.contracts[chain] for each in self.spenders.on(chain) if each.key == "permit2")
+        return tuple(address for roles in contracts for address in roles.get("permit2", ()))
 
     def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
-        """What those of some spenders are called that are known on a chain."""
-        found = {each: self.spenders.label(each, chain) or self.registry.label(each, chain) for each in spenders}
-        return {each: label for each, label in found.items() if label is not None}
+        """Return the names of those spenders that are known on a chain."""
+        names = {each: self.spenders.label(each, chain) or self.registry.label(each, chain) for each in spenders}
+        return {each: label for each, label in names.items() if label is not None}
 
     @property
     def chain_kinds(self) -> dict[str, str]:
-        """The chains that files may name, those of the configs and of the settings, and of which kind each is."""
+        """The kind of each chain that files may name: those of the configs and of the settings."""
         files = sorted((self.configs / "chains").glob("*.toml"))
-        named = {path.stem: str(tomllib.loads(path.read_text()).get("kind", "")) for path in files}
-        return named | {key: each.adapter for key, each in self.settings.chains.items()}
+        kinds_of_files = {path.stem: str(tomllib.loads(path.read_text()).get("kind", "")) for path in files}
+        return kinds_of_files | {key: each.adapter for key, each in self.settings.chains.items()}
 
     def datasets(self, chain: Chain) -> tuple[str, ...]:
-        """The datasets to index on a chain: those of its settings, else the usual ones."""
-        return check_datasets(chain, chain.settings.datasets or chain.usual)
+        """Return the datasets to index on a chain: those of its settings, else the usual ones."""
+        return check_datasets(chain, chain.settings.datasets or chain.default_datasets)
 
-    def followed(self, chain: Chain) -> tuple[str, ...]:
-        """The datasets that are indexed for everybody: where a chain is indexed for accounts only, the headers of the
-        blocks alone."""
+    def followed_datasets(self, chain: Chain) -> tuple[str, ...]:
+        """Return the datasets that are indexed for all accounts.
+
+        On a chain that is indexed for single accounts, these are the block headers only.
+        """
         return self._headers(chain) if chain.settings.index == ACCOUNTS else self.datasets(chain)
 
     def _headers(self, chain: Chain) -> tuple[str, ...]:
         return tuple(name for name in (BLOCKS.name,) if name in chain.datasets)
 
     def scope(self, chain: Chain) -> Scope:
-        """The accounts whose histories are wanted: those that are watched, and those of the settings."""
+        """Return the accounts to index: those that are watched, and those of the settings."""
         if not can_be_read(chain):
             return Scope()
-        given = {account(each) for each in self.settings.accounts.watch}
+        configured = {account(each) for each in self.settings.accounts.watch}
         begin = chain.settings.start_block
-        wanted = {each.address: Watch(each.address, begin) for each in given if each.kind == chain.kind}
-        watches = self.tail.watches(chain.key, self.seams.clock.now_us())
-        wanted |= {each.account: each for each in watches if each.account not in wanted}
-        return Scope(tuple(sorted(wanted.values(), key=lambda each: each.account)))
+        by_account = {
+            each.address: WatchedAccount(each.address, begin) for each in configured if each.kind == chain.kind
+        }
+        watches = self.tail.watches(chain.key, self.environment.clock.now_us())
+        by_account |= {each.account: each for each in watches if each.account not in by_account}
+        return Scope(tuple(sorted(by_account.values(), key=lambda each: each.account)))
 
-    def answered(self, chain: Chain, accounts: Sequence[str] = ()) -> tuple[str, ...]:
-        """The datasets that answers about accounts count on: of one that is not usual, and that nobody named, only
-        where it is indexed as far as the dataset that is named after its table. A chain that was indexed without it
-        goes on answering, and says what is missing. Of accounts that are watched, the nodes may lack some."""
+    def response_datasets(self, chain: Chain, accounts: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the datasets on which responses about accounts are based.
+
+        An unusual dataset that the settings do not name is used only if it is indexed as far as the dataset named after
+        its table: a chain that was indexed without it still gives responses, with a remark. For watched accounts,
+        datasets that nodes lack are left out.
+        """
         watched = {each.account for each in self.scope(chain).watches}
         if chain.settings.index == ACCOUNTS or (accounts and watched.issuperset(accounts)):
-            every = chain.datasets.values()
+            datasets_ = chain.datasets.values()
             return tuple(
                 each.name
-                for each in every
+                for each in datasets_
                 if not each.loss or indexed_for_all(self.tail, chain.key, each.name, accounts)
             )
-        wanted = self.datasets(chain)
+        names = self.datasets(chain)
         if chain.settings.datasets:
-            return wanted
-        found = [name for name in wanted if chain.datasets[name].is_usual]
+            return names
+        usual = [name for name in names if chain.datasets[name].is_default]
         for each in chain.datasets.values():
-            own, base = (indexed_for_all(self.tail, chain.key, name, accounts) for name in (each.name, each.table.name))
-            if not each.is_usual and base and all(own.covers(span) for span in base):
-                found.append(each.name)
-        return tuple(found)
+            dataset_ranges, table_ranges = (
+                indexed_for_all(self.tail, chain.key, name, accounts) for name in (each.name, each.table.name)
+            )
+            if not each.is_default and table_ranges and all(dataset_ranges.covers(span) for span in table_ranges):
+                usual.append(each.name)
+        return tuple(usual)
 
-    def events(self, chain: Chain, datasets: Sequence[str]) -> tuple[str, ...]:
-        """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for,
-        and what Permit2 says of its allowances.
+    def event_filters(self, chain: Chain, datasets: Sequence[str]) -> tuple[str, ...]:
+        """Return the filters for the dataset `events`: rules of the chain's protocols, and Permit2.
 
-        No decoder is loaded where it is not among the datasets, or no file says which one reads a contract there.
+        No decoder is loaded if the dataset is not used, or if no file names a decoder for the chain.
         """
         if "events" not in datasets:
             return ()
         has_rules = any(each.families for each in self.registry.on(chain.key))
-        of_rules = chain.account_reader(self.installed(chain)).events if has_rules else ()
+        of_rules = chain.account_reader(self.installed_protocols(chain)).events if has_rules else ()
         permits = self.permit2(chain.key)
-        of_permits = having(chain, Capability.APPROVALS).permission_filters(permits) if permits else ()
+        of_permits = require_capability(chain, Capability.APPROVALS).permission_filters(permits) if permits else ()
         return tuple(sorted({*of_rules, *of_permits}))
 
-    def follower(self, chain: Chain, *, alone: bool = False) -> Follower:
-        """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock.
+    def follower(self, chain: Chain, *, accounts_only: bool = False) -> Follower:
+        """Return a follower of the chain's head. The caller holds the chain's lock.
 
-        `alone`: the accounts that are watched, and what is indexed for everybody only where that was begun.
+        Args:
+            accounts_only: Follow watched accounts; other datasets only if their indexing has started.
         """
-        from indexer.follow import Follower
+        from chainfolio.indexer.follow import Follower
 
-        datasets = self.followed(chain)
-        if alone and not any(self.tail.indexed_ranges(chain.key, name) for name in datasets if name != BLOCKS.name):
+        datasets = self.followed_datasets(chain)
+        if accounts_only and not any(
+            self.tail.indexed_ranges(chain.key, name) for name in datasets if name != BLOCKS.name
+        ):
             datasets = self._headers(chain)
-        events = self.events(chain, datasets)
-        return Follower(chain, self.lake, self.tail, self.seams, datasets, events, self.scope(chain))
+        events = self.event_filters(chain, datasets)
+        return Follower(chain, self.lake, self.tail, self.environment, datasets, events, self.scope(chain))
 
-    def installed(self, chain: Chain) -> InstalledProtocols:
-        """The protocols of a chain, with what of them cannot be read."""
+    def installed_protocols(self, chain: Chain) -> InstalledProtocols:
+        """Return the protocols of a chain, and those that cannot be read."""
         from chainfolio.protocols import InstalledProtocols
 
         unread = {
-            address: each.told for each in self.unread for key, _, address in each.protocol.places if key == chain.key
+            address: each.document
+            for each in self.unread
+            for key, _, address in each.protocol.deployments
+            if key == chain.key
         }
         return InstalledProtocols(
             self.registry.rows(chain.key, chain.kind, self.families),
@@ -271,15 +295,15 @@ class System:
 
     @property
     def http(self) -> Http:
-        """What sends the HTTP reads of price sources."""
+        """The HTTP client of price sources."""
         if self._http is None:
-            from pricing.http_reads import Http
+            from chainfolio.pricing.http_reads import Http
 
-            self._http = Http(self.seams)
+            self._http = Http(self.environment)
         return self._http
 
     async def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         if self._http is not None:
             await self._http.close()
         for chain in self._chains.values():
@@ -289,15 +313,20 @@ class System:
 
 
 def check_datasets(chain: Chain, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of datasets, each of which the chain has; BadRequest with what there is."""
+    """Return the names without duplicates.
+
+    Raises:
+        BadRequest: The chain lacks a dataset, or can read it for single accounts only.
+    """
     for name in names:
         if name not in chain.datasets:
             raise BadRequest(
                 "datasets", f"{chain.key} has no dataset `{name}`", remedy=f"there are: {', '.join(chain.datasets)}"
             )
-        if chain.datasets[name].of_positions:
+        if chain.datasets[name].reward_protocol:
             raise BadRequest(
-                "datasets", f"`{name}` of {chain.key} can be read of accounts alone",
+                "datasets",
+                f"`{name}` of {chain.key} can be read of accounts alone",
                 remedy="it is read of every account that is watched",
-            )  # fmt: skip
+            )
     return tuple(dict.fromkeys(names))

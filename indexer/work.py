@@ -1,4 +1,4 @@
-"""What is still to be fetched of a chain: heights, datasets, and of what they are wanted."""
+"""Work to be done for a chain: missing spans, by dataset and filter."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from chainfolio import kinds
 from chainfolio.blocks import Span, Spans
+from chainfolio.indexer.scopes import Scope, accounts_of, can_be_read, groups, missing_by_account
 from chainfolio.scopes import account_filter
-from indexer.scopes import Scope, accounts_of, can_be_read, groups, lacking
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from storage.tail import Tail
+    from chainfolio.storage.tail import Tail
 
 EVERYTHING = ("",)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Datasets of some contracts (`""`: of all), some events or some accounts, that are missing in some spans."""
+    """Missing spans of datasets, for all rows (`""`), or for some contracts, events or accounts."""
 
     spans: Spans
     datasets: tuple[str, ...]
@@ -28,22 +28,22 @@ class Work:
 
     @property
     def contracts(self) -> tuple[str, ...]:
-        """The contracts to name to the node; none for everything."""
+        """The contracts to request from the node; none for all."""
         return () if self.filters == EVERYTHING or self.events or self.accounts else self.filters
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The filters of a dataset that is indexed by events, which is always on its own."""
+        """The filters of a dataset that is indexed by events, which is always alone."""
         return self.filters if filtered_by(self.datasets[0]) == "event" and not self.accounts else ()
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """The accounts that are read alone; the datasets are then a group of those that are read together."""
+        """The accounts to read; the datasets are then one group that is read together."""
         return tuple(accounts_of(self.filters))
 
 
 def filters(dataset: str, contracts: Sequence[str], events: Sequence[str]) -> Sequence[str]:
-    """Of what a dataset is wanted; `""` stands for all."""
+    """Return the filters for which a dataset is indexed; `""` stands for all rows."""
     by = filtered_by(dataset)
     if by == "event":
         return events
@@ -51,43 +51,54 @@ def filters(dataset: str, contracts: Sequence[str], events: Sequence[str]) -> Se
 
 
 def filtered_by(dataset: str) -> str:
-    """By what a dataset can be asked for: contracts, events, or nothing: of the others there is only everything."""
-    known = kinds.datasets().get(dataset)
-    return known.filtered_by if known else ""
+    """Return the kind of filter of a dataset: contract, event, or empty."""
+    dataset_type = kinds.datasets().get(dataset)
+    return dataset_type.filtered_by if dataset_type else ""
 
 
 def missing(
     tail: Tail, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str], events: Sequence[str] = ()
 ) -> list[Work]:
-    """What is still to be fetched of a span, equal needs together; a contract is covered by everything, too.
+    """Return the work for a span that is not indexed yet, equal spans together.
 
-    `events` are the filters that the dataset of this name is wanted of.
+    All rows (`""`) include every contract.
+
+    Args:
+        events: The filters for the dataset `events`.
     """
     needs: dict[tuple[Spans, str], list[str]] = {}
     for dataset in dict.fromkeys(datasets):
-        whole = tail.indexed_ranges(chain, dataset, "")
+        all_rows = tail.indexed_ranges(chain, dataset, "")
         for name in dict.fromkeys(filters(dataset, contracts, events)):
-            left = Spans([span]) - whole - (tail.indexed_ranges(chain, dataset, name) if name else ())
-            if left:
-                needs.setdefault((left, name), []).append(dataset)
+            remaining = Spans([span]) - all_rows - (tail.indexed_ranges(chain, dataset, name) if name else ())
+            if remaining:
+                needs.setdefault((remaining, name), []).append(dataset)
     grouped: dict[tuple[Spans, tuple[str, ...], bool], list[str]] = {}
-    for (left, name), names in needs.items():
-        grouped.setdefault((left, tuple(names), bool(name)), []).append(name)
-    return [Work(left, names, tuple(sorted(wanted))) for (left, names, _), wanted in grouped.items()]
+    for (remaining, name), names in needs.items():
+        grouped.setdefault((remaining, tuple(names), bool(name)), []).append(name)
+    return [Work(remaining, names, tuple(sorted(filters_))) for (remaining, names, _), filters_ in grouped.items()]
 
 
-def missing_of(tail: Tail, chain: Chain, scope: Scope, last: int, *, again: bool = False) -> list[Work]:
-    """What is still to be fetched of accounts up to a height. `again`: also what no node could give before."""
+def missing_for_accounts(
+    tail: Tail, chain: Chain, scope: Scope, last: int, *, include_unread: bool = False
+) -> list[Work]:
+    """Return the work for accounts up to a height that is not indexed yet.
+
+    Args:
+        include_unread: Include heights at which no node had the dataset before.
+    """
     if not can_be_read(chain):
         return []
-    wanted = scope.until(last)
+    spans_by_account = scope.spans_until(last)
     return [
         Work(spans, group, tuple(account_filter(each) for each in accounts))
         for group in groups(chain.datasets)
-        for spans, accounts in lacking(tail, chain.key, group, wanted, again=again)
+        for spans, accounts in missing_by_account(
+            tail, chain.key, group, spans_by_account, include_unread=include_unread
+        )
     ]
 
 
 def heights(work: Sequence[Work]) -> int:
-    """How many blocks some work is about: one that several parts of it read is still one block."""
+    """Return the number of distinct blocks of some work."""
     return len(Spans(span for item in work for span in item.spans))

@@ -1,9 +1,10 @@
-"""More than one processor: other processes that fetch, decode and commit pieces of a span side by side with this one.
+"""Worker processes that fetch, decode and commit pieces of a span in parallel.
 
-Python runs one thing at a time in a process, and bulk indexing is bound by the processor. So a back-fill is cut into
-pieces and each worker process takes the next one. It has its own connections and writes to the lake itself, under marks
-of its own; what has been promised and what is covered stays with this process, which it asks over a pipe. A worker
-process ends with the process that started it, so that no commit comes after somebody else took over."""
+Python runs one thread at a time in a process, and bulk indexing is bound by the processor. A back-fill is cut into
+pieces, and each free worker process takes the next one. It has its own connections, and writes to the lake in its own
+stream. Batches and indexed ranges stay with the parent process, which it calls over a pipe. A worker process ends
+with its parent, so no commit comes after another process took over.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +23,45 @@ from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, StoreError
 
 if TYPE_CHECKING:
+    from chainfolio.indexer.progress import Progress
+    from chainfolio.indexer.work import Work
     from chainfolio.settings import Settings
-    from indexer.progress import Progress
-    from indexer.work import Work
 
-CALLS = frozenset({
-    "indexed_ranges", "ranges_by_filter", "anchor", "open_batch", "close_batch", "capabilities", "learn", "quarantined",
-    "quarantine", "check_boundary",
-})  # fmt: skip
+CALLS = frozenset(
+    {
+        "indexed_ranges",
+        "ranges_by_filter",
+        "anchor",
+        "open_batch",
+        "close_batch",
+        "capabilities",
+        "learn",
+        "quarantined",
+        "quarantine",
+        "check_boundary",
+    }
+)
 
 
 Piece = tuple[Span, Block | None, Block | None]  # with its first and last block
 
 
 class Boundaries(Protocol):
-    """Whoever holds the ends of finished pieces."""
+    """The first and last blocks of finished pieces."""
 
     def check_boundary(self, span: Span, first: Block | None, last: Block | None) -> None:
-        """Take note of a piece's first and last block, if it has any; BadAnswer where they do not fit what lies beside
-        them."""
+        """Store a piece's first and last block (None if it has none).
+
+        Raises:
+            BadAnswer: They do not link to the adjacent pieces.
+        """
 
 
 @dataclass(slots=True)
 class BoundaryCheck:
-    """The first and last blocks of finished pieces: neighbours must be parent and child, whoever fetched them.
+    """The first and last blocks of finished pieces, which must be parent and child of adjacent pieces.
 
-    Neighbours are joined, so that those of a piece without any block are held against each other.
+    Adjacent pieces are merged, so that pieces on both sides of one without blocks are compared.
     """
 
     chain: str
@@ -56,8 +70,11 @@ class BoundaryCheck:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check_boundary(self, span: Span, first: Block | None, last: Block | None) -> None:
-        """Take note of a piece's first and last block, if it has any; BadAnswer where they do not fit what lies beside
-        them."""
+        """Store a piece's first and last block (None if it has none).
+
+        Raises:
+            BadAnswer: They do not link to the adjacent pieces.
+        """
         with self._lock:
             before, after = self._last.get(span.first - 1), self._first.get(span.last + 1)
             pieces = [piece for piece in (before, (span, first, last), after) if piece is not None]
@@ -65,38 +82,46 @@ class BoundaryCheck:
             for (_, below), (above, _) in pairwise(ends):
                 if above.parent != below.hash:
                     raise BadAnswer(self.chain, f"block {above.height} does not follow the block {below.height}")
-            whole = Span(pieces[0][0].first, pieces[-1][0].last)
-            joined = whole, *((ends[0][0], ends[-1][1]) if ends else (None, None))
-            self._first[whole.first] = self._last[whole.last] = joined
+            merged = Span(pieces[0][0].first, pieces[-1][0].last)
+            joined = merged, *((ends[0][0], ends[-1][1]) if ends else (None, None))
+            self._first[merged.first] = self._last[merged.last] = joined
 
 
 class WorkerProcess:
-    """One other process, from this side."""
+    """One worker process, as seen from its parent."""
 
     def __init__(self, number: int, worker_processes: int, settings: Settings, chain: str) -> None:
         self.number = number
         self.requests = 0
         self.error_counts: Mapping[str, Mapping[str, int]] = {}
-        from multiprocessing.connection import Connection  # here, for most runs have one process only
+        from multiprocessing.connection import Connection  # late: most runs have no worker processes
 
-        ours, theirs = socket.socketpair()
+        parent_socket, child_socket = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "indexer.worker_process", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        theirs.close()
-        self._pipe = Connection(ours.detach())
+            [sys.executable, "-m", "chainfolio.indexer.worker_process", str(child_socket.fileno())],
+            pass_fds=[child_socket.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+        child_socket.close()
+        self._pipe = Connection(parent_socket.detach())
         self._pipe.send((number, worker_processes, settings, chain))
 
-    async def carry(self, span: Span, work: Work, tail: Any, ends: Boundaries, progress: Progress) -> None:
-        """Have a piece fetched and committed; its questions are answered here, its errors raised here."""
+    async def run_piece(self, span: Span, work: Work, tail: Any, boundaries: Boundaries, progress: Progress) -> None:
+        """Fetch and commit a piece in the process.
+
+        Its calls of the tail are executed here, and its errors are raised here.
+
+        Raises:
+            StoreError: The process ended.
+        """
         loop = asyncio.get_running_loop()
 
         def count(blocks: int, events: int, restored: int) -> None:
             progress.add(blocks=blocks, events=events, restored=restored)
 
-        def talk() -> None:
+        def _exchange() -> None:
             try:
                 self._pipe.send(("piece", span, work))
                 while True:
@@ -105,29 +130,29 @@ class WorkerProcess:
                         blocks, events, restored, self.requests = content
                         loop.call_soon_threadsafe(count, blocks, events, restored)
                     elif kind == "call":
-                        self._pipe.send(_answered(ends if content[0] == "check_boundary" else tail, *content))
+                        self._pipe.send(_execute(boundaries if content[0] == "check_boundary" else tail, *content))
                     elif kind == "done":
                         progress.rows += content[0]
-                        self.requests, self.error_counts = content[1], content[2]
+                        self.requests, self.errors_by_endpoint = content[1], content[2]
                         return
                     else:
                         raise content[0]
             except (EOFError, OSError):
                 raise StoreError("worker", f"worker process {self.number} ended in the middle of its work") from None
 
-        await asyncio.to_thread(talk)
+        await asyncio.to_thread(_exchange)
 
     def close(self) -> None:
-        """End the process; a piece it is working on is carried out again by the next run."""
+        """Kill the process. The next run repeats its piece."""
         self._pipe.close()
         self._process.kill()
         self._process.wait()
 
 
-def _answered(owner: Any, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, Any]:
-    """What a worker process asked for, or the error it met."""
+def _execute(owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[str, Any]:
+    """Execute a call of a worker process, and return its value or its error."""
     assert name in CALLS, f"a worker process does not need {name}"
     try:
-        return "value", getattr(owner, name)(*arguments, **named)
-    except Exception as error:  # it is the worker's call: the worker gets the error
+        return "value", getattr(owner, name)(*arguments, **keywords)
+    except Exception as error:  # raised in the worker process
         return "error", error

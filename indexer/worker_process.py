@@ -1,4 +1,4 @@
-"""The process behind `indexer.worker_pool`: takes pieces from its pipe until the pipe closes."""
+"""The worker process of indexer/worker_pool.py: takes pieces from its pipe until the pipe closes."""
 
 from __future__ import annotations
 
@@ -14,71 +14,74 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from chainfolio.blocks import Span
-from chainfolio.chains import error_counts
+from chainfolio.chains import errors_by_endpoint
 from chainfolio.errors import ChainfolioError
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.wiring import CONFIGS, System
+from chainfolio.indexer.work import Work
 from chainfolio.kinds import EndpointMemory, kind_of
 from chainfolio.loop import run_until_done
 from chainfolio.settings import Settings
-from indexer.collect import Collector
-from indexer.progress import Progress
-from indexer.wiring import CONFIGS, System
-from indexer.work import Work
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from storage.tail import Tail
+    from chainfolio.storage.tail import Tail
 
 PR_SET_PDEATHSIG = 1
 
 
 class RemoteTail:
-    """The tail, and the ends of pieces, as seen from a worker: each call is a question to the process that holds
-    them."""
+    """The tail and the boundary check of the parent process. Each call is a request to it."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **named: self._ask(name, arguments, named)
+        return lambda *arguments, **keywords: self._request(name, arguments, keywords)
 
-    def _ask(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _request(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         with self._lock:
-            self._pipe.send(("call", name, arguments, named))
+            self._pipe.send(("call", name, arguments, keywords))
             kind, value = self._pipe.recv()
         if kind == "error":
             raise value
         return value
 
-    def tell(self, *message: Any) -> None:
-        """Send something that has no answer."""
+    def send(self, *message: Any) -> None:
+        """Send a message without a response."""
         with self._lock:
             self._pipe.send(message)
 
     def close(self) -> None:
-        """Nothing here to let go of."""
+        """Do nothing: the parent process owns the tail."""
 
 
 def main(handle: int) -> None:
-    """Serve one pipe."""
+    """Serve one pipe, with the file descriptor `handle`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles it
     pipe = Connection(handle)
     number, worker_processes, settings, chain = pipe.recv()
     run_until_done(_serve(RemoteTail(pipe), pipe, number, _share(settings, chain, worker_processes), chain))
 
 
 def _share(settings: Settings, key: str, worker_processes: int) -> Settings:
-    """A worker process's part of what the node is asked at once."""
+    """Return the settings with a worker process's share of the concurrent requests."""
     return msgspec.structs.replace(settings, chains={key: settings.chains[key].share(worker_processes)})
 
 
 async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Settings, key: str) -> None:
     system = System(settings, _tail=tail)  # type: ignore[arg-type]
-    with suppress(ChainfolioError):  # loaded while the other side still connects; the tail may not be asked yet
-        given = settings.chains[key]
-        await kind_of(given.adapter).build(key, given, system.seams, configs=CONFIGS, memory=EndpointMemory()).close()
-    import storage.lake  # noqa: F401
+    with suppress(ChainfolioError):  # loads modules while the parent still connects; the tail cannot be used yet
+        chain_settings = settings.chains[key]
+        await (
+            kind_of(chain_settings.adapter)
+            .build(key, chain_settings, system.environment, configs=CONFIGS, memory=EndpointMemory())
+            .close()
+        )
+    import chainfolio.storage.lake  # noqa: F401
 
     while True:
         try:
@@ -86,34 +89,34 @@ async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Sett
         except (EOFError, OSError):
             break
         chain = system.chain(key)
-        progress = Progress(system.seams.clock, len(span), on_change=_Report(tail, chain))
+        progress = Progress(system.environment.clock, len(span), on_change=_Report(tail, chain))
         collector = Collector(
-            chain, system.lake, cast("Tail", tail), system.seams, progress, worker_process=number, ends=tail
+            chain, system.lake, cast("Tail", tail), system.environment, progress, worker_process=number, boundaries=tail
         )
         await _piece(collector, tail, span, work)
     await system.close()
 
 
 class _Report:
-    """Tells the other side what was done since it was last told."""
+    """Sends the progress since the last report to the parent process."""
 
     def __init__(self, tail: RemoteTail, chain: Chain) -> None:
-        self._tail, self._chain, self._told = tail, chain, (0, 0, 0)
+        self._tail, self._chain, self._reported = tail, chain, (0, 0, 0)
 
     def __call__(self, now: Progress) -> None:
         counts = (now.blocks, now.events, now.restored)
-        new = (count - told for count, told in zip(counts, self._told, strict=True))
-        self._tail.tell("progress", *new, self._chain.requests)
-        self._told = counts
+        new = (count - reported for count, reported in zip(counts, self._reported, strict=True))
+        self._tail.send("progress", *new, self._chain.requests)
+        self._reported = counts
 
 
 async def _piece(collector: Collector, tail: RemoteTail, span: Span, work: Work) -> None:
     try:
         await collector.piece(span, work)
-    except Exception as error:  # whatever it is, the process that holds the run has to hear of it
-        tail.tell("failed", error)
+    except Exception as error:  # the parent process raises it
+        tail.send("failed", error)
     else:
-        tail.tell("done", collector.progress.rows, collector.chain.requests, error_counts(collector.chain))
+        tail.send("done", collector.progress.rows, collector.chain.requests, errors_by_endpoint(collector.chain))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A local chain with a history, until it is told to end:  python -m localchain [--port N] [--blocks N]"""
+"""A local chain with a history, until it is told to end:  python -m chainfolio.localchain [--port N] [--blocks N]"""
 
 import argparse
 import json
@@ -6,19 +6,19 @@ import signal
 import sys
 from dataclasses import asdict
 
-from localchain import install
-from localchain.deploy import deploy
-from localchain.errors import LocalChainError
-from localchain.hostile import deploy_hostile
-from localchain.node import GENESIS_TIME, LocalNode
-from localchain.trade import trade
+from chainfolio.localchain import install
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.errors import LocalChainError
+from chainfolio.localchain.hostile import deploy_hostile
+from chainfolio.localchain.node import GENESIS_TIME, LocalNode
+from chainfolio.localchain.trade import trade
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> None:
     """Starts, deploys, trades, says where in one line of JSON, and waits."""
-    parser = argparse.ArgumentParser(prog="python -m localchain", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m chainfolio.localchain", description=main.__doc__)
     parser.add_argument("--port", type=int, default=0, help="any free one, if not given")
     parser.add_argument("--blocks", type=int, default=300, help="how many blocks of trading")
     parser.add_argument("--seed", type=int, default=7, help="another seed, another history")

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, Token
-from localchain.evm import MAX, Tx, created_address, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, Token
+from chainfolio.localchain.evm import MAX, Tx, created_address, tx
+from chainfolio.localchain.node import LocalNode
 
 DOOMED = "doomed"  # begins the label of a transaction that is meant to fail
 TRADED = ("WETH", "USDC", "DAI")  # those with a V2 pair; WETH is in each

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localchain.artifacts import artifact
-from localchain.deploy import Deployment
-from localchain.evm import ZERO, Tx, created_address, selector, tx, words
-from localchain.hostile import GOOD, TRANSFER, gives
-from localchain.node import LocalNode
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import Deployment
+from chainfolio.localchain.evm import ZERO, Tx, created_address, selector, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, gives
+from chainfolio.localchain.node import LocalNode
 
 STRANGERS = 30
 SPAMMED = ("alice", "bob", "carol", "erin")  # the others have only what they asked for

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from localchain import install
+from chainfolio.localchain import install
 
 
 @dataclass(frozen=True)

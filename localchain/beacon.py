@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from localchain import install
-from localchain.errors import NodeFailed
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import NodeFailed
 
 SOURCES = Path(__file__).parent / "beacon_runtime"
 INSTALL_S = 300.0
@@ -55,9 +55,12 @@ class BeaconRuntime:
         script = ensure()
         self._process = subprocess.Popen(
             ["node", str(script), "--port", "0", *self._options],
-            env={**os.environ, "LODESTAR_PRESET": self.preset}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+            env={**os.environ, "LODESTAR_PRESET": self.preset},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
         try:
             self.url = json.loads(self._first_line())["url"]
         except BaseException:  # whatever it is: no process is left behind

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from math import isqrt
 from typing import Any
 
-from localchain.artifacts import artifact
-from localchain.evm import MAX, ZERO, Tx, checksummed, created_address, tx, words
-from localchain.node import LocalNode
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.evm import MAX, ZERO, Tx, checksummed, created_address, tx, words
+from chainfolio.localchain.node import LocalNode
 
 WAD, RAY = 10**18, 10**27
 MULTICALL3 = "0xcA11bde05977b3631167028862bE2a173976CA11"
@@ -157,10 +157,18 @@ def price_feeds(deployer: Deployer, prices: Mapping[str, int]) -> dict[str, str]
     feeds = {}
     for symbol, price in prices.items():
         flux = deployer.create(
-            f"{symbol} FluxAggregator", "FluxAggregator",
+            f"{symbol} FluxAggregator",
+            "FluxAggregator",
             ("address", "uint128", "uint32", "address", "int256", "int256", "uint8", "string"),
-            ZERO, 0, 600, ZERO, 0, 10**30, FEED_DECIMALS, f"{symbol} / USD",
-        )  # fmt: skip
+            ZERO,
+            0,
+            600,
+            ZERO,
+            0,
+            10**30,
+            FEED_DECIMALS,
+            f"{symbol} / USD",
+        )
         oracle = [deployer.account]
         deployer.do(
             flux, "changeOracles(address[],address[],address[],uint32,uint32,uint32)", [], oracle, oracle, 1, 1, 0
@@ -184,8 +192,15 @@ def uniswap_v2(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
         deployer.do(
             router,
             "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
-            weth.address, other.address, weth.units(500), other.units(1_000_000), 0, 0, deployer.account, FOREVER,
-        )  # fmt: skip
+            weth.address,
+            other.address,
+            weth.units(500),
+            other.units(1_000_000),
+            0,
+            0,
+            deployer.account,
+            FOREVER,
+        )
     for other in (tokens["USDC"], tokens["DAI"]):
         pair = deployer.read(factory, "getPair(address,address)(address)", weth.address, other.address)
         deployer.contracts[f"UniswapV2Pair WETH/{other.symbol}"] = checked(pair)
@@ -208,14 +223,30 @@ def uniswap_v3(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
         amounts = {weth.address: weth.units(500), other.address: other.units(raw)}
         token0, token1 = sorted(amounts, key=lambda address: int(address, 16))
         deployer.do(
-            manager, "createAndInitializePoolIfNecessary(address,address,uint24,uint160)",
-            token0, token1, POOL_FEE, sqrt_price_x96(amounts[token0], amounts[token1]),
-        )  # fmt: skip
+            manager,
+            "createAndInitializePoolIfNecessary(address,address,uint24,uint160)",
+            token0,
+            token1,
+            POOL_FEE,
+            sqrt_price_x96(amounts[token0], amounts[token1]),
+        )
         deployer.do(
-            manager, MINT_POSITION,
-            (token0, token1, POOL_FEE, -887_220, 887_220, amounts[token0], amounts[token1], 0, 0,
-             deployer.account, FOREVER),
-        )  # fmt: skip
+            manager,
+            MINT_POSITION,
+            (
+                token0,
+                token1,
+                POOL_FEE,
+                -887_220,
+                887_220,
+                amounts[token0],
+                amounts[token1],
+                0,
+                0,
+                deployer.account,
+                FOREVER,
+            ),
+        )
     for other in (tokens["USDC"], tokens["WBTC"]):
         find = "getPool(address,address,uint24)(address)"
         pool = deployer.read(factory, find, weth.address, other.address, POOL_FEE)
@@ -233,9 +264,15 @@ def sqrt_price_x96(raw0: int, raw1: int) -> int:
 # --- Aave V3 ---------------------------------------------------------------------------------------------------------
 
 AAVE_LIBRARIES = (  # in the order in which they link each other
-    "SupplyLogic", "BorrowLogic", "LiquidationLogic", "EModeLogic", "BridgeLogic", "PoolLogic", "ConfiguratorLogic",
+    "SupplyLogic",
+    "BorrowLogic",
+    "LiquidationLogic",
+    "EModeLogic",
+    "BridgeLogic",
+    "PoolLogic",
+    "ConfiguratorLogic",
     "FlashLoanLogic",
-)  # fmt: skip
+)
 AAVE_ASSETS = {  # symbol -> feed, loan to value, liquidation threshold and bonus in basis points, first supply
     "USDC": ("USDC", 8000, 8500, 10500, 10_000_000),
     "WETH": ("ETH", 8000, 8250, 10500, 1_000),
@@ -255,9 +292,16 @@ def aave_v3(deployer: Deployer, tokens: Mapping[str, Token], feeds: Mapping[str,
     aave_administration(deployer, provider)
     assets = [tokens[symbol].address for symbol in AAVE_ASSETS]
     oracle = deployer.create(
-        "AaveOracle", "AaveOracle", ("address", "address[]", "address[]", "address", "address", "uint256"),
-        provider, assets, [feeds[feed] for feed, *_ in AAVE_ASSETS.values()], ZERO, ZERO, 10**FEED_DECIMALS,
-    )  # fmt: skip
+        "AaveOracle",
+        "AaveOracle",
+        ("address", "address[]", "address[]", "address", "address", "uint256"),
+        provider,
+        assets,
+        [feeds[feed] for feed, *_ in AAVE_ASSETS.values()],
+        ZERO,
+        ZERO,
+        10**FEED_DECIMALS,
+    )
     deployer.do(provider, "setPriceOracle(address)", oracle)
     pool = deployer.create("Pool implementation", "Pool", ("address",), provider, libraries=libraries)
     deployer.do(provider, "setPoolImpl(address)", pool)
@@ -286,18 +330,43 @@ def aave_reserves(deployer: Deployer, provider: str, tokens: Mapping[str, Token]
     code = [deployer.create(f"{kind} implementation", kind, ("address",), pool) for kind in kinds]
     percent = RAY // 100
     rates = deployer.create(
-        "DefaultReserveInterestRateStrategy", "DefaultReserveInterestRateStrategy", ("address", *["uint256"] * 9),
-        provider, 80 * percent, 0, 4 * percent, 60 * percent, percent // 2, 60 * percent, percent, 8 * percent,
+        "DefaultReserveInterestRateStrategy",
+        "DefaultReserveInterestRateStrategy",
+        ("address", *["uint256"] * 9),
+        provider,
+        80 * percent,
+        0,
+        4 * percent,
+        60 * percent,
+        percent // 2,
+        60 * percent,
+        percent,
+        8 * percent,
         20 * percent,
-    )  # fmt: skip
+    )
     for symbol, (_, loan_to_value, threshold, bonus, supply) in AAVE_ASSETS.items():
         token = tokens[symbol]
         deployer.do(
-            configurator, INIT_RESERVES,
-            [(*code, token.decimals, rates, token.address, deployer.account, ZERO, f"Aave {symbol}", f"a{symbol}",
-              f"Aave variable debt {symbol}", f"variableDebt{symbol}", f"Aave stable debt {symbol}",
-              f"stableDebt{symbol}", b"")],
-        )  # fmt: skip
+            configurator,
+            INIT_RESERVES,
+            [
+                (
+                    *code,
+                    token.decimals,
+                    rates,
+                    token.address,
+                    deployer.account,
+                    ZERO,
+                    f"Aave {symbol}",
+                    f"a{symbol}",
+                    f"Aave variable debt {symbol}",
+                    f"variableDebt{symbol}",
+                    f"Aave stable debt {symbol}",
+                    f"stableDebt{symbol}",
+                    b"",
+                )
+            ],
+        )
         terms = (loan_to_value, threshold, bonus)
         deployer.do(
             configurator, "configureReserveAsCollateral(address,uint256,uint256,uint256)", token.address, *terms

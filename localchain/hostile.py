@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from localchain.artifacts import artifact
-from localchain.deploy import WAD
-from localchain.evm import MAX, ZERO, Tx, created_address, selector, topic, tx, words
-from localchain.node import LocalNode
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, selector, topic, tx, words
+from chainfolio.localchain.node import LocalNode
 
 TRANSFER = topic("Transfer(address,address,uint256)")
 TRANSFER_SINGLE = topic("TransferSingle(address,address,address,uint256,uint256)")

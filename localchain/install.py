@@ -1,4 +1,4 @@
-"""Installs the EVM node and compiles the contracts, once:  python -m localchain.install"""
+"""Installs the EVM node and compiles the contracts, once:  python -m chainfolio.localchain.install"""
 
 import fcntl
 import hashlib
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from localchain.errors import InstallFailed, LocalChainError, NodeJsMissing, NoSuchNode
+from chainfolio.localchain.errors import InstallFailed, LocalChainError, NodeJsMissing, NoSuchNode
 
 SOURCES = Path(__file__).parent / "contracts"
 OLDEST_NODE_JS = 20
@@ -232,9 +232,16 @@ def _run(step: str, command: list[str], where: Path, lock: int, patience_s: floa
     # The child inherits the lock: if we are killed, nobody else begins before it has ended too.
     start_s = time.monotonic()
     with subprocess.Popen(
-        command, cwd=where, pass_fds=(lock,), text=True, errors="replace", env={**NETWORK, **os.environ},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    ) as child:  # fmt: skip
+        command,
+        cwd=where,
+        pass_fds=(lock,),
+        text=True,
+        errors="replace",
+        env={**NETWORK, **os.environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as child:
         try:
             while (output := _output(child, min(SAY_EVERY_S, patience_s))) is None:
                 if (spent_s := time.monotonic() - start_s) >= patience_s:

@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from localchain import install
-from localchain.artifacts import artifact
-from localchain.evm import Tx, created_address, keccak, tx, words
-from localchain.node import LocalNode
+from chainfolio.localchain import install
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.evm import Tx, created_address, keccak, tx, words
+from chainfolio.localchain.node import LocalNode
 
 REGISTRY = "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e"
 UNIVERSAL_RESOLVER = "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe"

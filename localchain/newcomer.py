@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from localchain import actions as do
-from localchain.actions import Action, Scene
-from localchain.deploy import Deployment, deploy
-from localchain.evm import Tx
-from localchain.node import LocalNode
-from localchain.rented import LogId, log_id
-from localchain.trade import HABITS, MOODS, Oracle, deed, failures, market_news
+from chainfolio.localchain import actions as do
+from chainfolio.localchain.actions import Action, Scene
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.rented import LogId, log_id
+from chainfolio.localchain.trade import HABITS, MOODS, Oracle, deed, failures, market_news
 
 APPROVAL = "0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"  # Approval(address,address,uint256)
 TRANSACTIONS, BLOCKS = 140, 6_000
@@ -49,9 +49,12 @@ def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int =
     random, wallet = Random(seed), deployment.accounts["alice"]
     oracles = {symbol: Oracle.of(node, deployment, symbol) for symbol in MOODS}
     scene = Scene(
-        node, deployment, random, {name: deployment.accounts[name] for name in HABITS},
+        node,
+        deployment,
+        random,
+        {name: deployment.accounts[name] for name in HABITS},
         {symbol: oracle.price for symbol, oracle in oracles.items()},
-    )  # fmt: skip
+    )
     decks: dict[str, list[Action]] = {name: [] for name in HABITS}
     last = deployment.height + blocks
     with node.by_hand():

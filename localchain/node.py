@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from localchain import install
-from localchain.errors import NodeFailed, Reverted, RpcError
-from localchain.evm import Tx, call_data, checksummed, result
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import NodeFailed, Reverted, RpcError
+from chainfolio.localchain.evm import Tx, call_data, checksummed, result
 
 GENESIS_TIME = 1_700_000_000  # fixed, so that the same script gives the same hashes on every day
 SECONDS_PER_BLOCK = 12
@@ -134,9 +134,11 @@ class LocalNode:
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", GUARD, "localchain", cache, *self._command(cache)],
-                stdin=subprocess.PIPE, stdout=output, stderr=output,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,  # Ctrl-C is for us to hear first
-            )  # fmt: skip
+            )
 
     def _command(self, cache: str) -> list[str]:
         """The program and its arguments; it may leave what it likes in the folder `cache`."""

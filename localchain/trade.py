@@ -5,40 +5,77 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from localchain import actions as do
-from localchain.actions import DOOMED, Action, Scene
-from localchain.deploy import Deployment
-from localchain.errors import Reverted
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
+from chainfolio.localchain import actions as do
+from chainfolio.localchain.actions import DOOMED, Action, Scene
+from chainfolio.localchain.deploy import Deployment
+from chainfolio.localchain.errors import Reverted
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
 
 ANYBODY: tuple[Action, ...] = (
-    do.send_ether, do.send_token, do.send_token, do.swap_v2, do.swap_v3, do.swap_ether_v2, do.swap_for_ether_v2,
-    do.wrap, do.unwrap, do.revoke,
-)  # fmt: skip
+    do.send_ether,
+    do.send_token,
+    do.send_token,
+    do.swap_v2,
+    do.swap_v3,
+    do.swap_ether_v2,
+    do.swap_for_ether_v2,
+    do.wrap,
+    do.unwrap,
+    do.revoke,
+)
 HABITS: Mapping[str, tuple[Action, ...]] = {  # the other accounts stay quiet: they hold what they were given
     "alice": (
-        do.add_liquidity_v2, do.add_liquidity_v2, do.remove_liquidity_v2, do.open_position_v3, do.open_position_v3,
-        do.collect_v3, do.close_position_v3, do.allow_a_friend,
+        do.add_liquidity_v2,
+        do.add_liquidity_v2,
+        do.remove_liquidity_v2,
+        do.open_position_v3,
+        do.open_position_v3,
+        do.collect_v3,
+        do.close_position_v3,
+        do.allow_a_friend,
     ),
     "bob": (
-        do.supply_aave, do.supply_aave, do.borrow_aave, do.repay_aave, do.withdraw_aave, do.deposit_vault,
+        do.supply_aave,
+        do.supply_aave,
+        do.borrow_aave,
+        do.repay_aave,
+        do.withdraw_aave,
+        do.deposit_vault,
         do.redeem_vault,
     ),
     "carol": (do.swap_v2, do.swap_v3, do.swap_v3, do.supply_aave, do.borrow_aave, do.ask_too_much, do.overspend),
     "dave": (
-        do.mint_collectible, do.mint_collectible, do.send_collectible, do.allow_collectible, do.allow_all,
-        do.mint_editions, do.send_edition, do.send_editions,
+        do.mint_collectible,
+        do.mint_collectible,
+        do.send_collectible,
+        do.allow_collectible,
+        do.allow_all,
+        do.mint_editions,
+        do.send_edition,
+        do.send_editions,
     ),
     "erin": (
-        do.add_liquidity_v2, do.add_liquidity_v2, do.stake_chef, do.leave_chef, do.stake_rewards, do.claim_rewards,
+        do.add_liquidity_v2,
+        do.add_liquidity_v2,
+        do.stake_chef,
+        do.leave_chef,
+        do.stake_rewards,
+        do.claim_rewards,
         do.deposit_vault,
     ),
     "frank": (
-        do.pull_token, do.allow_a_friend, do.allow_all, do.mint_editions, do.send_editions, do.send_collectible,
-        do.mint_collectible, do.overspend, do.run_out_of_gas,
+        do.pull_token,
+        do.allow_a_friend,
+        do.allow_all,
+        do.mint_editions,
+        do.send_editions,
+        do.send_collectible,
+        do.mint_collectible,
+        do.overspend,
+        do.run_out_of_gas,
     ),
-}  # fmt: skip
+}
 # symbol -> blocks between two answers of its feed, and how far it moves at most, in hundredths of a percent
 MOODS = {"ETH": (10, 150), "WBTC": (15, 120), "USDC": (50, 10), "DAI": (60, 15)}
 

@@ -14,12 +14,18 @@ from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
+from chainfolio.portfolio.transactions import TransactionType
 from chainfolio.tables import REWARD
-from portfolio.transactions import TransactionType
 
-TRANSFERS: Final = frozenset({
-    "transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom", "transferAndCall",
-})  # fmt: skip
+TRANSFERS: Final = frozenset(
+    {
+        "transfer",
+        "transferFrom",
+        "safeTransferFrom",
+        "safeBatchTransferFrom",
+        "transferAndCall",
+    }
+)
 WRAPPING: Final = frozenset({"wrap", "unwrap"})  # standards of movements
 WITHDRAWAL: Final = "withdrawal"  # of a validator
 OF_PROTOCOL: Final = frozenset({WITHDRAWAL, REWARD})  # the protocol itself pays it, and no transaction
@@ -64,7 +70,7 @@ class Activity:
     details: TransactionDetails | None = field(default=None, compare=False)
 
     @property
-    def place(self) -> tuple[int, int, int, str, str, str]:
+    def sort_key(self) -> tuple[int, int, int, str, str, str]:
         """Where it stands in a list over chains and accounts: no two have the same."""
         return self.time_us, self.height, self.tx_index, self.tx_hash, self.chain, self.account
 
@@ -78,8 +84,8 @@ class Activity:
         """Who was on the other side: of a movement, of an approval, of the transaction itself."""
         details = self.details
         ends = {details.sender, details.recipient, details.created} if details else set()
-        others = {move.counterparty for move in self.movements} | {each.spender for each in self.permissions}
-        return {each for each in others | ends if each} - {self.account}
+        counterparties = {move.counterparty for move in self.movements} | {each.spender for each in self.permissions}
+        return {each for each in counterparties | ends if each} - {self.account}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,9 @@ class Functions:
     types: dict[bytes, TransactionType] = field(default_factory=dict)
 
 
-def together(activities: Collection[Activity], newest_first: bool) -> list[Activity]:
+def sort_activities(activities: Collection[Activity], newest_first: bool) -> list[Activity]:
     """Activities of any chains and accounts in the one order that pages are cut from."""
-    return sorted(activities, key=lambda each: each.place, reverse=newest_first)
+    return sorted(activities, key=lambda each: each.sort_key, reverse=newest_first)
 
 
 # --- signs -----------------------------------------------------------------------------------------------------------
@@ -104,8 +110,8 @@ def signs(
     spam: Collection[Asset] = (),
     *,
     called: str = "",
-    listed: Collection[Asset] = (),
-    nobody: Collection[str] = (),
+    trusted: Collection[Asset] = (),
+    burn_addresses: Collection[str] = (),
     fee_collectors: Collection[str] = (),
     imitated: bool = False,
 ) -> frozenset[str]:
@@ -120,15 +126,15 @@ def signs(
     for move in movements:
         net[move.asset] += move.raw if move.direction == "in" else -move.raw
     gains, losses = ({asset for asset, raw in net.items() if raw * sign > 0} for sign in (1, -1))
-    sent = details.sender == activity.account
+    is_sender = details.sender == activity.account
     found = {
         "failed": details.failed,
-        "sent": sent,
+        "sent": is_sender,
         "approval": bool(activity.permissions),
         "moved": bool(movements),
         "self": any(move.counterparty == activity.account for move in movements),
         "gain": bool(gains),
-        "known gain": bool(gains) and all(asset.is_native or asset.collection in listed for asset in gains),
+        "known gain": bool(gains) and all(asset.is_native or asset.collection in trusted for asset in gains),
         "loss": bool(losses),
         "plain": not details.selector,
         "withdrawn": activity.is_of_protocol,
@@ -136,14 +142,14 @@ def signs(
         and any(move.standard == WITHDRAWAL and move.raw >= STAKE for move in movements),
         "bridged": any(move.standard == "mint" for move in movements),
         "transfer": function in TRANSFERS and all(_is_of(move.asset, details.recipient) for move in movements),
-        "poison": not sent and bool(movements) and not any(move.raw for move in movements),
+        "poison": not is_sender and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "spam": not sent and bool(gains | losses) and all(move.asset.collection in spam for move in movements),
+        "spam": not is_sender and bool(gains | losses) and all(move.asset.collection in spam for move in movements),
         **_wrapping(movements, gains | losses),
-        **_minting(movements, gains, losses, nobody),
-        **_issuing(movements, gains, losses, nobody),
-        **_returning(movements, losses, nobody, details.recipient),
+        **_minting(movements, gains, losses, burn_addresses),
+        **_issuing(movements, gains, losses, burn_addresses),
+        **_returning(movements, losses, burn_addresses, details.recipient),
     }
     return frozenset(name for name, holds in found.items() if holds)
 
@@ -153,10 +159,10 @@ def _without_fee(
 ) -> tuple[Movement, ...]:
     """Return the movements without the fee, which is the last one from the sender of a transaction to a collector."""
     if details.sender == activity.account:
-        for at in reversed(range(len(activity.movements))):
-            move = activity.movements[at]
+        for i in reversed(range(len(activity.movements))):
+            move = activity.movements[i]
             if move.direction == "out" and move.counterparty in fee_collectors:
-                return activity.movements[:at] + activity.movements[at + 1 :]
+                return activity.movements[:i] + activity.movements[i + 1 :]
     return activity.movements
 
 
@@ -165,23 +171,23 @@ def _is_of(asset: Asset, contract: str | None) -> bool:
     return not asset.is_native and asset.reference == contract
 
 
-def _wrapping(movements: Sequence[Movement], moved: set[Asset]) -> dict[str, bool]:
+def _wrapping(movements: Sequence[Movement], changed: set[Asset]) -> dict[str, bool]:
     wrapped = {move.asset for move in movements if move.standard in WRAPPING}
     return {
         "wrap": any(move.standard == "wrap" for move in movements),
         "unwrap": any(move.standard == "unwrap" for move in movements),
-        "other": any(not asset.is_native for asset in moved - wrapped),
+        "other": any(not asset.is_native for asset in changed - wrapped),
     }
 
 
 def _minting(
-    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], nobody: Collection[str]
+    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
-    came = [move for move in movements if move.direction == "in" and move.asset in gains]
-    minted = {move.asset for move in came if move.counterparty in nobody}
-    collectible = {move.asset for move in came if move.asset.is_collectible}
+    incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
+    minted = {move.asset for move in incoming if move.counterparty in burn_addresses}
+    collectible = {move.asset for move in incoming if move.asset.is_collectible}
     return {
-        "minted": bool(gains) and all(move.counterparty in nobody for move in came),
+        "minted": bool(gains) and all(move.counterparty in burn_addresses for move in incoming),
         "collectible minted": bool(minted & collectible),
         "collectible gain": bool(collectible),
         "fungible gain": bool(gains - collectible),
@@ -190,35 +196,36 @@ def _minting(
 
 
 def _issuing(
-    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], nobody: Collection[str]
+    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
     """Whether what was given went to the contract of the shares that came, or what came is from that of those given."""
-    came = [move for move in movements if move.direction == "in" and move.asset in gains]
-    left = [move for move in movements if move.direction == "out" and move.asset in losses]
-    shares_in, shares_out = {move.asset for move in came}, {move.asset for move in left}
+    incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
+    outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
+    shares_in, shares_out = {move.asset for move in incoming}, {move.asset for move in outgoing}
     return {
         "into issuer": len(shares_in) == 1
-        and bool(left)
-        and all(move.counterparty in nobody and _is_share(move) for move in came)
-        and {move.counterparty for move in left} == {share.reference for share in shares_in},
+        and bool(outgoing)
+        and all(move.counterparty in burn_addresses and _is_share(move) for move in incoming)
+        and {move.counterparty for move in outgoing} == {share.reference for share in shares_in},
         "from issuer": len(shares_out) == 1
-        and bool(came)
-        and all(move.counterparty in {*nobody, move.asset.reference} and _is_share(move) for move in left)
-        and {move.counterparty for move in came} == {share.reference for share in shares_out},
+        and bool(incoming)
+        and all(move.counterparty in {*burn_addresses, move.asset.reference} and _is_share(move) for move in outgoing)
+        and {move.counterparty for move in incoming} == {share.reference for share in shares_out},
     }
 
 
 def _returning(
-    movements: Sequence[Movement], losses: set[Asset], nobody: Collection[str], called: str | None
+    movements: Sequence[Movement], losses: set[Asset], burn_addresses: Collection[str], contract: str | None
 ) -> dict[str, bool]:
     """Return two signs. `burnt`: all that left were tokens, and they were burnt. `returned`: all tokens that left are
     of the called contract, which took or burnt them."""
-    left = [move for move in movements if move.direction == "out" and move.asset in losses]
-    tokens = [move for move in left if not move.asset.is_native]
+    outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
+    tokens = [move for move in outgoing if not move.asset.is_native]
     return {
-        "burnt": bool(left) and all(not move.asset.is_native and move.counterparty in nobody for move in left),
+        "burnt": bool(outgoing)
+        and all(not move.asset.is_native and move.counterparty in burn_addresses for move in outgoing),
         "returned": bool(tokens)
-        and all(_is_of(move.asset, called) and move.counterparty in {*nobody, called} for move in tokens),
+        and all(_is_of(move.asset, contract) and move.counterparty in {*burn_addresses, contract} for move in tokens),
     }
 
 
@@ -240,17 +247,17 @@ class Rule:
     bars: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
 
-    def fits(self, found: frozenset[str], function: str) -> bool:
+    def fits(self, activity_signs: frozenset[str], function: str) -> bool:
         """Whether an activity is of this type."""
         called = not self.functions or function in self.functions
-        return called and self.needs <= found and not self.bars & found
+        return called and self.needs <= activity_signs and not self.bars & activity_signs
 
 
 def _rule(type_: TransactionType, needs: str = "", bars: str = "") -> Rule:
-    def words(text: str) -> frozenset[str]:
-        return frozenset(word.strip() for word in text.split(",") if word.strip())
+    def parse_signs(text: str) -> frozenset[str]:
+        return frozenset(sign.strip() for sign in text.split(",") if sign.strip())
 
-    return Rule(type_, words(needs), words(bars))
+    return Rule(type_, parse_signs(needs), parse_signs(bars))
 
 
 # The first that fits, of `FIRST`, of the called protocol's own (`[[transactions]]` of its file), and of `RULES`.
@@ -311,6 +318,6 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def type_of(found: frozenset[str], function: str, own: Sequence[Rule] = ()) -> TransactionType:
+def type_of(activity_signs: frozenset[str], function: str, protocol_rules: Sequence[Rule] = ()) -> TransactionType:
     """The type of an activity by its signs, the function that was called, and the rules of the called protocol."""
-    return next(rule.type for rule in (*FIRST, *own, *RULES) if rule.fits(found, function))
+    return next(rule.type for rule in (*FIRST, *protocol_rules, *RULES) if rule.fits(activity_signs, function))

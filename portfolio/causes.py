@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from portfolio.reconciliation import Change, Course, Key
+from chainfolio.portfolio.reconciliation import BalanceKey, Change, RunningTotals
 
 NOT_INDEXED: Final = "not_indexed"
 MISSING_TRACE: Final = "missing_trace"
@@ -41,12 +41,12 @@ class Evidence:
     """
 
     unindexed: tuple[str, ...] = ()
-    lacking: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
     is_read: bool = False
     untraced: bool = False
     is_rewarded: bool = False
     transactions: int | None = None
-    said: str = ""
+    reader_note: str = ""
     left_out: tuple[str, ...] = ()
     is_complete: bool = False
 
@@ -54,64 +54,68 @@ class Evidence:
 Cause = tuple[str, str]  # its name, and a sentence
 
 
-def cause_of(key: Key, course: Course, change: Change, every: Sequence[Change], evidence: Evidence) -> Cause:
-    """The cause of one of the changes of an asset. `every`: all that were found of it."""
+def cause_of(
+    key: BalanceKey, totals: RunningTotals, change: Change, changes: Sequence[Change], evidence: Evidence
+) -> Cause:
+    """The cause of one of the changes of an asset. `changes`: all that were found of it."""
     if not change.is_found:
         return UNKNOWN, "the balances between these blocks could not be read, so that the block is not known"
-    lacking = sum(evidence.lacking.values())
-    if change.amount == lacking and any(evidence.lacking.values()):
+    missing = sum(evidence.missing.values())
+    if change.amount == missing and any(evidence.missing.values()):
         return _of_rows(evidence)
     if key.asset.is_native:
         return _of_native(change, evidence)
-    if lacking:
+    if missing:
         cause, reason = _of_rows(evidence)
-        return cause, f"{reason}; {change.amount - lacking} of the difference is something else"
+        return cause, f"{reason}; {change.amount - missing} of the difference is something else"
     if evidence.unindexed and not evidence.is_read:
         return NOT_INDEXED, _not_indexed(evidence.unindexed)
-    return _of_token(key, course, change, every, evidence)
+    return _of_token(key, totals, change, changes, evidence)
 
 
 def _of_rows(evidence: Evidence) -> Cause:
     """The chain has rows that explain all of it."""
-    names = sorted(name for name, raw in evidence.lacking.items() if raw)
-    known = [OF_DATASETS[name] for name in names if name in OF_DATASETS]
-    if known:
-        named = ", ".join(f"`{name}`" for name in names)
-        return known[0], f"the chain has the movement (dataset {named}), and the index does not"
+    names = sorted(name for name, raw in evidence.missing.items() if raw)
+    causes = [OF_DATASETS[name] for name in names if name in OF_DATASETS]
+    if causes:
+        datasets = ", ".join(f"`{name}`" for name in names)
+        return causes[0], f"the chain has the movement (dataset {datasets}), and the index does not"
     if set(names) & set(evidence.unindexed):
         return NOT_INDEXED, _not_indexed(evidence.unindexed)
     if evidence.left_out:
-        first, others = evidence.left_out[0], len(evidence.left_out) - 1
-        more = f" and {others:,} more" if others else ""
-        when = "when the block was indexed: read again, the block has it"
-        return MISSING_ROW, f"the node left out {first}{more} {when}"
+        first, other_count = evidence.left_out[0], len(evidence.left_out) - 1
+        rest_text = f" and {other_count:,} more" if other_count else ""
+        ending = "when the block was indexed: read again, the block has it"
+        return MISSING_ROW, f"the node left out {first}{rest_text} {ending}"
     return MISSING_ROW, f"the chain has rows of `{'`, `'.join(names)}` that the index lacks, though it read the block"
 
 
 def _of_native(change: Change, evidence: Evidence) -> Cause:
-    lost = [name for name in evidence.unindexed if name not in OF_DATASETS]
-    if lost and not evidence.is_read:
-        return NOT_INDEXED, _not_indexed(lost)
+    unindexed = [name for name in evidence.unindexed if name not in OF_DATASETS]
+    if unindexed and not evidence.is_read:
+        return NOT_INDEXED, _not_indexed(unindexed)
     if evidence.is_rewarded and change.amount > 0:
         return BLOCK_REWARD, "the block names the account as the one who gets its fees"
     if evidence.transactions == 0 and change.amount > 0:
         return WITHDRAWAL, "the block has no transactions: the protocol itself paid, as it does for validators"
     if evidence.untraced or "internal" in evidence.unindexed:
-        why = "a call inside a transaction moved coins, as it seems, and what calls move is not known of this block"
-        return MISSING_TRACE, f"{why}: {evidence.said}" if evidence.said else why
-    return UNKNOWN, evidence.said or "nothing that is known of the block explains it"
+        reason = "a call inside a transaction moved coins, as it seems, and what calls move is not known of this block"
+        return MISSING_TRACE, f"{reason}: {evidence.reader_note}" if evidence.reader_note else reason
+    return UNKNOWN, evidence.reader_note or "nothing that is known of the block explains it"
 
 
-def _of_token(key: Key, course: Course, change: Change, every: Sequence[Change], evidence: Evidence) -> Cause:
-    silent = [each for each in every if each.is_found and not course.has(each.height)]
-    if sum(each.before > 0 and each.then > 0 for each in silent) > 1:
+def _of_token(
+    key: BalanceKey, totals: RunningTotals, change: Change, changes: Sequence[Change], evidence: Evidence
+) -> Cause:
+    without_event = [each for each in changes if each.is_found and not totals.has(each.height)]
+    if sum(each.balance_before > 0 and each.balance_after > 0 for each in without_event) > 1:
         return REBASING, "its balances change again and again without an event: accounts hold shares of it"
     if not evidence.is_complete:
         return UNKNOWN, "the events of the block do not explain it, and its receipts, which have all, could not be read"
-    if not course.has(change.height):
+    if not totals.has(change.height):
         return WITHOUT_EVENTS, "the balance changed, and no event of the token says so"
-    moved = course.moved(change.height)
-    if change.amount == -moved:
+    indexed_change = totals.change_at(change.height)
+    if change.amount == -indexed_change:
         return EVENTS_WITHOUT_EFFECT, "its events say that it moved, and the balance did not change"
     if not key.asset.is_collectible and change.amount < 0:
         return FEE_ON_TRANSFER, "less came than was sent, or more left: the token keeps a part of what is transferred"

@@ -13,17 +13,23 @@ from typing import Any
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, IssueDocument, Portfolio, ProtocolDocument, percentages
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument, Portfolio, ProtocolDocument, percentages
 
 Coin = tuple[str, int | None]  # symbol and decimals of what fees are paid in
 SUMS = (
-    "cash_balance", "daily_income", "daily_expense", "fees_fiat", "open_pnl", "closed_pnl", "total_cost_basis",
+    "cash_balance",
+    "daily_income",
+    "daily_expense",
+    "fees_fiat",
+    "open_pnl",
+    "closed_pnl",
+    "total_cost_basis",
     "manual_balance_networth",
-)  # fmt: skip
+)
 PNL = ("total_cost_basis", "total_open_pnl", "total_closed_pnl")
 
 
-def joined(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfolio:
+def join_chains(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfolio:
     """One portfolio of an account, from its portfolios by chain (at least one), none of which has another's chain.
     `coins` are the coins of the chains. Where there is one part, it is the answer."""
     documents = [parts[chain] for chain in sorted(parts)]
@@ -33,17 +39,17 @@ def joined(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfol
     chains = {key: chain for each in documents for key, chain in each.chains.items()}
     assert len(chains) == sum(len(each.chains) for each in documents), "a chain is in one part"
     shares = percentages({key: Decimal(chain.value) for key, chain in chains.items()})
-    named = sorted({key for each in documents for key in each.asset_by_protocols})
+    protocol_keys = sorted({key for each in documents for key in each.asset_by_protocols})
     return msgspec.structs.replace(
         documents[0],
         networth=_sum(each.networth for each in documents),
         asset_by_protocols={
             key: _protocol([each.asset_by_protocols[key] for each in documents if key in each.asset_by_protocols])
-            for key in named
+            for key in protocol_keys
         },
         chains={key: msgspec.structs.replace(chains[key], value_percentile=shares[key]) for key in sorted(chains)},
         completeness="partial" if any(each.completeness == "partial" for each in documents) else "complete",
-        issues=tuple(sorted({issue for each in documents for issue in each.issues}, key=_place)),
+        issues=tuple(sorted({issue for each in documents for issue in each.issues}, key=_issue_key)),
         unpriced_assets=sum(each.unpriced_assets for each in documents),
         spam_assets=sum(each.spam_assets for each in documents),
         price_adapters=tuple(sorted({adapter for each in documents for adapter in each.price_adapters})),
@@ -52,7 +58,7 @@ def joined(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfol
     )
 
 
-def _place(issue: IssueDocument) -> tuple[str, str, str]:
+def _issue_key(issue: IssueDocument) -> tuple[str, str, str]:
     return issue.adapter, issue.subject, issue.reason
 
 
@@ -68,9 +74,9 @@ def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
 
 def _fees(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> str:
     """Fees in the smallest unit; unknown where those of several coins would have to be added up."""
-    paid = {chain: each.fees for chain, each in parts.items() if each.fees != "0"}
-    several = len({coins[chain] for chain in paid}) > 1
-    return UNKNOWN if several else _sum(paid.values())
+    fees = {chain: each.fees for chain, each in parts.items() if each.fees != "0"}
+    has_several_coins = len({coins[chain] for chain in fees}) > 1
+    return UNKNOWN if has_several_coins else _sum(fees.values())
 
 
 def _sums(parts: Sequence[Any], *names: str) -> dict[str, str]:
@@ -79,5 +85,5 @@ def _sums(parts: Sequence[Any], *names: str) -> dict[str, str]:
 
 def _sum(values: Iterable[str]) -> str:
     """The exact sum; unknown as soon as one of the values is."""
-    listed = list(values)
-    return UNKNOWN if UNKNOWN in listed else amounts.text(amounts.total([Decimal(each) for each in listed]))
+    texts = list(values)
+    return UNKNOWN if UNKNOWN in texts else amounts.text(amounts.total([Decimal(each) for each in texts]))

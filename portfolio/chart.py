@@ -20,35 +20,37 @@ DAY: Final = 10  # characters of a date
 
 def chart(points: Sequence[Point], width: int, height: int, *, braille: bool = True) -> list[str]:
     """The lines of a chart that is so many characters wide and high, axes included. Without `braille` a dot is `*`."""
-    known = [value for _, value in points if value is not None]
-    if not known:
+    values = [value for _, value in points if value is not None]
+    if not values:
         return []
-    low, high = _limits(known)
-    labels = [_label(low + (high - low) * at / (LABELS - 1)) for at in range(LABELS)]
+    low, high = _limits(values)
+    labels = [_label(low + (high - low) * i / (LABELS - 1)) for i in range(LABELS)]
     margin = max(map(len, labels)) + 2
     columns, rows = max(DAY, width - margin), max(LABELS, height - 2)
     canvas = _Canvas(columns, rows)
     for first, last in _lines(points, low, high, 2 * columns, 4 * rows):
         canvas.draw(first, last)
-    shown = canvas.lines(braille=braille)
-    at_row = {(rows - 1) * (LABELS - 1 - at) // (LABELS - 1): label for at, label in enumerate(labels)}
-    drawn = [f"{at_row.get(row, ''):>{margin - 2}} {'┤' if row in at_row else '│'}{shown[row]}" for row in range(rows)]
+    rows_of_dots = canvas.lines(braille=braille)
+    at_row = {(rows - 1) * (LABELS - 1 - i) // (LABELS - 1): label for i, label in enumerate(labels)}
+    drawn = [
+        f"{at_row.get(row, ''):>{margin - 2}} {'┤' if row in at_row else '│'}{rows_of_dots[row]}" for row in range(rows)
+    ]
     return [*drawn, f"{'':>{margin - 2}} └{'─' * columns}", " " * margin + _days(points, columns)]
 
 
 def gaps(points: Sequence[Point]) -> list[tuple[date, date]]:
     """The runs of days that nobody knows, each from its first to its last day."""
-    found: list[tuple[date, date]] = []
-    before: Decimal | None = Decimal(0)
+    runs: list[tuple[date, date]] = []
+    last_value: Decimal | None = Decimal(0)
     for day, value in points:
         if value is None:
-            found.append((found.pop()[0] if before is None else day, day))
-        before = value
-    return found
+            runs.append((runs.pop()[0] if last_value is None else day, day))
+        last_value = value
+    return runs
 
 
-def _limits(known: Sequence[Decimal]) -> tuple[Fraction, Fraction]:
-    low, high = Fraction(min(known)), Fraction(max(known))
+def _limits(values: Sequence[Decimal]) -> tuple[Fraction, Fraction]:
+    low, high = Fraction(min(values)), Fraction(max(values))
     if low == high:  # a flat line lies in the middle
         room = abs(low) / 10 or Fraction(1)
         return low - room, high + room
@@ -58,19 +60,23 @@ def _limits(known: Sequence[Decimal]) -> tuple[Fraction, Fraction]:
 def _label(value: Fraction) -> str:
     """A value as people read it on an axis."""
     hundredths = round(value * 100)
-    sign, whole = "-" if hundredths < 0 else "", abs(hundredths)
-    return f"{sign}{whole // 100:,}.{whole % 100:02}" if whole < 10_000_000 else f"{sign}{round(abs(value)):,}"
+    sign, hundredths_abs = "-" if hundredths < 0 else "", abs(hundredths)
+    return (
+        f"{sign}{hundredths_abs // 100:,}.{hundredths_abs % 100:02}"
+        if hundredths_abs < 10_000_000
+        else f"{sign}{round(abs(value)):,}"
+    )
 
 
 def _days(points: Sequence[Point], columns: int) -> str:
     """The first and the last day, and those between that have room, below the axis."""
     first, last = points[0][0], points[-1][0]
-    several = first != last and columns > 2 * DAY
-    count = max(2, min(len(points), columns // 16)) if several else 1
+    has_room = first != last and columns > 2 * DAY
+    count = max(2, min(len(points), columns // 16)) if has_room else 1
     text = [" "] * columns
-    for at in range(count):
-        day = date.fromordinal(first.toordinal() + (last - first).days * at // max(1, count - 1))
-        begin = (columns - DAY) * at // max(1, count - 1)
+    for i in range(count):
+        day = date.fromordinal(first.toordinal() + (last - first).days * i // max(1, count - 1))
+        begin = (columns - DAY) * i // max(1, count - 1)
         text[begin : begin + DAY] = str(day)
     return "".join(text).rstrip()
 

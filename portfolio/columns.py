@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chainfolio import amounts
-from portfolio.ledger import RAW_BYTES
+from chainfolio.portfolio.ledger import RAW_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ EXTRA: Final = 4  # words that carrying adds: a sum of products has 127 bits
 MAX_ROWS: Final = 2**29
 
 
-class Quote(NamedTuple):
+class AssetQuote(NamedTuple):
     """What one asset is worth: its decimals, the price of an amount of one, and what its market could pay at most."""
 
     decimals: int
@@ -40,13 +40,13 @@ class Quote(NamedTuple):
         depth = None if self.depth_usd is None else _exponent(self.depth_usd)
         return -min(_exponent(self.usd) - self.decimals, 0 if depth is None else depth)
 
-    def worth(self, raw: int) -> Decimal:
+    def value(self, raw: int) -> Decimal:
         """What so many smallest units are worth."""
         value = amounts.value_of(amounts.amount(raw, self.decimals), self.usd)
         return value if self.depth_usd is None else min(value, self.depth_usd)
 
 
-def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, Quote]) -> dict[Any, Decimal]:
+def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, AssetQuote]) -> dict[Any, Decimal]:
     """The exact value of all that each account holds: columns `account`, `asset` and `raw` (32 bytes), and the quotes
     of the assets that have a price. What has none is worth nothing here; an account of nothing else is not in it.
 
@@ -55,36 +55,36 @@ def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, Quote]) -> di
 
     assert holdings.height < MAX_ROWS, f"not more than {MAX_ROWS:,} holdings together"
     assert (holdings["raw"].bin.size() == RAW_BYTES).all(), f"a raw has {RAW_BYTES} bytes"
-    places, units = _units(quotes)
-    names = [f"price{at}" for at in range(_limbs(units))]
-    bounds = {asset: _most(quotes[asset], unit, places) for asset, unit in units.items()}
+    unit_places, units = _units(quotes)
+    names = [f"price{i}" for i in range(_limbs(units))]
+    bounds = {asset: _max_raw(quotes[asset], unit, unit_places) for asset, unit in units.items()}
     prices = _frame(holdings["asset"].dtype, units, bounds, names)
     capped, wide = (pl.col("raw") > pl.col("most")).fill_null(value=False), (pl.col("raw2") | pl.col("raw3")) > 0
     priced = holdings.lazy().join(prices.lazy(), on="asset").with_columns(_raw_limbs())
     rows = priced.with_columns(capped=capped, wide=wide).drop("raw", "most").collect()
     bounded, plain = rows.filter(pl.col("capped")), rows.lazy().filter(~pl.col("capped"))
-    found: defaultdict[Any, int] = defaultdict(int)
-    for raw_limbs, some in ((RAW_LIMBS // 2, plain.filter(~pl.col("wide"))), (RAW_LIMBS, plain.filter(pl.col("wide")))):
-        sums = some.group_by("account").agg(_products(raw_limbs, names)).collect()
-        for account, total in zip(sums["account"].to_list(), _carried(sums.drop("account")), strict=True):
-            found[account] += total
+    totals: defaultdict[Any, int] = defaultdict(int)
+    for raw_limbs, part in ((RAW_LIMBS // 2, plain.filter(~pl.col("wide"))), (RAW_LIMBS, plain.filter(pl.col("wide")))):
+        sums = part.group_by("account").agg(_products(raw_limbs, names)).collect()
+        for account, total in zip(sums["account"].to_list(), _propagate_carries(sums.drop("account")), strict=True):
+            totals[account] += total
     for account, asset, count in bounded.group_by("account", "asset").agg(pl.len()).iter_rows():
-        found[account] += count * _integer(quotes[asset].depth_usd or amounts.ZERO, places)
-    values = {account: amounts.EXACT.scaleb(Decimal(units), -places) for account, units in found.items()}
-    odd = [asset for asset in quotes if asset not in units]
-    return values if not odd else _with_odd(values, holdings, odd, quotes)
+        totals[account] += count * _integer(quotes[asset].depth_usd or amounts.ZERO, unit_places)
+    values = {account: amounts.EXACT.scaleb(Decimal(units), -unit_places) for account, units in totals.items()}
+    oversized = [asset for asset in quotes if asset not in units]
+    return values if not oversized else _add_oversized(values, holdings, oversized, quotes)
 
 
-def _units(quotes: Mapping[Any, Quote]) -> tuple[int, dict[Any, int]]:
+def _units(quotes: Mapping[Any, AssetQuote]) -> tuple[int, dict[Any, int]]:
     """How many decimal places the unit has, and in it what the smallest unit of each asset is worth that fits."""
     fine = {asset: quote.places for asset, quote in quotes.items() if quote.places <= MAX_PLACES}
-    places = max(fine.values(), default=0)
-    units = {asset: _integer(quotes[asset].usd, places - quotes[asset].decimals) for asset in fine}
-    return places, {asset: unit for asset, unit in units.items() if unit.bit_length() <= MAX_BITS}
+    unit_places = max(fine.values(), default=0)
+    units = {asset: _integer(quotes[asset].usd, unit_places - quotes[asset].decimals) for asset in fine}
+    return unit_places, {asset: unit for asset, unit in units.items() if unit.bit_length() <= MAX_BITS}
 
 
-def _integer(value: Decimal, places: int) -> int:
-    return int(amounts.EXACT.scaleb(value, places))
+def _integer(value: Decimal, exponent: int) -> int:
+    return int(amounts.EXACT.scaleb(value, exponent))
 
 
 def _exponent(value: Decimal) -> int:
@@ -93,12 +93,12 @@ def _exponent(value: Decimal) -> int:
     return exponent
 
 
-def _most(quote: Quote, unit: int, places: int) -> bytes | None:
+def _max_raw(quote: AssetQuote, unit: int, unit_places: int) -> bytes | None:
     """The largest raw that is worth no more than the bound; None where all are."""
     if quote.depth_usd is None:
         return None
-    most = _integer(quote.depth_usd, places) // unit
-    return most.to_bytes(RAW_BYTES, "big") if most < amounts.MAX_RAW else None
+    max_raw = _integer(quote.depth_usd, unit_places) // unit
+    return max_raw.to_bytes(RAW_BYTES, "big") if max_raw < amounts.MAX_RAW else None
 
 
 def _limbs(units: Mapping[Any, int]) -> int:
@@ -114,58 +114,58 @@ def _frame(
     import numpy as np
     import polars as pl
 
-    written = b"".join(unit.to_bytes(MAX_BITS // 8, "little") for unit in units.values())
-    limbs = np.frombuffer(written, "<u4").reshape(-1, MAX_BITS // BITS)
-    columns = {name: pl.Series(name, limbs[:, at].copy(), pl.UInt32) for at, name in enumerate(names)}
-    assets, most = pl.Series("asset", list(units), key), pl.Series("most", list(bounds.values()), pl.Binary)
-    return pl.DataFrame({"asset": assets, **columns, "most": most})
+    packed = b"".join(unit.to_bytes(MAX_BITS // 8, "little") for unit in units.values())
+    limbs = np.frombuffer(packed, "<u4").reshape(-1, MAX_BITS // BITS)
+    columns = {name: pl.Series(name, limbs[:, i].copy(), pl.UInt32) for i, name in enumerate(names)}
+    assets, max_raws = pl.Series("asset", list(units), key), pl.Series("most", list(bounds.values()), pl.Binary)
+    return pl.DataFrame({"asset": assets, **columns, "most": max_raws})
 
 
 def _raw_limbs() -> list[pl.Expr]:
     """The limbs of the raws, the least significant first."""
     import polars as pl
 
-    starts = [RAW_BYTES - 8 * (at + 1) for at in range(RAW_LIMBS)]
+    starts = [RAW_BYTES - 8 * (i + 1) for i in range(RAW_LIMBS)]
     cut = [pl.col("raw").bin.slice(start, 8).bin.reinterpret(dtype=pl.UInt64, endianness="big") for start in starts]
-    return [limb.alias(f"raw{at}") for at, limb in enumerate(cut)]
+    return [limb.alias(f"raw{i}") for i, limb in enumerate(cut)]
 
 
 def _products(raw_limbs: int, prices: Sequence[str]) -> list[pl.Expr]:
     """The sums of the products of all limbs, by the power of 2^32 that they stand for."""
     import polars as pl
 
-    found: defaultdict[int, list[pl.Expr]] = defaultdict(list)
-    for at in range(raw_limbs):
+    by_power: defaultdict[int, list[pl.Expr]] = defaultdict(list)
+    for i in range(raw_limbs):
         for power, price in enumerate(prices):
-            product = pl.col(f"raw{at}").cast(pl.Int128) * pl.col(price).cast(pl.Int128)
-            found[2 * at + power].append(product)
-    return [pl.sum_horizontal(parts).sum().alias(f"power{power}") for power, parts in sorted(found.items())]
+            product = pl.col(f"raw{i}").cast(pl.Int128) * pl.col(price).cast(pl.Int128)
+            by_power[2 * i + power].append(product)
+    return [pl.sum_horizontal(parts).sum().alias(f"power{power}") for power, parts in sorted(by_power.items())]
 
 
-def _carried(sums: pl.DataFrame) -> list[int]:
+def _propagate_carries(sums: pl.DataFrame) -> list[int]:
     """Of each row the sum of its columns, each standing for the next power of 2^32."""
     import numpy as np
     import polars as pl
 
-    words = np.empty((sums.height, sums.width + EXTRA), "<u4")
+    limbs = np.empty((sums.height, sums.width + EXTRA), "<u4")
     over = pl.DataFrame({"over": pl.zeros(sums.height, pl.Int128, eager=True)})
-    for at in range(words.shape[1]):
-        part = pl.col("over") if at >= sums.width else pl.col("over") + sums.to_series(at)
+    for i in range(limbs.shape[1]):
+        part = pl.col("over") if i >= sums.width else pl.col("over") + sums.to_series(i)
         cut = over.select(over=part // 2**BITS, word=(part % 2**BITS).cast(pl.UInt32))
-        words[:, at] = cut["word"].to_numpy()
+        limbs[:, i] = cut["word"].to_numpy()
         over = cut
-    written, size = words.tobytes(), words.itemsize * words.shape[1]
-    return [int.from_bytes(written[at : at + size], "little") for at in range(0, len(written), size)]
+    packed, size = limbs.tobytes(), limbs.itemsize * limbs.shape[1]
+    return [int.from_bytes(packed[i : i + size], "little") for i in range(0, len(packed), size)]
 
 
-def _with_odd(
-    values: Mapping[Any, Decimal], holdings: pl.DataFrame, odd: Sequence[Any], quotes: Mapping[Any, Quote]
+def _add_oversized(
+    values: Mapping[Any, Decimal], holdings: pl.DataFrame, oversized: Sequence[Any], quotes: Mapping[Any, AssetQuote]
 ) -> dict[Any, Decimal]:
     """The same with the holdings of odd assets, one by one."""
     import polars as pl
 
-    found = defaultdict(list[Decimal], {account: [value] for account, value in values.items()})
-    rows = holdings.filter(pl.col("asset").is_in(pl.Series(odd, dtype=holdings["asset"].dtype).implode()))
+    parts_by_account = defaultdict(list[Decimal], {account: [value] for account, value in values.items()})
+    rows = holdings.filter(pl.col("asset").is_in(pl.Series(oversized, dtype=holdings["asset"].dtype).implode()))
     for account, asset, raw in rows.select("account", "asset", "raw").iter_rows():
-        found[account].append(quotes[asset].worth(amounts.raw_from_bytes(raw)))
-    return {account: amounts.total(parts) for account, parts in found.items()}
+        parts_by_account[account].append(quotes[asset].value(amounts.raw_from_bytes(raw)))
+    return {account: amounts.total(parts) for account, parts in parts_by_account.items()}

@@ -12,10 +12,9 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
-from chainfolio.contracts import Earning, Issue
+from chainfolio.contracts import EpochReward, Issue
 from chainfolio.messages import public
-from chainfolio.reads import ReadResult
-from portfolio.document import (
+from chainfolio.portfolio.document import (
     UNKNOWN,
     WALLET,
     AssetDocument,
@@ -33,8 +32,9 @@ from portfolio.document import (
     SpamDocument,
     percentages,
 )
-from portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
-from portfolio.valuation import Valuation, Valued, ValuedPosition
+from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
+from chainfolio.portfolio.valuation import Valuation, ValuedHolding, ValuedPosition
+from chainfolio.reads import ReadResult
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES: Final = {"WALLET": "wallet", "LIQUIDITYPOOL": "Liquidity Pool", "LEVERAGED FARMING": "Leveraged Farming"}
@@ -42,20 +42,20 @@ NO_OPTIONS: Final = Options()
 
 
 @dataclass(slots=True)
-class _Place:
+class _Bucket:
     """What one protocol has on one chain under one position type."""
 
-    loose: list[Valued] = field(default_factory=list)
+    loose: list[ValuedHolding] = field(default_factory=list)
     nested: list[ValuedPosition] = field(default_factory=list)
 
     @property
     def value_usd(self) -> Decimal:
-        loose = [valued.value_usd for valued in self.loose if valued.value_usd is not None and valued.counted]
+        loose = [valued.value_usd for valued in self.loose if valued.value_usd is not None and valued.is_counted]
         return amounts.total([*loose, *(position.value_usd for position in self.nested)])
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _Style:
     """What the parts of a protocol's tree are shown with."""
 
     account: str
@@ -72,7 +72,7 @@ class _Frame:
 
 
 # protocol -> chain -> position type
-_Tree = defaultdict[str, defaultdict[str, defaultdict[str, _Place]]]
+_Tree = defaultdict[str, defaultdict[str, defaultdict[str, _Bucket]]]
 
 
 def portfolio(
@@ -89,34 +89,45 @@ def portfolio(
 
     With a `block_number` (at-block) it is echoed and the price adapters stay empty, as the service describes it.
     """
-    own = valuation.of(address).with_spam() if options.spam else valuation.of(address)
-    tree = _tree(own)
+    account_valuation = valuation.for_account(address).with_spam() if options.spam else valuation.for_account(address)
+    tree = _tree(account_valuation)
     value_usd = {
-        chain: amounts.total([place.value_usd for kinds in tree.values() for place in kinds[chain].values()])
-        for chain in sorted({*own.scope[address], *(key for kinds in tree.values() for key in kinds)})
+        chain: amounts.total([bucket.value_usd for kinds in tree.values() for bucket in kinds[chain].values()])
+        for chain in sorted({*account_valuation.scope[address], *(key for kinds in tree.values() for key in kinds)})
     }
     shares = percentages(value_usd)
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
-    summed = [valued for valued in own.everything if valued.value_usd is not None and valued.counted]
+    summed = [valued for valued in account_valuation.all_holdings if valued.value_usd is not None and valued.is_counted]
     cash = [valued.value_usd for valued in summed if valued.value_usd is not None and _is_cash(valued)]
     adapters = {clean(valued.price.source) for valued in summed if valued.price}
-    fees, fees_fiat = _fees(own, address)
-    income, expense = _daily(own, address)
+    fees, fees_fiat = _fees(account_valuation, address)
+    income, expense = _daily(account_valuation, address)
     return Portfolio(
         address=address,
         networth=amounts.text(amounts.total(list(value_usd.values()))),
         last_updated=str(updated_ms),
         asset_by_protocols={
-            key: _protocol(names[key], tree[key], chains, _Frame(address, names[key], options)) for key in sorted(tree)
+            key: _protocol(names[key], tree[key], chains, _Style(address, names[key], options)) for key in sorted(tree)
         },
         chains={
-            chains[key].key: _chain(chains[key], value_usd[key], shares[key], options, own.heights.get(key))
+            chains[key].key: _chain(
+                chains[key], value_usd[key], shares[key], options, account_valuation.heights.get(key)
+            )
             for key in value_usd
         },
-        completeness="partial" if any(issue.makes_partial for issue in own.unread[address]) else "complete",
-        issues=issue_documents((*own.unread[address], *own.unclear, *own.beyond, *_unknown_days(own, address))),
-        unpriced_assets=sum(valued.value_usd is None for valued in own.everything),
-        spam_assets=sum(valued.spam is not None for valued in own.everything),
+        completeness="partial"
+        if any(issue.makes_partial for issue in account_valuation.unread[address])
+        else "complete",
+        issues=issue_documents(
+            (
+                *account_valuation.unread[address],
+                *account_valuation.unclear_issues,
+                *account_valuation.capped_issues,
+                *_unknown_days(account_valuation, address),
+            )
+        ),
+        unpriced_assets=sum(valued.value_usd is None for valued in account_valuation.all_holdings),
+        spam_assets=sum(valued.spam is not None for valued in account_valuation.all_holdings),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         cash_balance=amounts.text(amounts.total(cash)),
         daily_income=income,
@@ -127,103 +138,108 @@ def portfolio(
     )
 
 
-def _fees(own: Valuation, address: str) -> tuple[str, str]:
+def _fees(valuation: Valuation, address: str) -> tuple[str, str]:
     """All fees paid, in the native coin's smallest unit and in USD; unknown where those of a chain are not known, where
     several coins would have to be added up, and in USD where one has no price."""
-    scope = set(own.scope[address])
-    if {fee.chain for fee in own.fees} != scope or (own.unread[address] and not scope):
+    chains = set(valuation.scope[address])
+    if {fee.chain for fee in valuation.fees} != chains or (valuation.unread[address] and not chains):
         return UNKNOWN, UNKNOWN
-    some = [fee for fee in own.fees if fee.holding.raw]
-    coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in some}
-    values_usd = [fee.value_usd for fee in some if fee.value_usd is not None]
+    paid = [fee for fee in valuation.fees if fee.holding.raw]
+    coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in paid}
+    values_usd = [fee.value_usd for fee in paid if fee.value_usd is not None]
     return (
-        str(sum(fee.holding.raw for fee in some)) if len(coins) <= 1 else UNKNOWN,
-        amounts.text(amounts.total(values_usd)) if len(values_usd) == len(some) else UNKNOWN,
+        str(sum(fee.holding.raw for fee in paid)) if len(coins) <= 1 else UNKNOWN,
+        amounts.text(amounts.total(values_usd)) if len(values_usd) == len(paid) else UNKNOWN,
     )
 
 
-def _is_cash(valued: Valued) -> bool:
+def _is_cash(valued: ValuedHolding) -> bool:
     """Whether it lies loose in the wallet and is meant to be worth a fixed sum."""
-    return valued.pegged and valued.holding.protocol == WALLET
+    return valued.is_pegged and valued.holding.protocol == WALLET
 
 
-def _daily(own: Valuation, address: str) -> tuple[str, str]:
+def _daily(valuation: Valuation, address: str) -> tuple[str, str]:
     """What came and what left since 00:00 UTC, in USD; unknown where that of a chain is not known."""
-    scope = set(own.scope[address])
-    if {day.chain for day in own.days} != scope or (own.unread[address] and not scope):
+    chains = set(valuation.scope[address])
+    if {day.chain for day in valuation.days} != chains or (valuation.unread[address] and not chains):
         return UNKNOWN, UNKNOWN
     income, expense = (
-        amounts.total([day.income for day in own.days]),
-        amounts.total([day.expense for day in own.days]),
+        amounts.total([day.income for day in valuation.days]),
+        amounts.total([day.expense for day in valuation.days]),
     )
     return amounts.text(income), amounts.text(expense)
 
 
-def _unknown_days(own: Valuation, address: str) -> list[Issue]:
+def _unknown_days(valuation: Valuation, address: str) -> list[Issue]:
     """Why income and expense of today are unknown: said, but no reason to call the holdings partial."""
     return [
-        Issue("daily", chain, f"dailyIncome and dailyExpense are not known: {own.no_days[chain]}", makes_partial=False)
-        for chain in own.scope[address]
-        if chain in own.no_days
+        Issue(
+            "daily",
+            chain,
+            f"dailyIncome and dailyExpense are not known: {valuation.no_days[chain]}",
+            makes_partial=False,
+        )
+        for chain in valuation.scope[address]
+        if chain in valuation.no_days
     ]
 
 
-def _tree(own: Valuation) -> _Tree:
-    tree: _Tree = defaultdict(lambda: defaultdict(lambda: defaultdict(_Place)))
+def _tree(valuation: Valuation) -> _Tree:
+    tree: _Tree = defaultdict(lambda: defaultdict(lambda: defaultdict(_Bucket)))
     tree[WALLET]  # always there, also of an empty wallet
-    for valued in own.holdings:
+    for valued in valuation.holdings:
         tree[valued.holding.protocol][valued.chain][valued.holding.position].loose.append(valued)
-    for position in own.positions:
+    for position in valuation.positions:
         tree[position.protocol][position.chain][position.type].nested.append(position)
     return tree
 
 
 def _protocol(
     protocol: ProtocolFacts,
-    by_chain: Mapping[str, Mapping[str, _Place]],
+    by_chain: Mapping[str, Mapping[str, _Bucket]],
     chains: Mapping[str, ChainFacts],
-    frame: _Frame,
+    frame: _Style,
 ) -> ProtocolDocument:
-    held = {chain: kinds for chain, kinds in by_chain.items() if kinds}
-    value_usd = amounts.total([place.value_usd for kinds in held.values() for place in kinds.values()])
+    by_type = {chain: kinds for chain, kinds in by_chain.items() if kinds}
+    value_usd = amounts.total([bucket.value_usd for kinds in by_type.values() for bucket in kinds.values()])
     small, large = frame.pictures(protocol.images)
     return ProtocolDocument(
         name=protocol.name,
         key=protocol.key,
         value=amounts.text(value_usd),
-        chains={chains[chain].key: _protocol_chain(chains[chain], held[chain], frame) for chain in sorted(held)},
+        chains={chains[chain].key: _protocol_chain(chains[chain], by_type[chain], frame) for chain in sorted(by_type)},
         img_small=small,
         img_large=large,
     )
 
 
-def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Place], frame: _Frame) -> ProtocolChainDocument:
+def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], frame: _Style) -> ProtocolChainDocument:
     small, large = frame.pictures(facts.images)
     return ProtocolChainDocument(
         name=facts.name,
         key=facts.key,
-        value=amounts.text(amounts.total([place.value_usd for place in kinds.values()])),
+        value=amounts.text(amounts.total([bucket.value_usd for bucket in kinds.values()])),
         protocol_positions={kind: _positions(kind, kinds[kind], facts, frame) for kind in sorted(kinds)},
         img_small=small,
         img_large=large,
     )
 
 
-def _positions(kind: str, place: _Place, facts: ChainFacts, frame: _Frame) -> PositionsDocument:
-    nested = sorted(place.nested, key=_position_key)
+def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, frame: _Style) -> PositionsDocument:
+    nested = sorted(bucket.nested, key=_position_key)
     small, large = frame.pictures(frame.protocol.images)
     return PositionsDocument(
         name=NAMES.get(kind, kind.capitalize()),
-        total_value=amounts.text(place.value_usd),
-        assets=_assets(place.loose, facts, frame.options),
-        protocol_positions=tuple(_position(each, facts, frame) for each in nested),
+        total_value=amounts.text(bucket.value_usd),
+        assets=_assets(bucket.loose, facts, frame.options),
+        protocol_positions=tuple(_position(position, facts, frame) for position in nested),
         img_small=small,
         img_large=large,
         explorer_url=frame.link(facts, frame.account),
     )
 
 
-def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> PositionDocument:
+def _position(position: ValuedPosition, facts: ChainFacts, frame: _Style) -> PositionDocument:
     small, large = frame.pictures(frame.protocol.images)
     options = frame.options
     return PositionDocument(
@@ -244,24 +260,28 @@ def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> Pos
     )
 
 
-def _earning(each: Earning) -> EarningDocument:
-    def known(number: int | None) -> str:
+def _earning(reward: EpochReward) -> EarningDocument:
+    def text_or_unknown(number: int | None) -> str:
         return UNKNOWN if number is None else str(number)
 
-    amount = UNKNOWN if each.raw is None else amounts.text(amounts.amount(each.raw, each.decimals))
+    amount = UNKNOWN if reward.raw is None else amounts.text(amounts.amount(reward.raw, reward.decimals))
     return EarningDocument(
-        str(each.epoch), amount, known(each.height), known(each.time_s), known(each.commission)
-    )  # fmt: skip
+        str(reward.epoch),
+        amount,
+        text_or_unknown(reward.height),
+        text_or_unknown(reward.time_s),
+        text_or_unknown(reward.commission),
+    )
 
 
-def _assets(parts: Iterable[Valued], facts: ChainFacts, options: Options) -> tuple[AssetDocument, ...]:
+def _assets(parts: Iterable[ValuedHolding], facts: ChainFacts, options: Options) -> tuple[AssetDocument, ...]:
     return tuple(_asset(valued, facts, options) for valued in sorted(parts, key=_asset_key))
 
 
 _AssetKey = tuple[bool, bool, Decimal, str, str, int, str, str]
 
 
-def _asset_key(valued: Valued) -> _AssetKey:
+def _asset_key(valued: ValuedHolding) -> _AssetKey:
     """The largest first, then the unpriced, spam last, then by contract; the rest so that no tie is left to chance."""
     token = valued.holding.token
     value_usd = amounts.ZERO if valued.value_usd is None else valued.value_usd.copy_negate()
@@ -280,7 +300,7 @@ def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[lis
     )
 
 
-def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:
+def _asset(valued: ValuedHolding, facts: ChainFacts, options: Options) -> AssetDocument:
     token, price = valued.holding.token, valued.price
     contract = clean(token.asset.shown_contract)
     small, large = shown_pictures(facts.tokens.get(token.asset, {}), options)
@@ -303,7 +323,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
     )
 
 
-def _sources(valued: Valued, facts: ChainFacts) -> Sources:
+def _sources(valued: ValuedHolding, facts: ChainFacts) -> Sources:
     price = valued.price
     return Sources(
         block_number=str(valued.block.height),
@@ -324,7 +344,7 @@ def _position_sources(position: ValuedPosition) -> PositionSources | UnsetType:
     return PositionSources(str(position.block.height), position.block.hash, calls)
 
 
-def _calls(valued: Valued, facts: ChainFacts) -> tuple[CallDocument, ...]:
+def _calls(valued: ValuedHolding, facts: ChainFacts) -> tuple[CallDocument, ...]:
     """The reads behind an asset's numbers. What is loose in a wallet is read in the one way of its chain, so that it
     need not be remembered."""
     holding = valued.holding
@@ -333,14 +353,14 @@ def _calls(valued: Valued, facts: ChainFacts) -> tuple[CallDocument, ...]:
     return (*(_call(number, read) for number, read in reads), *(_call("price", call) for call in prices))
 
 
-def _call(number: str, made: ReadResult) -> CallDocument:
-    result = made.result if isinstance(made.result, tuple) else (made.result,)
-    texts = tuple(map(_written, result))
-    method, to, function, arguments = made.read.shown
-    return CallDocument(number, method, to, function, tuple(map(_written, arguments)), texts)
+def _call(number: str, call: ReadResult) -> CallDocument:
+    result = call.result if isinstance(call.result, tuple) else (call.result,)
+    results = tuple(map(_as_text, result))
+    method, to, function, arguments = call.read.shown
+    return CallDocument(number, method, to, function, tuple(map(_as_text, arguments)), results)
 
 
-def _written(value: object) -> str:
+def _as_text(value: object) -> str:
     """An argument or a result as text: numbers in decimal, bytes in hex."""
     return f"0x{value.hex()}" if isinstance(value, bytes) else clean(str(value))
 

@@ -8,18 +8,38 @@ by name.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
+from chainfolio.portfolio.frames import frame
+from chainfolio.portfolio.numbers import UNKNOWN as UNKNOWN
+from chainfolio.portfolio.numbers import rounded as rounded
 
-UNKNOWN: Final = "N/A"
+if TYPE_CHECKING:
+    import polars as pl
+
 WALLET: Final = "wallet"
+ASSETS: Final = (
+    "address",
+    "chain",
+    "block",
+    "protocol",
+    "position",
+    "name",
+    "side",
+    "symbol",
+    "contract",
+    "balance",
+    "price",
+    "value",
+    "spam",
+)
 
 
 class CallDocument(msgspec.Struct, rename="camel", frozen=True):
@@ -283,6 +303,11 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     nfts_chains: dict[str, NftChainDocument] | UnsetType = UNSET
     nfts_by_collection: dict[str, CollectionDocument] | UnsetType = UNSET
 
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each asset, as `chainfolio.portfolio.frames` says. `side` is `owned`, `owed` or `claimable`; what
+        is owed is positive."""
+        return frame(ASSETS, asset_rows(self), numbers=("balance", "price", "value"), counts=("block",))
+
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -314,6 +339,39 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
     )
 
 
+def asset_rows(document: Portfolio) -> Iterator[list[Any]]:
+    """The cells of `ASSETS` for each asset, numbers as they are in the answer."""
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            block = document.chains[chain.key].block_number
+            for kind, position in chain.protocol_positions.items():
+                for nested, side, asset in sided_assets(position):
+                    yield [
+                        document.address,
+                        chain.key,
+                        None if block is UNSET else block,
+                        protocol.key,
+                        kind,
+                        nested,
+                        side or "owned",
+                        asset.symbol,
+                        asset.contract,
+                        asset.balance,
+                        asset.price,
+                        asset.value,
+                        None if asset.spam is UNSET else "spam",
+                    ]
+
+
+def sided_assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
+    """Each asset with the name of its position, where it has one, and the side of it that is not simply owned."""
+    rows = [("", "", asset) for asset in position.assets]
+    for nested in position.protocol_positions:
+        sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
+        rows += [(nested.name, side, asset) for side, assets in sides for asset in assets]
+    return rows
+
+
 def every_asset(chain: ProtocolChainDocument) -> Iterable[AssetDocument]:
     """All assets of a protocol on a chain, those inside nested positions too."""
     for positions in chain.protocol_positions.values():
@@ -326,14 +384,9 @@ def every_asset(chain: ProtocolChainDocument) -> Iterable[AssetDocument]:
 
 def percentages(values: dict[str, Decimal]) -> dict[str, str]:
     """Each value as a percentage of their sum, to four places, half to even; "0" where the sum is not above zero."""
-    whole = Fraction(amounts.total(list(values.values())))
+    total = Fraction(amounts.total(list(values.values())))
     shares: defaultdict[str, str] = defaultdict(lambda: "0")
-    if whole > 0:
+    if total > 0:
         for key, value in values.items():
-            shares[key] = amounts.text(rounded(Fraction(value) * 100 / whole, 4))
+            shares[key] = amounts.text(rounded(Fraction(value) * 100 / total, 4))
     return shares
-
-
-def rounded(exact: Fraction, places: int) -> Decimal:
-    """A rational to so many decimal places, half to even, from the exact value and so only once."""
-    return amounts.EXACT.scaleb(Decimal(round(exact * 10**places)), -places)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from portfolio.activity import Rule
+    from chainfolio.portfolio.activity import Rule
 
 from msgspec import UNSET, UnsetType
 
@@ -80,5 +80,5 @@ def shown_pictures(images: Mapping[str, str], options: Options) -> tuple[str | U
 def asset_page(chain: ChainFacts, contract: str, account: str, options: Options) -> str | UnsetType:
     """The explorer's page of a token; the native coin (an empty `contract`) has none, so it is the account's. Absent if
     there is no such page, or nobody asked for links."""
-    link, about = chain.explorer.get("token" if contract else "address", ""), contract or account
-    return link.replace("{address}", about) if options.explorer_urls and link and about else UNSET
+    link, address = chain.explorer.get("token" if contract else "address", ""), contract or account
+    return link.replace("{address}", address) if options.explorer_urls and link and address else UNSET

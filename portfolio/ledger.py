@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from chainfolio import kinds, tables
-from chainfolio.addresses import nobody
+from chainfolio.addresses import burn_addresses
 from chainfolio.datasets import AccountRows, Dataset
 from chainfolio.table import Table, bucket
 
@@ -42,12 +42,12 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
         pl.concat([_legs(transfers, "recipient", NO_CREDIT, 1), _legs(transfers, "sender", NO_DEBIT, -1)])
         .group_by(key)
         .agg(*(summed(index) for index in range(4)), pl.col("height").max(), malformed)
-        .filter(pl.col("account").is_in(nobody()).not_())
+        .filter(pl.col("account").is_in(burn_addresses()).not_())
         .collect()
     )
     assert not sums["malformed"].any(), f"a raw has {RAW_BYTES} bytes"
-    reached = pl.col("height").max().over("chain") if height is None else pl.lit(height, dtype=pl.Int64)
-    return _carried(sums).with_columns(reached.alias("height")).select(tables.BALANCES.names).sort(key)
+    block_height = pl.col("height").max().over("chain") if height is None else pl.lit(height, dtype=pl.Int64)
+    return _carried(sums).with_columns(block_height.alias("height")).select(tables.BALANCES.names).sort(key)
 
 
 def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, without: str, sign: int) -> pl.LazyFrame:
@@ -57,8 +57,8 @@ def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, without: str, sign:
 
     account, signed = pl.col(side).alias("account"), pl.lit(sign, dtype=pl.Int128).alias("sign")
     tokens = pl.col("token").is_not_null() & pl.col("token_id").is_null()
-    ours = transfers.lazy().filter(tokens & (pl.col("standard") != without))
-    return ours.select("chain", "height", account, "token", "raw", signed)
+    leg_rows = transfers.lazy().filter(tokens & (pl.col("standard") != without))
+    return leg_rows.select("chain", "height", account, "token", "raw", signed)
 
 
 def summed(index: int) -> pl.Expr:
@@ -80,7 +80,7 @@ def _carried(sums: pl.DataFrame) -> pl.DataFrame:
     clean = clean.with_columns(
         pl.when(pl.col("over") > 0).then(full).otherwise(pl.col(name).cast(pl.UInt64)).alias(name) for name in LIMBS
     )
-    return clean.with_columns(_joined(clean), short.alias("short"))
+    return clean.with_columns(_to_bytes(clean), short.alias("short"))
 
 
 def _carry(sums: pl.DataFrame) -> pl.DataFrame:
@@ -95,31 +95,31 @@ def _carry(sums: pl.DataFrame) -> pl.DataFrame:
     return carried
 
 
-def _joined(limbs: pl.DataFrame) -> pl.Series:
+def _to_bytes(limbs: pl.DataFrame) -> pl.Series:
     """The limbs as 32 big-endian bytes a row."""
     import numpy as np
     import polars as pl
 
-    words = np.empty((limbs.height, 4), dtype=">u8")
+    limbs_be = np.empty((limbs.height, 4), dtype=">u8")
     for index, name in enumerate(LIMBS):
-        words[:, index] = limbs.get_column(name).to_numpy()
-    cells = words.view(np.uint8).reshape(limbs.height, RAW_BYTES)
+        limbs_be[:, index] = limbs.get_column(name).to_numpy()
+    cells = limbs_be.view(np.uint8).reshape(limbs.height, RAW_BYTES)
     return pl.Series("raw", cells, dtype=pl.Array(pl.UInt8, RAW_BYTES)).cast(pl.List(pl.UInt8)).cast(pl.Binary)
 
 
-def told_once(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
+def drop_native_duplicates(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
     """Rows of `account_transfers` without those of the native coin that the chain tells a second time, as a token's.
     What it tells of that token alone are movements of the native coin."""
     import polars as pl
 
     if info.also_at is None:
         return transfers
-    also = pl.col("token").eq_missing(info.also_at.reference)
+    is_native_token = pl.col("token").eq_missing(info.also_at.reference)
     movement = ["account", "height", "tx_index", "direction", "raw"]
-    told = transfers.filter(pl.col("token").is_null())
-    others = transfers.filter(also).join(told, on=movement, how="anti")
-    others = others.with_columns(pl.lit(None, pl.String).alias("token"))
-    return pl.concat([transfers.filter(~also), others])
+    native_rows = transfers.filter(pl.col("token").is_null())
+    token_rows = transfers.filter(is_native_token).join(native_rows, on=movement, how="anti")
+    token_rows = token_rows.with_columns(pl.lit(None, pl.String).alias("token"))
+    return pl.concat([transfers.filter(~is_native_token), token_rows])
 
 
 def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
@@ -138,16 +138,16 @@ def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = N
         .rename({"height": "approved_height"})
         .collect()
     )
-    reached = pl.col("approved_height").max().over("chain") if height is None else pl.lit(height, dtype=pl.Int64)
-    return last.with_columns(reached.alias("height")).select(tables.ALLOWANCES.names).sort(key)
+    block_height = pl.col("approved_height").max().over("chain") if height is None else pl.lit(height, dtype=pl.Int64)
+    return last.with_columns(block_height.alias("height")).select(tables.ALLOWANCES.names).sort(key)
 
 
-def concerns(history: Table, accounts: Sequence[str]) -> pl.Expr:
+def rows_of_accounts(history: Table, accounts: Sequence[str]) -> pl.Expr:
     """Which rows of the source of a history `by_account` gives to one of some accounts, or may: it decides."""
     import polars as pl
 
-    written = str if history.name in SHARED else _maker(history).written
-    names = [written(account) for account in accounts]
+    to_text = str if history.name in SHARED else _maker(history).account_text
+    names = [to_text(account) for account in accounts]
     return pl.any_horizontal(pl.col(column).is_in(names) for column in _account_rows(history).columns)
 
 
@@ -180,22 +180,22 @@ def in_buckets(history: Table, source: pl.DataFrame) -> pl.DataFrame:
     rows = by_account(history, source.lazy()).collect()
     accounts = rows.get_column("account").unique()
     buckets = pl.Series([bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
-    known = pl.DataFrame({"account": accounts, "bucket": buckets})
-    return rows.join(known, on="account").select(history.names).sort("bucket", *history.order)
+    bucket_of_account = pl.DataFrame({"account": accounts, "bucket": buckets})
+    return rows.join(bucket_of_account, on="account").select(history.names).sort("bucket", *history.order)
 
 
 def _transfers(transfers: pl.LazyFrame) -> pl.LazyFrame:
     """Both sides of each transfer."""
     import polars as pl
 
-    def seen(account: str, counterparty: str, direction: str) -> pl.LazyFrame:
+    def rows_of_side(account: str, counterparty: str, direction: str) -> pl.LazyFrame:
         return transfers.with_columns(
             pl.col(account).alias("account"),
             pl.col(counterparty).alias("counterparty"),
             pl.lit(direction).alias("direction"),
         )
 
-    return pl.concat([seen("recipient", "sender", "in"), seen("sender", "recipient", "out")])
+    return pl.concat([rows_of_side("recipient", "sender", "in"), rows_of_side("sender", "recipient", "out")])
 
 
 def _approvals(approvals: pl.LazyFrame) -> pl.LazyFrame:
@@ -209,8 +209,8 @@ def _transactions(transactions: pl.LazyFrame) -> pl.LazyFrame:
     selector = pl.col("input").bin.slice(0, 4).alias("selector")
     rows = transactions.with_columns(selector, pl.col("hash").alias("tx_hash"))
     sender, called = pl.col("sender"), pl.coalesce("recipient", "created")
-    others = rows.filter(called != sender).with_columns(called.alias("account"))
-    return pl.concat([rows.with_columns(sender.alias("account")), others])
+    called_rows = rows.filter(called != sender).with_columns(called.alias("account"))
+    return pl.concat([rows.with_columns(sender.alias("account")), called_rows])
 
 
 SHARED: Final = {

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
-from portfolio.document import (
+from chainfolio.portfolio.document import (
     UNKNOWN,
     AssetDocument,
     ChainDocument,
@@ -44,9 +44,14 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
     assert parts, "nothing to merge"
     protocols = _protocols(parts)
     chains = _grouped(part.chains for part in parts)
-    values = {key: _total(chain.value for chain in each) for key, each in chains.items()}
+    values = {key: _total(chain.value for chain in chain_parts) for key, chain_parts in chains.items()}
     shares = percentages(values)
-    held = [asset for each in protocols.values() for chain in each.chains.values() for asset in every_asset(chain)]
+    assets = [
+        asset
+        for chain_parts in protocols.values()
+        for chain in chain_parts.chains.values()
+        for asset in every_asset(chain)
+    ]
     issues = {issue for part in parts for issue in part.issues}
     return Portfolio(
         address=address,
@@ -56,18 +61,27 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
         chains={key: _chain(chains[key], values[key], shares[key]) for key in chains},
         completeness="partial" if any(part.completeness == "partial" for part in parts) else "complete",
         issues=tuple(sorted(issues, key=lambda issue: (issue.adapter, issue.subject, issue.reason))),
-        unpriced_assets=sum(asset.value == UNKNOWN for asset in held),
-        spam_assets=sum(asset.spam is not UNSET for asset in held),
+        unpriced_assets=sum(asset.value == UNKNOWN for asset in assets),
+        spam_assets=sum(asset.spam is not UNSET for asset in assets),
         price_adapters=tuple(sorted({adapter for part in parts for adapter in part.price_adapters})),
         conversion_rates=_rates(parts),
         block_number=_agreed(part.block_number for part in parts),
         fees=_fees([part.fees for part in parts], len(chains)),
-        **_sums(parts, "cash_balance", "daily_income", "daily_expense", "fees_fiat", "open_pnl", "closed_pnl",
-                "total_cost_basis", "manual_balance_networth"),
-    )  # fmt: skip
+        **_sums(
+            parts,
+            "cash_balance",
+            "daily_income",
+            "daily_expense",
+            "fees_fiat",
+            "open_pnl",
+            "closed_pnl",
+            "total_cost_basis",
+            "manual_balance_networth",
+        ),
+    )
 
 
-def merged(portfolios: Sequence[Portfolio]) -> Portfolio:
+def merge_users(portfolios: Sequence[Portfolio]) -> Portfolio:
     """One portfolio of several virtual users: their exact sums, under their addresses joined by commas.
 
     An account that is in two groups is in both of their sums, and so in this one twice.
@@ -84,8 +98,8 @@ def _total(values: Iterable[str]) -> Decimal:
 
 def _sum(values: Iterable[str]) -> str:
     """The exact sum; unknown as soon as one of the values is."""
-    listed = list(values)
-    return UNKNOWN if UNKNOWN in listed else amounts.text(_total(listed))
+    texts = list(values)
+    return UNKNOWN if UNKNOWN in texts else amounts.text(_total(texts))
 
 
 def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
@@ -94,8 +108,8 @@ def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
 
 def _fees(fees: Sequence[str], chains: int) -> str:
     """Fees in smallest units; unknown where those of several chains, perhaps in several coins, would be added up."""
-    some = [fee for fee in fees if fee != "0"]
-    return _sum(some) if len(some) < 2 or chains < 2 else UNKNOWN
+    paid = [fee for fee in fees if fee != "0"]
+    return _sum(paid) if len(paid) < 2 or chains < 2 else UNKNOWN
 
 
 def _pnl(parts: Sequence[Any]) -> dict[str, Any]:
@@ -104,8 +118,8 @@ def _pnl(parts: Sequence[Any]) -> dict[str, Any]:
 
 def _agreed(values: Iterable[T | UnsetType]) -> T | UnsetType:
     """The value that all parts have; absent where they have several."""
-    found = list(values)
-    return found[0] if all(value == found[0] for value in found) else UNSET
+    all_values = list(values)
+    return all_values[0] if all(value == all_values[0] for value in all_values) else UNSET
 
 
 def _links(parts: Sequence[Any], *names: str) -> dict[str, Any]:
@@ -118,11 +132,11 @@ def _pictures(parts: Sequence[Any]) -> dict[str, Any]:
 
 def _grouped(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
     """The values by key, sorted by key."""
-    found: defaultdict[str, list[T]] = defaultdict(list)
+    groups: defaultdict[str, list[T]] = defaultdict(list)
     for part in parts:
         for key, value in part.items():
-            found[key].append(value)
-    return {key: found[key] for key in sorted(found)}
+            groups[key].append(value)
+    return {key: groups[key] for key in sorted(groups)}
 
 
 def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
@@ -140,7 +154,7 @@ def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
 
 def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainDocument:
     heights = [int(part.block_number) for part in parts if isinstance(part.block_number, str)]
-    behind = [part.blocks_behind for part in parts if isinstance(part.blocks_behind, int)]
+    blocks_behind = [part.blocks_behind for part in parts if isinstance(part.blocks_behind, int)]
     return ChainDocument(
         name=min(part.name for part in parts),
         key=parts[0].key,
@@ -148,7 +162,7 @@ def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainD
         value=amounts.text(value),
         value_percentile=share,
         block_number=str(min(heights)) if heights else UNSET,
-        blocks_behind=max(behind) if behind else UNSET,
+        blocks_behind=max(blocks_behind) if blocks_behind else UNSET,
         **_pnl(parts),
         **_pictures(parts),
     )
@@ -157,13 +171,13 @@ def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainD
 def _protocols(parts: Sequence[Portfolio]) -> dict[str, ProtocolDocument]:
     """The protocols by key. What goes by several names, as the exchanges of virtual users do, stays apart: the name is
     then part of the key."""
-    found: dict[str, ProtocolDocument] = {}
-    for key, same in _grouped(part.asset_by_protocols for part in parts).items():
-        named = _grouped({each.name: each} for each in same)
-        for name, each in named.items():
-            whole = key if len(named) == 1 else f"{key}:{name}"
-            found[whole] = _protocol(whole, each)
-    return {key: found[key] for key in sorted(found)}
+    merged_protocols: dict[str, ProtocolDocument] = {}
+    for key, documents in _grouped(part.asset_by_protocols for part in parts).items():
+        by_name = _grouped({each.name: each} for each in documents)
+        for name, each in by_name.items():
+            merged_key = key if len(by_name) == 1 else f"{key}:{name}"
+            merged_protocols[merged_key] = _protocol(merged_key, each)
+    return {key: merged_protocols[key] for key in sorted(merged_protocols)}
 
 
 def _protocol(key: str, parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
@@ -209,11 +223,11 @@ def _position_key(position: PositionDocument) -> tuple[Decimal, str, int, bytes]
 
 def _assets(assets: Iterable[AssetDocument]) -> tuple[AssetDocument, ...]:
     """Equal assets made one, in the order of every document."""
-    same: defaultdict[tuple[object, ...], list[AssetDocument]] = defaultdict(list)
+    groups: defaultdict[tuple[object, ...], list[AssetDocument]] = defaultdict(list)
     for each in assets:
-        known = each.balance == UNKNOWN, each.value == UNKNOWN, each.spam is UNSET
-        same[each.chain_contract, each.symbol, each.name, each.decimal, *known].append(each)
-    return tuple(sorted((_asset(parts) for parts in same.values()), key=_asset_key))
+        flags = each.balance == UNKNOWN, each.value == UNKNOWN, each.spam is UNSET
+        groups[each.chain_contract, each.symbol, each.name, each.decimal, *flags].append(each)
+    return tuple(sorted((_asset(parts) for parts in groups.values()), key=_asset_key))
 
 
 def _asset_key(asset: AssetDocument) -> tuple[bool, bool, Decimal, str, bytes]:
@@ -247,25 +261,25 @@ def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
 
 def _price(prices: Sequence[str], balance: Decimal | None, value: Decimal | None) -> str:
     """The price that all have; else the mean by balance, which is what the sums say it is."""
-    same = _agreed(prices)
-    if not isinstance(same, UnsetType):
-        return same
+    agreed = _agreed(prices)
+    if not isinstance(agreed, UnsetType):
+        return agreed
     if not balance or value is None:
         return UNKNOWN
     return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES))
 
 
-def _spam(found: Sequence[SpamDocument]) -> SpamDocument | UnsetType:
+def _spam(verdicts: Sequence[SpamDocument]) -> SpamDocument | UnsetType:
     """The gravest of several verdicts on one token."""
-    return max(found, key=lambda each: (each.score, each.reasons)) if found else UNSET
+    return max(verdicts, key=lambda each: (each.score, each.reasons)) if verdicts else UNSET
 
 
-def _sources(found: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
+def _sources(all_sources: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
     """Where the numbers come from, as long as that is one block and one price; `raw` is their sum, `calls` are all."""
-    given = [each for each in found if isinstance(each, Sources)]
-    if len(given) < len(found):
+    sources = [each for each in all_sources if isinstance(each, Sources)]
+    if len(sources) < len(all_sources):
         return UNSET
-    alike = _agreed(msgspec.structs.replace(each, raw="", calls=()) for each in given)
-    raw = str(sum(int(each.raw) for each in given))
-    calls = tuple(sorted({call for each in given for call in each.calls}, key=_WHOLE.encode))
-    return msgspec.structs.replace(alike, raw=raw, calls=calls) if isinstance(alike, Sources) else UNSET
+    agreed = _agreed(msgspec.structs.replace(each, raw="", calls=()) for each in sources)
+    raw = str(sum(int(each.raw) for each in sources))
+    calls = tuple(sorted({call for each in sources for call in each.calls}, key=_WHOLE.encode))
+    return msgspec.structs.replace(agreed, raw=raw, calls=calls) if isinstance(agreed, Sources) else UNSET

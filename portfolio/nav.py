@@ -6,17 +6,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from chainfolio import amounts
 from chainfolio.currencies import is_coin
-from portfolio.compose import issue_documents
-from portfolio.document import IssueDocument, rounded
-from portfolio.valuation import Valuation
-from portfolio.worths import Worth, worth
+from chainfolio.portfolio.compose import issue_documents
+from chainfolio.portfolio.document import IssueDocument, rounded
+from chainfolio.portfolio.frames import frame
+from chainfolio.portfolio.valuation import Valuation
+from chainfolio.portfolio.worths import NetWorth, net_worth
 
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS: Final = ("nav", "currency", "conversionPrice", "conversionSource", "unpricedAssets", "completeness")
 PLACES: Final = 18
 
 
@@ -34,6 +39,18 @@ class Nav:
     conversion_source: str = ""
     issues: tuple[IssueDocument, ...] = ()
 
+    def to_polars(self) -> pl.DataFrame:
+        """One row, as `chainfolio.portfolio.frames` says."""
+        row = [
+            amounts.text(self.nav),
+            self.currency,
+            amounts.text(self.conversion_price),
+            self.conversion_source,
+            self.unpriced_assets,
+            self.completeness,
+        ]
+        return frame(COLUMNS, [row], numbers=("nav", "conversionPrice"), counts=("unpricedAssets",))
+
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True):
     nav: msgspec.Raw
@@ -47,10 +64,10 @@ class _Wire(msgspec.Struct, rename="camel", frozen=True):
 
 def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
     """The worth of everything in `valuation` in a currency, as `converted`."""
-    return converted(worth(valuation), currency, rate, source)
+    return converted(net_worth(valuation), currency, rate, source)
 
 
-def converted(value: Worth, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
+def converted(value: NetWorth, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
     """A worth in a currency: fiat is USD times rate, exactly; crypto is USD by price, to 18 places.
 
     `rate` is required for all but USD, and above zero.
@@ -59,18 +76,16 @@ def converted(value: Worth, currency: str = "USD", rate: Decimal | None = None, 
     price = Decimal(1) if rate is None or currency == "USD" else rate
     assert price > 0, f"not a rate: {price}"
     usd = value.value_usd
-    found = rounded(Fraction(usd) / Fraction(price), PLACES) if is_coin(currency) else amounts.value_of(usd, price)
+    nav = rounded(Fraction(usd) / Fraction(price), PLACES) if is_coin(currency) else amounts.value_of(usd, price)
     completeness = "partial" if value.unread else "complete"
-    return Nav(found, currency, price, value.unpriced_assets, completeness, source, issue_documents(value.unread))
+    return Nav(nav, currency, price, value.unpriced_assets, completeness, source, issue_documents(value.unread))
 
 
-def encode(value: Nav) -> bytes:
+def encode(nav: Nav) -> bytes:
     """The body. Numbers are written from their decimals, digit by digit, and never pass through a float."""
-    numbers = _number(value.nav), value.currency, _number(value.conversion_price)
+    numbers = _number(nav.nav), nav.currency, _number(nav.conversion_price)
     return msgspec.json.encode(
-        _Wire(
-            *numbers, value.unpriced_assets, value.completeness, value.issues, value.conversion_source or msgspec.UNSET
-        )
+        _Wire(*numbers, nav.unpriced_assets, nav.completeness, nav.issues, nav.conversion_source or msgspec.UNSET)
     )
 
 

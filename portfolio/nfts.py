@@ -9,10 +9,10 @@ import msgspec
 from msgspec import UNSET
 
 from chainfolio.contracts import Holding
-from portfolio.compose import clean
-from portfolio.document import CollectionDocument, NftChainDocument, NftDocument, Portfolio
-from portfolio.facts import ChainFacts, Options, pictures
-from portfolio.spam import is_phishing
+from chainfolio.portfolio.compose import clean
+from chainfolio.portfolio.document import CollectionDocument, NftChainDocument, NftDocument, Portfolio
+from chainfolio.portfolio.facts import ChainFacts, Options, pictures
+from chainfolio.portfolio.spam import is_phishing
 
 Things = Sequence[tuple[str, Holding]]  # chain, collectible
 
@@ -42,25 +42,25 @@ def _by_chain(things: Things, chains: Mapping[str, ChainFacts]) -> dict[str, Nft
 def _by_collection(things: Things, chains: Mapping[str, ChainFacts], options: Options) -> dict[str, CollectionDocument]:
     """Return the collections of collectibles, by `chain:contract`, with their numbers in ascending order."""
     order = sorted(
-        things, key=lambda each: (each[0], each[1].token.asset.collection, int(each[1].token.asset.token_id))
+        things, key=lambda item: (item[0], item[1].token.asset.collection, int(item[1].token.asset.token_id))
     )
-    found = {}
-    for (chain, collection), several in groupby(order, key=lambda each: (each[0], each[1].token.asset.collection)):
-        facts, holdings = chains[chain], [holding for _, holding in several]
+    collections = {}
+    for (chain, collection), group in groupby(order, key=lambda item: (item[0], item[1].token.asset.collection)):
+        facts, holdings = chains[chain], [holding for _, holding in group]
         token, contract = holdings[0].token, clean(collection.shown_contract)
         small, large = pictures({}, options.placeholder)
         link = facts.explorer.get("token", "")
-        found[f"{facts.key}:{contract}"] = CollectionDocument(
+        collections[f"{facts.key}:{contract}"] = CollectionDocument(
             name=clean(token.name),
             symbol=clean(token.symbol),
             contract_address=contract,
             chain_key=facts.key,
             chain_id=facts.chain_id,
-            count=str(sum(each.raw for each in holdings)),
-            items=tuple(NftDocument(each.token.asset.token_id, str(each.raw)) for each in holdings),
+            count=str(sum(item.raw for item in holdings)),
+            items=tuple(NftDocument(item.token.asset.token_id, str(item.raw)) for item in holdings),
             spam=is_phishing(collection, token.symbol, token.name),
             img_small=small if options.images else UNSET,
             img_large=large if options.images else UNSET,
             explorer_url=link.replace("{address}", contract) if link and options.explorer_urls else UNSET,
         )
-    return found
+    return collections

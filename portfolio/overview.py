@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import (
+from chainfolio.portfolio.document import (
     UNKNOWN,
     AssetDocument,
     Portfolio,
@@ -27,7 +27,7 @@ from portfolio.document import (
     percentages,
     rounded,
 )
-from portfolio.facts import PLACEHOLDER, ChainFacts, ProtocolFacts, pictures
+from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts, ProtocolFacts, pictures
 
 PLACES: Final = 18
 
@@ -93,18 +93,18 @@ def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]
     )
 
 
-def overview(portfolios: Iterable[Portfolio], shown: Pictures = NO_PICTURES) -> list[TokenRow]:
+def overview(portfolios: Iterable[Portfolio], pictures: Pictures = NO_PICTURES) -> list[TokenRow]:
     """One row per token, the largest value first, the unpriced last, then by symbol and name."""
-    found: defaultdict[tuple[str, str, bool, bool], list[_SignedAsset]] = defaultdict(list)
+    parts_by_token: defaultdict[tuple[str, str, bool, bool], list[_SignedAsset]] = defaultdict(list)
     for part in (part for portfolio in portfolios for part in _parts(portfolio)):
         asset = part.asset
-        found[asset.symbol.upper(), asset.name, asset.value == UNKNOWN, asset.balance == UNKNOWN].append(part)
-    values = {key: _value(parts) for key, parts in found.items()}
+        parts_by_token[asset.symbol.upper(), asset.name, asset.value == UNKNOWN, asset.balance == UNKNOWN].append(part)
+    values = {key: _value(parts) for key, parts in parts_by_token.items()}
     # The keys of shares are texts: a token's place in this list.
-    shares = percentages({str(at): values[key] or amounts.ZERO for at, key in enumerate(found)})
+    shares = percentages({str(i): values[key] or amounts.ZERO for i, key in enumerate(parts_by_token)})
     rows = [
-        (values[key], _row(parts, UNKNOWN if values[key] is None else shares[str(at)], shown))
-        for at, (key, parts) in enumerate(found.items())
+        (values[key], _row(parts, UNKNOWN if values[key] is None else shares[str(i)], pictures))
+        for i, (key, parts) in enumerate(parts_by_token.items())
     ]
     return [row for _, row in sorted(rows, key=_order)]
 
@@ -125,19 +125,19 @@ def _parts(portfolio: Portfolio) -> Iterator[_SignedAsset]:
 def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]:
     yield from ((asset, 1) for asset in positions.assets)
     for nested in positions.protocol_positions:
-        held = (*nested.assets, *nested.supply_assets, *nested.reward_assets, *nested.dex_assets)
-        yield from ((asset, 1) for asset in held)
+        owned = (*nested.assets, *nested.supply_assets, *nested.reward_assets, *nested.dex_assets)
+        yield from ((asset, 1) for asset in owned)
         yield from ((asset, -1) for asset in nested.borrow_assets)
 
 
-def _row(parts: Sequence[_SignedAsset], share: str, shown: Pictures) -> TokenRow:
+def _row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) -> TokenRow:
     by_protocol: defaultdict[str, list[_SignedAsset]] = defaultdict(list)
     for part in parts:
         by_protocol[part.protocol.key].append(part)
-    shares = [_share(each, shown) for each in by_protocol.values()]
+    shares = [_share(each, pictures) for each in by_protocol.values()]
     first = parts[0].asset
     return TokenRow(
-        image=_image(shown.tokens.get(part.asset.chain_contract) for part in parts),
+        image=_image(pictures.tokens.get(part.asset.chain_contract) for part in parts),
         symbol=first.symbol.upper(),
         name=first.name,
         price=_price(parts),
@@ -148,13 +148,13 @@ def _row(parts: Sequence[_SignedAsset], share: str, shown: Pictures) -> TokenRow
     )
 
 
-def _share(parts: Sequence[_SignedAsset], shown: Pictures) -> TokenShare:
+def _share(parts: Sequence[_SignedAsset], pictures: Pictures) -> TokenShare:
     return TokenShare(
         key=parts[0].protocol.key,
         name=min(part.protocol.name for part in parts),
         value=_text(_value(parts)),
         balance=_text(_balance(parts)),
-        image=_image([shown.protocols.get(parts[0].protocol.key)]),
+        image=_image([pictures.protocols.get(parts[0].protocol.key)]),
     )
 
 
@@ -171,8 +171,8 @@ def _balance(parts: Sequence[_SignedAsset]) -> Decimal | None:
 
 
 def _net(values: Sequence[Decimal | None]) -> Decimal | None:
-    known = [value for value in values if value is not None]
-    return amounts.total(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return amounts.total(known_values) if known_values else None
 
 
 def _price(parts: Sequence[_SignedAsset]) -> str:
@@ -195,5 +195,5 @@ def _text(value: Decimal | None) -> str:
 
 
 def _image(links: Iterable[str | None]) -> str:
-    found = {link for link in links if link is not None} - {PLACEHOLDER}
-    return min(found, default=PLACEHOLDER)
+    images = {link for link in links if link is not None} - {PLACEHOLDER}
+    return min(images, default=PLACEHOLDER)

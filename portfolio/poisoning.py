@@ -13,13 +13,13 @@ from typing import Final
 
 from chainfolio.addresses import AddressRules
 from chainfolio.assets import Asset
-from portfolio.activity import Activity, Movement
-from portfolio.transactions import Flag
+from chainfolio.portfolio.activity import Activity, Movement
+from chainfolio.portfolio.transactions import Flag
 
 DUST: Final = 100  # next to nothing is less than a hundredth of the most that was exchanged with the real one,
 NATIVE_DUST: Final = 4  # and less than the fourth decimal place of a native coin, whatever else was exchanged
 
-Place = tuple[int, int]  # height, and position in the block
+BlockPosition = tuple[int, int]  # height, and position in the block
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Interaction:
 
     address: str
     asset: Asset
-    place: Place
+    position: BlockPosition
     raw: int
 
 
@@ -39,30 +39,30 @@ class Counterparties:
 
     rules: AddressRules
     native_decimals: int
-    _first: dict[str, tuple[Place, str]] = field(default_factory=dict)
-    _most: dict[tuple[str, Asset], int] = field(default_factory=dict)
+    _first: dict[str, tuple[BlockPosition, str]] = field(default_factory=dict)
+    _max_raw: dict[tuple[str, Asset], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, dealings: Iterable[Interaction], rules: AddressRules, native_decimals: int) -> Counterparties:
+    def of(cls, interactions: Iterable[Interaction], rules: AddressRules, native_decimals: int) -> Counterparties:
         """From dealings in any order."""
         counterparties = cls(rules, native_decimals)
-        for each in dealings:
-            if each.address in rules.nobody:
+        for each in interactions:
+            if each.address in rules.burn_addresses:
                 continue
-            found, look = (each.place, each.address), rules.look(each.address)
-            counterparties._first[look] = min(found, counterparties._first.get(look, found))
+            first, look = (each.position, each.address), rules.look(each.address)
+            counterparties._first[look] = min(first, counterparties._first.get(look, first))
             key = each.address, each.asset
-            counterparties._most[key] = max(each.raw, counterparties._most.get(key, 0))
+            counterparties._max_raw[key] = max(each.raw, counterparties._max_raw.get(key, 0))
         return counterparties
 
-    def resembled(self, address: str, place: Place) -> str | None:
+    def resembled(self, address: str, position: BlockPosition) -> str | None:
         """The address met before `place` that this one looks like; None where there is none, or it is that one."""
-        known = self._first.get(self.rules.look(address))
-        return None if known is None or known[1] == address or known[0] >= place else known[1]
+        first = self._first.get(self.rules.look(address))
+        return None if first is None or first[1] == address or first[0] >= position else first[1]
 
     def is_dust(self, move: Movement, real: str) -> bool:
         """Whether a movement is next to nothing beside what was exchanged with the real one."""
-        dust = move.raw * DUST < self._most.get((real, move.asset.collection), 0)
+        dust = move.raw * DUST < self._max_raw.get((real, move.asset.collection), 0)
         return dust or (move.asset.is_native and move.raw < 10 ** max(self.native_decimals - NATIVE_DUST, 0))
 
 
@@ -74,41 +74,50 @@ class Poisoning:
     only: bool
 
 
-def poisoning(activity: Activity, counterparties: Counterparties | None, listed: Collection[Asset]) -> Poisoning:
+def poisoning(activity: Activity, counterparties: Counterparties | None, trusted: Collection[Asset]) -> Poisoning:
     """What of an activity was made by look-alikes: nothing where nobody knows whom the account dealt with.
 
     It is nothing else where somebody else sent it and every movement is one with a look-alike, of next to nothing or of
     a token that is not listed."""
     if counterparties is None:
         return Poisoning({}, only=False)
-    place = activity.height, activity.tx_index
-    found = {
-        other: real
-        for other in sorted(activity.counterparties)
-        if (real := counterparties.resembled(other, place)) is not None
+    position = activity.height, activity.tx_index
+    resembled = {
+        counterparty: real
+        for counterparty in sorted(activity.counterparties)
+        if (real := counterparties.resembled(counterparty, position)) is not None
     }
-    own = activity.details is not None and activity.details.sender == activity.account
-    only = bool(found) and not own and bool(activity.movements) and all(
-        move.counterparty in found
-        and (_is_worthless(move, listed) or counterparties.is_dust(move, found[move.counterparty]))
-        for move in activity.movements
-    )  # fmt: skip
-    return Poisoning(found, only)
+    is_sender = activity.details is not None and activity.details.sender == activity.account
+    only = (
+        bool(resembled)
+        and not is_sender
+        and bool(activity.movements)
+        and all(
+            move.counterparty in resembled
+            and (_is_worthless(move, trusted) or counterparties.is_dust(move, resembled[move.counterparty]))
+            for move in activity.movements
+        )
+    )
+    return Poisoning(resembled, only)
 
 
-def _is_worthless(move: Movement, listed: Collection[Asset]) -> bool:
-    return move.raw == 0 or not (move.asset.is_native or move.asset.collection in listed)
+def _is_worthless(move: Movement, trusted: Collection[Asset]) -> bool:
+    return move.raw == 0 or not (move.asset.is_native or move.asset.collection in trusted)
 
 
-def flags(activity: Activity, found: Poisoning, signs: Collection[str], spam: Collection[Asset]) -> tuple[Flag, ...]:
+def flags(
+    activity: Activity, poisoning: Poisoning, signs: Collection[str], spam: Collection[Asset]
+) -> tuple[Flag, ...]:
     """The warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
     warnings = [
-        Flag("POISONING", "begins and ends like an address met before", address=other, resembles=real)
-        for other, real in found.resembled.items()
+        Flag("POISONING", "begins and ends like an address met before", address=address, resembles=real)
+        for address, real in poisoning.resembled.items()
     ]
     if "poison" in signs:
-        others = sorted({move.counterparty for move in activity.movements} - found.resembled.keys())
-        warnings += [Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in others]
+        counterparties = sorted({move.counterparty for move in activity.movements} - poisoning.resembled.keys())
+        warnings += [
+            Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in counterparties
+        ]
     warnings += [
         Flag("SPAM", "the token is taken for spam: by what it is called, or by how it came", address=token)
         for token in sorted(

@@ -15,8 +15,8 @@ from functools import reduce
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from chainfolio.portfolio.ledger import LIMB, LIMBS, summed
 from chainfolio.tables import REWARD
-from portfolio.ledger import LIMB, LIMBS, summed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from chainfolio.assets import Asset
     from chainfolio.chains import ChainInfo
 
-FAN: Final = 8  # parts into which one round cuts two heights that differ
-FEW: Final = 4  # checkpoints of an asset that hardly moves
+SPLIT_PARTS: Final = 8  # parts into which one round cuts two heights that differ
+MIN_CHECKPOINTS: Final = 4  # checkpoints of an asset that hardly moves
 MAX_CHANGES: Final = 16  # of one asset that are looked for, from the lowest block on
 SIDES: Final = {"in": 1, "out": -1}
 MOVED: Final = ("account", "height", "tx_index", "log_index", "item", "direction")
-ASSET: Final = ("standard", "token", "token_id")
+ASSET_COLUMNS: Final = ("standard", "token", "token_id")
 
 
-class Key(NamedTuple):
+class BalanceKey(NamedTuple):
     """What has a balance: an account, and an asset that it met."""
 
     account: str
@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RunningTotals:
     """The sum of the movements of an asset after each height at which some are."""
 
     heights: tuple[int, ...] = ()
@@ -48,25 +48,25 @@ class Course:
 
     def at(self, height: int) -> int:
         """The sum of all movements up to a height."""
-        place = bisect_right(self.heights, height)
-        return self.sums[place - 1] if place else 0
+        count = bisect_right(self.heights, height)
+        return self.sums[count - 1] if count else 0
 
-    def moved(self, height: int) -> int:
+    def change_at(self, height: int) -> int:
         """The sum of the movements at a height."""
         return self.at(height) - self.at(height - 1)
 
     def has(self, height: int) -> bool:
         """Whether something moved at a height, be it nothing at all or back and forth."""
-        place = bisect_right(self.heights, height)
-        return place > 0 and self.heights[place - 1] == height
+        count = bisect_right(self.heights, height)
+        return count > 0 and self.heights[count - 1] == height
 
 
-class Absent:
+class NoContract:
     """In the place of a balance: there is no contract at that block."""
 
 
-Answer = int | Absent | None  # None: it cannot be read
-Point = tuple[Key, int]
+Answer = int | NoContract | None  # None: it cannot be read
+Point = tuple[BalanceKey, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Change:
     after: int
     height: int
     amount: int
-    before: int  # balances on chain, at both
-    then: int
+    balance_before: int  # balances on chain, at both
+    balance_after: int
 
     @property
     def is_found(self) -> bool:
@@ -86,7 +86,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """How one asset ended. `opening` is the excess at the first height, None where it could not be read there;
     `balance` that at the last. `unread` are heights behind the first movement at which it could not be read.
     `has_more`: there are more changes than are looked for."""
@@ -98,23 +98,23 @@ class Compared:
     has_more: bool = False
 
 
-def ladder(first: int, last: int, count: int) -> list[int]:
+def spread_heights(first: int, last: int, count: int) -> list[int]:
     """So many heights from the first to the last, both among them, as even as can be."""
     steps = max(1, min(count, last - first))
     return sorted({first + (last - first) * step // steps for step in range(steps + 1)})
 
 
-def checkpoints(key: Key, course: Course, steps: Sequence[int]) -> list[int]:
+def checkpoints(key: BalanceKey, totals: RunningTotals, steps: Sequence[int]) -> list[int]:
     """The heights of a ladder at which an asset is compared. The native coin: all. A token: the first and the last, and
     between them, behind its first movement, the more the more it moves. Most tokens are sent once, as spam."""
-    if key.asset.is_native or not course.heights:
+    if key.asset.is_native or not totals.heights:
         return [*steps]
-    behind = [height for height in steps[1:-1] if height >= course.heights[0]]
-    every = max(1, -(-len(behind) // max(FEW, 2 * len(course.heights))))
-    return sorted({steps[0], *behind[::-every], steps[-1]})
+    after_first = [height for height in steps[1:-1] if height >= totals.heights[0]]
+    step = max(1, -(-len(after_first) // max(MIN_CHECKPOINTS, 2 * len(totals.heights))))
+    return sorted({steps[0], *after_first[::-step], steps[-1]})
 
 
-def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[Key, Course]:
+def running_totals(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[BalanceKey, RunningTotals]:
     """The course of each asset that accounts met, and of the native coin of all that paid: from rows of
     `account_transfers`, each movement `told_once`, and from heights and fees of the transactions that accounts sent.
     What stakes earned and kept changed no balance."""
@@ -122,59 +122,72 @@ def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dic
 
     native = pl.lit(None, pl.String)
     side = pl.col("direction").replace_strict(SIDES, return_dtype=pl.Int128)
-    paid = fees.select(
-        "account", "height", native.alias("standard"), native.alias("token"),
-        pl.lit(None, pl.Binary).alias("token_id"), pl.col("fee").alias("raw"), pl.lit(-1, pl.Int128).alias("sign"),
-    )  # fmt: skip
-    # The standard only names assets with a number: wrapping moves the same token as a transfer.
-    named = pl.when(pl.col("token_id").is_not_null()).then(pl.col("standard"))
-    moved = transfers.filter(pl.col("standard") != REWARD).with_columns(named.alias("standard"), side.alias("sign"))
-    steps = (
-        pl.concat([moved.select(paid.columns), paid])
-        .group_by("account", *ASSET, "height")
-        .agg(*(summed(index) for index in range(len(LIMBS))))
-        .sort("account", *ASSET, "height")
+    fee_rows = fees.select(
+        "account",
+        "height",
+        native.alias("standard"),
+        native.alias("token"),
+        pl.lit(None, pl.Binary).alias("token_id"),
+        pl.col("fee").alias("raw"),
+        pl.lit(-1, pl.Int128).alias("sign"),
     )
-    found: dict[Key, tuple[list[int], list[int]]] = {}
+    # The standard only names assets with a number: wrapping moves the same token as a transfer.
+    standard_if_numbered = pl.when(pl.col("token_id").is_not_null()).then(pl.col("standard"))
+    transfer_rows = transfers.filter(pl.col("standard") != REWARD).with_columns(
+        standard_if_numbered.alias("standard"), side.alias("sign")
+    )
+    steps = (
+        pl.concat([transfer_rows.select(fee_rows.columns), fee_rows])
+        .group_by("account", *ASSET_COLUMNS, "height")
+        .agg(*(summed(index) for index in range(len(LIMBS))))
+        .sort("account", *ASSET_COLUMNS, "height")
+    )
+    moves_by_key: dict[BalanceKey, tuple[list[int], list[int]]] = {}
     assets: dict[tuple[str | None, str | None, bytes | None], Asset] = {}
     for account, standard, token, token_id, height, *limbs in steps.iter_rows():
-        named_as = standard, token, token_id
-        if named_as not in assets:
+        identity = standard, token, token_id
+        if identity not in assets:
             number = None if token_id is None else int.from_bytes(token_id, "big")
-            assets[named_as] = info.asset(standard or "", token, number)
-        heights, moves = found.setdefault(Key(account, assets[named_as]), ([], []))
+            assets[identity] = info.asset(standard or "", token, number)
+        heights, moves = moves_by_key.setdefault(BalanceKey(account, assets[identity]), ([], []))
         heights.append(height)
         moves.append(reduce(lambda total, limb: total * LIMB + limb, limbs, 0))
-    return {key: Course(tuple(heights), tuple(accumulate(moves))) for key, (heights, moves) in found.items()}
+    return {
+        key: RunningTotals(tuple(heights), tuple(accumulate(moves))) for key, (heights, moves) in moves_by_key.items()
+    }
 
 
-Search = Generator[Sequence[Point], Mapping[Point, Answer], dict[Key, Compared]]
+Search = Generator[Sequence[Point], Mapping[Point, Answer], dict[BalanceKey, Comparison]]
 
 
-def search(known: Mapping[Key, Course], steps: Sequence[int], *, is_start: bool = False) -> Search:
+def search(
+    totals: Mapping[BalanceKey, RunningTotals], steps: Sequence[int], *, is_from_genesis: bool = False
+) -> Search:
     """Every asset compared at its checkpoints of a ladder, and the blocks found where its excess changes.
 
     `is_start`: nothing was before the first height. There an asset that cannot be read has an excess of zero.
     """
-    seen = {key: _Seen(course, is_start, checkpoints(key, course, steps)) for key, course in known.items()}
-    asked = [(key, height) for key, each in seen.items() for height in each.heights]
-    begun = False
-    while asked:
-        answers = yield asked
-        for key, height in asked:
-            seen[key].take(height, answers[key, height])
-        for each in () if begun else seen.values():
-            each.begin()
-        begun = True
-        asked = [(key, height) for key, each in seen.items() for height in each.next()]
-    return {key: each.compared() for key, each in seen.items()}
+    searches = {
+        key: _AssetSearch(course, is_from_genesis, checkpoints(key, course, steps)) for key, course in totals.items()
+    }
+    reads = [(key, height) for key, asset_search in searches.items() for height in asset_search.heights]
+    has_begun = False
+    while reads:
+        answers = yield reads
+        for key, height in reads:
+            searches[key].take(height, answers[key, height])
+        for asset_search in () if has_begun else searches.values():
+            asset_search.begin()
+        has_begun = True
+        reads = [(key, height) for key, asset_search in searches.items() for height in asset_search.next()]
+    return {key: asset_search.comparison() for key, asset_search in searches.items()}
 
 
 @dataclass(slots=True)
-class _Seen:
+class _AssetSearch:
     """What is known of one asset so far. `open` are pairs of heights between which its excess changes."""
 
-    course: Course
+    course: RunningTotals
     is_start: bool
     heights: Sequence[int]
     balances: dict[int, int] = field(default_factory=dict)
@@ -185,7 +198,7 @@ class _Seen:
 
     def take(self, height: int, answer: Answer) -> None:
         """One balance. Before an asset first moves there need not be a contract."""
-        if isinstance(answer, Absent):
+        if isinstance(answer, NoContract):
             answer = 0 if not self._has_moved(height) else None
         if answer is None:
             self.unread.add(height)
@@ -201,26 +214,26 @@ class _Seen:
 
     def next(self) -> list[int]:
         """The heights to ask for now."""
-        asked: list[int] = []
-        still: list[tuple[int, int]] = []
+        heights: list[int] = []
+        open_pairs: list[tuple[int, int]] = []
         for low, high in self.open:
-            inside = self._inside(low, high)
-            known = [height for height in inside if height in self.balances]
-            if known:  # asked in the round before
-                still += self._parts([low, *known, high])
+            middle = self._between(low, high)
+            read_heights = [height for height in middle if height in self.balances]
+            if read_heights:  # asked in the round before
+                open_pairs += self._parts([low, *read_heights, high])
             else:
-                still.append((low, high))
-        self._keep(still)
+                open_pairs.append((low, high))
+        self._keep(open_pairs)
         for low, high in self.open:
             if (low, high) in self.closed:
                 continue
-            fresh = [height for height in self._inside(low, high) if height not in self.unread]
+            fresh = [height for height in self._between(low, high) if height not in self.unread]
             if not fresh:
                 self.closed.add((low, high))
-            asked += fresh
-        return asked
+            heights += fresh
+        return heights
 
-    def compared(self) -> Compared:
+    def comparison(self) -> Comparison:
         """How it ended."""
         first, last = self.heights[0], self.heights[-1]
         unread = sorted(height for height in self.unread if self._has_moved(height))
@@ -229,7 +242,7 @@ class _Seen:
             for low, high in self.open
         ]
         opening = None if first in self.unread or first not in self.balances else self._excess(first)
-        return Compared(opening, self.balances.get(last), tuple(changes), tuple(unread), self.has_more)
+        return Comparison(opening, self.balances.get(last), tuple(changes), tuple(unread), self.has_more)
 
     def _has_moved(self, height: int) -> bool:
         return bool(self.course.heights) and self.course.heights[0] <= height
@@ -245,5 +258,5 @@ class _Seen:
         self.open = pairs[:MAX_CHANGES]
 
     @staticmethod
-    def _inside(low: int, high: int) -> list[int]:
-        return [height for height in ladder(low, high, FAN) if low < height < high]
+    def _between(low: int, high: int) -> list[int]:
+        return [height for height in spread_heights(low, high, SPLIT_PARTS) if low < height < high]

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, AssetDocument, Portfolio, PositionsDocument
+from chainfolio.portfolio.document import UNKNOWN, AssetDocument, Portfolio, PositionsDocument
 
 Placed = tuple[str, str, AssetDocument]  # name of the position, side, asset
 
@@ -21,19 +21,21 @@ def holdings_of(document: Portfolio) -> list[dict[str, Any]]:
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
         for kind, positions in chain.protocol_positions.items()
-        for name, side, asset in _placed(positions)
+        for name, side, asset in _sided_assets(positions)
     ]
     return [{"item": item, **row} for item, row in enumerate(rows)]
 
 
-def _placed(positions: PositionsDocument) -> Iterator[Placed]:
+def _sided_assets(positions: PositionsDocument) -> Iterator[Placed]:
     for asset in positions.assets:
         yield "", "owned", asset
     for nested in positions.protocol_positions:
         sides = (
-            ("owned", (*nested.assets, *nested.dex_assets)), ("supplied", nested.supply_assets),
-            ("borrowed", nested.borrow_assets), ("reward", nested.reward_assets),
-        )  # fmt: skip
+            ("owned", (*nested.assets, *nested.dex_assets)),
+            ("supplied", nested.supply_assets),
+            ("borrowed", nested.borrow_assets),
+            ("reward", nested.reward_assets),
+        )
         for side, assets in sides:
             for asset in assets:
                 yield nested.name, side, asset
@@ -42,9 +44,14 @@ def _placed(positions: PositionsDocument) -> Iterator[Placed]:
 def _columns(asset: AssetDocument) -> dict[str, Any]:
     decimals = None if asset.decimal == UNKNOWN else int(asset.decimal)
     return {
-        "asset": asset.contract, "symbol": asset.symbol, "decimals": decimals, "raw": _raw(asset.balance, decimals),
-        "price": _known(asset.price), "value": _known(asset.value), "spam": asset.spam is not UNSET,
-    }  # fmt: skip
+        "asset": asset.contract,
+        "symbol": asset.symbol,
+        "decimals": decimals,
+        "raw": _raw(asset.balance, decimals),
+        "price": _or_none(asset.price),
+        "value": _or_none(asset.value),
+        "spam": asset.spam is not UNSET,
+    }
 
 
 def _raw(balance: str, decimals: int | None) -> bytes | None:
@@ -55,5 +62,5 @@ def _raw(balance: str, decimals: int | None) -> bytes | None:
     return raw.to_bytes(32, "big") if 0 <= raw <= amounts.MAX_RAW else None
 
 
-def _known(text: str) -> str | None:
+def _or_none(text: str) -> str | None:
     return None if text == UNKNOWN else text

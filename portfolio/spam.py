@@ -18,14 +18,34 @@ from chainfolio.assets import Asset
 from chainfolio.contracts import Spam
 
 Reason = Literal[
-    "LINK", "LOOKALIKE", "HIDDEN_TEXT", "MIXED_SCRIPTS", "SAME_SYMBOL", "LURE", "SITE", "MASS_TRANSFER", "NO_TRANSFER",
-    "FORGED", "UNSOLICITED", "NO_PRICE",
-]  # fmt: skip
+    "LINK",
+    "LOOKALIKE",
+    "HIDDEN_TEXT",
+    "MIXED_SCRIPTS",
+    "SAME_SYMBOL",
+    "LURE",
+    "SITE",
+    "MASS_TRANSFER",
+    "NO_TRANSFER",
+    "FORGED",
+    "UNSOLICITED",
+    "NO_PRICE",
+]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 WEIGHTS: Final[Mapping[Reason, int]] = {
-    "LINK": 50, "LOOKALIKE": 50, "HIDDEN_TEXT": 50, "MIXED_SCRIPTS": 30, "SAME_SYMBOL": 25, "LURE": 25, "SITE": 25,
-    "MASS_TRANSFER": 25, "NO_TRANSFER": 25, "FORGED": 25, "UNSOLICITED": 20, "NO_PRICE": 20,
-}  # fmt: skip
+    "LINK": 50,
+    "LOOKALIKE": 50,
+    "HIDDEN_TEXT": 50,
+    "MIXED_SCRIPTS": 30,
+    "SAME_SYMBOL": 25,
+    "LURE": 25,
+    "SITE": 25,
+    "MASS_TRANSFER": 25,
+    "NO_TRANSFER": 25,
+    "FORGED": 25,
+    "UNSOLICITED": 20,
+    "NO_PRICE": 20,
+}
 SPAM_FROM: Final = 60
 OWN_DEED: Final = 40  # what it takes off the score that the holder sent, bought or asked for it
 MASS_RECIPIENTS: Final = 20  # recipients of one token in one transaction
@@ -55,18 +75,17 @@ _ALIKE: Final = dict(
         "\u13a0\u13a1\u13a2\u13da\u13df\u13bb\u13b7\u13b3\u13ac\u13aa\u13f4"  # Cherokee
         # Lisu
         "\ua4f4\ua4e2\ua4d3\ua4da\ua4d4\ua4d0\ua4ee\ua4f0\ua4f2\ua4ea\ua4f3\ua4d7\ua4e1\ua4df\ua4e0\ua4d1\ua4e7",
-        "ABEKMHOPCTYXIJSaeopcyxijshdqwlI" "ABEZHIKMNOPTYXov" "iagucosdtehbnIak" "ouSU" "DRTSCHMWEAB"
-        "USDCTBAEIWOKLMNPH",
+        "ABEKMHOPCTYXIJSaeopcyxijshdqwlIABEZHIKMNOPTYXoviagucosdtehbnIakouSUDRTSCHMWEABUSDCTBAEIWOKLMNPH",
         strict=True,
     )
-)  # fmt: skip
+)
 # What looks like another ASCII character in one font or another.
 _ALIKE_ASCII: Final = str.maketrans("I1|0", "lllO")
 _FOREIGN: Final = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC", "DESERET")
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class TokenArrival:
     """How a token came to its holder, by the index.
 
     `moved`: transfers of more than nothing to or from the holder; `own`: in one of their transactions the holder did
@@ -74,8 +93,8 @@ class Arrival:
     less what left.
     """
 
-    moved: int
-    own: bool
+    transfer_count: int
+    is_own_action: bool
     recipients: int
     net: int = 0
 
@@ -88,14 +107,14 @@ class TokenFacts:
     asset: Asset
     symbol: str
     name: str
-    listed: bool
-    priced: bool
-    arrival: Arrival | None = None
+    is_listed: bool
+    is_priced: bool
+    arrival: TokenArrival | None = None
     balance: int | None = None
 
 
 @dataclass(slots=True)
-class Originals:
+class KnownTokens:
     """The tokens that others pretend to be: those on the list, the native coin, and what has a price."""
 
     _symbols: defaultdict[str, frozenset[Asset]] = field(default_factory=lambda: defaultdict(frozenset))
@@ -103,12 +122,12 @@ class Originals:
     _texts: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, tokens: Iterable[tuple[Asset, str, str]]) -> Originals:
+    def of(cls, tokens: Iterable[tuple[Asset, str, str]]) -> KnownTokens:
         """From assets, symbols and names."""
-        found = cls()
+        known_tokens = cls()
         for asset, symbol, name in tokens:
-            found.add(asset, symbol, name)
-        return found
+            known_tokens.add(asset, symbol, name)
+        return known_tokens
 
     def add(self, asset: Asset, symbol: str, name: str) -> None:
         """Take in one more."""
@@ -118,10 +137,10 @@ class Originals:
             for shape in _shapes(text):
                 self._shapes[shape] |= {asset}
 
-    def more(self, tokens: Iterable[tuple[Asset, str, str]]) -> Originals:
+    def with_tokens(self, tokens: Iterable[tuple[Asset, str, str]]) -> KnownTokens:
         """These and some more; these stay as they are."""
         symbols, shapes = (defaultdict(frozenset[Asset], known) for known in (self._symbols, self._shapes))
-        both = Originals(symbols, shapes, set(self._texts))
+        both = KnownTokens(symbols, shapes, set(self._texts))
         for asset, symbol, name in tokens:
             both.add(asset, symbol, name)
         return both
@@ -137,14 +156,14 @@ class Originals:
         return any(self._shapes.get(shape, frozenset()) - {asset} for shape in _shapes(text))
 
 
-def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
+def judge(facts: TokenFacts, known_tokens: KnownTokens) -> Spam | None:
     """Why a token is taken for spam, the heaviest reason first; None where it is not."""
-    if facts.listed:
+    if facts.is_listed:
         return None
-    found = {*_of_text(facts, originals), *_of_arrival(facts)}
-    reasons = tuple(reason for reason in REASONS if reason in found)
+    reasons_set = {*_text_reasons(facts, known_tokens), *_arrival_reasons(facts)}
+    reasons = tuple(reason for reason in REASONS if reason in reasons_set)
     score = sum(WEIGHTS[reason] for reason in reasons)
-    if facts.arrival is not None and facts.arrival.own:
+    if facts.arrival is not None and facts.arrival.is_own_action:
         score -= OWN_DEED
     return Spam(min(score, MAX_SCORE), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
 
@@ -152,57 +171,59 @@ def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
 def is_phishing(asset: Asset, symbol: str, name: str) -> bool:
     """Whether a token that nobody lists is named after a site to visit or a prize to claim, or hides what it is called:
     what can be said of it without knowing who holds it."""
-    said = set(_of_text(TokenFacts(asset, symbol, name, listed=False, priced=False), Originals()))
-    return bool(said & {"LINK", "HIDDEN_TEXT", "MIXED_SCRIPTS"}) or {"SITE", "LURE"} <= said
+    text_reasons = set(_text_reasons(TokenFacts(asset, symbol, name, is_listed=False, is_priced=False), KnownTokens()))
+    return bool(text_reasons & {"LINK", "HIDDEN_TEXT", "MIXED_SCRIPTS"}) or {"SITE", "LURE"} <= text_reasons
 
 
-def _of_text(facts: TokenFacts, originals: Originals) -> Iterable[Reason]:
+def _text_reasons(facts: TokenFacts, known_tokens: KnownTokens) -> Iterable[Reason]:
     symbol, name = facts.symbol.strip(), facts.name.strip()
-    written = f"{_plain(symbol)} {_plain(name)}"
-    lures = bool(_LURE.search(written))
-    if _LINK.search(written):
+    text = f"{_to_ascii(symbol)} {_to_ascii(name)}"
+    lures = bool(_LURE.search(text))
+    if _LINK.search(text):
         yield "LINK"
     if lures:
         yield "LURE"
     # Honest tokens are named after their sites, but have a symbol beside that.
-    if _SITE.search(_plain(symbol)) or (lures and _SITE.search(written)):
+    if _SITE.search(_to_ascii(symbol)) or (lures and _SITE.search(text)):
         yield "SITE"
     if any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Zl", "Zp") for char in symbol + name):
         yield "HIDDEN_TEXT"
     if any(_mixes_scripts(word) for word in (*symbol.split(), *name.split())):
         yield "MIXED_SCRIPTS"
-    if originals.looks_alike(symbol, facts.asset) or originals.looks_alike(name, facts.asset):
+    if known_tokens.looks_alike(symbol, facts.asset) or known_tokens.looks_alike(name, facts.asset):
         yield "LOOKALIKE"
-    elif originals.has_symbol(symbol, facts.asset):
+    elif known_tokens.has_symbol(symbol, facts.asset):
         yield "SAME_SYMBOL"
 
 
-def _of_arrival(facts: TokenFacts) -> Iterable[Reason]:
+def _arrival_reasons(facts: TokenFacts) -> Iterable[Reason]:
     arrival = facts.arrival
-    if not facts.priced:
+    if not facts.is_priced:
         yield "NO_PRICE"
-    if arrival is None or arrival.own:
+    if arrival is None or arrival.is_own_action:
         return
     yield "UNSOLICITED"
     if arrival.recipients >= MASS_RECIPIENTS:
         yield "MASS_TRANSFER"
-    if not arrival.moved:
+    if not arrival.transfer_count:
         yield "NO_TRANSFER"
     # What left without ever having come, and what came and is not there, the token only logged.
     if facts.balance is not None and (arrival.net < 0 or (arrival.net > 0 and not facts.balance)):
         yield "FORGED"
 
 
-def _plain(text: str) -> str:
+def _to_ascii(text: str) -> str:
     """A text with what is drawn like ASCII written in ASCII, and without accents and what is not seen."""
-    apart = unicodedata.normalize("NFKD", text)
-    return "".join(_ALIKE.get(char, char) for char in apart if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(
+        _ALIKE.get(char, char) for char in decomposed if unicodedata.category(char) not in ("Mn", "Cf", "Cc")
+    )
 
 
 @lru_cache(4096)
 def _shapes(text: str) -> tuple[str, ...]:
     """How a text looks: whatever its case, and in its own case where I, l and 1 are one stroke."""
-    plain = "".join(_plain(text).split())
+    plain = "".join(_to_ascii(text).split())
     return (plain.casefold(), f"={plain.translate(_ALIKE_ASCII)}") if len(plain) > 1 else ()
 
 

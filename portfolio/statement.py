@@ -13,22 +13,22 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
-from chainfolio.tables import REWARD
-from portfolio.activity import TRANSFERS, Activity, Functions, Movement, signs, type_of
-from portfolio.compose import clean
-from portfolio.document import UNKNOWN
-from portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
-from portfolio.poisoning import Counterparties, flags, poisoning
-from portfolio.spam import is_phishing
-from portfolio.transactions import (
+from chainfolio.portfolio.activity import TRANSFERS, Activity, Functions, Movement, signs, type_of
+from chainfolio.portfolio.compose import clean
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
+from chainfolio.portfolio.poisoning import Counterparties, flags, poisoning
+from chainfolio.portfolio.spam import is_phishing
+from chainfolio.portfolio.transactions import (
     UNKNOWN_PROTOCOL,
-    Named,
+    NamedEntity,
     Nft,
     TransactionAssetDocument,
     TransactionDocument,
     TransactionUser,
 )
-from portfolio.valuation import market_value
+from chainfolio.portfolio.valuation import market_value
+from chainfolio.tables import REWARD
 
 DIGITS: Final = amounts.MAX_DECIMALS + 80  # of the longest amount there can be
 _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
@@ -53,7 +53,7 @@ class RenderContext:
     counterparties: Mapping[str, Counterparties] = field(default_factory=dict)
     also_at: Asset | None = None
     spam: Collection[tuple[str, Asset]] = frozenset()
-    nobody: Collection[str] = frozenset()
+    burn_addresses: Collection[str] = frozenset()
     validators: ProtocolFacts | None = None
     stakes: ProtocolFacts | None = None
     fee_collectors: Collection[str] = frozenset()
@@ -64,46 +64,58 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     """One transaction of one wallet. What it says of itself (`details`) is known by now."""
     details = activity.details
     assert details is not None, f"{activity.tx_hash} was not looked up"
-    activity = replace(activity, movements=_once(activity.movements, context.also_at))
-    called = context.protocol_of(details.recipient) if details.recipient else None
+    activity = replace(activity, movements=_without_duplicates(activity.movements, context.also_at))
+    called_protocol = context.protocol_of(details.recipient) if details.recipient else None
     selector = details.selector or b""  # by which no function is found
     function = context.functions.names.get(selector, "")
-    moved = {move.asset.collection for move in activity.movements if not move.asset.is_native}
-    spam = {asset for asset in moved if _is_suspect(context, activity.account, asset)}
-    looks = poisoning(activity, context.counterparties.get(activity.account), context.listed)
-    met = _met(activity, context)
-    of_recipient = met.transactions if met and function in TRANSFERS else ()  # a token is called, who gets it acts
-    found = signs(
-        activity, function, spam, called=context.functions.types.get(selector, ""), listed=context.listed,
-        nobody=context.nobody, fee_collectors=context.fee_collectors, imitated=looks.only,
-    )  # fmt: skip
-    shown = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
+    tokens = {move.asset.collection for move in activity.movements if not move.asset.is_native}
+    spam = {asset for asset in tokens if _is_suspect(context, activity.account, asset)}
+    poison = poisoning(activity, context.counterparties.get(activity.account), context.listed)
+    counterparty_protocol = _counterparty_protocol(activity, context)
+    of_recipient = (
+        counterparty_protocol.transactions if counterparty_protocol and function in TRANSFERS else ()
+    )  # a token is called, who gets it acts
+    activity_signs = signs(
+        activity,
+        function,
+        spam,
+        called=context.functions.types.get(selector, ""),
+        trusted=context.listed,
+        burn_addresses=context.burn_addresses,
+        fee_collectors=context.fee_collectors,
+        imitated=poison.only,
+    )
+    assets = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
     small, large = shown_pictures(context.chain.images, context.options)
     return TransactionDocument(
         hash=activity.tx_hash,
         timestamp=str(activity.time_us // 1_000_000),
         block_number=activity.height,
-        chain=Named(key=context.chain.key, name=context.chain.name, img_small=small, img_large=large),
+        chain=NamedEntity(key=context.chain.key, name=context.chain.name, img_small=small, img_large=large),
         sender=details.sender,
         recipient=details.recipient or details.created or "",
-        type=type_of(found, function, [*(called.transactions if called else ()), *of_recipient]),
+        type=type_of(
+            activity_signs, function, [*(called_protocol.transactions if called_protocol else ()), *of_recipient]
+        ),
         value=_native(details.raw, context),
         value_fiat=UNKNOWN,
         fees=_native(details.fee, context),
         fees_fiat=UNKNOWN,
         native_asset_fees=_fee(details, context),
-        assets_in=tuple(asset for direction, asset in shown if direction == "in"),
-        assets_out=tuple(asset for direction, asset in shown if direction == "out"),
+        assets_in=tuple(asset for direction, asset in assets if direction == "in"),
+        assets_out=tuple(asset for direction, asset in assets if direction == "out"),
         user=TransactionUser(address=activity.account),
-        protocol=_protocol(_paid_by(activity, context) or called or met, context.options),
+        protocol=_protocol(
+            _paying_protocol(activity, context) or called_protocol or counterparty_protocol, context.options
+        ),
         function_name=function[:1].upper() + function[1:],
-        flags=flags(activity, looks, found, spam),
+        flags=flags(activity, poison, activity_signs, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,
     )
 
 
-def _once(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movement, ...]:
+def _without_duplicates(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movement, ...]:
     """Movements without those of the native coin that the chain tells a second time, as a token's."""
     if also_at is None:
         return movements
@@ -111,24 +123,26 @@ def _once(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movem
     return tuple(move for move in movements if move.asset != also_at or (move.direction, move.raw) not in native)
 
 
-def _paid_by(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
+def _paying_protocol(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
     """Whose coins it is that the chain itself paid; None where a transaction moved them."""
     if not activity.is_of_protocol:
         return None
     return context.stakes if activity.movements[0].standard == REWARD else context.validators
 
 
-def _met(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
+def _counterparty_protocol(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
     """The protocol on the other side of a movement or an approval, where all that have one agree."""
-    others = [move.counterparty for move in activity.movements] + [each.spender for each in activity.permissions]
-    found = {facts.key: facts for other in others if (facts := context.protocol_of(other))}
-    return next(iter(found.values())) if len(found) == 1 else None
+    counterparties = [move.counterparty for move in activity.movements] + [
+        each.spender for each in activity.permissions
+    ]
+    protocols = {facts.key: facts for counterparty in counterparties if (facts := context.protocol_of(counterparty))}
+    return next(iter(protocols.values())) if len(protocols) == 1 else None
 
 
-def _protocol(facts: ProtocolFacts | None, options: Options) -> Named:
+def _protocol(facts: ProtocolFacts | None, options: Options) -> NamedEntity:
     small, large = shown_pictures(facts.images if facts else {}, options)
-    named = Named(key=facts.key, name=facts.name) if facts else UNKNOWN_PROTOCOL
-    return msgspec.structs.replace(named, img_small=small, img_large=large)
+    document = NamedEntity(key=facts.key, name=facts.name) if facts else UNKNOWN_PROTOCOL
+    return msgspec.structs.replace(document, img_small=small, img_large=large)
 
 
 def _native(raw: int, context: RenderContext) -> str:
@@ -144,7 +158,7 @@ def _is_suspect(context: RenderContext, account: str, asset: Asset) -> bool:
 
 
 def _asset(activity: Activity, move: Movement, context: RenderContext) -> TransactionAssetDocument:
-    came = move.direction == "in"
+    is_incoming = move.direction == "in"
     token = context.native if move.asset.is_native else context.tokens.get(move.asset.collection)
     # Collectibles are counted one by one: their contracts give no decimals, and need none.
     decimals = 0 if move.asset.is_collectible else token.decimals if token else None
@@ -162,9 +176,9 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
         chain_contract=f"{context.chain.key}:{contract}",
         chain_key=context.chain.key,
         decimal=UNKNOWN if decimals is None else str(decimals),
-        sender=move.counterparty if came else activity.account,
-        recipient=activity.account if came else move.counterparty,
-        is_asset_in=came,
+        sender=move.counterparty if is_incoming else activity.account,
+        recipient=activity.account if is_incoming else move.counterparty,
+        is_asset_in=is_incoming,
         stays_staked=True if move.standard == REWARD else UNSET,
         nft=Nft(token_id=move.asset.token_id) if move.asset.is_collectible else UNSET,
         img_small=small,
@@ -198,7 +212,7 @@ def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAsse
     )
 
 
-def priced(document: TransactionDocument, native: Asset, prices: Mapping[Asset, Price]) -> TransactionDocument:
+def with_prices(document: TransactionDocument, native: Asset, prices: Mapping[Asset, Price]) -> TransactionDocument:
     """A record with prices in it, those of its own block, that of the native coin among them. What has no price stays
     as it is; collectibles have none."""
     by_contract = {asset.shown_contract: price for asset, price in prices.items()}
@@ -211,11 +225,11 @@ def priced(document: TransactionDocument, native: Asset, prices: Mapping[Asset, 
             asset, price=amounts.text(price.usd), value=_value_usd(asset.balance, price), price_source=price.source
         )
 
-    coin = prices.get(native)
+    native_price = prices.get(native)
     return msgspec.structs.replace(
         document,
-        value_fiat=_value_usd(document.value, coin),
-        fees_fiat=_value_usd(document.fees, coin),
+        value_fiat=_value_usd(document.value, native_price),
+        fees_fiat=_value_usd(document.fees, native_price),
         native_asset_fees=value_usd(document.native_asset_fees),
         assets_in=tuple(value_usd(asset) for asset in document.assets_in),
         assets_out=tuple(value_usd(asset) for asset in document.assets_out),
@@ -236,15 +250,15 @@ def assets_of(activity: Activity, native: Asset) -> set[Asset]:
 def mentions(activity: Activity, tokens: Mapping[Asset, Token], native: Token, text: str) -> bool:
     """Whether a text is part of the symbol, the name or the contract of a token that moved or was approved."""
     assets = {move.asset.collection for move in activity.movements} | {each.asset for each in activity.permissions}
-    wanted = text.casefold()
+    needle = text.casefold()
     for asset in assets:
         token = native if asset.is_native else tokens.get(asset)
-        words = [asset.shown_contract, *((token.symbol, token.name) if token else ())]
-        if any(wanted in word.casefold() for word in words):
+        texts = [asset.shown_contract, *((token.symbol, token.name) if token else ())]
+        if any(needle in word.casefold() for word in texts):
             return True
     return False
 
 
-def protocol_key(written: str) -> str:
+def protocol_key(name: str) -> str:
     """The key of a protocol from a spelling with its version set apart: aave_v3, uniswap-v3, Uniswap V3."""
-    return _ALIAS.sub("", written.lower())
+    return _ALIAS.sub("", name.lower())

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.frames import frame
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TransactionType = Literal[
-    "TRANSFERIN", "TRANSFEROUT", "SELFTRANSFER", "BRIDGEIN", "BRIDGEOUT",
-    "SWAP", "ADDLIQUIDITY", "REMOVELIQUIDITY", "STAKE", "UNSTAKE", "LEND", "BORROW", "DEPOSIT", "WITHDRAW",
-    "CLAIM", "AIRDROP", "MINT", "WRAP", "UNWRAP", "VOTE", "APPROVAL",
-    "OPENVAULT", "CLOSEVAULT", "REPAYVAULT", "COLLECT", "MULTITYPE", "INTERACTION",
-    "FAILED", "SPAM", "UNDEFINED", "IGNORE", "SIGN", "FOLLOW", "DONATION", "EXPENSE",
-]  # fmt: skip
+    "TRANSFERIN",
+    "TRANSFEROUT",
+    "SELFTRANSFER",
+    "BRIDGEIN",
+    "BRIDGEOUT",
+    "SWAP",
+    "ADDLIQUIDITY",
+    "REMOVELIQUIDITY",
+    "STAKE",
+    "UNSTAKE",
+    "LEND",
+    "BORROW",
+    "DEPOSIT",
+    "WITHDRAW",
+    "CLAIM",
+    "AIRDROP",
+    "MINT",
+    "WRAP",
+    "UNWRAP",
+    "VOTE",
+    "APPROVAL",
+    "OPENVAULT",
+    "CLOSEVAULT",
+    "REPAYVAULT",
+    "COLLECT",
+    "MULTITYPE",
+    "INTERACTION",
+    "FAILED",
+    "SPAM",
+    "UNDEFINED",
+    "IGNORE",
+    "SIGN",
+    "FOLLOW",
+    "DONATION",
+    "EXPENSE",
+]
 
 
-class Named(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class NamedEntity(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """A chain or a protocol by its key."""
 
     key: str
@@ -27,8 +63,28 @@ class Named(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     img_large: str | UnsetType = UNSET
 
 
-UNKNOWN_PROTOCOL = Named(key="unknown", name="Unknown")
-NO_PROTOCOL = Named(key="", name="")
+COLUMNS: Final = (
+    "chain",
+    "block",
+    "time",
+    "hash",
+    "type",
+    "flags",
+    "protocol",
+    "from",
+    "to",
+    "direction",
+    "symbol",
+    "contract",
+    "tokenId",
+    "amount",
+    "price",
+    "value",
+    "fee",
+    "feeSymbol",
+)
+UNKNOWN_PROTOCOL = NamedEntity(key="unknown", name="Unknown")
+NO_PROTOCOL = NamedEntity(key="", name="")
 
 
 class Nft(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -45,8 +101,8 @@ class TransactionUser(msgspec.Struct, frozen=True, kw_only=True):
 
 def _wire(name: str) -> str:
     """`from` is no name in Python: the fields are called as in the tables, and written as clients know them."""
-    head, *rest = name.split("_")
-    return {"sender": "from", "recipient": "to"}.get(name, head + "".join(word.capitalize() for word in rest))
+    head, *parts = name.split("_")
+    return {"sender": "from", "recipient": "to"}.get(name, head + "".join(word.capitalize() for word in parts))
 
 
 class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
@@ -103,7 +159,7 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
     hash: str
     timestamp: str
     block_number: int
-    chain: Named
+    chain: NamedEntity
     sender: str
     recipient: str
     type: TransactionType
@@ -115,8 +171,8 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
     assets_in: tuple[TransactionAssetDocument, ...]
     assets_out: tuple[TransactionAssetDocument, ...]
     user: TransactionUser
-    protocol: Named = UNKNOWN_PROTOCOL
-    sub_protocol: Named = NO_PROTOCOL
+    protocol: NamedEntity = UNKNOWN_PROTOCOL
+    sub_protocol: NamedEntity = NO_PROTOCOL
     function_name: str = ""
     closed_pnl: str = UNKNOWN
     flags: tuple[Flag, ...] = ()
@@ -131,3 +187,39 @@ class Transactions(msgspec.Struct, frozen=True):
     transactions: tuple[TransactionDocument, ...]
     completeness: Literal["complete", "partial"] = "complete"
     issues: tuple[IssueDocument, ...] = ()
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each asset that moved, or one where none did, as `chainfolio.portfolio.frames` says; the fee is in
+        the first row of a transaction, so that it is summed once."""
+        rows = (row for each in self.transactions for row in transaction_rows(each))
+        numbers = ("amount", "price", "value", "fee")
+        return frame(COLUMNS, rows, numbers=numbers, times=("time",), counts=("block",))
+
+
+def transaction_rows(transaction: TransactionDocument) -> Iterator[list[Any]]:
+    """The cells of `COLUMNS` for each asset that moved, numbers as they are in the answer."""
+    time = datetime.fromtimestamp(int(transaction.timestamp), UTC)
+    shared_cells = [
+        transaction.chain.key,
+        transaction.block_number,
+        f"{time:%Y-%m-%dT%H:%M:%SZ}",
+        transaction.hash,
+        transaction.type,
+        " ".join(sorted({flag.kind for flag in transaction.flags})),
+        transaction.protocol.key,
+        transaction.sender,
+        transaction.recipient,
+    ]
+    fee = (
+        [transaction.fees, transaction.native_asset_fees.symbol]
+        if transaction.sender == transaction.user.address
+        else [None, None]
+    )
+    assets = [("in", asset) for asset in transaction.assets_in] + [("out", asset) for asset in transaction.assets_out]
+    for direction, asset in assets:
+        number = None if asset.nft is UNSET else asset.nft.token_id
+        cells = [direction, asset.symbol, asset.contract, number, asset.balance, asset.price, asset.value]
+        yield [*shared_cells, *cells, *fee]
+        fee = [None, None]
+    if not assets:
+        yield [*shared_cells, *[None] * 7, *fee]

@@ -12,15 +12,23 @@ from typing import TYPE_CHECKING
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Issue, Price, Snapshot, Token
-from portfolio.columns import Quote, values_by_account
-from portfolio.valuation import Valuation, bound, prices_of, shown_of, thin_of, usable, value
+from chainfolio.portfolio.columns import AssetQuote, values_by_account
+from chainfolio.portfolio.valuation import (
+    Valuation,
+    capped_assets,
+    max_value,
+    prices_of,
+    replaced_assets,
+    usable_price,
+    valuate,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class NetWorth:
     """A net worth in USD. It lacks the `unpriced_assets` and the reads that failed, of which `unread` tells."""
 
     value_usd: Decimal
@@ -28,52 +36,56 @@ class Worth:
     unread: tuple[Issue, ...]
 
 
-def worth(valuation: Valuation) -> Worth:
+def net_worth(valuation: Valuation) -> NetWorth:
     """The worth of everything in a valuation."""
-    unpriced = sum(valued.value_usd is None for valued in valuation.everything)
+    unpriced = sum(valued.value_usd is None for valued in valuation.all_holdings)
     unread = tuple(issue for issues in valuation.unread.values() for issue in issues if issue.makes_partial)
-    return Worth(valuation.value_usd, unpriced, unread)
+    return NetWorth(valuation.value_usd, unpriced, unread)
 
 
-def worths(snapshots: Sequence[Snapshot]) -> dict[str, Worth]:
+def net_worths(snapshots: Sequence[Snapshot]) -> dict[str, NetWorth]:
     """What each account of some snapshots is worth: exactly what `worth` says of its part of their valuation."""
-    divided = [_divided(each) for each in snapshots]
-    inside = value([by_row for by_row, _ in divided]).apart()
+    divided = [_split(each) for each in snapshots]
+    by_account = valuate([by_row for by_row, _ in divided]).by_account()
     loose = [_loose(each) for _, each in divided if each.holdings]
-    found = {}
-    for account, rest in inside.items():
-        known = worth(rest)
+    result = {}
+    for account, valuation in by_account.items():
+        base = net_worth(valuation)
         values = [values[account] for values, _ in loose if account in values]
         unpriced = sum(counts[account] for _, counts in loose)
-        found[account] = Worth(
-            amounts.total([known.value_usd, *values]), known.unpriced_assets + unpriced, known.unread
+        result[account] = NetWorth(
+            amounts.total([base.value_usd, *values]), base.unpriced_assets + unpriced, base.unread
         )
-    return found
+    return result
 
 
-def _divided(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
+def _split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
     """The same in two parts, the first to be valued row by row: positions, and what is held of an asset whose market
     may have to pay the same account for more than that."""
-    thin = thin_of(prices_of(snapshot))
-    rows: list[Holding] = []
-    if thin:
-        inside = {each.account for each in snapshot.positions}
-        held = Counter((each.account, each.token.asset) for each in snapshot.holdings if each.token.asset in thin)
-        several = {pair for pair, count in held.items() if count > 1 or pair[0] in inside}
-        rows = [each for each in snapshot.holdings if (each.account, each.token.asset) in several] if several else []
-    apart = {id(each) for each in rows}
-    columns = [each for each in snapshot.holdings if id(each) not in apart] if rows else snapshot.holdings
-    plain = replace(snapshot, fees=(), days=())
-    return replace(plain, holdings=tuple(rows)), replace(plain, holdings=tuple(columns))
+    capped = capped_assets(prices_of(snapshot))
+    row_holdings: list[Holding] = []
+    if capped:
+        with_positions = {each.account for each in snapshot.positions}
+        counts = Counter((each.account, each.token.asset) for each in snapshot.holdings if each.token.asset in capped)
+        shared = {pair for pair, count in counts.items() if count > 1 or pair[0] in with_positions}
+        row_holdings = (
+            [each for each in snapshot.holdings if (each.account, each.token.asset) in shared] if shared else []
+        )
+    row_ids = {id(each) for each in row_holdings}
+    column_holdings = (
+        [each for each in snapshot.holdings if id(each) not in row_ids] if row_holdings else snapshot.holdings
+    )
+    plain = replace(snapshot, fees=(), day_flows=())
+    return replace(plain, holdings=tuple(row_holdings)), replace(plain, holdings=tuple(column_holdings))
 
 
 def _loose(snapshot: Snapshot) -> tuple[Mapping[str, Decimal], Counter[str]]:
     """By account what its loose holdings are worth, and how many of them nobody can value."""
     columns = _Columns(prices_of(snapshot))
-    shown, spam = shown_of(snapshot), snapshot.spam
+    replaced, spam = replaced_assets(snapshot), snapshot.spam
     for holding in snapshot.holdings:
         account, token, raw = holding.account, holding.token, holding.raw
-        if not raw or (shown and (account, token.asset) in shown):
+        if not raw or (replaced and (account, token.asset) in replaced):
             continue
         asset = columns.asset(token)
         if asset is None or not 0 < raw <= amounts.MAX_RAW:
@@ -89,8 +101,10 @@ class _Columns:
 
     prices: Mapping[Asset, Price]
     unpriced: Counter[str] = field(default_factory=Counter)
-    quotes: dict[int, Quote] = field(default_factory=dict)
-    _known: dict[int, int | None] = field(default_factory=dict)  # by the identity of a token, for they are shared
+    quotes: dict[int, AssetQuote] = field(default_factory=dict)
+    _asset_numbers: dict[int, int | None] = field(
+        default_factory=dict
+    )  # by the identity of a token, for they are shared
     _numbers: defaultdict[str, int] = field(init=False)
     _accounts: list[int] = field(default_factory=list)
     _assets: list[int] = field(default_factory=list)
@@ -101,15 +115,15 @@ class _Columns:
 
     def asset(self, token: Token) -> int | None:
         """The number of a token that can be valued."""
-        if id(token) not in self._known:
-            self._known[id(token)] = self._quoted(token)
-        return self._known[id(token)]
+        if id(token) not in self._asset_numbers:
+            self._asset_numbers[id(token)] = self._quoted(token)
+        return self._asset_numbers[id(token)]
 
     def _quoted(self, token: Token) -> int | None:
-        price, decimals = usable(self.prices.get(token.asset)), token.decimals
+        price, decimals = usable_price(self.prices.get(token.asset)), token.decimals
         if price is None or decimals is None or not 0 <= decimals <= amounts.MAX_DECIMALS:
             return None
-        self.quotes[len(self.quotes)] = Quote(decimals, price.usd, bound(price))
+        self.quotes[len(self.quotes)] = AssetQuote(decimals, price.usd, max_value(price))
         return len(self.quotes) - 1
 
     def add(self, account: str, asset: int, raw: int) -> None:
@@ -121,8 +135,8 @@ class _Columns:
     def values(self) -> dict[str, Decimal]:
         """What each account holds is worth."""
         names = list(self._numbers)
-        found = values_by_account(self._frame(), self.quotes)
-        return {names[account]: value for account, value in found.items()}
+        by_number = values_by_account(self._frame(), self.quotes)
+        return {names[account]: value for account, value in by_number.items()}
 
     def _frame(self) -> pl.DataFrame:
         import polars as pl

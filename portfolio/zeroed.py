@@ -12,24 +12,41 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from portfolio.document import UNKNOWN
+from chainfolio.portfolio.document import UNKNOWN
 
 T = TypeVar("T")
 NUMBERS: Final = frozenset(
-    {"price", "value", "balance", "decimal", "percentage", "value_fiat", "fees", "fees_fiat", "cash_balance",
-     "daily_income", "daily_expense", "value_at_risk", "start_value", "end_value", "net_flows", "flow", "share"}
-)  # fmt: skip
+    {
+        "price",
+        "value",
+        "balance",
+        "decimal",
+        "percentage",
+        "value_fiat",
+        "fees",
+        "fees_fiat",
+        "cash_balance",
+        "daily_income",
+        "daily_expense",
+        "value_at_risk",
+        "start_value",
+        "end_value",
+        "net_flows",
+        "flow",
+        "share",
+    }
+)
 
 
-def zeroed(document: T) -> T:
+def zero_unknown(document: T) -> T:
     """The same document with `0` for each number that is not known."""
-    found: Any = document
+    result: Any = document
     if isinstance(document, msgspec.Struct):
         fields = ((name, getattr(document, name)) for name in document.__struct_fields__)
-        new = {name: "0" if name in NUMBERS and value == UNKNOWN else zeroed(value) for name, value in fields}
-        found = msgspec.structs.replace(document, **new)
+        new = {name: "0" if name in NUMBERS and value == UNKNOWN else zero_unknown(value) for name, value in fields}
+        result = msgspec.structs.replace(document, **new)
     elif isinstance(document, dict):
-        found = {key: zeroed(value) for key, value in document.items()}
+        result = {key: zero_unknown(value) for key, value in document.items()}
     elif isinstance(document, (list, tuple)):
-        found = type(document)(zeroed(each) for each in document)
-    return found  # type: ignore[no-any-return]
+        result = type(document)(zero_unknown(each) for each in document)
+    return result  # type: ignore[no-any-return]

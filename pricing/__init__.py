@@ -1,1 +1,1 @@
-"""What an asset was worth at a moment: one file a source, and a chain of sources that says which one answered."""
+"""Prices of assets at a block: one file per source, and the chain that queries the sources in order."""

@@ -1,162 +1,177 @@
-"""Prices from Binance's markets in USDT: the close of the last minute before the block, times what USDT is worth."""
+"""Prices from Binance's markets in USDT: the last close before the block, times the price of USDT."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
+from chainfolio.pricing.guards import MAX_USD, MIN_USD
+from chainfolio.pricing.http_reads import BatchedRead, HttpGet, ReadLabel
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section
+from chainfolio.pricing.vendors import (
+    VendorHost,
+    VendorQuote,
+    base_url,
+    check_keys,
+    decode_json,
+    parse_number,
+    quote_fault,
+    seconds,
+    vendor_names,
+)
 from chainfolio.reads import ReadResult
-from pricing.guards import MAX_USD, MIN_USD
-from pricing.http_reads import BatchedRead, HttpGet
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative
-from pricing.vendors import Host, Told, base_url, checked, decoded, fault, names_of, number, seconds
 
 SOURCE: Final = "binance"
 URL: Final = "https://data-api.binance.vision"
-PER_S: Final = 10.0
+HOST_RPS: Final = 10.0
 MAX_AGE_S: Final = 300
 MINUTE_S: Final = 60
-MOST: Final = 1000  # minutes in one answer
-CLOSE, CLOSED_MS, TRADES = 4, 6, 8  # where they stand in a minute
+MAX_CANDLES: Final = 1000  # in one answer
+CLOSE, CLOSED_MS, TRADES = 4, 6, 8  # indexes of these fields in a candle
 
-Key = tuple[str, int]  # a market, and a moment in seconds
+Key = tuple[str, int]  # a market, and a time in seconds
+Candle = Sequence[msgspec.Raw]  # of one minute
 
 
 @dataclass(frozen=True, slots=True)
-class Minutes:
-    """The minutes of markets, before moments."""
+class CandleBatch:
+    """The candles of markets in the `span_s` seconds before a time."""
 
-    host: Host
-    back_s: int = MAX_AGE_S
+    host: VendorHost
+    span_s: int = MAX_AGE_S
 
-    def gets(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
-        """One request for the moments of one market that lie within a thousand minutes."""
-        for some in self._spans(sorted(keys)):
-            yield self._get(some), some
+    def requests(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
+        """Return one request per market and thousand minutes."""
+        for group in self._groups(sorted(keys)):
+            yield self._request(group), group
 
-    def _spans(self, keys: Sequence[Key]) -> Iterator[list[Key]]:
-        room_s = (MOST - 1) * MINUTE_S - self.back_s
-        part: list[Key] = []
+    def _groups(self, keys: Sequence[Key]) -> Iterator[list[Key]]:
+        """Split sorted keys into groups that one request can answer."""
+        max_span_s = (MAX_CANDLES - 1) * MINUTE_S - self.span_s
+        group: list[Key] = []
         for key in keys:
-            if part and (key[0] != part[0][0] or key[1] - part[0][1] > room_s):
-                yield part
-                part = []
-            part.append(key)
-        if part:
-            yield part
+            if group and (key[0] != group[0][0] or key[1] - group[0][1] > max_span_s):
+                yield group
+                group = []
+            group.append(key)
+        if group:
+            yield group
 
-    def _get(self, keys: Sequence[Key]) -> HttpGet:
+    def _request(self, keys: Sequence[Key]) -> HttpGet:
         return self.host.get(
             "/api/v3/klines",
             ("symbol", keys[0][0]),
             ("interval", "1m"),
-            ("startTime", f"{keys[0][1] - self.back_s}000"),
+            ("startTime", f"{keys[0][1] - self.span_s}000"),
             ("endTime", f"{keys[-1][1]}000"),
-            ("limit", str(MOST)),
+            ("limit", str(MAX_CANDLES)),
         )
 
-    def told(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, Told | Unknown]:
-        """The close of the last minute before each moment in which somebody traded."""
-        minutes = decoded(body, list[list[msgspec.Raw]])
-        return {key: _last(minutes, key[1]) for key in keys} if minutes else {}
+    def parse(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, VendorQuote | Unknown]:
+        """Return the close of the last minute with a trade before each time; nothing if there are no candles."""
+        candles = decode_json(body, list[list[msgspec.Raw]])
+        return {key: _last_close(candles, key[1]) for key in keys} if candles else {}
 
-    def shown(self, key: Key) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """The request that would ask for this alone."""
-        get = self._get([key])
-        return "GET", get.url, None, tuple(f"{name}={value}" for name, value in get.params)
+    def shown(self, key: Key) -> ReadLabel:
+        """Return the request that would read this key alone."""
+        return self._request([key]).shown
 
 
 @dataclass(frozen=True, slots=True)
 class Binance:
-    """Markets in USDT. `usdt` is the token whose price stands for it on the chain; None: there is none."""
+    """Markets in USDT. `usdt` is the token that stands for USDT on the chain; None if the chain has none."""
 
-    batch: Minutes
+    batch: CandleBatch
     markets: Mapping[Asset, str]
     usdt: Asset | None
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
 
     def knows(self, asset: Asset) -> bool:
-        """Whether an asset has a market."""
+        """Return True if the asset has a market."""
         return asset in self.markets
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """What each asset that has a market is worth in USDT, or the reason for none."""
-        known = [asset for asset in assets if asset in self.markets]
-        if not known:
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a price in USDT or a refusal for each asset with a market, in one round."""
+        traded = [asset for asset in assets if asset in self.markets]
+        if not traded:
             return Quotes()
         if self.usdt is None:
             reason = "its market is in USDT, and no USDT of this chain is known"
-            return Quotes(refused=tuple(Refusal(asset, SOURCE, reason) for asset in known))
-        moment = block.time_us // 1_000_000
-        reads = {asset: BatchedRead(self.batch, (self.markets[asset], moment)) for asset in known}
-        told = yield list(reads.values())
-        found = [
-            self._outcome(asset, read, said, block)
-            for (asset, read), said in zip(reads.items(), told, strict=True)
-            if said is not None
+            return Quotes(refused=tuple(Refusal(asset, SOURCE, reason) for asset in traded))
+        time_s = block.time_us // 1_000_000
+        reads = {asset: BatchedRead(self.batch, (self.markets[asset], time_s)) for asset in traded}
+        results = yield list(reads.values())
+        outcomes = [
+            self._outcome(asset, self.usdt, read, quote, block)
+            for (asset, read), quote in zip(reads.items(), results, strict=True)
+            if quote is not None
         ]
         return Quotes(
-            refused=tuple(each for each in found if isinstance(each, Refusal)),
-            relative=tuple(each for each in found if isinstance(each, Relative)),
+            refused=tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+            relative=tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice)),
         )
 
-    def _outcome(self, asset: Asset, read: BatchedRead, said: Told | Unknown, block: Block) -> Relative | Refusal:
-        wrong = said.reason if isinstance(said, Unknown) else fault(said, block, self.max_age_s)
-        if isinstance(said, Unknown) or wrong:
-            return Refusal(asset, SOURCE, wrong)
-        assert self.usdt is not None, "nothing is asked without it"
-        return Relative(
-            asset, ((self.usdt, Fraction(said.usd)),), SOURCE, said.time_s * 1_000_000, said.confidence,
-            f"market {self.markets[asset]}", (ReadResult(read, said),),
-        )  # fmt: skip
+    def _outcome(
+        self, asset: Asset, usdt: Asset, read: BatchedRead, quote: VendorQuote | Unknown, block: Block
+    ) -> RelativePrice | Refusal:
+        if isinstance(quote, Unknown):
+            return Refusal(asset, SOURCE, quote.reason)
+        if fault := quote_fault(quote, block, self.max_age_s):
+            return Refusal(asset, SOURCE, fault)
+        return RelativePrice(
+            asset,
+            ((usdt, Fraction(quote.usd)),),
+            SOURCE,
+            quote.time_s * 1_000_000,
+            quote.confidence,
+            f"market {self.markets[asset]}",
+            (ReadResult(read, quote),),
+        )
 
 
-def _last(minutes: Sequence[Sequence[msgspec.Raw]], moment: int) -> Told | Unknown:
+def _last_close(candles: Sequence[Candle], time_s: int) -> VendorQuote | Unknown:
+    """Return the close of the last candle with a trade that ended at or before a time."""
     try:
-        closed = [
-            (time_s, decoded(minute[CLOSE], str))
-            for minute in minutes
-            if (time_s := _closed_s(minute)) <= moment and decoded(minute[TRADES], int)
+        closes = [
+            (end_s, decode_json(candle[CLOSE], str))
+            for candle in candles
+            if (end_s := _end_s(candle)) <= time_s and decode_json(candle[TRADES], int)
         ]
-        if not closed:
-            later = min(map(_closed_s, minutes))
+        if not closes:
+            first_s = min(map(_end_s, candles))
             return Unknown(
-                f"nobody traded before the block; the first minute closed {later - moment} s after the block"
+                f"nobody traded before the block; the first minute closed {first_s - time_s} s after the block"
             )
-        time_s, usd = max(closed)
-        price = number(usd)
+        end_s, usd = max(closes)
+        price = parse_number(usd)
         if price > 0 and not MIN_USD <= price <= MAX_USD:
             raise ValueError(f"{price:.3E} is out of all proportion")
-        return Told(price, time_s)
+        return VendorQuote(price, end_s)
     except (ValueError, IndexError) as error:
         return Unknown(f"Binance's answer has no price: {error!s:.200}", "contract")
 
 
-def _closed_s(minute: Sequence[msgspec.Raw]) -> int:
-    """When a minute was over: the first second after it."""
-    return decoded(minute[CLOSED_MS], int) // 1000 + 1
+def _end_s(candle: Candle) -> int:
+    """Return the end of a candle: the first second after it."""
+    return decode_json(candle[CLOSED_MS], int) // 1000 + 1
 
 
-def _build(section: Mapping[str, Any], chain: str, where: str) -> Binance:
-    checked(section, where, ("base_url", "max_age_s", "usdt", "chains", "coins"))
-    usdt = {key: asset for asset, key in names_of({"usdt": _turned(section)}, where, "usdt").items()}
-    max_age_s = seconds(section, where, "max_age_s", MAX_AGE_S)
-    batch = Minutes(Host(base_url(section, where, URL), per_s=PER_S), max_age_s)
-    return Binance(batch, names_of(section, where), usdt.get(chain), max_age_s)
-
-
-def _turned(section: Mapping[str, Any]) -> Any:
-    """The lines `chain = "asset"` the other way round."""
-    lines = section.get("usdt", {})
-    return {asset: chain for chain, asset in lines.items()} if isinstance(lines, Mapping) else lines
+def _build(section: Section, chain: str, location: str) -> Binance:
+    check_keys(section, location, ("base_url", "max_age_s", "usdt", "chains", "coins"))
+    lines = section.get("usdt", {})  # chain = "asset"
+    by_asset = {asset: key for key, asset in lines.items()} if isinstance(lines, Mapping) else lines
+    usdt = {key: asset for asset, key in vendor_names({"usdt": by_asset}, location, "usdt").items()}
+    max_age_s = seconds(section, location, "max_age_s", MAX_AGE_S)
+    batch = CandleBatch(VendorHost(base_url(section, location, URL), max_rps=HOST_RPS), max_age_s)
+    return Binance(batch, vendor_names(section, location), usdt.get(chain), max_age_s)
 
 
 SECTION = PriceSection(_build, order=83)

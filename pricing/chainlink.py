@@ -1,7 +1,7 @@
-"""Prices from Chainlink feeds, read at the same block as the balances: one round, two reads a feed.
+"""Prices from Chainlink feeds, read at the same block as the balances: one round, two reads per feed.
 
-On a chain with a sequencer its uptime feed is read in the same round: while the sequencer is down, and for a while
-after it, feeds stand still and the market does not.
+On a chain with a sequencer its uptime feed is read in the same round. While the sequencer is down, and for some time
+after that, feeds are not updated although the market moves.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import contract_calls
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.guards import FeedRound, is_unread, read_fault, round_fault
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain
 from chainfolio.reads import Read, ReadResult
-from pricing.fixed import canonical
-from pricing.guards import Round, answer_fault, is_unread, round_fault
-from pricing.quotes import PriceSection, Quotes, Refusal, by_chain
 
 SOURCE: Final = "chainlink"
-KIND: Final = "evm"  # of the chains on which feeds stand
+KIND: Final = "evm"  # of the chains that have feeds
 LATEST: Final = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
 DECIMALS: Final = "decimals()(uint8)"
 SEQUENCER: Final = "sequencer"
 MAX_DECIMALS: Final = 36
-FRESH: Final = Decimal(1)
+CERTAIN: Final = Decimal(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """An "X / USD" feed and what the settings say about it. `heartbeat_s` is the longest time between two updates."""
+    """A feed "X / USD" with its settings. `heartbeat_s` is the longest time between two updates."""
 
     asset: Asset
     feed: str
@@ -42,33 +42,37 @@ class Feed:
 
     @property
     def reads(self) -> tuple[Read, Read]:
-        """Its latest round, and its decimals."""
+        """The reads of the latest round, and of the decimals."""
         call = contract_calls(KIND)
         return call(self.feed, LATEST), call(self.feed, DECIMALS)
 
 
 @dataclass(frozen=True, slots=True)
 class Sequencer:
-    """The feed that tells whether the chain's sequencer is up (0) or down (1), and since when; `grace_s` is how long
-    no feed is believed after it came back."""
+    """The uptime feed of a chain's sequencer: up (0) or down (1), and since when.
+
+    Attributes:
+        grace_s: Time after a restart during which no feed is used.
+    """
 
     feed: str
     grace_s: int
 
     @property
     def read(self) -> Read:
-        """Its latest round."""
-        read: Read = contract_calls(KIND)(self.feed, LATEST)
-        return read
+        """The read of the latest round."""
+        return contract_calls(KIND)(self.feed, LATEST)
 
-    def fault(self, said: Any, block: Block) -> str:
-        """Why no feed of the chain is believed at a block; empty where they are. Before the feed was there, nobody
-        could know."""
-        if isinstance(said, Unknown) and said.cause == "absent":
+    def fault(self, latest_round: Any, block: Block) -> str:
+        """Return the reason why no feed of the chain is used at a block.
+
+        Empty if the feeds are used, also at blocks from before the uptime feed was deployed.
+        """
+        if isinstance(latest_round, Unknown) and latest_round.cause == "absent":
             return ""
-        if fault := answer_fault("latest round", said):
+        if fault := read_fault("latest round", latest_round):
             return f"whether the sequencer is up is not known: {fault}"
-        _, status, since_s, _, _ = said
+        _, status, since_s, _, _ = latest_round
         up_s = block.time_us // 1_000_000 - since_s
         if status != 0:
             return "the sequencer is down" if status == 1 else f"the sequencer's feed answers {status}, not 0 or 1"
@@ -89,26 +93,26 @@ class Chainlink:
     sequencer: Sequencer | None = None
 
     def knows(self, asset: Asset) -> bool:
-        """Whether an asset has a feed."""
+        """Return True if the asset has a feed."""
         return asset in self.feeds
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A price, or the reason for none, for each asset that has a feed."""
-        feeds = [self.feeds[known] for known in assets if known in self.feeds]
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a price or a refusal for each asset with a feed, in one round."""
+        feeds = [self.feeds[asset] for asset in assets if asset in self.feeds]
         if not feeds:
             return Quotes()
-        uptime = [self.sequencer.read] if self.sequencer else []
-        answers = yield [*(read for feed in feeds for read in feed.reads), *uptime]
-        fault, shown, said = "", list[ReadResult](), None
+        uptime_reads = [self.sequencer.read] if self.sequencer else []
+        results = yield [*(read for feed in feeds for read in feed.reads), *uptime_reads]
+        fault, uptime_calls, uptime = "", list[ReadResult](), None
         if self.sequencer:
-            *answers, said = answers
-            fault = self.sequencer.fault(said, block)
-            shown = [] if isinstance(said, Unknown) else [ReadResult(self.sequencer.read, said)]
+            *results, uptime = results
+            fault = self.sequencer.fault(uptime, block)
+            uptime_calls = [] if isinstance(uptime, Unknown) else [ReadResult(self.sequencer.read, uptime)]
         outcomes = [
-            Refusal(feed.asset, SOURCE, f"{fault} (feed {self.sequencer.feed})", is_unread(said))
+            Refusal(feed.asset, SOURCE, f"{fault} (feed {self.sequencer.feed})", is_unread(uptime))
             if fault and self.sequencer
-            else _outcome(feed, latest, decimals, block, shown)
-            for feed, latest, decimals in zip(feeds, answers[::2], answers[1::2], strict=True)
+            else _outcome(feed, latest, decimals, block, uptime_calls)
+            for feed, latest, decimals in zip(feeds, results[::2], results[1::2], strict=True)
         ]
         return Quotes(
             tuple(outcome for outcome in outcomes if isinstance(outcome, Price)),
@@ -116,61 +120,76 @@ class Chainlink:
         )
 
 
-def _outcome(feed: Feed, latest: Any, decimals: Any, block: Block, shown: Sequence[ReadResult]) -> Price | Refusal:
-    fault = answer_fault("latest round", latest) or answer_fault("decimals", decimals)
+def _outcome(
+    feed: Feed, latest: Any, decimals: Any, block: Block, uptime_calls: Sequence[ReadResult]
+) -> Price | Refusal:
+    fault = read_fault("latest round", latest) or read_fault("decimals", decimals)
     if fault:
         return Refusal(feed.asset, SOURCE, f"{fault} (feed {feed.feed})", is_unread(latest) or is_unread(decimals))
-    round_id, answer, _, updated_s, answered_in = latest
-    block_s = block.time_us // 1_000_000
-    seen = Round(round_id, answer, updated_s, answered_in, feed.decimals, decimals, feed.heartbeat_s, block_s)
+    round_id, answer, _, updated_s, answered_in_round = latest
+    feed_round = FeedRound(
+        round_id,
+        answer,
+        updated_s,
+        answered_in_round,
+        feed.decimals,
+        decimals,
+        feed.heartbeat_s,
+        block.time_us // 1_000_000,
+    )
     detail = f"feed {feed.feed} round {round_id}"
-    fault = round_fault(seen)
+    fault = round_fault(feed_round)
     if fault:
         return Refusal(feed.asset, SOURCE, f"{fault} ({detail})")
-    calls = (*map(ReadResult, feed.reads, (latest, decimals)), *shown)
-    return Price(feed.asset, seen.usd, SOURCE, updated_s * 1_000_000, FRESH, detail, calls)
+    calls = (*map(ReadResult, feed.reads, (latest, decimals)), *uptime_calls)
+    return Price(feed.asset, feed_round.usd, SOURCE, updated_s * 1_000_000, CERTAIN, detail, calls)
 
 
-def chainlink(section: Mapping[str, Any], where: str) -> Chainlink:
-    """The source behind `asset = {feed, decimals, heartbeat_s}` lines, and `sequencer = {feed, grace_s}`; `where` is
-    what a BadSettings calls them."""
-    uptime = _sequencer(section[SEQUENCER], where) if SEQUENCER in section else None
-    feeds = {canonical(written, where): facts for written, facts in section.items() if written != SEQUENCER}
-    if len({known.chain for known in feeds if not known.is_native}) > 1:
-        raise BadSettings(where, "assets of several chains", remedy="a feed prices tokens of the chain it stands on")
-    return Chainlink({known: _feed(known, facts, where) for known, facts in feeds.items()}, sequencer=uptime)
+def build_chainlink(section: Section, location: str) -> Chainlink:
+    """Build the source from lines `asset = {feed, decimals, heartbeat_s}`, and `sequencer` if present.
+
+    Raises:
+        BadSettings: A line is malformed, or the assets are of several chains.
+    """
+    uptime = _parse_sequencer(section[SEQUENCER], location) if SEQUENCER in section else None
+    lines = {parse_asset(text, location): line for text, line in section.items() if text != SEQUENCER}
+    if len({asset.chain for asset in lines if not asset.is_native}) > 1:
+        raise BadSettings(location, "assets of several chains", remedy="a feed prices tokens of the chain it stands on")
+    return Chainlink({asset: _parse_feed(asset, line, location) for asset, line in lines.items()}, sequencer=uptime)
 
 
-def _sequencer(facts: Any, where: str) -> Sequencer:
-    if not isinstance(facts, Mapping) or facts.keys() != {"feed", "grace_s"}:
-        raise BadSettings(where, f"{SEQUENCER} needs exactly feed and grace_s")
-    grace_s = _whole(facts["grace_s"], 0, 7 * 86_400, f"grace_s of {SEQUENCER}", where)
-    return Sequencer(_address(facts["feed"], SEQUENCER, where), grace_s)
+def _parse_sequencer(line: object, location: str) -> Sequencer:
+    if not isinstance(line, Mapping) or line.keys() != {"feed", "grace_s"}:
+        raise BadSettings(location, f"{SEQUENCER} needs exactly feed and grace_s")
+    grace_s = _whole_number(line["grace_s"], 0, 7 * 86_400, f"grace_s of {SEQUENCER}", location)
+    return Sequencer(_parse_address(line["feed"], SEQUENCER, location), grace_s)
 
 
-def _feed(known: Asset, facts: Any, where: str) -> Feed:
-    if not isinstance(facts, Mapping) or facts.keys() != {"feed", "decimals", "heartbeat_s"}:
-        raise BadSettings(where, f"{known} needs exactly feed, decimals and heartbeat_s")
-    address = _address(facts["feed"], str(known), where)
-    decimals = _whole(facts["decimals"], 0, MAX_DECIMALS, f"decimals of {known}", where)
-    heartbeat_s = _whole(facts["heartbeat_s"], 1, 366 * 86_400, f"heartbeat_s of {known}", where)
-    return Feed(known, address, decimals, heartbeat_s)
+def _parse_feed(asset: Asset, line: object, location: str) -> Feed:
+    if not isinstance(line, Mapping) or line.keys() != {"feed", "decimals", "heartbeat_s"}:
+        raise BadSettings(location, f"{asset} needs exactly feed, decimals and heartbeat_s")
+    address = _parse_address(line["feed"], str(asset), location)
+    decimals = _whole_number(line["decimals"], 0, MAX_DECIMALS, f"decimals of {asset}", location)
+    heartbeat_s = _whole_number(line["heartbeat_s"], 1, 366 * 86_400, f"heartbeat_s of {asset}", location)
+    return Feed(asset, address, decimals, heartbeat_s)
 
 
-def _address(written: Any, known: str, where: str) -> str:
+def _parse_address(text: object, subject: str, location: str) -> str:
     try:
-        address = evm(written) if isinstance(written, str) else ""
+        address = evm(text) if isinstance(text, str) else ""
     except BadRequest:
         address = ""
-    if not address or address != written:
-        raise BadSettings(where, f"the feed of {known} is not an address", remedy="0x and 40 hex digits in lower case")
+    if not address or address != text:
+        raise BadSettings(
+            location, f"the feed of {subject} is not an address", remedy="0x and 40 hex digits in lower case"
+        )
     return address
 
 
-def _whole(value: Any, least: int, most: int, what: str, where: str) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise BadSettings(where, f"{what} is {value!r}, not a whole number from {least} to {most}")
+def _whole_number(value: object, minimum: int, maximum: int, subject: str, location: str) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise BadSettings(location, f"{subject} is {value!r}, not a whole number from {minimum} to {maximum}")
     return value
 
 
-SECTION = PriceSection(by_chain(chainlink), kinds=(KIND,))
+SECTION = PriceSection(by_chain(build_chainlink), kinds=(KIND,))

@@ -1,6 +1,6 @@
-"""Prices from CoinGecko, by its demo or its paid service: the newest in batches, those of the past one coin at a time.
+"""Prices from CoinGecko: current prices in batches, past prices one coin per request.
 
-Its history has a step of an hour up to ninety days, and one request gives all of them for one coin.
+The history has a step of one hour if a request spans at most ninety days.
 """
 
 from __future__ import annotations
@@ -8,79 +8,79 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan, Unknown
-from pricing.http_reads import HttpGet
-from pricing.quotes import PriceSection, PriceSource, Quotes
-from pricing.vendors import (
-    Host,
-    Off,
-    Told,
+from chainfolio.plans import Unknown
+from chainfolio.pricing.http_reads import HttpGet, ReadLabel
+from chainfolio.pricing.quotes import PricePlan, PriceSection, PriceSource, Section
+from chainfolio.pricing.vendors import (
+    DisabledSource,
+    VendorHost,
+    VendorQuote,
+    api_key,
     base_url,
-    checked,
-    contract_of,
-    decoded,
-    key_of,
-    listed,
-    names_of,
-    number,
-    say_off,
+    check_keys,
+    decode_json,
+    is_listed,
+    listed_contract,
+    log_disabled,
+    parse_number,
+    read_quotes,
     seconds,
-    told_of,
+    vendor_names,
 )
 
 SOURCE: Final = "coingecko"
-PLANS: Final = {
+PLANS: Final = {  # address, header of the key, its environment variable, requests per second
     "demo": ("https://api.coingecko.com/api/v3", "x-cg-demo-api-key", "COINGECKO_DEMO_KEY", 0.5),
     "pro": ("https://pro-api.coingecko.com/api/v3", "x-cg-pro-api-key", "COINGECKO_PRO_KEY", 8.0),
 }
 MAX_AGE_S: Final = 2 * 3600
-NOW_S: Final = 300  # a moment that is not older is answered by the newest prices
-SPAN_S: Final = 89 * 86_400  # of one request for the past: beyond it the step is a day
+CURRENT_S: Final = 300  # current prices are used for times that are not older
+MAX_SPAN_S: Final = 89 * 86_400  # of one request for the history: beyond it the step is a day
 MAX_COINS: Final = 50
 
-Key = tuple[str, str, int]  # a platform (empty: a coin by its id), an id or contract, and a moment in seconds
+Key = tuple[str, str, int]  # a platform (empty for a coin by its id), an id or contract, and a time in seconds
 MILLISECONDS: Final = 1000
 
 
-class _Now(msgspec.Struct):
+class _CurrentPrice(msgspec.Struct):
     usd: msgspec.Raw
-    last_updated_at: int = 0  # not said: older than any price may be
+    last_updated_at: int = 0  # missing: older than any price may be
 
 
-class _Past(msgspec.Struct):
+class _History(msgspec.Struct):
     prices: list[tuple[int, msgspec.Raw]]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """What is listed, at moments."""
+class CoinBatch:
+    """Prices of coins and contracts at given times."""
 
-    host: Host
+    host: VendorHost
 
-    def gets(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
-        """Fifty at a time of what is asked for now; of what is past a coin at a time."""
-        groups: dict[tuple[str, str, int], list[Key]] = {}
+    def requests(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
+        """Return one request per fifty current prices, and one per coin and span of its history."""
+        groups: dict[Key, list[Key]] = {}
         for key in sorted(keys):
-            platform, name, moment = key
-            groups.setdefault((platform, "", moment) if moment > now_s - NOW_S else (platform, name, 0), []).append(key)
-        for (platform, name, _), several in groups.items():
+            platform, name, time_s = key
+            group = (platform, "", time_s) if time_s > now_s - CURRENT_S else (platform, name, 0)
+            groups.setdefault(group, []).append(key)
+        for (platform, name, _), group_keys in groups.items():
             if name:
-                for span in _spans(several):
-                    yield self._past(platform, name, span), span
+                for span in _spans(group_keys):
+                    yield self._history_request(platform, name, span), span
             else:
-                left = iter(several)
-                while some := list(islice(left, MAX_COINS)):
-                    yield self._now(platform, some), some
+                for start in range(0, len(group_keys), MAX_COINS):
+                    chunk = group_keys[start : start + MAX_COINS]
+                    yield self._current_request(platform, chunk), chunk
 
-    def _now(self, platform: str, keys: Sequence[Key]) -> HttpGet:
+    def _current_request(self, platform: str, keys: Sequence[Key]) -> HttpGet:
         path = f"/simple/token_price/{platform}" if platform else "/simple/price"
         return self.host.get(
             path,
@@ -90,7 +90,7 @@ class Listed:
             ("precision", "full"),
         )
 
-    def _past(self, platform: str, name: str, keys: Sequence[Key]) -> HttpGet:
+    def _history_request(self, platform: str, name: str, keys: Sequence[Key]) -> HttpGet:
         return self.host.get(
             f"/coins/{platform}/contract/{name}/market_chart/range"
             if platform
@@ -101,94 +101,97 @@ class Listed:
             ("precision", "full"),
         )
 
-    def told(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, Told | Unknown]:
-        """The last price at or before each moment."""
-        answer = decoded(body, dict[str, msgspec.Raw])
-        if "prices" in answer:
-            return _of_history(decoded(body, _Past), keys)
-        lines = {name.lower(): raw for name, raw in answer.items()}
-        return {key: _seen(lines[key[1].lower()]) for key in keys if key[1].lower() in lines}
+    def parse(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, VendorQuote | Unknown]:
+        """Return the last price at or before each time, from current prices or from a history."""
+        response = decode_json(body, dict[str, msgspec.Raw])
+        if "prices" in response:
+            return _quotes_of_history(decode_json(body, _History), keys)
+        by_name = {name.lower(): raw for name, raw in response.items()}
+        return {key: _current_quote(by_name[key[1].lower()]) for key in keys if key[1].lower() in by_name}
 
-    def shown(self, key: Key) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """The request that would ask for this alone, once it is past."""
-        get = self._past(key[0], key[1], [key])
-        return "GET", get.url, None, tuple(f"{name}={value}" for name, value in get.params)
+    def shown(self, key: Key) -> ReadLabel:
+        """Return the history request that would read this key alone."""
+        return self._history_request(key[0], key[1], [key]).shown
 
 
 @dataclass(frozen=True, slots=True)
 class CoinGecko:
-    """All that is listed, of the chains that it knows."""
+    """The coins that have a name in `coins`, and the contracts of the chains in `chains`."""
 
-    batch: Listed
+    batch: CoinBatch
     chains: Mapping[str, str]
     coins: Mapping[Asset, str]
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
 
     def knows(self, asset: Asset) -> bool | None:
-        """Whether CoinGecko lists an asset: sure of coins that have a name here."""
-        return listed(asset, self.coins, self.chains)
+        """Return True for a named coin, None for a contract that may be listed, False otherwise."""
+        return is_listed(asset, self.coins, self.chains)
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A price, or the reason for none, for each asset that CoinGecko lists."""
-        moment = block.time_us // 1_000_000
-        keys = {asset: (*place, moment) for asset in assets if (place := self._place(asset))}
-        return (yield from told_of(SOURCE, self.batch, keys, block, self.max_age_s))
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a price or a refusal for each asset that CoinGecko lists, in one round."""
+        time_s = block.time_us // 1_000_000
+        keys = {asset: (*name, time_s) for asset in assets if (name := self._platform_and_name(asset))}
+        return (yield from read_quotes(SOURCE, self.batch, keys, block, self.max_age_s))
 
-    def _place(self, asset: Asset) -> tuple[str, str] | None:
+    def _platform_and_name(self, asset: Asset) -> tuple[str, str] | None:
         coin = self.coins.get(asset)
-        return ("", coin) if coin else contract_of(asset, self.chains)
+        return ("", coin) if coin else listed_contract(asset, self.chains)
 
 
 def _spans(keys: Sequence[Key]) -> Iterator[list[Key]]:
-    """The moments of one coin, in their order, in parts that one request gives the finest step of."""
-    part: list[Key] = []
+    """Split the sorted keys of one coin into spans that one request answers with the finest step."""
+    span: list[Key] = []
     for key in keys:
-        if part and key[2] - part[0][2] > SPAN_S:
-            yield part
-            part = []
-        part.append(key)
-    yield part
+        if span and key[2] - span[0][2] > MAX_SPAN_S:
+            yield span
+            span = []
+        span.append(key)
+    yield span
 
 
-def _seen(raw: msgspec.Raw) -> Told | Unknown:
+def _current_quote(raw: msgspec.Raw) -> VendorQuote | Unknown:
     try:
-        seen = decoded(raw, _Now)
-        return Told(number(seen.usd), seen.last_updated_at)
+        current = decode_json(raw, _CurrentPrice)
+        return VendorQuote(parse_number(current.usd), current.last_updated_at)
     except ValueError as error:
         return Unknown(f"CoinGecko's answer has no price: {error!s:.200}", "contract")
 
 
-def _of_history(past: _Past, keys: Sequence[Key]) -> dict[Key, Told | Unknown]:
-    steps = sorted(past.prices, key=lambda step: step[0])
-    times = [time_ms for time_ms, _ in steps]
-    found: dict[Key, Told | Unknown] = {}
+def _quotes_of_history(history: _History, keys: Sequence[Key]) -> dict[Key, VendorQuote | Unknown]:
+    """Return the last price at or before each time.
+
+    `Unknown` if the history begins later, nothing if it is empty.
+    """
+    points = sorted(history.prices, key=lambda point: point[0])
+    times_ms = [time_ms for time_ms, _ in points]
+    quotes: dict[Key, VendorQuote | Unknown] = {}
     for key in keys:
-        at = bisect_right(times, key[2] * MILLISECONDS + MILLISECONDS - 1)
-        if at:
-            time_ms, usd = steps[at - 1]
+        count = bisect_right(times_ms, key[2] * MILLISECONDS + MILLISECONDS - 1)
+        if count:
+            time_ms, usd = points[count - 1]
             try:
-                found[key] = Told(number(usd), time_ms // MILLISECONDS)
+                quotes[key] = VendorQuote(parse_number(usd), time_ms // MILLISECONDS)
             except ValueError as error:
-                found[key] = Unknown(f"CoinGecko's history has no price: {error!s:.200}", "contract")
-        elif steps:
-            found[key] = Unknown("CoinGecko's history begins after the block", "contract")
-    return found
+                quotes[key] = Unknown(f"CoinGecko's history has no price: {error!s:.200}", "contract")
+        elif points:
+            quotes[key] = Unknown("CoinGecko's history begins after the block", "contract")
+    return quotes
 
 
-def _build(section: Mapping[str, Any], chain: str, where: str) -> PriceSource:
-    checked(section, where, ("plan", "base_url", "key_env", "max_age_s", "chains", "coins"))
+def _build(section: Section, chain: str, location: str) -> PriceSource:
+    check_keys(section, location, ("plan", "base_url", "key_env", "max_age_s", "chains", "coins"))
     plan = section.get("plan", "demo")
     if plan not in PLANS:
-        raise BadSettings(where, f"plan is {plan!r}", remedy=f"one of {', '.join(PLANS)}")
-    url, header, variable, per_s = PLANS[plan]
-    key = key_of(section, where, variable)
-    host = Host(base_url(section, where, url), ((header, key),) if key else (), per_s)
-    max_age_s = seconds(section, where, "max_age_s", MAX_AGE_S)
-    source = CoinGecko(Listed(host), section.get("chains", {}), names_of(section, where), max_age_s)
+        raise BadSettings(location, f"plan is {plan!r}", remedy=f"one of {', '.join(PLANS)}")
+    url, header, variable, max_rps = PLANS[plan]
+    key = api_key(section, location, variable)
+    host = VendorHost(base_url(section, location, url), ((header, key),) if key else (), max_rps)
+    max_age_s = seconds(section, location, "max_age_s", MAX_AGE_S)
+    source = CoinGecko(CoinBatch(host), section.get("chains", {}), vendor_names(section, location), max_age_s)
     if not key and "base_url" not in section:
-        say_off(SOURCE, section.get("key_env", variable))
-        return Off(SOURCE)
+        log_disabled(SOURCE, section.get("key_env", variable))
+        return DisabledSource(SOURCE)
     return source
 
 

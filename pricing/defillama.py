@@ -1,6 +1,7 @@
-"""Prices from DefiLlama, of tokens by chain and contract and of coins by their CoinGecko ids, at the block's time.
+"""Prices from DefiLlama at the block's time: tokens by their contracts, coins by their CoinGecko ids.
 
-It gives what it saw nearest to a moment, so an answer may come from after it: then it is asked for moments before.
+DefiLlama returns the observation that is nearest to a time, which may be a later one. In that case earlier times are
+requested in a second round.
 """
 
 from __future__ import annotations
@@ -8,190 +9,191 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.plans import Plan, Unknown
-from pricing.http_reads import BatchedRead, HttpGet
-from pricing.quotes import PriceSection, Quotes
-from pricing.vendors import (
-    Host,
-    Told,
+from chainfolio.plans import Unknown
+from chainfolio.pricing.http_reads import BatchedRead, HttpGet, ReadLabel
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Section
+from chainfolio.pricing.vendors import (
+    VendorHost,
+    VendorQuote,
+    api_key,
     base_url,
-    checked,
-    contract_of,
-    decoded,
-    key_of,
-    listed,
-    names_of,
-    number,
-    outcome,
-    quotes,
+    check_keys,
+    collect_quotes,
+    decode_json,
+    is_listed,
+    listed_contract,
+    parse_number,
     seconds,
+    to_price,
+    vendor_names,
 )
 
 SOURCE: Final = "defillama"
-FREE: Final = "https://coins.llama.fi"
-PRO: Final = "https://pro-api.llama.fi"
-PER_S: Final = 5.0
-MAX_AGE_S: Final = 6 * 3600  # as far as the vendor looks
-BEFORE_S: Final = (300, 1200, 3600)  # what it saw last before a moment is nearest to one of these
+FREE_URL: Final = "https://coins.llama.fi"
+PRO_URL: Final = "https://pro-api.llama.fi"
+HOST_RPS: Final = 5.0
+MAX_AGE_S: Final = 6 * 3600  # the vendor searches no further
+EARLIER_S: Final = (300, 1200, 3600)  # the last observation before a time is nearest to one of these times before it
 MAX_COINS: Final = 100  # in one address
 MAX_QUERY: Final = 4000  # characters, before they are escaped
 
-Key = tuple[str, int]  # a coin, and a moment in seconds
+Key = tuple[str, int]  # a coin, and a time in seconds
 
 
-class _Seen(msgspec.Struct):
+class _Observation(msgspec.Struct):
     price: msgspec.Raw
     timestamp: int
     confidence: msgspec.Raw
 
 
 class _Coin(msgspec.Struct):
-    prices: list[_Seen]
+    prices: list[_Observation]
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     coins: dict[str, msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
-    """Coins at moments: many coins at one moment, or some coins at many, in one request."""
+class CoinBatch:
+    """Prices of coins at given times. One request has many coins at one time, or some coins at many times."""
 
-    host: Host
+    host: VendorHost
 
-    def gets(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
-        """One request for every hundred coins of a moment, or for as many moments as an address has room for."""
-        moments: dict[int, list[Key]] = {}
+    def requests(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
+        """Return requests for a hundred coins at one time, or for as many times as fit: whichever are fewer."""
+        by_time: dict[int, list[Key]] = {}
         for key in keys:
-            moments.setdefault(key[1], []).append(key)
-        single = [some for several in moments.values() for some in _chunks(several)]
-        several = list(_filled(keys))
-        if len(single) <= len(several):
-            return [(self._at(some), some) for some in single]
-        return [(self._batch(some), some) for some in several]
+            by_time.setdefault(key[1], []).append(key)
+        single = [chunk for group in by_time.values() for chunk in _chunks(group)]
+        combined = list(_fill_queries(keys))
+        if len(single) <= len(combined):
+            return [(self._single_request(chunk), chunk) for chunk in single]
+        return [(self._combined_request(chunk), chunk) for chunk in combined]
 
-    def _at(self, keys: Sequence[Key]) -> HttpGet:
+    def _single_request(self, keys: Sequence[Key]) -> HttpGet:
         return self.host.get(f"/prices/historical/{keys[0][1]}/{','.join(coin for coin, _ in keys)}")
 
-    def _batch(self, keys: Sequence[Key]) -> HttpGet:
-        return self.host.get("/batchHistorical", ("coins", json.dumps(_moments(keys), separators=(",", ":"))))
+    def _combined_request(self, keys: Sequence[Key]) -> HttpGet:
+        return self.host.get("/batchHistorical", ("coins", json.dumps(_times_by_coin(keys), separators=(",", ":"))))
 
-    def told(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, Told | Unknown]:
-        """What was seen nearest to each moment."""
-        answer = decoded(body, _Answer).coins
-        coins = {coin.lower() if coin.partition(":")[2].startswith("0x") else coin: raw for coin, raw in answer.items()}
-        seen = {coin: _seen(coins[coin]) for coin in _moments(keys) if coin in coins}
-        return {key: found for key in keys if (found := _nearest(seen.get(key[0], ()), key[1])) is not None}
+    def parse(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, VendorQuote | Unknown]:
+        """Return the observation nearest to each time."""
+        coins = {
+            coin.lower() if coin.partition(":")[2].startswith("0x") else coin: raw
+            for coin, raw in decode_json(body, _Response).coins.items()
+        }
+        by_coin = {coin: _parse_coin(coins[coin]) for coin in _times_by_coin(keys) if coin in coins}
+        return {key: quote for key in keys if (quote := _nearest(by_coin.get(key[0], ()), key[1])) is not None}
 
-    def shown(self, key: Key) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """The request that would ask for this alone."""
+    def shown(self, key: Key) -> ReadLabel:
+        """Return the request that would read this key alone, without the secret path."""
         return "GET", f"{self.host.url}/prices/historical/{key[1]}/{key[0]}", None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class DefiLlama:
-    """All tokens of the chains that it knows."""
+    """The coins that have a name in `coins`, and the contracts of the chains in `chains`."""
 
-    batch: Coins
+    batch: CoinBatch
     chains: Mapping[str, str]
     coins: Mapping[Asset, str]
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
 
     def knows(self, asset: Asset) -> bool | None:
-        """Whether DefiLlama knows an asset: sure of coins that have a name here."""
-        return listed(asset, self.coins, self.chains)
+        """Return True for a named coin, None for a contract that may be listed, False otherwise."""
+        return is_listed(asset, self.coins, self.chains)
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A price, or the reason for none, for each asset that DefiLlama knows."""
-        named = {asset: coin for asset in assets if (coin := self._coin(asset))}
-        if not named:
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a price or a refusal for each asset that DefiLlama knows, in one or two rounds."""
+        coins = {asset: coin for asset in assets if (coin := self._coin(asset))}
+        if not coins:
             return Quotes()
-        moment = block.time_us // 1_000_000
-        reads = {asset: BatchedRead(self.batch, (coin, moment)) for asset, coin in named.items()}
-        told = dict(zip(named, (yield list(reads.values())), strict=True))
-        late = [asset for asset, said in told.items() if isinstance(said, Told) and said.time_s > moment]
+        time_s = block.time_us // 1_000_000
+        reads = {asset: BatchedRead(self.batch, (coin, time_s)) for asset, coin in coins.items()}
+        quotes = dict(zip(coins, (yield list(reads.values())), strict=True))
+        late = [asset for asset, quote in quotes.items() if isinstance(quote, VendorQuote) and quote.time_s > time_s]
         if late:
-            before = [BatchedRead(self.batch, (named[asset], moment - by)) for asset in late for by in BEFORE_S]
-            answers = yield before
-            for at, asset in enumerate(late):
-                own = slice(at * len(BEFORE_S), (at + 1) * len(BEFORE_S))
+            earlier_reads = [BatchedRead(self.batch, (coins[asset], time_s - by)) for asset in late for by in EARLIER_S]
+            results = yield earlier_reads
+            for i, asset in enumerate(late):
+                part = slice(i * len(EARLIER_S), (i + 1) * len(EARLIER_S))
                 usable = [
-                    (said, read)
-                    for said, read in zip(answers[own], before[own], strict=True)
-                    if isinstance(said, Told) and said.time_s <= moment
+                    (quote, read)
+                    for quote, read in zip(results[part], earlier_reads[part], strict=True)
+                    if isinstance(quote, VendorQuote) and quote.time_s <= time_s
                 ]
                 if usable:
-                    told[asset], reads[asset] = max(usable, key=lambda pair: pair[0].time_s)
-        return quotes(
-            SOURCE,
-            (outcome(SOURCE, asset, reads[asset], said, block, self.max_age_s) for asset, said in told.items()),
+                    quotes[asset], reads[asset] = max(usable, key=lambda pair: pair[0].time_s)
+        return collect_quotes(
+            to_price(SOURCE, asset, reads[asset], quote, block, self.max_age_s) for asset, quote in quotes.items()
         )
 
     def _coin(self, asset: Asset) -> str:
-        """What DefiLlama calls an asset; empty where it has no name for it. Its names of coins are CoinGecko's."""
+        """Return DefiLlama's name of an asset, which is a CoinGecko id for coins; empty if it has none."""
         if coin := self.coins.get(asset):
             return coin if ":" in coin else f"coingecko:{coin}"
-        return ":".join(contract_of(asset, self.chains) or ())
+        return ":".join(listed_contract(asset, self.chains) or ())
 
 
-def _chunks(keys: Sequence[Key]) -> Iterator[list[Key]]:
-    left = iter(keys)
-    while some := list(islice(left, MAX_COINS)):
-        yield some
+def _chunks(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+    for start in range(0, len(keys), MAX_COINS):
+        yield keys[start : start + MAX_COINS]
 
 
-def _filled(keys: Sequence[Key]) -> Iterator[list[Key]]:
-    """Keys in parts, each of which one address has room for; a coin is written once in a part."""
-    part: list[Key] = []
-    room, last = MAX_QUERY, ""
+def _fill_queries(keys: Sequence[Key]) -> Iterator[list[Key]]:
+    """Split keys into groups that fit into one address each, which has every coin once with its times."""
+    group: list[Key] = []
+    free, last_coin = MAX_QUERY, ""
     for key in sorted(keys):
-        needs = len(str(key[1])) + 1 + (0 if key[0] == last else len(key[0]) + 6)
-        if needs > room and part:
-            yield part
-            part, room, needs = [], MAX_QUERY, len(str(key[1])) + len(key[0]) + 7
-        part.append(key)
-        room, last = room - needs, key[0]
-    if part:
-        yield part
+        length = len(str(key[1])) + 1 + (0 if key[0] == last_coin else len(key[0]) + 6)
+        if length > free and group:
+            yield group
+            group, free, length = [], MAX_QUERY, len(str(key[1])) + len(key[0]) + 7
+        group.append(key)
+        free, last_coin = free - length, key[0]
+    if group:
+        yield group
 
 
-def _moments(keys: Sequence[Key]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for coin, moment in keys:
-        found.setdefault(coin, []).append(moment)
-    return found
+def _times_by_coin(keys: Sequence[Key]) -> dict[str, list[int]]:
+    times: dict[str, list[int]] = {}
+    for coin, time_s in keys:
+        times.setdefault(coin, []).append(time_s)
+    return times
 
 
-def _seen(raw: msgspec.Raw) -> list[Told] | Unknown:
-    """All that an answer says of one coin."""
+def _parse_coin(raw: msgspec.Raw) -> list[VendorQuote] | Unknown:
+    """Return all observations of one coin in an answer."""
     try:
-        shape = decoded(raw, dict[str, msgspec.Raw])
-        several = decoded(raw, _Coin).prices if "prices" in shape else [decoded(raw, _Seen)]
-        return [Told(number(each.price), each.timestamp, number(each.confidence)) for each in several]
+        shape = decode_json(raw, dict[str, msgspec.Raw])
+        observations = decode_json(raw, _Coin).prices if "prices" in shape else [decode_json(raw, _Observation)]
+        return [VendorQuote(parse_number(o.price), o.timestamp, parse_number(o.confidence)) for o in observations]
     except ValueError as error:
         return Unknown(f"DefiLlama's answer has no price: {error!s:.200}", "contract")
 
 
-def _nearest(seen: Sequence[Told] | Unknown, moment: int) -> Told | Unknown | None:
-    if isinstance(seen, Unknown):
-        return seen
-    return min(seen, key=lambda each: (abs(each.time_s - moment), each.time_s), default=None)
+def _nearest(quotes: Sequence[VendorQuote] | Unknown, time_s: int) -> VendorQuote | Unknown | None:
+    """Return the quote nearest to a time, the earlier one of two; None if there are none."""
+    if isinstance(quotes, Unknown):
+        return quotes
+    return min(quotes, key=lambda quote: (abs(quote.time_s - time_s), quote.time_s), default=None)
 
 
-def _build(section: Mapping[str, Any], chain: str, where: str) -> DefiLlama:
-    checked(section, where, ("base_url", "key_env", "max_age_s", "chains", "coins"))
-    key = key_of(section, where, "DEFILLAMA_KEY") if "base_url" not in section else ""
-    host = Host(base_url(section, where, PRO if key else FREE), per_s=PER_S, secret_path=f"/{key}/coins" if key else "")
-    max_age_s = seconds(section, where, "max_age_s", MAX_AGE_S)
-    return DefiLlama(Coins(host), section.get("chains", {}), names_of(section, where), max_age_s)
+def _build(section: Section, chain: str, location: str) -> DefiLlama:
+    check_keys(section, location, ("base_url", "key_env", "max_age_s", "chains", "coins"))
+    key = api_key(section, location, "DEFILLAMA_KEY") if "base_url" not in section else ""
+    url = base_url(section, location, PRO_URL if key else FREE_URL)
+    host = VendorHost(url, max_rps=HOST_RPS, secret_path=f"/{key}/coins" if key else "")
+    max_age_s = seconds(section, location, "max_age_s", MAX_AGE_S)
+    return DefiLlama(CoinBatch(host), section.get("chains", {}), vendor_names(section, location), max_age_s)
 
 
 SECTION = PriceSection(_build, order=80)

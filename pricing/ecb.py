@@ -1,7 +1,7 @@
-"""Euro reference rates of the European Central Bank, by day: read exactly from its CSV, and turned into units per USD.
+"""Euro reference rates of the European Central Bank, parsed exactly and converted to units per USD.
 
-A day's rates count from 15:00 UTC on, when they are out in winter and in summer. Where there are none that day, the
-last before it are carried forward, and the answer says of which day they are.
+The rates of a day count from 15:00 UTC on, when they are published both in winter and in summer. A day without rates
+uses the last ones before it, and the source of a rate names their day.
 """
 
 from __future__ import annotations
@@ -12,89 +12,90 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from chainfolio import amounts
-from pricing.http_reads import HttpGet
-from pricing.vendors import Host, base_url, checked, number
+from chainfolio.pricing.http_reads import HttpGet
+from chainfolio.pricing.quotes import Section
+from chainfolio.pricing.vendors import VendorHost, base_url, check_keys, parse_number
 
 SOURCE: Final = "ecb"
 URL: Final = "https://data-api.ecb.europa.eu"
 BASE: Final = "EUR"
 CURRENCIES: Final = ("USD", "CAD", "CHF", "SGD")  # per euro
 PUBLISHED_S: Final = 15 * 3600  # after midnight UTC
-CARRIED_DAYS: Final = 10  # at most: no holidays are as long
+MAX_CARRIED_DAYS: Final = 10  # longer than any holidays
 DAY_S: Final = 86_400
 SATURDAY: Final = 5
 PLACES: Final = 18
-LEAST, MOST = Decimal("1E-6"), Decimal("1E6")
-PEGS: Final = {"AED": (Decimal("3.6725"), date(1997, 11, 2))}  # per USD, since
+MIN_RATE, MAX_RATE = Decimal("1E-6"), Decimal("1E6")
+PEGS: Final = {"AED": (Decimal("3.6725"), date(1997, 11, 2))}  # units per USD, and the first day of the peg
 
 Rates = dict[str, Decimal]  # units per euro, by currency
-Days = dict[date, Rates]  # a day without rates has none: nothing was published
+Days = dict[date, Rates]  # empty rates: nothing was published on that day
 
 
 @dataclass(frozen=True, slots=True)
 class FiatRate:
-    """How many units of a currency a USD was, and why."""
+    """Units of a currency per USD, and a description of the rate's source."""
 
     per_usd: Decimal
     source: str
 
 
 def last_day(time_us: int) -> date:
-    """The newest day whose rates are out at a moment, if that day had any."""
+    """Return the newest day whose rates, if it has any, are published at a time."""
     return date(1970, 1, 1) + timedelta(days=(time_us // 1_000_000 - PUBLISHED_S) // DAY_S)
 
 
-def carried(day: date) -> Iterator[date]:
-    """A day and those before it whose rates may count for it, the newest first; no weekends."""
-    return reversed(weekdays(day - timedelta(days=CARRIED_DAYS), day))
+def candidate_days(day: date) -> Iterator[date]:
+    """Return the weekdays whose rates may count for a day, the newest first."""
+    return reversed(weekdays(day - timedelta(days=MAX_CARRIED_DAYS), day))
 
 
 def weekdays(first: date, last: date) -> list[date]:
-    """The days from one to another that are on no weekend."""
-    days = (first + timedelta(days=each) for each in range((last - first).days + 1))
-    return [each for each in days if each.weekday() < SATURDAY]
+    """Return the days from `first` to `last`, both included, without weekends."""
+    days = (first + timedelta(days=i) for i in range((last - first).days + 1))
+    return [day for day in days if day.weekday() < SATURDAY]
 
 
-def unknown_days(day: date, known: Mapping[date, Rates]) -> list[date]:
-    """The days that have to be known before the rates that count for a day are."""
-    found = []
-    for each in carried(day):
-        if known.get(each):
+def missing_days(day: date, stored: Mapping[date, Rates]) -> list[date]:
+    """Return the days to download before the rates that count for a day are certain; empty if they are."""
+    missing = []
+    for candidate in candidate_days(day):
+        if stored.get(candidate):
             break
-        if each not in known:
-            found.append(each)
-    return found
+        if candidate not in stored:
+            missing.append(candidate)
+    return missing
 
 
-def rate_of(currency: str, moment_us: int, known: Mapping[date, Rates]) -> FiatRate | None:
-    """The rate that counts at a moment; None where there is none."""
-    asked = last_day(moment_us)
+def rate_of(currency: str, time_us: int, stored: Mapping[date, Rates]) -> FiatRate | None:
+    """Return the rate of a currency at a time; None if there is none."""
+    newest = last_day(time_us)
     if currency in PEGS:
-        per_usd, since = PEGS[currency]
-        return FiatRate(per_usd, f"peg of {amounts.text(per_usd)} per USD") if asked >= since else None
-    for day in carried(asked):
-        if rates := known.get(day):
+        per_usd, first_day = PEGS[currency]
+        return FiatRate(per_usd, f"peg of {amounts.text(per_usd)} per USD") if newest >= first_day else None
+    for day in candidate_days(newest):
+        if rates := stored.get(day):
             per_euro = Fraction(1) if currency == BASE else Fraction(rates[currency]) if currency in rates else None
             if per_euro is None or "USD" not in rates:
                 return None
             scaled = round(per_euro / Fraction(rates["USD"]) * 10**PLACES)
-            forward = f", carried forward to {asked}" if day < asked else ""
-            source = f"European Central Bank, reference rate of {day}{forward}"
+            carried = f", carried forward to {newest}" if day < newest else ""
+            source = f"European Central Bank, reference rate of {day}{carried}"
             return FiatRate(amounts.EXACT.scaleb(Decimal(scaled), -PLACES), source)
     return None
 
 
-def host_of(section: Mapping[str, Any], where: str) -> Host:
-    """Where the bank is asked; BadSettings where the section is wrong."""
-    checked(section, where, ("base_url",))
-    return Host(base_url(section, where, URL), per_s=1.0)
+def ecb_host(section: Section, location: str) -> VendorHost:
+    """Return the address of the bank or its mirror; raise BadSettings if the section is malformed."""
+    check_keys(section, location, ("base_url",))
+    return VendorHost(base_url(section, location, URL), max_rps=1.0)
 
 
-def request(host: Host, first: date, last: date) -> HttpGet:
-    """The rates of some days in one request."""
+def rates_request(host: VendorHost, first: date, last: date) -> HttpGet:
+    """Return the request for the rates of the days from `first` to `last`, both included."""
     return host.get(
         f"/service/data/EXR/D.{'+'.join(CURRENCIES)}.EUR.SP00.A",
         ("format", "csvdata"),
@@ -104,32 +105,38 @@ def request(host: Host, first: date, last: date) -> HttpGet:
     )
 
 
-def read(body: bytes, first: date, last: date) -> Days:
-    """The rates of the days that were asked for; ValueError where the answer is none."""
+def parse_rates(body: bytes, first: date, last: date) -> Days:
+    """Parse the rates of the days from `first` to `last`.
+
+    Days without the rates of all currencies are left out.
+
+    Raises:
+        ValueError: The body is no CSV of rates.
+    """
     try:
         rows = list(csv.DictReader(body.decode().splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(str(error)) from None
-    found: Days = {}
+    days: Days = {}
     for row in rows:
         if not {"CURRENCY", "TIME_PERIOD", "OBS_VALUE"} <= row.keys():
             raise ValueError("it has no columns CURRENCY, TIME_PERIOD and OBS_VALUE")
         day = date.fromisoformat(row["TIME_PERIOD"] or "")
         if row["CURRENCY"] in CURRENCIES and first <= day <= last:
-            found.setdefault(day, {})[row["CURRENCY"]] = _per_euro(row["OBS_VALUE"] or "")
+            days.setdefault(day, {})[row["CURRENCY"]] = _parse_rate(row["OBS_VALUE"] or "")
     if body.strip() and not rows and b"TIME_PERIOD" not in body:
         raise ValueError("it is no CSV of rates")
-    return {day: rates for day, rates in found.items() if rates.keys() >= set(CURRENCIES)}
+    return {day: rates for day, rates in days.items() if rates.keys() >= set(CURRENCIES)}
 
 
-def _per_euro(written: str) -> Decimal:
-    value = number(written)
-    if not LEAST <= value <= MOST:
-        raise ValueError(f"{written:.40} is no rate")
+def _parse_rate(text: str) -> Decimal:
+    value = parse_number(text)
+    if not MIN_RATE <= value <= MAX_RATE:
+        raise ValueError(f"{text:.40} is no rate")
     return value
 
 
-def settled(days: Iterable[date], now_us: int) -> list[date]:
-    """Of days without rates those that will have none: two days are over since."""
+def final_days(days: Iterable[date], now_us: int) -> list[date]:
+    """Return the days without rates that will stay without: they ended at least two days ago."""
     newest = last_day(now_us) - timedelta(days=2)
     return [day for day in days if day <= newest]

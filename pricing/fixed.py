@@ -1,75 +1,82 @@
-"""Prices that the operator has fixed: facts by decree (`fixed`), and what is meant to be worth a fixed sum (`peg`)."""
+"""Prices that the operator sets: fixed prices (`fixed`), and pegs to a fixed sum of USD (`peg`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 from chainfolio import amounts
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.plans import Plan
-from pricing.guards import MAX_USD
-from pricing.quotes import PriceSection, PriceSource, Quotes
+from chainfolio.pricing.guards import MAX_USD
+from chainfolio.pricing.quotes import PricePlan, PriceSection, PriceSource, Quotes, Section
 
 CERTAIN = Decimal(1)
 PEG = "peg"
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
-    """A source that asks nobody: the same price at every block."""
+class FixedPrices:
+    """A source without reads: it has the same prices at every block."""
 
     name: str
     usd: Mapping[Asset, Decimal]
 
     def knows(self, asset: Asset) -> bool:
-        """Whether an asset has a fixed price."""
+        """Return True if the asset has a fixed price."""
         return asset in self.usd
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """The fixed prices of those assets that have one, as of the block."""
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return the fixed prices of these assets, dated at the block; assets without one are left out."""
         yield from ()
-        known = [known for known in assets if known in self.usd]
-        return Quotes(tuple(Price(known, self.usd[known], self.name, block.time_us, CERTAIN) for known in known))
+        return Quotes(
+            tuple(
+                Price(asset, self.usd[asset], self.name, block.time_us, CERTAIN)
+                for asset in assets
+                if asset in self.usd
+            )
+        )
 
 
-def pegged(sources: Iterable[PriceSource]) -> frozenset[Asset]:
-    """What the operator says is meant to be worth a fixed sum, whichever source prices it."""
-    pegs = (source for source in sources if isinstance(source, Fixed) and source.name == PEG)
+def pegged_assets(sources: Iterable[PriceSource]) -> frozenset[Asset]:
+    """Return the assets that the operator pegs to a fixed sum, whichever source prices them."""
+    pegs = (source for source in sources if isinstance(source, FixedPrices) and source.name == PEG)
     return frozenset(asset for peg in pegs for asset in peg.usd)
 
 
-def fixed(section: Mapping[str, Any], where: str, name: str = "fixed") -> Fixed:
-    """The source behind `asset = "price"` lines; `where` is what a BadSettings calls them."""
-    return Fixed(name, {canonical(written, where): _usd(price, written, where) for written, price in section.items()})
+def build_fixed(section: Section, location: str, name: str = "fixed") -> FixedPrices:
+    """Build the source from lines `asset = "price"`.
+
+    Raise BadSettings, which names `location`, for a wrong line.
+    """
+    prices = {parse_asset(text, location): _parse_usd(price, text, location) for text, price in section.items()}
+    return FixedPrices(name, prices)
 
 
-def canonical(written: str, where: str) -> Asset:
-    """The asset of a settings line, written in the one form in which it can be compared."""
+def parse_asset(text: str, location: str) -> Asset:
+    """Parse an asset of the settings; raise BadSettings if it is none or not in its canonical form."""
     try:
-        read = asset(written)
+        parsed = asset(text)
     except BadRequest as error:
-        raise BadSettings(where, error.reason, remedy=error.remedy) from None
-    if str(read) != written:
-        raise BadSettings(where, f"{written} is not in canonical form", remedy=f"write {read}")
-    return read
+        raise BadSettings(location, error.reason, remedy=error.remedy) from None
+    if str(parsed) != text:
+        raise BadSettings(location, f"{text} is not in canonical form", remedy=f"write {parsed}")
+    return parsed
 
 
-def _usd(price: object, written: str, where: str) -> Decimal:
+def _parse_usd(price: object, asset_text: str, location: str) -> Decimal:
     if not isinstance(price, str):
-        raise BadSettings(where, f"the price of {written} is not a string", remedy='write it in quotes: "1.00"')
+        raise BadSettings(location, f"the price of {asset_text} is not a string", remedy='write it in quotes: "1.00"')
     try:
         usd = amounts.parse(price)
     except ValueError as error:
-        raise BadSettings(where, f"the price of {written} is {error}") from None
+        raise BadSettings(location, f"the price of {asset_text} is {error}") from None
     if not 0 < usd <= MAX_USD:
-        raise BadSettings(where, f"the price of {written} is {price}, not above 0 and at most {MAX_USD:f}")
+        raise BadSettings(location, f"the price of {asset_text} is {price}, not above 0 and at most {MAX_USD:f}")
     return usd
 
 
-SECTION = PriceSection(lambda section, chain, where: fixed(section, where), order=0)
+SECTION = PriceSection(lambda section, chain, location: build_fixed(section, location), order=0)

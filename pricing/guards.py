@@ -1,6 +1,7 @@
-"""What disqualifies a price. Pure tables of rules, read from the top: the first that holds is the reason given.
+"""Reject prices that are malformed, stale or out of range.
 
-No price is better than a wrong one: a refused price leaves its holding unpriced and in sight, never at zero.
+Each function returns the reason for a rejection as users read it, or an empty string if there is none. A rejected
+price leaves its holding unpriced and visible, because a missing price is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -8,53 +9,58 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Reverted, Unknown
-from pricing.quotes import Relative
+from chainfolio.pricing.quotes import RelativePrice
 
 MAX_USD: Final = Decimal(10**12)
 MIN_USD: Final = Decimal("1E-18")
-MAX_DIGITS: Final = 120  # what exact arithmetic has room for
+MAX_DIGITS: Final = 120  # limit of exact arithmetic
 MAX_DEPTH: Final = Decimal(10**24)  # USD: more than any market has
 
-# Updates are sent when the heartbeat is over and mined after that: a tenth more is late, beyond it is stale.
+# A feed is updated once its heartbeat is over, and the update is mined later: a tenth more is late, not stale.
 LATE_PERCENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What a feed said (`latestRoundData`), beside what the settings say of it and the block it was read at."""
+class FeedRound:
+    """The latest round of a feed (`latestRoundData`), with the feed's settings and the time of the block.
+
+    Attributes:
+        decimals: Decimals of the answer according to the settings.
+        feed_decimals: Decimals of the answer according to the feed.
+    """
 
     round_id: int
     answer: int
     updated_s: int
-    answered_in: int
+    answered_in_round: int
     decimals: int
-    told_decimals: int
+    feed_decimals: int
     heartbeat_s: int
     block_s: int
 
     @property
     def usd(self) -> Decimal:
-        """The answer as USD, exactly."""
+        """The answer in USD, exactly."""
         return amounts.EXACT.scaleb(Decimal(self.answer), -self.decimals)
 
     @property
     def age_s(self) -> int:
-        """How old the answer was at the block."""
+        """Age of the answer at the block; negative if it is newer than the block."""
         return self.block_s - self.updated_s
 
 
-Rule = tuple[Callable[[Round], bool], Callable[[Round], str]]
+Rule = tuple[Callable[[FeedRound], bool], Callable[[FeedRound], str]]  # is it violated, and the reason
 
 ROUND_RULES: Final[tuple[Rule, ...]] = (
     (
-        lambda r: r.told_decimals != r.decimals,
-        lambda r: f"the feed has {r.told_decimals} decimals, the settings say {r.decimals}",
+        lambda r: r.feed_decimals != r.decimals,
+        lambda r: f"the feed has {r.feed_decimals} decimals, the settings say {r.decimals}",
     ),
     (lambda r: r.answer == 0, lambda r: "the feed answers zero"),
     (lambda r: r.answer < 0, lambda r: f"the feed answers a negative price: {r.answer}"),
@@ -66,57 +72,62 @@ ROUND_RULES: Final[tuple[Rule, ...]] = (
     ),
     # Current aggregators repeat the round here and some imitations leave it zero; a lower number is an old answer.
     (
-        lambda r: 0 < r.answered_in < r.round_id,
-        lambda r: f"the feed carries an answer of round {r.answered_in} into round {r.round_id}",
+        lambda r: 0 < r.answered_in_round < r.round_id,
+        lambda r: f"the feed carries an answer of round {r.answered_in_round} into round {r.round_id}",
     ),
     (lambda r: r.usd > MAX_USD, lambda r: f"the feed answers more than {MAX_USD:f} USD"),
     (lambda r: r.usd < MIN_USD, lambda r: f"the feed answers less than {MIN_USD:f} USD"),
 )
 
 
-def round_fault(seen: Round) -> str:
-    """Why this round is no price; empty where it is one."""
-    return next((reason(seen) for holds, reason in ROUND_RULES if holds(seen)), "")
+def round_fault(feed_round: FeedRound) -> str:
+    """Return the reason of the first rule that a round violates."""
+    return next((reason(feed_round) for is_violated, reason in ROUND_RULES if is_violated(feed_round)), "")
 
 
-def answer_fault(what: str, answer: Any) -> str:
-    """Why a read gave nothing to judge; empty where it did."""
-    if isinstance(answer, Reverted):
-        return f"the feed refused to tell its {what}"
-    if isinstance(answer, Unknown):
-        return f"the feed's {what} could not be read: {answer.reason}"
+def read_fault(subject: str, result: object) -> str:
+    """Return the reason why a read of a feed has no value; `subject` names what was read."""
+    if isinstance(result, Reverted):
+        return f"the feed refused to tell its {subject}"
+    if isinstance(result, Unknown):
+        return f"the feed's {subject} could not be read: {result.reason}"
     return ""
 
 
-def is_unread(answer: Any) -> bool:
+def is_unread(result: object) -> bool:
     """Return True if a read itself failed, which says nothing about the contract."""
-    return isinstance(answer, Unknown) and answer.cause == "read"
+    return isinstance(result, Unknown) and result.cause == "read"
 
 
-def source_fault(price: Price | Relative, source: str) -> str:
-    """Why what a source returned is no price of its own, in USD or in other assets; empty where it is one."""
-    typed = [("time_us", price.time_us, int), ("confidence", price.confidence, Decimal)]
-    for what, value, kind in [("usd", price.usd, Decimal), *typed] if isinstance(price, Price) else typed:
+def type_fault(price: Price | RelativePrice, source: str) -> str:
+    """Return the reason why a price has a field of a wrong type, or names another source than `source`."""
+    fields: list[tuple[str, object, type]] = [
+        ("time_us", price.time_us, int),
+        ("confidence", price.confidence, Decimal),
+    ]
+    if isinstance(price, Price):
+        fields.insert(0, ("usd", price.usd, Decimal))
+    for name, value, kind in fields:
         if not isinstance(value, kind):
-            return f"the price's {what} is a {type(value).__name__}, not {'an' if kind is int else 'a'} {kind.__name__}"
+            return f"the price's {name} is a {type(value).__name__}, not {'an' if kind is int else 'a'} {kind.__name__}"
     if isinstance(price, Price) and not isinstance(price.depth_usd, Decimal | None):
         return f"the price's depth_usd is a {type(price.depth_usd).__name__}, not a Decimal"
     return "" if price.source == source else f"the price names another source: {price.source!s:.100}"
 
 
 def price_fault(price: Price, block: Block) -> str:
-    """Why a price of whatever source cannot be used at a block; empty where it can."""
+    """Return the reason why a price cannot be used at a block, whichever source it is from."""
     if not price.usd.is_finite() or price.usd <= 0:
         return f"the price is not above zero: {price.usd}"
     if not MIN_USD <= price.usd <= MAX_USD:
         return f"the price is out of all proportion: {price.usd:.3E} USD"
     if len(price.usd.as_tuple().digits) > MAX_DIGITS:
         return f"the price has more than {MAX_DIGITS} digits"
-    return _depth_fault(price.depth_usd) or told_fault(price, block)
+    return _depth_fault(price.depth_usd) or observation_fault(price, block)
 
 
 def _depth_fault(depth_usd: Decimal | None) -> str:
-    """Why what a market could pay is no bound of what something is worth; empty where it is one."""
+    """Return the reason why a market depth is no sum in range; no reason for None."""
     if depth_usd is None:
         return ""
     if not depth_usd.is_finite() or depth_usd < 0:
@@ -127,8 +138,8 @@ def _depth_fault(depth_usd: Decimal | None) -> str:
     return f"what its market could pay has more than {MAX_DIGITS} digits" if is_long else ""
 
 
-def told_fault(price: Price | Relative, block: Block) -> str:
-    """Why what a source told of its price cannot be used at a block, whatever the price; empty where it can."""
+def observation_fault(price: Price | RelativePrice, block: Block) -> str:
+    """Return the reason why a price's time or confidence is out of range at a block."""
     if price.time_us > block.time_us:
         return "the price is dated after the block"
     if not (price.confidence.is_finite() and 0 <= price.confidence <= 1):

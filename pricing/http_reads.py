@@ -1,8 +1,8 @@
-"""HTTP reads of price sources: a source names what it wants, as it names calls, and the engine sends it.
+"""HTTP reads of price sources, which a source yields like reads of the chain and the engine sends.
 
-What comes back is the body, as bytes, or Unknown with a reason: a source that cannot be reached prices nothing, and
-says so. No text here has more of an address than its host, since addresses may carry keys. Reads of many blocks that
-one request can answer are sent as one (`BatchedRead`), and what was answered once is not asked again.
+The result of a read is the body as bytes, or Unknown with a reason. Messages name only the host of an address, because
+addresses may contain keys. Reads of many blocks that one request can answer are sent as one (`BatchedRead`), and their
+results are cached.
 """
 
 from __future__ import annotations
@@ -11,103 +11,120 @@ import asyncio
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from chainfolio.environment import Environment
 from chainfolio.plans import Unknown
-from chainfolio.seams import Seams
 
 if TYPE_CHECKING:
     import aiohttp
 
 TIMEOUT_S: Final = 10.0
-MAX_BODY: Final = 4 * 1024 * 1024
-MAX_RPS: Final = 10  # of one host
-AT_ONCE: Final = 8
-PIECE: Final = 1 << 16
-MAX_WAIT_S: Final = 30.0  # for the turn at a host: who would wait longer is refused
-MAX_KEPT: Final = 100_000  # answers of batches
-TOO_MANY: Final = 429
-HOLD_S: Final = 60.0  # a host that limits us and does not say for how long
-MAX_HOLD_S: Final = 3600.0
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+MAX_RPS: Final = 10  # requests per second to one host
+MAX_CONCURRENT: Final = 8  # requests to all hosts together
+CHUNK_BYTES: Final = 1 << 16
+MAX_WAIT_S: Final = 30.0  # in the queue of a host: a read that would wait longer fails
+MAX_CACHED_RESULTS: Final = 100_000  # of batched reads
+DEFAULT_PAUSE_S: Final = 60.0  # for a host that limits us and does not name a time
+MAX_PAUSE_S: Final = 3600.0
+
+ReadLabel: TypeAlias = tuple[str, str | None, str | None, tuple[Any, ...]]  # method, address, function, parameters
 
 
 @dataclass(frozen=True, slots=True)
 class HttpGet:
-    """A read of an HTTP address: answered with its body (bytes), or `Unknown`. `headers` are for keys: they are sent,
-    and shown nowhere."""
+    """A GET request. Its result is the body as bytes, or `Unknown`.
+
+    Attributes:
+        headers: For keys: they are sent, and shown nowhere.
+        max_rps: Largest number of requests per second to this host.
+    """
 
     url: str
     params: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    per_s: float = MAX_RPS  # requests of this host in a second at most
+    max_rps: float = MAX_RPS
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[str, ...]]:
-        """How answers name the read: the method, the address, no function, the parameters."""
+    def shown(self) -> ReadLabel:
+        """The method, the address, no function, and the parameters."""
         return "GET", self.url, None, tuple(f"{name}={value}" for name, value in self.params)
 
 
 class Batch(Protocol):
-    """What a host answers many of in one request. It can be hashed: equal batches share their requests."""
+    """A kind of read that is batched into few requests.
 
-    def gets(self, keys: Sequence[Any], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Any]]]:
-        """The requests that answer all keys, as few as there can be, each with the keys that it answers; `Unknown` for
-        those that nothing could answer."""
+    Batches are hashable: equal batches share requests.
+    """
 
-    def told(self, body: bytes, keys: Sequence[Any]) -> Mapping[Any, Any]:
-        """What a body says of its keys; a key that the host does not know is absent. ValueError for no answer."""
+    def requests(self, keys: Sequence[Any], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Any]]]:
+        """Return the fewest requests that answer all keys, each with its keys; `Unknown` if none can."""
 
-    def shown(self, key: Any) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name the read of one key."""
+    def parse(self, body: bytes, keys: Sequence[Any]) -> Mapping[Any, Any]:
+        """Parse a body into results by key, without the keys that the host does not know.
+
+        Raises:
+            ValueError: The body is malformed.
+        """
+
+    def shown(self, key: Any) -> ReadLabel:
+        """Return the name of the read of one key, as answers show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchedRead:
-    """A read that is sent together with others of its batch: answered with what the batch was told of its key, None
-    where the host does not know it, or `Unknown`. Its answer never changes: the key says of which moment it is."""
+    """A read that is sent together with others of its batch.
+
+    Its result is what the batch parsed for its key, None if the host does not know the key, or `Unknown`. It must never
+    change: the key contains the time that it is about.
+    """
 
     batch: Batch
     key: Hashable
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name the read."""
+    def shown(self) -> ReadLabel:
+        """The name of the read, as answers show it."""
         return self.batch.shown(self.key)
 
 
-OVER_HTTP: Final = (HttpGet, BatchedRead)
+HTTP_READS: Final = (HttpGet, BatchedRead)
 
 
 @dataclass(slots=True)
 class Http:
-    """Sends HTTP reads over one session: bounded in time, size, rate and number at once; no redirect, no retry. A host
-    that limits us is left alone for as long as it says."""
+    """Sends HTTP reads over one session, without redirects and retries; caches batched results.
 
-    seams: Seams
+    Time, size, rate and concurrency are limited. No request is sent to a host that limits us until its pause is over.
+    """
+
+    environment: Environment
     timeout_s: float = TIMEOUT_S
-    max_body: int = MAX_BODY
+    max_body_bytes: int = MAX_BODY_BYTES
     max_rps: float = MAX_RPS
     requests: int = 0
     _session: aiohttp.ClientSession | None = None
-    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
-    _next_s: dict[str, float] = field(default_factory=dict)
-    _held: dict[str, tuple[float, str]] = field(default_factory=dict)  # by host: until when, and why
-    _kept: dict[BatchedRead, Any] = field(default_factory=dict)
-    _running: dict[BatchedRead, asyncio.Task[dict[BatchedRead, Any]]] = field(default_factory=dict)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
+    _next_s: dict[str, float] = field(default_factory=dict)  # by host: time of its next request
+    _pauses: dict[str, tuple[float, str]] = field(default_factory=dict)  # by host: end and reason
+    _cache: dict[BatchedRead, object] = field(default_factory=dict)
+    _running: dict[BatchedRead, asyncio.Task[dict[BatchedRead, object]]] = field(default_factory=dict)
 
-    async def answers(self, reads: Sequence[HttpGet | BatchedRead]) -> list[Any]:
-        """The answers of all, in order."""
+    async def read(self, reads: Sequence[HttpGet | BatchedRead]) -> list[Any]:
+        """Send the reads and return their results in order; duplicates are sent once."""
         gets = list(dict.fromkeys(read for read in reads if isinstance(read, HttpGet)))
         batched = dict.fromkeys(read for read in reads if isinstance(read, BatchedRead))
-        bodies, told = await asyncio.gather(
-            asyncio.gather(*(self._answer(read) for read in gets)), self._batched(list(batched))
+        bodies, parsed = await asyncio.gather(
+            asyncio.gather(*(self._send(read) for read in gets)), self._read_batched(list(batched))
         )
-        found: dict[HttpGet | BatchedRead, Any] = {**told, **dict(zip(gets, bodies, strict=True))}
-        return [found[read] for read in reads]
+        by_get = dict(zip(gets, bodies, strict=True))
+        return [by_get[read] if isinstance(read, HttpGet) else parsed[read] for read in reads]
 
     async def close(self) -> None:
-        """Let go of connections, and of what nobody waits for any more."""
+        """Cancel the running requests and close the session."""
         running = set(self._running.values())
         for task in running:
             task.cancel()
@@ -116,46 +133,49 @@ class Http:
             await self._session.close()
             self._session = None
 
-    async def _batched(self, reads: Sequence[BatchedRead]) -> dict[BatchedRead, Any]:
-        """What is kept, what somebody is asking for already, and the rest in as few requests as there can be."""
-        found = {read: self._kept[read] for read in reads if read in self._kept}
-        self._begin([read for read in reads if read not in found and read not in self._running])
-        for task in dict.fromkeys(self._running[read] for read in reads if read not in found):
-            found |= await asyncio.shield(task)  # others wait for it, too
-        return found
+    async def _read_batched(self, reads: Sequence[BatchedRead]) -> dict[BatchedRead, object]:
+        """Return results from the cache, from running requests, and from as few new requests as possible."""
+        results = {read: self._cache[read] for read in reads if read in self._cache}
+        self._start([read for read in reads if read not in results and read not in self._running])
+        for task in dict.fromkeys(self._running[read] for read in reads if read not in results):
+            results |= await asyncio.shield(task)  # other callers wait for it, too
+        return results
 
-    def _begin(self, reads: Iterable[BatchedRead]) -> None:
-        by_batch: dict[Batch, list[Any]] = {}
+    def _start(self, reads: Iterable[BatchedRead]) -> None:
+        by_batch: dict[Batch, list[Hashable]] = {}
         for read in reads:
             by_batch.setdefault(read.batch, []).append(read.key)
         for batch, keys in by_batch.items():
-            for get, some in batch.gets(keys, self.seams.clock.now_us() // 1_000_000):
-                own = {key: BatchedRead(batch, key) for key in some}
-                task = asyncio.create_task(self._told(batch, get, own))
-                self._running |= dict.fromkeys(own.values(), task)
-                task.add_done_callback(lambda _, own=own: self._done(own.values()))  # type: ignore[misc]
+            for request, request_keys in batch.requests(keys, self.environment.clock.now_us() // 1_000_000):
+                by_key = {key: BatchedRead(batch, key) for key in request_keys}
+                task = asyncio.create_task(self._send_batch(batch, request, by_key))
+                self._running |= dict.fromkeys(by_key.values(), task)
+                task.add_done_callback(lambda _, by_key=by_key: self._finish(by_key.values()))  # type: ignore[misc]
 
-    def _done(self, reads: Iterable[BatchedRead]) -> None:
+    def _finish(self, reads: Iterable[BatchedRead]) -> None:
         for read in reads:
             self._running.pop(read, None)
 
-    async def _told(self, batch: Batch, get: HttpGet | Unknown, own: Mapping[Any, BatchedRead]) -> dict[Any, Any]:
-        body = get if isinstance(get, Unknown) else await self._answer(get)
+    async def _send_batch(
+        self, batch: Batch, request: HttpGet | Unknown, reads: Mapping[Hashable, BatchedRead]
+    ) -> dict[BatchedRead, object]:
+        """Send one request of a batch and cache the results of its reads, which are given by key."""
+        body = request if isinstance(request, Unknown) else await self._send(request)
         if isinstance(body, Unknown):
-            return dict.fromkeys(own.values(), body)
+            return dict.fromkeys(reads.values(), body)
         try:
-            told = batch.told(body, list(own))
-        except Exception as error:  # a batch may be third-party code: its fault is not the round's
-            assert isinstance(get, HttpGet)
-            no_answer = Unknown(f"{urlsplit(get.url).hostname} gave what is no answer: {error!s:.200}", "contract")
-            return dict.fromkeys(own.values(), no_answer)
-        found = {read: told.get(key) for key, read in own.items()}
-        self._kept |= found
-        while len(self._kept) > MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return found
+            parsed = batch.parse(body, list(reads))
+        except Exception as error:  # a batch may be third-party code: its error must not stop the round
+            assert isinstance(request, HttpGet)
+            fault = Unknown(f"{urlsplit(request.url).hostname} gave what is no answer: {error!s:.200}", "contract")
+            return dict.fromkeys(reads.values(), fault)
+        results = {read: parsed.get(key) for key, read in reads.items()}
+        self._cache |= results
+        while len(self._cache) > MAX_CACHED_RESULTS:
+            del self._cache[next(iter(self._cache))]
+        return results
 
-    async def _answer(self, read: HttpGet) -> bytes | Unknown:
+    async def _send(self, read: HttpGet) -> bytes | Unknown:
         import aiohttp
 
         try:
@@ -165,19 +185,19 @@ class Http:
             return Unknown("the address is none")
         if parts.scheme not in ("http", "https") or not host:
             return Unknown("the address is no http or https address")
-        if why := self._is_held(host) or await self._wait(host, read.per_s) or self._is_held(host):
-            return Unknown(why)
-        async with self._room:
+        if fault := self._pause_fault(host) or await self._wait_for_turn(host, read.max_rps) or self._pause_fault(host):
+            return Unknown(fault)
+        async with self._slots:
             self.requests += 1
             try:
                 async with asyncio.timeout(self.timeout_s):
-                    return await self._body(read, host)
+                    return await self._fetch_body(read, host)
             except TimeoutError:
                 return Unknown(f"{host} gave no answer within {self.timeout_s:g} s")
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 return Unknown(f"{host} could not be read ({type(error).__name__})")
 
-    async def _body(self, read: HttpGet, host: str) -> bytes | Unknown:
+    async def _fetch_body(self, read: HttpGet, host: str) -> bytes | Unknown:
         import aiohttp
 
         if self._session is None:
@@ -185,51 +205,55 @@ class Http:
         async with self._session.get(
             read.url, params=list(read.params), headers=list(read.headers), allow_redirects=False
         ) as response:
-            if response.status != 200:
-                return Unknown(self._refused(host, response.status, response.headers.get("Retry-After")))
+            if response.status != HTTPStatus.OK:
+                return Unknown(self._handle_status(host, response.status, response.headers.get("Retry-After")))
             body = bytearray()
-            async for piece in response.content.iter_chunked(PIECE):
-                body += piece
-                if len(body) > self.max_body:
-                    return Unknown(f"{host} answered more than {self.max_body:,} bytes")
+            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                body += chunk
+                if len(body) > self.max_body_bytes:
+                    return Unknown(f"{host} answered more than {self.max_body_bytes:,} bytes")
             return bytes(body)
 
-    def _refused(self, host: str, status: int, retry_after: str | None) -> str:
-        """Why a status is no answer and what helps; the host is left alone where it asks for that."""
-        said = f"{host} answered with status {status}"
-        if status in (401, 403):
-            return f"{said}: the key is missing, wrong, or has no right to this"
-        if status < 500 and status != TOO_MANY:
-            return said
-        hold_s = self._seconds(retry_after) if retry_after else HOLD_S if status == TOO_MANY else 0.0
-        if not hold_s:
-            return f"{said}: it is asked again with the next answer"
-        self._held[host] = self.seams.clock.monotonic_s() + hold_s, said
-        return f"{said}: it is asked again after {hold_s:g} s; a key, or a host of your own, has limits of its own"
+    def _handle_status(self, host: str, status: int, retry_after: str | None) -> str:
+        """Return the reason and the fix for an HTTP error status; pause the host if it asks for that."""
+        fault = f"{host} answered with status {status}"
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return f"{fault}: the key is missing, wrong, or has no right to this"
+        is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR and not is_limited:
+            return fault
+        pause_s = self._parse_retry_after(retry_after) if retry_after else DEFAULT_PAUSE_S if is_limited else 0.0
+        if not pause_s:
+            return f"{fault}: it is asked again with the next answer"
+        self._pauses[host] = self.environment.clock.monotonic_s() + pause_s, fault
+        return f"{fault}: it is asked again after {pause_s:g} s; a key, or a host of your own, has limits of its own"
 
-    def _seconds(self, retry_after: str) -> float:
-        """How long a host wants to be left alone: seconds, or a date."""
+    def _parse_retry_after(self, retry_after: str) -> float:
+        """Return the seconds until the end of the pause, from a number of seconds or a date."""
         if retry_after.isascii() and retry_after.isdigit():
-            return min(int(retry_after[:9]), MAX_HOLD_S)
+            return min(int(retry_after[:9]), MAX_PAUSE_S)
         try:
-            until_s = parsedate_to_datetime(retry_after).timestamp()
+            end_s = parsedate_to_datetime(retry_after).timestamp()
         except (ValueError, OverflowError):
-            return HOLD_S
-        return min(max(until_s - self.seams.clock.now_us() / 1_000_000, 0.0), MAX_HOLD_S)
+            return DEFAULT_PAUSE_S
+        return min(max(end_s - self.environment.clock.now_us() / 1_000_000, 0.0), MAX_PAUSE_S)
 
-    def _is_held(self, host: str) -> str:
-        """Why the host must be left alone; empty where it need not."""
-        until_s, said = self._held.get(host, (0.0, ""))
-        left_s = until_s - self.seams.clock.monotonic_s()
-        return f"{said}: it is asked again after {left_s:.0f} s" if said and left_s > 0 else ""
+    def _pause_fault(self, host: str) -> str:
+        """Return the reason why the host is paused; empty if it is not."""
+        end_s, fault = self._pauses.get(host, (0.0, ""))
+        remaining_s = end_s - self.environment.clock.monotonic_s()
+        return f"{fault}: it is asked again after {remaining_s:.0f} s" if fault and remaining_s > 0 else ""
 
-    async def _wait(self, host: str, per_s: float) -> str:
-        """Until the host may be asked again; or why that takes too long."""
-        now_s = self.seams.clock.monotonic_s()
+    async def _wait_for_turn(self, host: str, max_rps: float) -> str:
+        """Wait until the host may be sent a request.
+
+        Return the reason if that takes too long, else an empty string.
+        """
+        now_s = self.environment.clock.monotonic_s()
         turn_s = max(now_s, self._next_s.get(host, now_s))
         if turn_s - now_s > MAX_WAIT_S:
-            return f"{host} is asked {per_s:g} times a second, and too many wait for it"
-        self._next_s[host] = turn_s + 1 / min(self.max_rps, per_s)
+            return f"{host} is asked {max_rps:g} times a second, and too many wait for it"
+        self._next_s[host] = turn_s + 1 / min(self.max_rps, max_rps)
         if turn_s > now_s:
-            await self.seams.clock.sleep(turn_s - now_s)
+            await self.environment.clock.sleep(turn_s - now_s)
         return ""

@@ -1,7 +1,7 @@
-"""Prices of tokens that stand for staked SOL: what the pool that issues them would give for one, in SOL.
+"""Prices of liquid staking tokens of SOL: the SOL that the pool which issued a token pays for one.
 
-Only pools that the settings name vouch for a token. Nodes keep no old state, so what it redeemed for a block before is
-not compared: a pool counts what it has once an epoch, by its own program, and gifts do not move it within a block.
+Only pools of the settings are trusted. The price is not compared with an earlier block, because nodes keep no old
+state: the program of a pool counts its stake once per epoch, and gifts do not change it within a block.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.programs import KIND, account_read, parse_address, parse_token
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
+from chainfolio.pricing.relatives import rounded
 from chainfolio.reads import Read, ReadResult
-from pricing.fixed import canonical
-from pricing.programs import KIND, account, address_of, token_of
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
-from pricing.relatives import rounded
 
 SOURCE: Final = "liquid_stake"
-REDEEMED: Final = Decimal("0.95")
-MOST: Final = 100  # SOL that one token can stand for: interest of decades
-LEAST: Final = Fraction(1, 10)  # SOL: what slashing could leave
-MARINADE_ONE: Final = 1 << 32
+CONFIDENCE: Final = Decimal("0.95")
+MAX_SOL: Final = 100  # per token: interest of decades
+MIN_SOL: Final = Fraction(1, 10)  # per token: the rest after slashing
+MARINADE_SCALE: Final = 1 << 32
 LAYOUTS: Final = ("stake_pool", "marinade")
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """The account that says what a token redeems for, of which program it is and how it is read."""
+class StakePool:
+    """The account that holds the exchange rate of a token, its program, and its layout (one of `LAYOUTS`)."""
 
     program: str
     layout: str
@@ -40,77 +40,76 @@ class Pool:
 
     @property
     def read(self) -> Read:
-        """The account."""
-        return account(self.program, self.layout, self.address)
+        """The read of the account."""
+        return account_read(self.program, self.layout, self.address)
 
 
 @dataclass(frozen=True, slots=True)
 class LiquidStake:
-    """The tokens of some pools."""
+    """The stake pools of one chain by their tokens."""
 
-    pools: Mapping[Asset, Pool]
+    pools: Mapping[Asset, StakePool]
     native: Asset | None
     name: str = SOURCE
     reads_chain_only: bool = True
 
     def knows(self, asset: Asset) -> bool:
-        """Whether a pool is named for an asset."""
+        """Return True if the settings name a pool for the asset."""
         return asset in self.pools
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A price in SOL, or the reason for none, for each token of a pool."""
-        known = [each for each in assets if each in self.pools]
-        if not known:
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a price in SOL or a refusal for each token of a pool, in one round."""
+        tokens = [asset for asset in assets if asset in self.pools]
+        if not tokens:
             return Quotes()
-        said = yield [self.pools[each].read for each in known]
-        outcomes = [self._outcome(token, answer, block) for token, answer in zip(known, said, strict=True)]
+        accounts = yield [self.pools[token].read for token in tokens]
+        outcomes = [self._outcome(token, account, block) for token, account in zip(tokens, accounts, strict=True)]
         return Quotes(
-            refused=tuple(each for each in outcomes if isinstance(each, Refusal)),
-            relative=tuple(each for each in outcomes if isinstance(each, Relative)),
+            refused=tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+            relative=tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice)),
         )
 
-    def _outcome(self, token: Asset, said: Any, block: Block) -> Relative | Refusal:
-        if isinstance(said, Unknown):
-            return Refusal(token, SOURCE, f"what it redeems for could not be read: {said.reason}")
-        if said.mint != token.reference:
-            return Refusal(token, SOURCE, f"the pool that is named for it issues another token: {said.mint}")
+    def _outcome(self, token: Asset, account: Any, block: Block) -> RelativePrice | Refusal:
+        if isinstance(account, Unknown):
+            return Refusal(token, SOURCE, f"what it redeems for could not be read: {account.reason}")
+        if account.mint != token.reference:
+            return Refusal(token, SOURCE, f"the pool that is named for it issues another token: {account.mint}")
         pool, native = self.pools[token], self.native
-        redeemed = _marinade(said) if pool.layout == "marinade" else _stake_pool(said)
-        if redeemed is None or native is None:
+        rate = _marinade_rate(account) if pool.layout == "marinade" else _stake_pool_rate(account)
+        if rate is None or native is None:
             return Refusal(token, SOURCE, "the pool has nothing, or has issued nothing")
-        if not LEAST <= redeemed <= MOST:
-            return Refusal(token, SOURCE, f"the pool says that one is {rounded(redeemed):.6g} SOL, which cannot be")
-        calls = (ReadResult(pool.read, said),)
-        return Relative(
-            token, ((native, redeemed),), SOURCE, block.time_us, REDEEMED, f"what pool {pool.address} redeems", calls
-        )
+        if not MIN_SOL <= rate <= MAX_SOL:
+            return Refusal(token, SOURCE, f"the pool says that one is {rounded(rate):.6g} SOL, which cannot be")
+        detail = f"what pool {pool.address} redeems"
+        calls = (ReadResult(pool.read, account),)
+        return RelativePrice(token, ((native, rate),), SOURCE, block.time_us, CONFIDENCE, detail, calls)
 
 
-def _stake_pool(said: Any) -> Fraction | None:
-    """Lamports for each of its tokens, which have the decimals of SOL."""
-    return Fraction(said.lamports, said.supply) if said.lamports and said.supply else None
+def _stake_pool_rate(account: Any) -> Fraction | None:
+    """Return the SOL per token, which has the decimals of SOL; None if the pool is empty."""
+    return Fraction(account.lamports, account.supply) if account.lamports and account.supply else None
 
 
-def _marinade(said: Any) -> Fraction | None:
-    return Fraction(said.price, MARINADE_ONE) if said.price else None
+def _marinade_rate(account: Any) -> Fraction | None:
+    return Fraction(account.price, MARINADE_SCALE) if account.price else None
 
 
-def _build(section: Mapping[str, Any], where: str) -> LiquidStake:
+def _build(section: Section, location: str) -> LiquidStake:
     if not section:
         return LiquidStake({}, None)
     if "native" not in section:
-        raise BadSettings(where, "needs `native`, the chain's native coin")
-    lines = {token_of(written, where): facts for written, facts in section.items() if written != "native"}
-    pools = {token: _pool(facts, f"{where}: {token}") for token, facts in lines.items()}
-    return LiquidStake(pools, canonical(section["native"], where))
+        raise BadSettings(location, "needs `native`, the chain's native coin")
+    lines = {parse_token(text, location): line for text, line in section.items() if text != "native"}
+    pools = {token: _parse_pool(line, f"{location}: {token}") for token, line in lines.items()}
+    return LiquidStake(pools, parse_asset(section["native"], location))
 
 
-def _pool(facts: Any, where: str) -> Pool:
-    if not isinstance(facts, Mapping) or facts.keys() != {"program", "layout", "pool"}:
-        raise BadSettings(where, "needs exactly program, layout and pool")
-    if facts["layout"] not in LAYOUTS:
-        raise BadSettings(where, f"layout is {facts['layout']!r:.40}", remedy=f"one of {', '.join(LAYOUTS)}")
-    return Pool(address_of(facts, "program", where), facts["layout"], address_of(facts, "pool", where))
+def _parse_pool(line: object, location: str) -> StakePool:
+    if not isinstance(line, Mapping) or line.keys() != {"program", "layout", "pool"}:
+        raise BadSettings(location, "needs exactly program, layout and pool")
+    if line["layout"] not in LAYOUTS:
+        raise BadSettings(location, f"layout is {line['layout']!r:.40}", remedy=f"one of {', '.join(LAYOUTS)}")
+    return StakePool(parse_address(line, "program", location), line["layout"], parse_address(line, "pool", location))
 
 
 SECTION = PriceSection(by_chain(_build), order=60, kinds=(KIND,))

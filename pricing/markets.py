@@ -1,8 +1,8 @@
-"""What a market on chain says of the price of a token in another one, and when it is believed.
+"""Markets on chain: the price of a token in a pool, and the rules by which that price is trusted.
 
-Everything here is in raw units, as exact fractions. A market is believed where it could pay enough, where its price
-stood before the block began, and where it stood on average if it keeps an average: what one transaction can do to a
-pool, it cannot have done to the block before.
+All numbers are raw units, as exact fractions. A price is trusted if the pool could pay enough, if the price is close to
+that of the parent block, and if it is close to the pool's own average, if it keeps one. A transaction can manipulate
+its own block, but not the block before.
 """
 
 from __future__ import annotations
@@ -16,45 +16,50 @@ from typing import Any, Final, Protocol
 from chainfolio.plans import Unknown
 from chainfolio.reads import AtParent, Read
 
-WITH_MEAN: Final = Decimal("0.9")
-WITHOUT_MEAN: Final = Decimal("0.7")  # the block before is all that there is to compare with
-SIDES: Final = 10  # so many times what it could sell a pool may pay
+CONFIDENCE_WITH_AVERAGE: Final = Decimal("0.9")
+CONFIDENCE_WITHOUT_AVERAGE: Final = Decimal("0.7")  # only the parent block can be compared
+MAX_SIDE_RATIO: Final = 10  # a pool may pay at most this many times what it could sell
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A token to be priced, and the trusted token that it is priced in: their addresses."""
+    """The addresses of a token to be priced, and of the trusted token that it is priced in."""
 
     token: str
     quote: str
 
     @property
-    def first(self) -> bool:
-        """Whether the token is the first of the two, as pools order them: by number."""
+    def token_is_first(self) -> bool:
+        """True if the token has the lower address; pools order their tokens by address."""
         return int(self.token, 16) < int(self.quote, 16)
 
     @property
     def ordered(self) -> tuple[str, str]:
-        """Both, as pools order them."""
-        return (self.token, self.quote) if self.first else (self.quote, self.token)
+        """Both addresses, the lower one first."""
+        return (self.token, self.quote) if self.token_is_first else (self.quote, self.token)
 
-    def price(self, second_per_first: Fraction) -> Fraction:
-        """How much of the quote one unit of the token costs, by what a unit of the first costs in the second."""
-        return second_per_first if self.first else 1 / second_per_first
+    def quote_per_token(self, second_per_first: Fraction) -> Fraction:
+        """Return the price of the token, given the price of the pool's first token in its second."""
+        return second_per_first if self.token_is_first else 1 / second_per_first
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One pool of a pair. `label` says which, in a user's words; `at` is what its venue asks for it by."""
+    """One pool of a pair.
+
+    Attributes:
+        label: Names the pool for users.
+        key: Identifies the pool for its venue: an address, or a type of the venue.
+    """
 
     pair: Pair
     label: str
-    at: Any
+    key: Any
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A pool at one moment: the price of the token in the quote, and how much of the quote it could pay at most."""
+class PoolState:
+    """A pool at one block: the price of the token in the quote, and the quote that the pool could pay."""
 
     price: Fraction
     depth: int
@@ -62,85 +67,107 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """A pool at a block and as the block began (None: there was none), with its average price if it keeps one."""
+    """A pool at a block and at its parent (None: unknown there), with its average price if it keeps one."""
 
-    now: State
-    before: State | None
-    mean: Fraction | None = None
+    current: PoolState
+    parent: PoolState | None
+    average: Fraction | None = None
 
     @property
     def depth(self) -> int:
-        """What it could pay, not counting what came in this very block."""
-        return min(self.now.depth, self.before.depth) if self.before else 0
+        """The most that the pool could pay, without what was added in this block."""
+        return min(self.current.depth, self.parent.depth) if self.parent else 0
 
     @property
     def confidence(self) -> Decimal:
-        """How sure its price is."""
-        return WITHOUT_MEAN if self.mean is None else WITH_MEAN
+        """The confidence of the price, from 0 to 1."""
+        return CONFIDENCE_WITHOUT_AVERAGE if self.average is None else CONFIDENCE_WITH_AVERAGE
 
     def fault(self, max_move: Fraction) -> str:
-        """Why its price is not believed, if it may differ by a factor of `max_move` from what it was; else empty."""
-        if self.before is None:
+        """Return the reason why the price is not trusted; empty if it is.
+
+        Args:
+            max_move: Largest factor between the price and that of the parent, or the average.
+        """
+        if self.parent is None:
             return "how it was before the block is not known"
-        if factor(self.now.price, self.before.price) > max_move:
-            return f"its price moved by {percent(self.now.price, self.before.price)} within the block: manipulated?"
-        if self.mean is not None and factor(self.now.price, self.mean) > max_move:
-            return f"its price is {percent(self.now.price, self.mean)} away from its average: manipulated?"
+        price = self.current.price
+        if ratio(price, self.parent.price) > max_move:
+            return f"its price moved by {percent_apart(price, self.parent.price)} within the block: manipulated?"
+        if self.average is not None and ratio(price, self.average) > max_move:
+            return f"its price is {percent_apart(price, self.average)} away from its average: manipulated?"
         return ""
 
 
-def two_sided(price: Fraction, paid: int, sold: int) -> State:
-    """A pool of concentrated liquidity that could pay so much of the quote and sell so much of the token. What it could
-    pay counts as far as it has some of the token beside it: a price at which nothing is sold is only a bid, which costs
-    nothing far below what the token is worth, and which nobody can correct by buying."""
-    return State(price, min(paid, int(SIDES * sold * price)))
+def two_sided_state(price: Fraction, payable: int, sellable: int) -> PoolState:
+    """Return the state of a pool of concentrated liquidity.
+
+    The depth is limited to `MAX_SIDE_RATIO` times the value of what the pool could sell. A pool that sells nothing is
+    only a bid: a bid far below the value of a token costs nothing, and no buyer can correct it.
+
+    Args:
+        price: Price of the token in the quote.
+        payable: Amount of the quote that the pool could pay.
+        sellable: Amount of the token that it could sell.
+    """
+    return PoolState(price, min(payable, int(MAX_SIDE_RATIO * sellable * price)))
 
 
 class Venue(Protocol):
-    """One kind of pools, with the contracts that know them on one chain."""
+    """A kind of pools, with the contracts that list them on one chain."""
 
     @property
     def name(self) -> str:
-        """What prices name it by."""
+        """The name that prices show."""
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
-        """What to ask where the pools of a pair lie."""
+        """Return the reads that find the pools of a pair."""
 
-    def pools(self, pair: Pair, answers: Sequence[Any]) -> Sequence[Pool]:
-        """The pools of a pair, from the answers; none where there are none."""
+    def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
+        """Return the pools of a pair, given the results of `lookups`; empty if there are none."""
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
-        """What to ask of a pool."""
+        """Return the reads of a pool's state, now and at the parent block."""
 
-    def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
-        """What a pool says; None where it has no price, as an empty one."""
+    def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
+        """Return the market of a pool, given the results of `reads`.
 
-
-def unread(answers: Sequence[Any]) -> str:
-    """Why some answers say nothing of the chain: the first read that failed. Empty where all were answered."""
-    return next((each.reason for each in answers if isinstance(each, Unknown) and each.cause == "read"), "")
+        None if it has no price, for example if empty.
+        """
 
 
-def is_there(answer: Any) -> bool:
-    """Whether a factory named a contract."""
-    return isinstance(answer, str) and int(answer, 16) != 0
+def first_read_error(results: Sequence[object]) -> str:
+    """Return the reason of the first read that failed; empty if the chain answered all reads."""
+    return next((r.reason for r in results if isinstance(r, Unknown) and r.cause == "read"), "")
 
 
-def deepest(markets: Mapping[Pool, Market], floors: Mapping[str, int]) -> tuple[Pool, Market] | None:
-    """The market that could pay most, measured by what one in its quote has to have; None where none has that."""
-    known = [(floors[pool.pair.quote], pool, each) for pool, each in markets.items() if pool.pair.quote in floors]
-    enough = [(Fraction(each.depth, floor), pool, each) for floor, pool, each in known if each.depth >= floor]
-    if not enough:
+def is_contract(result: object) -> bool:
+    """Return True if a read returned an address other than zero."""
+    return isinstance(result, str) and int(result, 16) != 0
+
+
+def deepest_market(markets: Mapping[Pool, Market], floors: Mapping[str, int]) -> tuple[Pool, Market] | None:
+    """Return the market with the largest depth in relation to the floor of its quote.
+
+    None if all are below it.
+
+    Args:
+        markets: Markets by pool.
+        floors: The least depth by quote token. Markets in other tokens are ignored.
+    """
+    with_floor = [(floors[pool.pair.quote], pool, each) for pool, each in markets.items() if pool.pair.quote in floors]
+    deep = [(Fraction(each.depth, floor), pool, each) for floor, pool, each in with_floor if each.depth >= floor]
+    if not deep:
         return None
-    _, pool, market = max(enough, key=lambda each: (each[0], each[1].label))
+    _, pool, market = max(deep, key=lambda candidate: (candidate[0], candidate[1].label))
     return pool, market
 
 
-def factor(one: Fraction, other: Fraction) -> Fraction:
-    """By how many times two positive numbers differ."""
-    return max(one, other) / min(one, other)
+def ratio(a: Fraction, b: Fraction) -> Fraction:
+    """Return the higher of two positive numbers divided by the lower."""
+    return max(a, b) / min(a, b)
 
 
-def percent(one: Fraction, other: Fraction) -> str:
-    """By how much a number differs from another one, in words."""
-    return f"{min(abs(100 * (one - other) / other), Fraction(10**6)).__ceil__()} %"
+def percent_apart(value: Fraction, reference: Fraction) -> str:
+    """Return the difference of a number from a reference as text such as "5 %", rounded up."""
+    return f"{min(abs(100 * (value - reference) / reference), Fraction(10**6)).__ceil__()} %"

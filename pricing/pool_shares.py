@@ -1,148 +1,156 @@
-"""Shares of pools: a part of all that lies in one. The factory that made the pool vouches for them, or the vault."""
+"""Shares of pools: a part of the pool's balances, confirmed by the pool's factory or vault."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
+from chainfolio.pricing.markets import is_contract
+from chainfolio.pricing.redeemables import Amounts, Redemption, Results
+from chainfolio.pricing.venues import balancer_v2, curve_ng, solidly, uniswap_v2
+from chainfolio.pricing.venues.section import call
 from chainfolio.reads import AtParent, Read
-from pricing.markets import is_there
-from pricing.redeemables import Parts, Redeemed, Said
-from pricing.venues import balancer_v2, curve_ng, solidly, uniswap_v2
-from pricing.venues.section import call
 
 FACTORY, TOKEN0, TOKEN1 = "factory()(address)", "token0()(address)", "token1()(address)"
 SUPPLY: Final = "totalSupply()(uint256)"
 IS_POOL: Final = "isPool(address)(bool)"
-ACTUAL_SUPPLY: Final = "getActualSupply()(uint256)"  # of Balancer: with the fees that the protocol will take
+ACTUAL_SUPPLY: Final = "getActualSupply()(uint256)"  # of Balancer: includes the fees that the protocol will take
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class UniswapPairs:
     """Shares of pairs of Uniswap V2, whose factories the configuration names."""
 
     factories: frozenset[str]
 
     def knows(self, token: str) -> bool:
-        """None without asking."""
+        """Return False: only reads show it."""
         return False
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """Its factory and its two tokens."""
-        return [call(token, question) for question in (FACTORY, TOKEN0, TOKEN1)]
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the reads of the factory and of both tokens."""
+        return [call(token, function) for function in (FACTORY, TOKEN0, TOKEN1)]
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """Both tokens."""
-        factory, *both = (said[read] for read in self.asks(token))
-        return tuple(both) if factory in self.factories and all(map(is_there, both)) else ()
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return both tokens; empty if the factory is not named."""
+        factory, *tokens = (results[read] for read in self.identity_reads(token))
+        return tuple(tokens) if factory in self.factories and all(map(is_contract, tokens)) else ()
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Whether the factory made it; reserves and number of shares, now and before."""
-        factory, *both = (said[read] for read in self.asks(token))
-        return [call(factory, uniswap_v2.GET_PAIR, tuple(both)), *_state(token, uniswap_v2.RESERVES)]
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the read of the factory's pair, and those of reserves and supply, now and before."""
+        factory, *tokens = (results[read] for read in self.identity_reads(token))
+        return [call(factory, uniswap_v2.GET_PAIR, tuple(tokens)), *_state_reads(token, uniswap_v2.RESERVES)]
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """The part of one share."""
-        return _redeemed(*answers[1:]) if answers[0] == token else None
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return the reserves per share; None if the factory has another pair."""
+        return _redemption(*results[1:]) if results[0] == token else None
 
 
 @dataclass(frozen=True, slots=True)
-class SolidlyPools(Pairs):
-    """Shares of pools of Solidly's kind, volatile and stable. What the fees of a share earn lies outside of it."""
+class SolidlyPools(UniswapPairs):
+    """Shares of pools of Solidly and its forks, volatile and stable.
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Whether the factory made it; reserves and number of shares, now and before."""
-        return [call(said[call(token, FACTORY)], IS_POOL, (token,)), *_state(token, solidly.RESERVES)]
+    The fees that a share earned are not included.
+    """
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """The part of one share."""
-        now, before = (each[:2] if isinstance(each, tuple) else each for each in answers[1::2])
-        return _redeemed(now, answers[2], before, answers[4]) if answers[0] is True else None
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the read of the factory's list, and those of reserves and supply, now and before."""
+        return [call(results[call(token, FACTORY)], IS_POOL, (token,)), *_state_reads(token, solidly.RESERVES)]
+
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return the reserves per share; None if the factory does not list the pool."""
+        current, parent = (reserves[:2] if isinstance(reserves, tuple) else reserves for reserves in results[1::2])
+        return _redemption(current, results[2], parent, results[4]) if results[0] is True else None
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePools:
-    """Shares of stable pools of Curve, which are the pools themselves; the configuration names their factories."""
+    """Shares of stable pools of Curve, which are the pools themselves.
+
+    The configuration names their factories.
+    """
 
     factories: Sequence[str]
 
     def knows(self, token: str) -> bool:
-        """None without asking."""
+        """Return False: only reads show it."""
         return False
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """Which coins a factory has in it."""
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the reads of the coins that each factory has for the pool."""
         return [call(factory, curve_ng.COINS, (token,)) for factory in self.factories]
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """The coins that the first factory names that knows the pool."""
-        named = (said[read] for read in self.asks(token))
-        return next((coins for coins in named if isinstance(coins, tuple) and coins and all(map(is_there, coins))), ())
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return the coins from the first factory that knows the pool."""
+        lists = (results[read] for read in self.identity_reads(token))
+        valid = (coins for coins in lists if isinstance(coins, tuple) and coins and all(map(is_contract, coins)))
+        return next(valid, ())
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Balances and number of shares, now and before."""
-        return _state(token, curve_ng.BALANCES)
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the reads of balances and supply, now and before."""
+        return _state_reads(token, curve_ng.BALANCES)
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """The part of one share."""
-        return _redeemed(*answers)
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return the balances per share."""
+        return _redemption(*results)
 
 
 @dataclass(frozen=True, slots=True)
 class BalancerPools:
-    """Shares of pools of Balancer V2 whose ids the configuration names, by what lies in the vault for them.
+    """Shares of pools of Balancer V2 whose ids the configuration names, by the balances in the vault.
 
-    An early pool does not say what it owes its protocol of the fees since somebody last joined or left."""
+    An early pool does not report the fees that it owes to the protocol since the last join or exit."""
 
     vault: str
-    named: Mapping[str, bytes]  # by the contract of the pool: its id
+    pool_ids: Mapping[str, bytes]  # by the contract of the pool
 
     def knows(self, token: str) -> bool:
-        """Those that are named."""
-        return token in self.named
+        """Return True for a named pool."""
+        return token in self.pool_ids
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """What lies in the vault for it."""
-        return [call(self.vault, balancer_v2.POOL_TOKENS, (self.named[token],))] if token in self.named else []
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the read of a named pool's balances in the vault; empty for other tokens."""
+        return [call(self.vault, balancer_v2.POOL_TOKENS, (self.pool_ids[token],))] if token in self.pool_ids else []
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """The tokens there, without the pool's own shares."""
-        held = [said[read] for read in self.asks(token)]
-        return tuple(each for answer in held if isinstance(answer, tuple) for each in answer[0] if each != token)
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return the pool's tokens without its own shares."""
+        balances = [results[read] for read in self.identity_reads(token)]
+        return tuple(asset for result in balances if isinstance(result, tuple) for asset in result[0] if asset != token)
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """What lies there, and the number of shares as the pool and as the token says it, now and before."""
-        state = [*self.asks(token), call(token, ACTUAL_SUPPLY), call(token, SUPPLY)]
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the reads of balances and of both supplies (the pool's own and ERC-20), now and before."""
+        state = [*self.identity_reads(token), call(token, ACTUAL_SUPPLY), call(token, SUPPLY)]
         return [*state, *map(AtParent, state)]
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """The part of one share."""
-        now, before = (_of_vault(token, *each) for each in (answers[:3], answers[3:]))
-        return Redeemed(now, before) if now else None
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return the balances per share."""
+        current, parent = (_vault_amounts(token, *state) for state in (results[:3], results[3:]))
+        return Redemption(current, parent) if current else None
 
 
-def _of_vault(token: str, held: Any, actual: Any, supply: Any) -> Parts | None:
-    if not isinstance(held, tuple):
+def _vault_amounts(token: str, vault_tokens: object, actual_supply: object, supply: object) -> Amounts | None:
+    if not isinstance(vault_tokens, tuple):
         return None
-    own = dict(zip(held[0], held[1], strict=True))
-    if not isinstance(actual, int) and isinstance(supply, int):
-        actual = supply - own.get(token, 0)  # shares in the pool are nobody's
-    return _parts([raw for each, raw in own.items() if each != token], actual)
+    balances = dict(zip(vault_tokens[0], vault_tokens[1], strict=True))
+    if not isinstance(actual_supply, int) and isinstance(supply, int):
+        actual_supply = supply - balances.get(token, 0)  # shares in the pool itself have no owner
+    return _amounts([raw for asset, raw in balances.items() if asset != token], actual_supply)
 
 
-def _state(token: str, balances: str) -> list[Read | AtParent]:
+def _state_reads(token: str, balances: str) -> list[Read | AtParent]:
     state = [call(token, balances), call(token, SUPPLY)]
     return [*state, *map(AtParent, state)]
 
 
-def _redeemed(balances: Any, supply: Any, balances_before: Any, supply_before: Any) -> Redeemed | None:
-    now, before = _parts(balances, supply), _parts(balances_before, supply_before)
-    return Redeemed(now, before) if now else None
+def _redemption(balances: object, supply: object, parent_balances: object, parent_supply: object) -> Redemption | None:
+    current, parent = _amounts(balances, supply), _amounts(parent_balances, parent_supply)
+    return Redemption(current, parent) if current else None
 
 
-def _parts(balances: Any, supply: Any) -> Parts | None:
+def _amounts(balances: object, supply: object) -> Amounts | None:
+    """Return the balances per share; None if a read failed, or if a balance or the supply is zero."""
     if not (isinstance(balances, tuple | list) and all(balances) and isinstance(supply, int) and supply > 0):
         return None
-    return tuple(Fraction(each, supply) for each in balances)
+    return tuple(Fraction(balance, supply) for balance in balances)

@@ -1,8 +1,8 @@
-"""Prices from pools on chain, with no vendor: of all pools of a token with a trusted one, the pool that could pay most.
+"""Prices from pools on chain: of a token's pools with trusted tokens, the one that could pay most.
 
-Two rounds, whatever the number of tokens: where pools lie, and what they say; for many tokens one more before: which
-venues are on the chain. All venues compete, and the pool is chosen at the block that is read. What the trusted token
-is worth is found by the source chain.
+The plan has two rounds for any number of tokens: find the pools, and read their state. For many tokens one round comes
+first that finds the venues which are deployed on the chain. All venues compete, and the pool is chosen at the block
+that is read. The price of the trusted token comes from other sources.
 """
 
 from __future__ import annotations
@@ -18,26 +18,40 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.markets import Market, Pair, Pool, Venue, deepest_market, first_read_error
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
+from chainfolio.pricing.venues.section import DECIMALS, KIND, VenueSection, call, raw_unit
 from chainfolio.reads import AtParent, Read, ReadResult
-from pricing.fixed import canonical
-from pricing.markets import Market, Pair, Pool, Venue, deepest, unread
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
-from pricing.venues.section import DECIMALS, KIND, Facts, call, scale
 
 SOURCE: Final = "pools"
-MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are bounded
-MAX_STATES: Final = 300_000
-FEW: Final = 200  # tokens: of more, venues are asked first whether they are on the chain
+MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are limited
+MAX_STATE_READS: Final = 300_000
+MAX_TOKENS_FOR_ALL_VENUES: Final = 200  # for more tokens the venues that are not deployed are removed first
 FAMILIES: Final = (
-    "uniswap_v2", "uniswap_v3", "uniswap_v4", "slipstream", "algebra", "solidly", "curve_ng", "balancer_v2",
-)  # fmt: skip
-TOO_MANY: Final = "too many tokens at once: its pools were not looked for"
+    "uniswap_v2",
+    "uniswap_v3",
+    "uniswap_v4",
+    "slipstream",
+    "algebra",
+    "solidly",
+    "curve_ng",
+    "balancer_v2",
+)
+TOO_MANY_TOKENS: Final = "too many tokens at once: its pools were not looked for"
 MOVE_PERCENT: Final = 10
+
+Results = dict[Any, Any]  # results by read
 
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The venues of one chain, and its trusted tokens with how much of each a pool has to be able to pay (amounts)."""
+    """The venues of one chain, and its trusted tokens.
+
+    Attributes:
+        quotes: Trusted tokens, with the amount that a pool must be able to pay.
+        max_move: Largest factor by which a price may differ from its parent block and its average.
+    """
 
     quotes: Mapping[Asset, Fraction]
     venues: Sequence[Venue]
@@ -46,169 +60,184 @@ class Pools:
     reads_chain_only: bool = True
 
     def knows(self, asset: Asset) -> bool | None:
-        """Not what is no token of the chain; of a token it cannot be told before pools are looked for."""
+        """Return None for tokens of the chain, whose pools are only known after a lookup.
+
+        False for other assets.
+        """
         return None if asset.kind == "erc20" and any(asset.chain == quote.chain for quote in self.quotes) else False
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A relative price, or the reason for none, for each token that has a pool."""
-        tokens = [asset for asset in assets if self.knows(asset) is not False]
-        wanted, left_out = tokens[: self._most], tokens[self._most :]
-        refused = [Refusal(asset, SOURCE, TOO_MANY) for asset in left_out]
-        if not wanted:
-            return Quotes(refused=tuple(refused))
-        venues = (yield from self._there(wanted)) if len(wanted) > FEW else self.venues
-        searches = [_Search(asset, self, venues) for asset in wanted]
-        decimals = [call(asset.reference, DECIMALS) for asset in dict.fromkeys((*wanted, *self.quotes))]
-        known = yield from _answered([*decimals, *(read for each in searches for read in each.lookups())])
-        room = MAX_STATES
-        for each in searches:
-            room -= each.find(known, room)
-        states = [read for each in searches for read in each.reads()]
-        known |= (yield from _answered(states)) if states else {}
-        outcomes = [each.outcome(known, block) for each in searches]
-        refused += [each for each in outcomes if isinstance(each, Refusal)]
-        return Quotes(refused=tuple(refused), relative=tuple(each for each in outcomes if isinstance(each, Relative)))
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a relative price or a refusal for each token with a pool, in two or three rounds."""
+        candidates = [asset for asset in assets if self.knows(asset) is not False]
+        tokens, too_many = candidates[: self._max_tokens], candidates[self._max_tokens :]
+        refusals = [Refusal(token, SOURCE, TOO_MANY_TOKENS) for token in too_many]
+        if not tokens:
+            return Quotes(refused=tuple(refusals))
+        has_many = len(tokens) > MAX_TOKENS_FOR_ALL_VENUES
+        venues = (yield from self._deployed_venues(tokens)) if has_many else self.venues
+        searches = [_Search(token, self, venues) for token in tokens]
+        decimals = [call(token.reference, DECIMALS) for token in dict.fromkeys((*tokens, *self.quotes))]
+        results = yield from _read_distinct([*decimals, *(read for s in searches for read in s.lookups())])
+        budget = MAX_STATE_READS
+        for search in searches:
+            budget -= search.add_pools(results, budget)
+        state_reads = [read for search in searches for read in search.reads()]
+        results |= (yield from _read_distinct(state_reads)) if state_reads else {}
+        outcomes = [search.outcome(results, block) for search in searches]
+        refusals += [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+        relative = tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice))
+        return Quotes(refused=tuple(refusals), relative=relative)
 
-    def _there(self, wanted: Sequence[Asset]) -> Plan[Any, Any, list[Venue]]:
-        """The venues whose contracts are on the chain at the block: asked for the pools of one pair, in one round."""
+    def _deployed_venues(self, tokens: Sequence[Asset]) -> Plan[Any, Any, list[Venue]]:
+        """Return the venues whose contracts exist at the block, by one round of lookups for one pair."""
         pair = next(
-            Pair(asset.reference, quote.reference) for asset in wanted for quote in self.quotes if quote != asset
+            Pair(token.reference, quote.reference) for token in tokens for quote in self.quotes if quote != token
         )
         lookups = {id(venue): venue.lookups(pair) for venue in self.venues}
-        known = yield from _answered([read for reads in lookups.values() for read in reads])
-        return [venue for venue in self.venues if not _is_absent([known[read] for read in lookups[id(venue)]])]
+        results = yield from _read_distinct([read for reads in lookups.values() for read in reads])
+        return [venue for venue in self.venues if not _is_absent([results[read] for read in lookups[id(venue)]])]
 
     @property
-    def _most(self) -> int:
-        """How many tokens a plan has room for."""
-        one, other = (set(_lookups(self.venues, Pair(token, "0x3"))) for token in ("0x1", "0x2"))
-        return MAX_LOOKUPS // (1 + len(self.quotes) * len(one - other))
+    def _max_tokens(self) -> int:
+        """Maximum number of tokens that fit into one plan, by the lookups that depend on the token."""
+        a, b = (
+            {read for venue in self.venues for read in venue.lookups(Pair(token, "0x3"))} for token in ("0x1", "0x2")
+        )
+        return MAX_LOOKUPS // (1 + len(self.quotes) * len(a - b))
 
 
 @dataclass(slots=True)
 class _Search:
-    """The search for the market of one token. `failed` is why it came to nothing."""
+    """The search for the market of one token. `fault` is the reason why it failed; empty if it did not."""
 
     asset: Asset
     source: Pools
     venues: Sequence[Venue]
     pools: dict[Pool, Venue] = field(default_factory=dict)
-    failed: str = ""
+    fault: str = ""
 
-    def _places(self) -> list[tuple[Venue, Pair]]:
+    def _venues_and_pairs(self) -> list[tuple[Venue, Pair]]:
         pairs = [Pair(self.asset.reference, quote.reference) for quote in self.source.quotes if quote != self.asset]
         return [(venue, pair) for pair in pairs for venue in self.venues]
 
     def lookups(self) -> list[Read]:
-        """Where its pools may lie."""
-        return [read for venue, pair in self._places() for read in venue.lookups(pair)]
+        """Return the reads that find its pools."""
+        return [read for venue, pair in self._venues_and_pairs() for read in venue.lookups(pair)]
 
-    def find(self, known: Mapping[Any, Any], room: int) -> int:
-        """Its pools, by the answers to that; how many reads they take, which are none if there is no room for them."""
-        for venue, pair in self._places():
-            said = [known[read] for read in venue.lookups(pair)]
-            self.failed = self.failed or unread(said)
-            self.pools |= dict.fromkeys(venue.pools(pair, said), venue)
-        count = len(self.reads())
-        if count > room:
-            self.pools, self.failed, count = {}, TOO_MANY, 0
-        return count
+    def add_pools(self, results: Results, budget: int) -> int:
+        """Store the pools found by the lookups and return the number of their reads (0 if over `budget`)."""
+        for venue, pair in self._venues_and_pairs():
+            lookup_results = [results[read] for read in venue.lookups(pair)]
+            self.fault = self.fault or first_read_error(lookup_results)
+            self.pools |= dict.fromkeys(venue.pools(pair, lookup_results), venue)
+        read_count = len(self.reads())
+        if read_count > budget:
+            self.pools, self.fault, read_count = {}, TOO_MANY_TOKENS, 0
+        return read_count
 
     def reads(self) -> list[Read | AtParent]:
-        """What to ask of its pools."""
+        """Return the reads of its pools' states."""
         return [read for pool, venue in self.pools.items() for read in venue.reads(pool)]
 
-    def outcome(self, known: Mapping[Any, Any], block: Block) -> Relative | Refusal | None:
-        """Its price, why it has none, or nothing where it has no pool."""
+    def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
+        """Return its price, or a refusal; None if it has no pool."""
         markets: dict[Pool, Market] = {}
         for pool, venue in self.pools.items():
-            said = [known[read] for read in venue.reads(pool)]
-            self.failed = self.failed or unread(said)
-            if not self.failed and (market := venue.market(pool, said)) is not None:
+            state = [results[read] for read in venue.reads(pool)]
+            self.fault = self.fault or first_read_error(state)
+            if not self.fault and (market := venue.market(pool, state)) is not None:
                 markets[pool] = market
-        if self.failed:
-            return self._refusal(f"its pools could not be read: {self.failed}")
+        if self.fault:
+            return self._refusal(f"its pools could not be read: {self.fault}")
         if not markets:
             return None
-        quotes = {quote.reference: floor for quote, floor in self.source.quotes.items()}
-        scales = {token: scale(known[call(token, DECIMALS)]) for token in (*quotes, self.asset.reference)}
-        if not scales[self.asset.reference]:
+        minimums = {quote.reference: minimum for quote, minimum in self.source.quotes.items()}
+        units = {token: raw_unit(results[call(token, DECIMALS)]) for token in (*minimums, self.asset.reference)}
+        if not units[self.asset.reference]:
             return self._refusal("the token does not say how many decimals it has")
-        floors = {token: max(int(floor * scales[token]), 1) for token, floor in quotes.items() if scales[token]}
-        best = deepest(markets, floors)
-        if best is None:
+        floors = {token: max(int(minimum * units[token]), 1) for token, minimum in minimums.items() if units[token]}
+        deepest = deepest_market(markets, floors)
+        if deepest is None:
             return self._refusal(f"none of its {len(markets)} pools could pay enough for a price")
-        pool, market = best
+        pool, market = deepest
         if fault := market.fault(self.source.max_move):
             return self._refusal(f"{fault} ({pool.label})")
-        return self._relative(pool, market, scales, known, block)
+        return self._relative_price(pool, market, units, results, block)
 
-    def _relative(
-        self, pool: Pool, market: Market, scales: Mapping[str, int], known: Mapping[Any, Any], block: Block
-    ) -> Relative:
-        quote, one = self.asset._replace(reference=pool.pair.quote), scales[pool.pair.quote]
-        price = market.now.price * Fraction(scales[self.asset.reference], one)
+    def _relative_price(
+        self, pool: Pool, market: Market, units: Mapping[str, int], results: Results, block: Block
+    ) -> RelativePrice:
+        quote, quote_unit = self.asset._replace(reference=pool.pair.quote), units[pool.pair.quote]
+        price = market.current.price * Fraction(units[self.asset.reference], quote_unit)
         decimals = [call(token, DECIMALS) for token in (pool.pair.token, pool.pair.quote)]
-        asked = dict.fromkeys((*decimals, *self.pools[pool].reads(pool)))
-        own = [read for read in asked if not isinstance(read, AtParent)]
-        return Relative(
-            self.asset, ((quote, price),), SOURCE, block.time_us, market.confidence, pool.label,
-            tuple(ReadResult(read, known[read]) for read in own), (quote, Fraction(market.depth, one)),
-        )  # fmt: skip
+        reads = dict.fromkeys((*decimals, *self.pools[pool].reads(pool)))
+        return RelativePrice(
+            self.asset,
+            ((quote, price),),
+            SOURCE,
+            block.time_us,
+            market.confidence,
+            pool.label,
+            tuple(ReadResult(read, results[read]) for read in reads if not isinstance(read, AtParent)),
+            (quote, Fraction(market.depth, quote_unit)),
+        )
 
     def _refusal(self, reason: str) -> Refusal:
         return Refusal(self.asset, SOURCE, reason)
 
 
-def _is_absent(answers: Sequence[Any]) -> bool:
-    """Whether a venue answered as where there is no contract."""
-    return bool(answers) and all(isinstance(each, Unknown) and each.cause == "absent" for each in answers)
+def _is_absent(results: Sequence[object]) -> bool:
+    """Return True if all contracts of a venue are absent; False for a venue without lookups."""
+    return bool(results) and all(isinstance(result, Unknown) and result.cause == "absent" for result in results)
 
 
-def _lookups(venues: Sequence[Venue], pair: Pair) -> list[Read]:
-    return [read for venue in venues for read in venue.lookups(pair)]
+def _read_distinct(reads: Sequence[Any]) -> Plan[Any, Any, Results]:
+    """Send each distinct read once, in one round, and return the results by read."""
+    distinct = list(dict.fromkeys(reads))
+    return dict(zip(distinct, (yield distinct), strict=True))
 
 
-def _answered(reads: Sequence[Any]) -> Plan[Any, Any, dict[Any, Any]]:
-    """One round: the answers by their reads, each of which is sent once."""
-    once = list(dict.fromkeys(reads))
-    return dict(zip(once, (yield once), strict=True))
+def build_pools(section: Section, location: str) -> Pools:
+    """Build the source from a chain's section.
 
-
-def pools(section: Mapping[str, Any], where: str) -> Pools:
-    """The source behind a chain's section; `where` is what a BadSettings calls it."""
+    Raise BadSettings, which names `location`, if it is malformed.
+    """
     for key in sorted(section.keys() - {"quotes", "venues", "max_move_percent"}):
-        raise BadSettings(where, f"unknown key `{key}`")
-    quotes, venues = section.get("quotes", {}), section.get("venues", [])
-    if not isinstance(quotes, Mapping) or not isinstance(venues, list):
-        raise BadSettings(where, "`quotes` has lines asset = amount, and `venues` is a list of sections")
-    trusted = {canonical(written, where): _amount(amount, written, where) for written, amount in quotes.items()}
-    if len({quote.chain for quote in trusted}) > 1 or any(quote.kind != "erc20" for quote in trusted):
-        raise BadSettings(where, "the quotes have to be ERC-20 tokens of one chain")
+        raise BadSettings(location, f"unknown key `{key}`")
+    lines, venues = section.get("quotes", {}), section.get("venues", [])
+    if not isinstance(lines, Mapping) or not isinstance(venues, list):
+        raise BadSettings(location, "`quotes` has lines asset = amount, and `venues` is a list of sections")
+    quotes = {parse_asset(text, location): parse_minimum(amount, text, location) for text, amount in lines.items()}
+    if len({quote.chain for quote in quotes}) > 1 or any(quote.kind != "erc20" for quote in quotes):
+        raise BadSettings(location, "the quotes have to be ERC-20 tokens of one chain")
     percent = section.get("max_move_percent", MOVE_PERCENT)
     if type(percent) is not int or not 1 <= percent <= 100:
-        raise BadSettings(where, f"max_move_percent is {percent!r}, not a whole number from 1 to 100")
-    return Pools(trusted, [_venue(each, where) for each in venues], 1 + Fraction(percent, 100))
+        raise BadSettings(location, f"max_move_percent is {percent!r}, not a whole number from 1 to 100")
+    return Pools(quotes, [_build_venue(venue, location) for venue in venues], 1 + Fraction(percent, 100))
 
 
-def _venue(section: Any, where: str) -> Venue:
+def _build_venue(section: Any, location: str) -> Venue:
     family = section.get("family") if isinstance(section, Mapping) else None
     if family not in FAMILIES:
-        raise BadSettings(where, f"a venue's family is {family!r}", remedy=f"one of {', '.join(FAMILIES)}")
-    facts = Facts(section, where)
-    venue: Venue = import_module(f"pricing.venues.{family}").of(facts)
-    facts.done()
+        raise BadSettings(location, f"a venue's family is {family!r}", remedy=f"one of {', '.join(FAMILIES)}")
+    venue_section = VenueSection(section, location)
+    venue: Venue = import_module(f"chainfolio.pricing.venues.{family}").build(venue_section)
+    venue_section.reject_unread_keys()
     return venue
 
 
-def _amount(written: Any, asset: str, where: str) -> Fraction:
+def parse_minimum(text: object, asset: str, location: str) -> Fraction:
+    """Parse the amount of a trusted asset that a pool must be able to pay.
+
+    Raise BadSettings if it is not above 0.
+    """
     try:
-        amount = amounts.parse(written) if isinstance(written, str) else None
+        amount = amounts.parse(text) if isinstance(text, str) else None
     except ValueError:
         amount = None
     if amount is None or amount <= 0:
-        raise BadSettings(where, f"what a pool has to have of {asset} is {written!r}", remedy='an amount: "5000"')
+        raise BadSettings(location, f"what a pool has to have of {asset} is {text!r}", remedy='an amount: "5000"')
     return Fraction(amount)
 
 
-SECTION = PriceSection(by_chain(pools), order=70, kinds=(KIND,))
+SECTION = PriceSection(by_chain(build_pools), order=70, kinds=(KIND,))

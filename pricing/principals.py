@@ -1,8 +1,8 @@
-"""Prices of Pendle's principal tokens: before the expiry what its market pays for one, afterwards what one redeems for.
+"""Prices of Pendle's principal tokens, from their markets; after the expiry from their redemption.
 
-The market of a principal is named by the settings, as no contract finds it. Its price is that of the last trade, as the
-rate of interest that it implies, which is believed where it stood before the block and, if the market remembers, on
-average. It is told in the asset that the yield is of.
+The settings name the market of each principal, because no contract lists it. The price is that of the last trade, as
+the interest rate that it implies. It is trusted if it is close to that of the parent block and, if the market has
+observations, to their average. The price is in the asset that the yield is of.
 """
 
 from __future__ import annotations
@@ -11,39 +11,54 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.markets import Market, PoolState, first_read_error, is_contract
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
+from chainfolio.pricing.redeemables import Redemption
+from chainfolio.pricing.shares import redemption_price
+from chainfolio.pricing.venues.section import DECIMALS, KIND, call, parse_contract, raw_unit
 from chainfolio.reads import AtParent, Read, ReadResult
-from pricing.fixed import canonical
-from pricing.markets import Market, State, is_there, unread
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
-from pricing.redeemables import Redeemed
-from pricing.shares import told
-from pricing.venues.section import DECIMALS, KIND, address_of, call, scale
 
 SOURCE: Final = "principals"
 TOKENS: Final = "readTokens()(address,address,address)"
 STATE: Final = "readState(address)(int256,int256,int256,address,int256,uint256,uint256,uint256,uint256)"
 OBSERVE: Final = "observe(uint32[])(uint216[])"
 INDEX: Final = "exchangeRate()(uint256)"
-OWN_INDEX: Final = "pyIndexStored()(uint256)"
+STORED_INDEX: Final = "pyIndexStored()(uint256)"
 ASSET_INFO: Final = "assetInfo()(uint8,address,uint8)"
-MEAN_S: Final = 900
-MAX_MOVE: Final = 1 + Fraction(1, 100)  # the curve of a market lets its price move by some percent in all
+AVERAGE_S: Final = 900
+MAX_MOVE: Final = 1 + Fraction(1, 100)  # the curve of a market lets its price move by a few percent in total
 YEAR_S: Final = 365 * 86_400
 WAD: Final = 10**18
-A_TOKEN: Final = 0  # what kind of asset the yield is of: the others are liquidity, or not on this chain
+TOKEN_TYPE: Final = 0  # of the yield's asset; the other types are liquidity, and assets of other chains
 MAX_EXPONENT: Final = 20
 EXACT: Final = Context(prec=50, rounding=ROUND_HALF_EVEN)
+
+Results = dict[Any, Any]  # results by read
+
+
+class MarketState(NamedTuple):
+    """The result of a Pendle market's `readState`."""
+
+    total_pt: int
+    total_sy: int
+    total_lp: int
+    treasury: str
+    scalar_root: int
+    expiry: int
+    ln_fee_rate_root: int
+    reserve_fee_percent: int
+    last_ln_implied_rate: int
 
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """The principals of one chain, with the market of each."""
+    """The principal tokens of one chain, with the market of each."""
 
     markets: Mapping[Asset, str]
     native: Asset | None
@@ -51,135 +66,160 @@ class Principals:
     reads_chain_only: bool = True
 
     def knows(self, asset: Asset) -> bool:
-        """Those that the settings name."""
+        """Return True if the settings name a market of the asset."""
         return asset in self.markets
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A relative price, or the reason for none, for each principal."""
-        wanted = [_Principal(asset, self.markets[asset]) for asset in assets if asset in self.markets]
-        if not wanted:
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a relative price or a refusal for each principal, in three rounds."""
+        principals = [_Principal(asset, self.markets[asset]) for asset in assets if asset in self.markets]
+        if not principals:
             return Quotes()
-        known: dict[Any, Any] = {}
-        for step in (_Principal.of_market, _Principal.of_yield, _Principal.of_asset):
-            reads = list(dict.fromkeys(read for each in wanted for read in step(each, known)))
-            known |= zip(reads, (yield reads), strict=True) if reads else ()
-        outcomes = [each.outcome(known, block, self.native) for each in wanted]
+        results: Results = {}
+        for round_reads in (_Principal.market_reads, _Principal.yield_reads, _Principal.asset_reads):
+            reads = list(dict.fromkeys(read for principal in principals for read in round_reads(principal, results)))
+            results |= zip(reads, (yield reads), strict=True) if reads else ()
+        outcomes = [principal.outcome(results, block, self.native) for principal in principals]
         return Quotes(
-            refused=tuple(each for each in outcomes if isinstance(each, Refusal)),
-            relative=tuple(each for each in outcomes if isinstance(each, Relative)),
+            refused=tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+            relative=tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Principal:
-    """A principal and its market."""
+    """A principal token and its market. `results` are those of all rounds so far."""
 
     asset: Asset
     market: str
 
-    def of_market(self, known: Mapping[Any, Any]) -> list[Read | AtParent]:
-        """The tokens of the market, its state now and before, and what it remembers."""
+    def market_reads(self, results: Results) -> list[Read | AtParent]:
+        """Return the reads of the market's tokens, state (now and before), observations, and of the decimals."""
         state = call(self.market, STATE, (self.market,))
-        mean = call(self.market, OBSERVE, ((MEAN_S, 0),))
-        return [call(self.market, TOKENS), state, AtParent(state), mean, call(self.asset.reference, DECIMALS)]
+        average = call(self.market, OBSERVE, ((AVERAGE_S, 0),))
+        return [call(self.market, TOKENS), state, AtParent(state), average, call(self.asset.reference, DECIMALS)]
 
-    def of_yield(self, known: Mapping[Any, Any]) -> list[Read | AtParent]:
-        """How much of its asset the yield is worth, and how much it once was, now and before; of what asset."""
-        tokens = known[call(self.market, TOKENS)]
+    def yield_reads(self, results: Results) -> list[Read | AtParent]:
+        """Return the reads of both indexes of the yield (now and before), and of its asset.
+
+        Empty if not its market.
+
+        The first index is the current exchange rate, the second the highest one so far.
+        """
+        tokens = results[call(self.market, TOKENS)]
         if not isinstance(tokens, tuple) or tokens[1] != self.asset.reference:
             return []
-        indexes = [call(tokens[0], INDEX), call(tokens[2], OWN_INDEX)]
+        indexes = [call(tokens[0], INDEX), call(tokens[2], STORED_INDEX)]
         return [*indexes, *map(AtParent, indexes), call(tokens[0], ASSET_INFO)]
 
-    def of_asset(self, known: Mapping[Any, Any]) -> list[Read | AtParent]:
-        """The decimals of the asset."""
-        info = self._info(known)
-        return [call(info[1], DECIMALS)] if info and is_there(info[1]) else []
+    def asset_reads(self, results: Results) -> list[Read | AtParent]:
+        """Return the read of the asset's decimals; empty if the yield is not of a token."""
+        info = self._asset_info(results)
+        return [call(info[1], DECIMALS)] if info and is_contract(info[1]) else []
 
-    def _info(self, known: Mapping[Any, Any]) -> tuple[int, str, int] | None:
-        reads = self.of_yield(known)
-        said = known.get(reads[-1]) if reads else None
-        return said if isinstance(said, tuple) and said[0] == A_TOKEN else None
+    def _asset_info(self, results: Results) -> tuple[int, str, int] | None:
+        reads = self.yield_reads(results)
+        info = results.get(reads[-1]) if reads else None
+        return info if isinstance(info, tuple) and info[0] == TOKEN_TYPE else None
 
-    def outcome(self, known: Mapping[Any, Any], block: Block, native: Asset | None) -> Relative | Refusal | None:
-        """Its price, or why it has none."""
-        reads = [step for part in (self.of_market, self.of_yield, self.of_asset) for step in part(known)]
-        if fault := unread([known[read] for read in reads]):
+    def outcome(self, results: Results, block: Block, native: Asset | None) -> RelativePrice | Refusal | None:
+        """Return its price or a refusal."""
+        reads = [*self.market_reads(results), *self.yield_reads(results), *self.asset_reads(results)]
+        if fault := first_read_error([results[read] for read in reads]):
             return self._refusal(f"its market could not be read: {fault}")
-        if not self.of_yield(known):
+        if not self.yield_reads(results):
             return self._refusal(f"{self.market} is no market of it")
-        info, one = self._info(known), scale(known[call(self.asset.reference, DECIMALS)])
-        behind = self._behind(info, native) if info else None
-        if not (info and behind and one == (scale(known[reads[-1]]) if is_there(info[1]) else WAD)):
+        info, unit = self._asset_info(results), raw_unit(results[call(self.asset.reference, DECIMALS)])
+        underlying = self._underlying(info, native) if info else None
+        if not (info and underlying and unit == (raw_unit(results[reads[-1]]) if is_contract(info[1]) else WAD)):
             return self._refusal("what its yield is of is no token that can be priced")
-        now, before = (self._state(known, block, parent) for parent in (False, True))
-        calls = tuple(ReadResult(read, known[read]) for read in reads if not isinstance(read, AtParent))
-        if now is None:
+        current, parent = (self._state(results, block, at_parent=at_parent) for at_parent in (False, True))
+        if current is None:
             return self._refusal("its market has no price")
-        state, expired = now
-        if expired:
-            redeemed = Redeemed((state.price,), (before[0].price,) if before else None)
-            return told(self.asset, (behind,), redeemed, calls, block)
-        market = Market(state, before[0] if before else None, self._mean(known, block))
+        calls = tuple(ReadResult(read, results[read]) for read in reads if not isinstance(read, AtParent))
+        if self._market_state(results).expiry <= block.time_us // 1_000_000:
+            redemption = Redemption((current.price,), (parent.price,) if parent else None)
+            return redemption_price(self.asset, (underlying,), redemption, calls, block)
+        market = Market(current, parent, self._average(results, block))
         if fault := market.fault(MAX_MOVE):
             return self._refusal(f"{fault} (market {self.market})")
-        return Relative(
-            self.asset, ((behind, state.price),), SOURCE, block.time_us, market.confidence,
-            f"Pendle market {self.market}", calls, (behind, Fraction(market.depth, one)),
-        )  # fmt: skip
-
-    def _behind(self, info: tuple[int, str, int], native: Asset | None) -> Asset | None:
-        return self.asset._replace(reference=info[1]) if is_there(info[1]) else native
-
-    def _state(self, known: Mapping[Any, Any], block: Block, parent: bool) -> tuple[State, bool] | None:
-        """The price in the asset and how much of it the market could pay; whether the principal is expired."""
-        state, index, own = (
-            known[AtParent(read) if parent else read]
-            for read in (call(self.market, STATE, (self.market,)), *self.of_yield(known)[:2])
+        return RelativePrice(
+            self.asset,
+            ((underlying, current.price),),
+            SOURCE,
+            block.time_us,
+            market.confidence,
+            f"Pendle market {self.market}",
+            calls,
+            (underlying, Fraction(market.depth, unit)),
         )
-        if not (isinstance(state, tuple) and isinstance(index, int) and isinstance(own, int) and index):
-            return None
-        solvent = Fraction(index, max(index, own))  # less than one: the yield has lost some of its asset
-        left_s = state[5] - block.time_us // 1_000_000
-        paid = _discount(Fraction(state[8], WAD), left_s)
-        return (State(paid * solvent, state[1] * index // WAD), left_s <= 0) if paid else None
 
-    def _mean(self, known: Mapping[Any, Any], block: Block) -> Fraction | None:
-        """The price at the average rate; None where the market does not remember for so long."""
-        observed = known[call(self.market, OBSERVE, ((MEAN_S, 0),))]
-        state = known[call(self.market, STATE, (self.market,))]
-        index, own = (known[read] for read in self.of_yield(known)[:2])
-        if not isinstance(observed, tuple) or len(observed) != 2:
+    def _underlying(self, info: tuple[int, str, int], native: Asset | None) -> Asset | None:
+        return self.asset._replace(reference=info[1]) if is_contract(info[1]) else native
+
+    def _market_state(self, results: Results) -> MarketState:
+        return MarketState(*results[call(self.market, STATE, (self.market,))])
+
+    def _state(self, results: Results, block: Block, *, at_parent: bool) -> PoolState | None:
+        """Return the price in the asset and the amount of it that the market could pay.
+
+        None if it has no price.
+        """
+        state, index, stored_index = (
+            results[AtParent(read) if at_parent else read]
+            for read in (call(self.market, STATE, (self.market,)), *self.yield_reads(results)[:2])
+        )
+        if not (isinstance(state, tuple) and isinstance(index, int) and isinstance(stored_index, int) and index):
             return None
-        rate = Fraction(observed[1] - observed[0], MEAN_S * WAD)
-        paid = _discount(rate, state[5] - block.time_us // 1_000_000)
-        return paid * Fraction(index, max(index, own)) if paid else None
+        market_state = MarketState(*state)
+        solvency = Fraction(index, max(index, stored_index))  # below one: the yield has lost a part of its asset
+        remaining_s = market_state.expiry - block.time_us // 1_000_000
+        discount = _discount_factor(Fraction(market_state.last_ln_implied_rate, WAD), remaining_s)
+        return PoolState(discount * solvency, market_state.total_sy * index // WAD) if discount else None
+
+    def _average(self, results: Results, block: Block) -> Fraction | None:
+        """Return the price at the average rate; None if the market has no observation that is old enough."""
+        observations = results[call(self.market, OBSERVE, ((AVERAGE_S, 0),))]
+        index, stored_index = (results[read] for read in self.yield_reads(results)[:2])
+        if not isinstance(observations, tuple) or len(observations) != 2:
+            return None
+        rate = Fraction(observations[1] - observations[0], AVERAGE_S * WAD)
+        discount = _discount_factor(rate, self._market_state(results).expiry - block.time_us // 1_000_000)
+        return discount * Fraction(index, max(index, stored_index)) if discount else None
 
     def _refusal(self, reason: str) -> Refusal:
         return Refusal(self.asset, SOURCE, reason)
 
 
-def _discount(rate: Fraction, left_s: int) -> Fraction | None:
-    """What one unit at the expiry is worth now, by the logarithm of a rate per year; None of a rate beyond sense."""
-    exponent = rate * max(left_s, 0) / YEAR_S
+def _discount_factor(ln_rate: Fraction, remaining_s: int) -> Fraction | None:
+    """Return the present value of one unit at the expiry; None if the rate is negative or absurdly high.
+
+    Args:
+        ln_rate: Natural logarithm of the rate per year.
+        remaining_s: Time until the expiry; negative after it.
+    """
+    exponent = ln_rate * max(remaining_s, 0) / YEAR_S
     if not 0 <= exponent <= MAX_EXPONENT:
         return None
-    grown = EXACT.exp(EXACT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)))
-    return 1 / Fraction(grown)
+    growth = EXACT.exp(EXACT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)))
+    return 1 / Fraction(growth)
 
 
-def principals(section: Mapping[str, Any], where: str) -> Principals:
-    """The source behind a chain's section; `where` is what a BadSettings calls it."""
+def build_principals(section: Section, location: str) -> Principals:
+    """Build the source from a chain's section.
+
+    Raise BadSettings, which names `location`, if it is malformed.
+    """
     for key in sorted(section.keys() - {"markets", "native"}):
-        raise BadSettings(where, f"unknown key `{key}`")
-    markets = section.get("markets", {})
-    if not isinstance(markets, Mapping):
-        raise BadSettings(where, "`markets` has lines principal = market")
-    named = {
-        canonical(each, where): address_of(market, f"the market of {each}", where) for each, market in markets.items()
+        raise BadSettings(location, f"unknown key `{key}`")
+    lines = section.get("markets", {})
+    if not isinstance(lines, Mapping):
+        raise BadSettings(location, "`markets` has lines principal = market")
+    markets = {
+        parse_asset(text, location): parse_contract(market, f"the market of {text}", location)
+        for text, market in lines.items()
     }
-    native = canonical(section["native"], where) if "native" in section else None
-    return Principals(named, native)
+    native = parse_asset(section["native"], location) if "native" in section else None
+    return Principals(markets, native)
 
 
-SECTION = PriceSection(by_chain(principals), order=65, kinds=(KIND,))
+SECTION = PriceSection(by_chain(build_principals), order=65, kinds=(KIND,))

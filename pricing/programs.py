@@ -1,54 +1,53 @@
-"""What sources that read accounts of Solana's programs have in common: their reads, and how sections name addresses."""
+"""Shared parts of sources that read accounts of Solana programs: reads, and parsing of addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+import base58
 
 from chainfolio.addresses import SOLANA
 from chainfolio.assets import Asset
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import contract_calls
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.quotes import Section
 from chainfolio.reads import Read
-from pricing.fixed import canonical
 
-KIND: Final = "solana"  # of the chains on which programs lie
-AHEAD_S: Final = 30  # a validator's clock may be behind the clocks of those who observe prices
-
-
-def account(program: str, layout: str, *at: str | bytes) -> Read:
-    """A read of an account of a program: its address, or the seeds that it is derived from."""
-    read: Read = contract_calls(KIND)(program, layout, at)
-    return read
+KIND: Final = "solana"  # of the chains that have these programs
+MAX_CLOCK_SKEW_S: Final = 30  # a validator's clock may be behind the clocks of those who observe prices
 
 
-def derived(program: str, *seeds: str | bytes) -> str:
-    """The address that a program derives from seeds."""
-    _, address, _, _ = account(program, "token_account", *seeds).shown
+def account_read(program: str, layout: str, *address: str | bytes) -> Read:
+    """Return the read of a program's account, given its address or the seeds of its address."""
+    return contract_calls(KIND)(program, layout, address)
+
+
+def derive_address(program: str, *seeds: str | bytes) -> str:
+    """Return the address that a program derives from seeds."""
+    _, address, _, _ = account_read(program, "token_account", *seeds).shown
     return str(address)
 
 
-def key_of(address: str) -> bytes:
-    """The bytes of an address: programs order mints by them."""
-    import base58
-
+def address_bytes(address: str) -> bytes:
+    """Return the bytes of an address; programs order mints by them."""
     return base58.b58decode(address)
 
 
-def address_of(section: Mapping[str, Any], key: str, where: str) -> str:
-    """An address that a section has to name."""
-    written = section.get(key)
+def parse_address(section: Section, key: str, location: str) -> str:
+    """Return the address that a section has as `key`; raise BadSettings if it is missing or malformed."""
+    text = section.get(key)
     try:
-        if isinstance(written, str) and SOLANA.canonical(written) == written:
-            return written
+        if isinstance(text, str) and SOLANA.canonical(text) == text:
+            return text
     except BadRequest:
         pass
-    raise BadSettings(where, f"{key} is {written!r:.60}, not an address", remedy="base58, 32 bytes")
+    raise BadSettings(location, f"{key} is {text!r:.60}, not an address", remedy="base58, 32 bytes")
 
 
-def token_of(written: str, where: str) -> Asset:
-    """A token of Solana that a line is about; BadSettings for anything else."""
-    found = canonical(written, where)
-    if not found.chain.startswith(f"{KIND}:") or found.kind != "token" or found.token_id:
-        raise BadSettings(where, f"{written!r:.90} is not a token of Solana", remedy="solana:…/token:<mint>")
-    return found
+def parse_token(text: str, location: str) -> Asset:
+    """Parse a fungible token of Solana; raise BadSettings for any other asset."""
+    token = parse_asset(text, location)
+    if not token.chain.startswith(f"{KIND}:") or token.kind != "token" or token.token_id:
+        raise BadSettings(location, f"{text!r:.90} is not a token of Solana", remedy="solana:…/token:<mint>")
+    return token

@@ -1,7 +1,7 @@
-"""Prices that Pyth keeps in accounts on Solana, read with the wallet: no vendor is asked.
+"""Prices that Pyth stores in accounts on Solana, read together with the wallet and without a vendor.
 
-The account of a feed is the one that Pyth's own program derives from the feed's number and replaces by newer prices
-only. What anybody else wrote into an account of the receiver is not looked at.
+The account of a feed has the address that Pyth's own program derives from the feed's id, and that program only replaces
+a price by a newer one. Accounts of the receiver that others wrote are not read.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.programs import KIND, MAX_CLOCK_SKEW_S, account_read, derive_address, parse_address
+from chainfolio.pricing.pyth import pyth_quote
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain
+from chainfolio.pricing.vendors import check_keys, collect_quotes, quote_fault, seconds
 from chainfolio.reads import Read, ReadResult
-from pricing.fixed import canonical
-from pricing.programs import AHEAD_S, KIND, account, address_of, derived
-from pricing.pyth import told
-from pricing.quotes import PriceSection, Quotes, Refusal, by_chain
-from pricing.vendors import Told, checked, fault, quotes, seconds
 
 SOURCE: Final = "pyth_accounts"
-MAX_AGE_S: Final = 120  # they are written once a minute, and when the price moves
+MAX_AGE_S: Final = 120  # accounts are written once per minute, and when the price moves
 FEED: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class PythAccounts:
-    """The feeds of some assets, as accounts of the `receiver` at addresses of the `push_oracle`."""
+    """Feeds by asset, as accounts of the program `receiver` at addresses of the program `push_oracle`."""
 
     receiver: str
     push_oracle: str
@@ -42,62 +42,66 @@ class PythAccounts:
     reads_chain_only: bool = True
 
     def knows(self, asset: Asset) -> bool:
-        """Whether an asset has a feed."""
+        """Return True if the asset has a feed."""
         return asset in self.feeds
 
     def read(self, feed: bytes) -> Read:
-        """The account of a feed."""
-        at = derived(self.push_oracle, self.shard.to_bytes(2, "little"), feed)
-        return account(self.receiver, "pyth_price", at)
+        """Return the read of the account of a feed."""
+        address = derive_address(self.push_oracle, self.shard.to_bytes(2, "little"), feed)
+        return account_read(self.receiver, "pyth_price", address)
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A price, or the reason for none, for each asset that has a feed."""
-        known = [each for each in assets if each in self.feeds]
-        if not known:
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a price or a refusal for each asset with a feed, in one round."""
+        priced = [asset for asset in assets if asset in self.feeds]
+        if not priced:
             return Quotes()
-        reads = [self.read(self.feeds[each]) for each in known]
-        said = yield reads
-        return quotes(SOURCE, (self._outcome(*each, block) for each in zip(known, reads, said, strict=True)))
+        reads = [self.read(self.feeds[asset]) for asset in priced]
+        accounts = yield reads
+        return collect_quotes(self._outcome(*args, block) for args in zip(priced, reads, accounts, strict=True))
 
-    def _outcome(self, asset: Asset, read: Read, said: Any, block: Block) -> Price | Refusal:
-        if isinstance(said, Unknown):
-            return Refusal(asset, SOURCE, said.reason)
-        if said.feed != self.feeds[asset]:
+    def _outcome(self, asset: Asset, read: Read, account: Any, block: Block) -> Price | Refusal:
+        if isinstance(account, Unknown):
+            return Refusal(asset, SOURCE, account.reason)
+        if account.feed != self.feeds[asset]:
             return Refusal(asset, SOURCE, "the account of the price is that of another feed")
+        time_s = _observation_time(account.time_s, block)
         try:
-            seen = told(Decimal(said.price), Decimal(said.interval), said.exponent, _time(said.time_s, block))
+            quote = pyth_quote(Decimal(account.price), Decimal(account.confidence), account.exponent, time_s)
         except ValueError as error:
             return Refusal(asset, SOURCE, f"Pyth's account has no price: {error}")
-        if isinstance(seen, Unknown):
-            return Refusal(asset, SOURCE, seen.reason)
-        return self._price(asset, seen, ReadResult(read, said), block)
-
-    def _price(self, asset: Asset, seen: Told, call: ReadResult, block: Block) -> Price | Refusal:
-        if wrong := fault(seen, block, self.max_age_s):
-            return Refusal(asset, SOURCE, wrong)
-        return Price(asset, seen.usd, SOURCE, seen.time_s * 1_000_000, seen.confidence, "", (call,))
+        if isinstance(quote, Unknown):
+            return Refusal(asset, SOURCE, quote.reason)
+        if fault := quote_fault(quote, block, self.max_age_s):
+            return Refusal(asset, SOURCE, fault)
+        calls = (ReadResult(read, account),)
+        return Price(asset, quote.usd, SOURCE, quote.time_s * 1_000_000, quote.confidence, "", calls)
 
 
-def _time(seen_s: int, block: Block) -> int:
-    """When a price was seen. Accounts are read a little after the block, whose clock may be slow: a price that is a
-    little newer is of the block."""
+def _observation_time(time_s: int, block: Block) -> int:
+    """Return the time of a price, at most that of the block if the price is only a little newer.
+
+    Accounts are read shortly after the block, whose clock may be slow.
+    """
     block_s = block.time_us // 1_000_000
-    return block_s if block_s < seen_s <= block_s + AHEAD_S else seen_s
+    return block_s if block_s < time_s <= block_s + MAX_CLOCK_SKEW_S else time_s
 
 
-def _build(section: Mapping[str, Any], where: str) -> PythAccounts:
+def _build(section: Section, location: str) -> PythAccounts:
     if not section:
         return PythAccounts("", "", 0, {})
-    checked(section, where, ("receiver", "push_oracle", "shard", "max_age_s", "feeds"))
+    check_keys(section, location, ("receiver", "push_oracle", "shard", "max_age_s", "feeds"))
     shard, lines = section.get("shard", 0), section.get("feeds", {})
     if type(shard) is not int or not 0 <= shard < 2**16:
-        raise BadSettings(where, f"shard is {shard!r:.40}, not a whole number below 65536")
-    if not isinstance(lines, Mapping) or not all(isinstance(each, str) and FEED.match(each) for each in lines.values()):
-        raise BadSettings(where, 'feeds is not a section of lines asset = "feed"', remedy="64 hex digits in lower case")
-    feeds = {canonical(written, where): bytes.fromhex(feed) for written, feed in lines.items()}
-    max_age_s = seconds(section, where, "max_age_s", MAX_AGE_S)
+        raise BadSettings(location, f"shard is {shard!r:.40}, not a whole number below 65536")
+    if not isinstance(lines, Mapping) or not all(isinstance(feed, str) and FEED.match(feed) for feed in lines.values()):
+        fault = 'feeds is not a section of lines asset = "feed"'
+        raise BadSettings(location, fault, remedy="64 hex digits in lower case")
     return PythAccounts(
-        address_of(section, "receiver", where), address_of(section, "push_oracle", where), shard, feeds, max_age_s
+        parse_address(section, "receiver", location),
+        parse_address(section, "push_oracle", location),
+        shard,
+        {parse_asset(text, location): bytes.fromhex(feed) for text, feed in lines.items()},
+        seconds(section, location, "max_age_s", MAX_AGE_S),
     )
 
 

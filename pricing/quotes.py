@@ -1,4 +1,4 @@
-"""What a price source is, how one is registered, and what it gives back: prices, and reasons for none."""
+"""The interface of price sources: the protocol, its registration, and the quotes of a source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -18,8 +18,12 @@ from chainfolio.reads import ReadResult
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one source gave no price for an asset that it has facts about; `reason` is in a user's words. `is_unread`: a
-    feed that the settings name could not be read, so an answer without the price is partial."""
+    """The reason why one source has no price for an asset that it knows.
+
+    Attributes:
+        reason: Shown to users.
+        is_unread: A feed that the settings name could not be read, so an answer without the price is partial.
+    """
 
     asset: Asset
     source: str
@@ -28,11 +32,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
-    """What one unit of an asset is worth in other assets: the sum of amount times asset over `parts`, exactly.
+class RelativePrice:
+    """The value of one unit of an asset in other assets: the exact sum of amount times asset over `parts`.
 
-    One part: a market (its quote asset) or a share of a vault. Several: a liquidity token, a basket. `depth` is how
-    much of which asset a market could pay for all that is sold to it; None: this is no market.
+    One part: a market (its quote asset) or a share of a vault. Several parts: a liquidity token, or a basket.
+
+    Attributes:
+        depth: The asset that a market pays for this one, and the most it could pay. None: it is no market.
     """
 
     asset: Asset
@@ -45,65 +51,78 @@ class Relative:
     depth: tuple[Asset, Fraction] | None = None
 
     @property
-    def needs(self) -> tuple[Asset, ...]:
-        """The other assets whose prices it follows from, each once."""
+    def dependencies(self) -> tuple[Asset, ...]:
+        """The other assets whose prices are needed to compute this one in USD, without duplicates."""
         depth = () if self.depth is None or self.depth[0] == self.asset else (self.depth[0],)
         return tuple(dict.fromkeys((*(part for part, _ in self.parts), *depth)))
 
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """At most one price, or one relative price, an asset. An asset the source knows nothing of is in no list."""
+    """At most one price, or one relative price, per asset.
+
+    An asset that the source does not know is in no list.
+    """
 
     prices: tuple[Price, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    relative: tuple[Relative, ...] = ()
+    relative: tuple[RelativePrice, ...] = ()
+
+
+PricePlan: TypeAlias = Plan[Any, Any, Quotes]  # yields reads of the chain, or HTTP reads, or both
+Section: TypeAlias = Mapping[str, Any]  # one table of `configs/prices.toml`
 
 
 class PriceSource(Protocol):
-    """One source of prices, asked for some assets at one block.
+    """A source of prices, which is read for some assets at one block.
 
-    One that can say `knows(asset)` without asking anybody is not asked for what it does not know, and is a second
-    opinion on what another such source is asked for; None: it may know it. One whose `reads_chain_only` is true is
-    asked together with other such sources before or after it.
+    Two members are optional. `knows(asset)` tells without a read whether the source has a price: it is not read for an
+    asset that it does not know (False), is the second opinion for one that it knows (True), and may be read for others
+    (None). A source with `reads_chain_only = True` is read in the same requests as its neighbours of that kind.
     """
 
     @property
     def name(self) -> str:
-        """The word that answers show as the price's source."""
+        """The name that answers show as the source of a price."""
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A plan that returns what is known of these assets, observed at or before `block`. It yields reads of the
-        chain, or `HttpGet`, or both."""
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a plan of the quotes for these assets, observed at or before `block`."""
 
 
-# Given a section of `configs/prices.toml`, the chain's key and what to call the section in an error.
-Factory = Callable[[Mapping[str, Any], str, str], PriceSource]
+# Arguments: a section of `configs/prices.toml`, the chain's key, and the section's name in error messages.
+SourceFactory = Callable[[Section, str, str], PriceSource]
 
 
 @dataclass(frozen=True, slots=True)
 class PriceSection:
-    """How a source is made of the section of `prices.toml` that has its name: what an entry point of
-    `chainfolio.prices` names.
+    """The target of an entry point in `chainfolio.prices`: builds a source from the section of its name.
 
-    `order` is its place: the lower are asked first. What was observed comes after what the operator fixed (0) and
-    before what is only meant (100). `kinds` are the kinds of chain whose reads it yields; empty: it asks no chain. A
-    section that names a chain of another kind by its key is an error.
+    Attributes:
+        build: Makes the source of one chain.
+        order: Sources with lower numbers are read first. Prices that the operator fixed have 0, pegs have 100.
+        kinds: Kinds of chains whose reads the source yields; empty if it reads no chain. A section that names a chain
+            of another kind is an error.
     """
 
-    build: Factory
+    build: SourceFactory
     order: int = 50
     kinds: tuple[str, ...] = ()
 
 
-def by_chain(build: Callable[[Mapping[str, Any], str], PriceSource]) -> Factory:
-    """The factory of a source whose section has a section for each chain, which `build` reads; its place is the second
-    argument. One without a section for a chain is built of an empty one."""
+def by_chain(build: Callable[[Section, str], PriceSource]) -> SourceFactory:
+    """Return the factory of a source whose section has one table per chain.
 
-    def of_chain(section: Mapping[str, Any], chain: str, where: str) -> PriceSource:
-        own = section.get(chain, {})
-        if not isinstance(own, Mapping):
-            raise BadSettings(f"{where}.{chain}", "is not a section")
-        return build(own, f"{where}.{chain}")
+    Args:
+        build: Makes the source from the chain's table (empty if there is none) and the table's name in error messages.
 
-    return of_chain
+    The factory raises BadSettings if the chain's table is no table.
+    """
+
+    def build_for_chain(section: Section, chain: str, location: str) -> PriceSource:
+        """Build the source from the table of the chain; raise BadSettings if that is no table."""
+        chain_section = section.get(chain, {})
+        if not isinstance(chain_section, Mapping):
+            raise BadSettings(f"{location}.{chain}", "is not a section")
+        return build(chain_section, f"{location}.{chain}")
+
+    return build_for_chain

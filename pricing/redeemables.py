@@ -1,7 +1,7 @@
-"""Kinds of shares: how a token shows that it is one, which contract vouches for that, and what one share redeems for.
+"""Kinds of shares: the reads that identify a share, confirm it, and show what it redeems for.
 
-A token's own word is not enough, as anybody can deploy one: a share is one of a contract that the configuration names,
-or the contract that it names says so itself. All numbers are raw units: how many of the underlying one of the share is.
+A token's own claim is not trusted, because anyone can deploy one: the configuration names the contract of the share, or
+a contract that confirms it. All numbers are raw units of the underlying asset per raw unit of the share.
 """
 
 from __future__ import annotations
@@ -11,143 +11,152 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
+from chainfolio.pricing.markets import is_contract
+from chainfolio.pricing.venues.section import DECIMALS, call
 from chainfolio.reads import AtParent, Read
-from pricing.markets import is_there
-from pricing.venues.section import DECIMALS, call
 
 ASSET: Final = "asset()(address)"
 TO_ASSETS: Final = "convertToAssets(uint256)(uint256)"
-UNDERLYING_OF_AAVE: Final = "UNDERLYING_ASSET_ADDRESS()(address)"
-TOKENS_OF_RESERVE: Final = "getReserveTokensAddresses(address)(address,address,address)"
+AAVE_UNDERLYING: Final = "UNDERLYING_ASSET_ADDRESS()(address)"
+AAVE_RESERVE_TOKENS: Final = "getReserveTokensAddresses(address)(address,address,address)"
 COMPTROLLER: Final = "comptroller()(address)"
 UNDERLYING: Final = "underlying()(address)"
 MARKET: Final = "markets(address)(bool)"
 RATE: Final = "exchangeRateStored()(uint256)"
-MANY: Final = 10**9  # shares are asked for by the billion, so that what is rounded is small
+SHARES_PER_READ: Final = 10**9  # converted at once, so that rounding is negligible
 WAD: Final = 10**18
-NATIVE: Final = ""  # in the place of a token's address
+NATIVE: Final = ""  # instead of a token's address
 
-Said = Mapping[Read, Any]  # what was answered of a token
-Parts = tuple[Fraction, ...]
+Results = Mapping[Read, Any]
+Amounts = tuple[Fraction, ...]  # of each underlying asset
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
-    """What one share gives of each underlying now, and what it gave as the block began (None: that is not known)."""
+class Redemption:
+    """The amounts that one share redeems for at a block, and at its parent (None: unknown)."""
 
-    now: Parts
-    before: Parts | None
+    current: Amounts
+    parent: Amounts | None
 
 
-class Kind(Protocol):
-    """One kind of shares, with the contracts that vouch for them."""
+class ShareKind(Protocol):
+    """A kind of shares, with the contracts that confirm them."""
 
     def knows(self, token: str) -> bool:
-        """Whether a token is surely one of these."""
+        """Return True if the configuration names the token as a share of this kind."""
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """What to ask of any token."""
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the reads that show whether any token may be a share of this kind."""
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """What a token that may be a share is one of (`NATIVE`: native coins); empty where it is none."""
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return the assets that a token claims to redeem for (`NATIVE`: native coins).
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """What to ask of one that may be a share."""
+        Empty if it is no share.
+        """
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """What a share gives, from the answers; None where nobody vouches for it, or it gives nothing."""
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the reads that confirm a share and show its redemption, given those of its identity."""
+
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return what a share redeems for, given its `redemption_reads`.
+
+        None if it is not confirmed or worth zero.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Vaults:
-    """ERC-4626 vaults that the configuration names: a share is worth what its vault says that it stands for."""
+    """ERC-4626 vaults that the configuration names: a share redeems for what its vault converts it to."""
 
-    named: frozenset[str]
+    addresses: frozenset[str]
 
     def knows(self, token: str) -> bool:
-        """Those that are named."""
-        return token in self.named
+        """Return True for a named vault."""
+        return token in self.addresses
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """Its asset, if the vault is named."""
-        return [call(token, ASSET)] if token in self.named else []
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the read of the asset of a named vault; empty for other tokens."""
+        return [call(token, ASSET)] if token in self.addresses else []
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """What was answered."""
-        return tuple(said[read] for read in self.asks(token) if is_there(said[read]))
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return the asset of the vault."""
+        return tuple(results[read] for read in self.identity_reads(token) if is_contract(results[read]))
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Its answer, now and before."""
-        read = call(token, TO_ASSETS, (MANY * 10 ** said[call(token, DECIMALS)],))
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the reads of the conversion, now and before, and of the decimals."""
+        read = call(token, TO_ASSETS, (SHARES_PER_READ * 10 ** results[call(token, DECIMALS)],))
         return [read, AtParent(read), call(token, DECIMALS)]
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """What was told, for one."""
-        now, before = (_ratio(each, MANY * 10 ** answers[2]) for each in answers[:2])
-        return Redeemed(now, before) if now else None
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return the assets per share; None if the vault converts to nothing."""
+        *conversions, decimals = results
+        assert isinstance(decimals, int), "a share without decimals is not read"
+        current, parent = (_ratio(raw, SHARES_PER_READ * 10**decimals) for raw in conversions)
+        return Redemption(current, parent) if current else None
 
 
 @dataclass(frozen=True, slots=True)
-class Reserves:
-    """Supplied tokens of Aave's markets, of which the configuration names the data providers: one for one."""
+class AaveTokens:
+    """Supply tokens of Aave's markets, whose data providers are configured: redeemed one for one."""
 
     providers: Sequence[str]
 
     def knows(self, token: str) -> bool:
-        """None without asking."""
+        """Return False: only reads show it."""
         return False
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """What was supplied."""
-        return [call(token, UNDERLYING_OF_AAVE)]
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the read of the supplied asset."""
+        return [call(token, AAVE_UNDERLYING)]
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """What the token says."""
-        (read,) = self.asks(token)
-        return (said[read],) if is_there(said[read]) else ()
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return the asset that the token names."""
+        (read,) = self.identity_reads(token)
+        return (results[read],) if is_contract(results[read]) else ()
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Which token each market has for it."""
-        supplied = self.underlying(token, said)
-        return [call(provider, TOKENS_OF_RESERVE, supplied) for provider in self.providers]
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the reads of the token that each market has for the asset."""
+        supplied = self.underlying(token, results)
+        return [call(provider, AAVE_RESERVE_TOKENS, supplied) for provider in self.providers]
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """One, if a market has this very token for what is supplied."""
-        one = (Fraction(1),)
-        return Redeemed(one, one) if any(isinstance(each, tuple) and each[0] == token for each in answers) else None
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return one for one; None if no market has this token for the asset."""
+        par = (Fraction(1),)
+        is_confirmed = any(isinstance(tokens, tuple) and tokens[0] == token for tokens in results)
+        return Redemption(par, par) if is_confirmed else None
 
 
 @dataclass(frozen=True, slots=True)
-class Markets:
-    """Tokens of Compound's markets, whose comptrollers the configuration names: at the rate of the last accrual."""
+class CompoundTokens:
+    """Tokens of Compound's markets, whose comptrollers are configured, at the rate of the last accrual."""
 
     comptrollers: frozenset[str]
 
     def knows(self, token: str) -> bool:
-        """None without asking."""
+        """Return False: only reads show it."""
         return False
 
-    def asks(self, token: str) -> Sequence[Read]:
-        """Whose market it is, and what of."""
+    def identity_reads(self, token: str) -> Sequence[Read]:
+        """Return the reads of the comptroller and of the underlying asset."""
         return [call(token, COMPTROLLER), call(token, UNDERLYING)]
 
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """What the token says; one that does not is of native coins."""
-        comptroller, supplied = (said[read] for read in self.asks(token))
+    def underlying(self, token: str, results: Results) -> tuple[str, ...]:
+        """Return the asset that the token names; native coins if it names none."""
+        comptroller, supplied = (results[read] for read in self.identity_reads(token))
         if comptroller not in self.comptrollers:
             return ()
-        return (supplied if is_there(supplied) else NATIVE,)
+        return (supplied if is_contract(supplied) else NATIVE,)
 
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Whether the comptroller lists it; the rate, now and before."""
+    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+        """Return the read of the comptroller's list, and those of the rate, now and before."""
         rate = call(token, RATE)
-        return [call(said[call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]
+        return [call(results[call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]
 
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """The rate, if it is listed."""
-        now, before = (_ratio(each, WAD) for each in answers[1:])
-        return Redeemed(now, before) if now and answers[0] is True else None
+    def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
+        """Return the exchange rate; None if the comptroller does not list the token."""
+        current, parent = (_ratio(rate, WAD) for rate in results[1:])
+        return Redemption(current, parent) if current and results[0] is True else None
 
 
-def _ratio(raw: Any, whole: int) -> Parts | None:
-    return (Fraction(raw, whole),) if isinstance(raw, int) and raw else None
+def _ratio(raw: object, divisor: int) -> Amounts | None:
+    return (Fraction(raw, divisor),) if isinstance(raw, int) and raw else None

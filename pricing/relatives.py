@@ -1,4 +1,4 @@
-"""Prices of what is worth other assets: the exact sum over its parts, rounded once, with the way to it."""
+"""Compute USD prices from relative prices: the exact sum over the parts, rounded once."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price
-from pricing.quotes import Relative
+from chainfolio.pricing.quotes import RelativePrice
 
-MAX_STEPS: Final = 4  # from an asset to a price that rests on no other
-MAX_MARKETS: Final = 2  # of these steps: a pool whose quote asset is priced by a pool, not further
+MAX_STEPS: Final = 4  # from an asset to a price that depends on no other
+MAX_MARKETS: Final = 2  # of these steps: a pool whose quote asset is priced by another pool, and no further
 MAX_PARTS: Final = 64
 MAX_DETAIL: Final = 500  # characters
 ROUNDED: Final = Context(prec=36, rounding=ROUND_HALF_EVEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How far a price is from those that rest on no other: the steps, and how many of them are markets."""
+class PricePath:
+    """Distance of a price from those that depend on no other: the steps, and how many of them are markets."""
 
     steps: int = 0
     markets: int = 0
 
 
-DIRECT: Final = Way()
+DIRECT: Final = PricePath()
 
 
-def way_of(relative: Relative, parts: Sequence[Way]) -> Way:
-    """The way of a relative price, given those of its parts: the longest counts."""
-    markets = max((part.markets for part in parts), default=0) + (relative.depth is not None)
-    return Way(max((part.steps for part in parts), default=0) + 1, markets)
+def extend_path(relative: RelativePrice, part_paths: Sequence[PricePath]) -> PricePath:
+    """Return the path of a relative price, one step longer than the longest path of its parts."""
+    markets = max((path.markets for path in part_paths), default=0) + (relative.depth is not None)
+    return PricePath(max((path.steps for path in part_paths), default=0) + 1, markets)
 
 
-def way_fault(way: Way) -> str:
-    """Why a price is too far from those that rest on no other; empty where it is not."""
-    if way.markets > MAX_MARKETS:
+def path_fault(path: PricePath) -> str:
+    """Return the reason why a path is too long; empty if it is not."""
+    if path.markets > MAX_MARKETS:
         return f"it rests on more than {MAX_MARKETS} markets, one upon the other"
-    return f"it rests on more than {MAX_STEPS} assets, one upon the other" if way.steps > MAX_STEPS else ""
+    return f"it rests on more than {MAX_STEPS} assets, one upon the other" if path.steps > MAX_STEPS else ""
 
 
-def relative_fault(relative: Relative) -> str:
-    """Why what a source said is no relative price; empty where it is one."""
+def relative_fault(relative: RelativePrice) -> str:
+    """Return the reason why the parts or the depth of a relative price are unusable.
+
+    Empty if they are usable.
+    """
     if not 0 < len(relative.parts) <= MAX_PARTS:
         return f"the price has {len(relative.parts)} parts, not 1 to {MAX_PARTS}"
     amounts = [amount for _, amount in relative.parts] + ([relative.depth[1]] if relative.depth else [])
@@ -56,34 +59,41 @@ def relative_fault(relative: Relative) -> str:
     return "" if any(amount for _, amount in relative.parts) else "all parts of the price are zero"
 
 
-def absolute(relative: Relative, prices: Mapping[Asset, Price]) -> Price:
-    """The price in USD that follows from those of its parts: as old as the oldest of them, as sure as the least sure.
+def to_usd(relative: RelativePrice, prices: Mapping[Asset, Price]) -> Price:
+    """Return the price in USD, with the oldest time and the lowest confidence of its parts.
 
-    What it could be sold for is bounded by each market on the way.
+    Its depth is that of the thinnest market on the path; None if there is no market.
+
+    Args:
+        relative: The price in other assets.
+        prices: Prices in USD, at least of all `relative.dependencies`.
     """
     parts = [prices[part] for part, _ in relative.parts]
     usd = rounded(sum((amount * Fraction(prices[part].usd) for part, amount in relative.parts), Fraction(0)))
     depths = [part.depth_usd for part in parts if part.depth_usd is not None]
     if relative.depth is not None:
-        of, amount = relative.depth
-        depths.append(rounded(amount * Fraction(usd if of == relative.asset else prices[of].usd)))
+        asset, amount = relative.depth
+        depths.append(rounded(amount * Fraction(usd if asset == relative.asset else prices[asset].usd)))
     calls = {call.read: call for call in (*relative.calls, *(call for part in parts for call in part.calls))}
     return Price(
-        relative.asset, usd, relative.source,
+        relative.asset,
+        usd,
+        relative.source,
         min(relative.time_us, *(part.time_us for part in parts)),
         min(relative.confidence, *(part.confidence for part in parts)),
-        _detail(relative, parts), tuple(calls.values()), min(depths, default=None),
-    )  # fmt: skip
+        _detail(relative, parts),
+        tuple(calls.values()),
+        min(depths, default=None),
+    )
 
 
 def rounded(value: Fraction) -> Decimal:
-    """A fraction to 36 significant digits, half to even."""
+    """Round a fraction to 36 significant digits, half to even."""
     return ROUNDED.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def _detail(relative: Relative, parts: Sequence[Price]) -> str:
-    """The way in words: what the source said, then each part with its source and what that one said."""
-    tails = [" ".join(filter(None, (f"{part.asset} → {part.source}", part.detail))) for part in parts]
-    way = " + ".join(tails)
-    said = f"{relative.detail} → {way}" if relative.detail else way
-    return said if len(said) <= MAX_DETAIL else f"{said[: MAX_DETAIL - 1]}…"
+def _detail(relative: RelativePrice, parts: Sequence[Price]) -> str:
+    """Describe the path: the price's detail, then each part with its source and detail."""
+    path = " + ".join(" ".join(filter(None, (f"{part.asset} → {part.source}", part.detail))) for part in parts)
+    detail = f"{relative.detail} → {path}" if relative.detail else path
+    return detail if len(detail) <= MAX_DETAIL else f"{detail[: MAX_DETAIL - 1]}…"

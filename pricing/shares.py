@@ -1,7 +1,7 @@
-"""Prices of shares by what they redeem for at the block: vaults, lending markets, pairs, and tokens with a rate.
+"""Prices of shares by redemption at the block: vaults, lending markets, pools, tokens with a rate.
 
-Only contracts that the configuration names vouch for a share. One whose redemption jumped within the block, as that of
-a vault to which somebody gave something, or of a pair that was traded off its price, has no price until it stood.
+Only shares that a contract of the configuration confirms are priced. A share whose redemption jumped within the block,
+like that of a vault that received a gift or of a pool that was traded away from its price, has no price at that block.
 """
 
 from __future__ import annotations
@@ -15,37 +15,36 @@ from typing import Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan
+from chainfolio.pricing.fixed import parse_asset
+from chainfolio.pricing.markets import first_read_error, percent_apart, ratio
+from chainfolio.pricing.pool_shares import BalancerPools, CurvePools, SolidlyPools, UniswapPairs
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
+from chainfolio.pricing.redeemables import NATIVE, AaveTokens, CompoundTokens, Redemption, Results, ShareKind, Vaults
+from chainfolio.pricing.venues.balancer_v2 import pool_contract
+from chainfolio.pricing.venues.section import DECIMALS, KIND, VenueSection, call, parse_contract, raw_unit
 from chainfolio.reads import AtParent, Read, ReadResult
-from pricing.fixed import canonical
-from pricing.markets import factor, percent, unread
-from pricing.pool_shares import BalancerPools, CurvePools, Pairs, SolidlyPools
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
-from pricing.redeemables import NATIVE, Kind, Markets, Redeemed, Reserves, Vaults
-from pricing.venues.balancer_v2 import shares_of
-from pricing.venues.section import DECIMALS, KIND, Facts, address_of, call, scale
 
 SOURCE: Final = "shares"
 MAX_TOKENS: Final = 5_000  # of one plan
-TOO_MANY: Final = "too many tokens at once: what they are shares of was not asked"
+TOO_MANY_TOKENS: Final = "too many tokens at once: what they are shares of was not asked"
 MAX_MOVE: Final = 1 + Fraction(5, 100)  # within one block: interest of years
-REDEEMED: Final = Decimal("0.95")
-KINDS: Final[Mapping[str, Callable[[list[str]], Kind]]] = {  # by the role of the contracts that vouch for them
-    "vault": lambda named: Vaults(frozenset(named)),
-    "data_provider": Reserves,
-    "comptroller": lambda named: Markets(frozenset(named)),
-    "factory": lambda named: Pairs(frozenset(named)),
-    "solidly_factory": lambda named: SolidlyPools(frozenset(named)),
+CONFIDENCE: Final = Decimal("0.95")
+KINDS: Final[Mapping[str, Callable[[list[str]], ShareKind]]] = {  # by the role of the contracts that confirm them
+    "vault": lambda addresses: Vaults(frozenset(addresses)),
+    "data_provider": AaveTokens,
+    "comptroller": lambda addresses: CompoundTokens(frozenset(addresses)),
+    "factory": lambda addresses: UniswapPairs(frozenset(addresses)),
+    "solidly_factory": lambda addresses: SolidlyPools(frozenset(addresses)),
     "curve_factory": CurvePools,
 }
-RATE_SCALE: Final = 10**18
+RATE_UNIT: Final = 10**18
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """A token that names its own rate: `function` answers how much of `of` one of it is, times 10^18."""
+class ExchangeRate:
+    """The rate that a token reports itself: `function` returns the `underlying` per token, times 10^18."""
 
-    of: Asset
+    underlying: Asset
     function: str
 
 
@@ -53,172 +52,188 @@ class Rate:
 class Shares:
     """The shares of one chain."""
 
-    kinds: Sequence[Kind]
-    rates: Mapping[Asset, Rate]
+    kinds: Sequence[ShareKind]
+    rates: Mapping[Asset, ExchangeRate]
     native: Asset | None
     name: str = SOURCE
     reads_chain_only: bool = True
 
     def knows(self, asset: Asset) -> bool | None:
-        """Whether it is a share, as far as the configuration alone says it."""
+        """Return True for a configured share, None for other tokens of the chain, False otherwise."""
         if asset in self.rates:
             return True
         if asset.kind != "erc20" or self.native is None or asset.chain != self.native.chain:
             return False
         return any(kind.knows(asset.reference) for kind in self.kinds) or None
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A relative price, or the reason for none, for each asset that is a share of something."""
-        rated = [each for each in assets if each in self.rates]
-        tokens = [each for each in assets if each not in self.rates and self.knows(each) is not False]
-        wanted, left_out = tokens[:MAX_TOKENS], tokens[MAX_TOKENS:]
-        asked = list(dict.fromkeys(read for token in wanted for read in self._asks(token)))
-        of_rates = [read for token in rated for read in self._rate_reads(token)]
-        if not asked and not of_rates:
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a relative price or a refusal for each asset that is a share, in one or two rounds."""
+        rated = [asset for asset in assets if asset in self.rates]
+        candidates = [asset for asset in assets if asset not in self.rates and self.knows(asset) is not False]
+        tokens, too_many = candidates[:MAX_TOKENS], candidates[MAX_TOKENS:]
+        identity_reads = list(dict.fromkeys(read for token in tokens for read in self._identity_reads(token)))
+        reads = [*identity_reads, *(read for token in rated for read in self._rate_reads(token))]
+        if not reads:
             return Quotes()
-        known: dict[Any, Any] = dict(zip((*asked, *of_rates), (yield [*asked, *of_rates]), strict=True))
-        found = [share for token in wanted for share in self._shares(token, known)]
-        if found:
-            reads = list(dict.fromkeys(read for share in found for read in share.reads))
-            known |= zip(reads, (yield reads), strict=True)
+        results: dict[Read, Any] = dict(zip(reads, (yield reads), strict=True))
+        shares = [share for token in tokens for share in self._possible_shares(token, results)]
+        if shares:
+            reads_of_shares = list(dict.fromkeys(read for share in shares for read in share.reads))
+            results |= zip(reads_of_shares, (yield reads_of_shares), strict=True)
         outcomes = [
-            *(each.outcome(known, block) for each in found),
-            *(self._rated(each, known, block) for each in rated),
-            *(Refusal(each, SOURCE, TOO_MANY) for each in left_out),
+            *(share.outcome(results, block) for share in shares),
+            *(self._rate_outcome(token, results, block) for token in rated),
+            *(Refusal(token, SOURCE, TOO_MANY_TOKENS) for token in too_many),
         ]
         return Quotes(
-            refused=tuple(each for each in outcomes if isinstance(each, Refusal)),
-            relative=tuple(each for each in outcomes if isinstance(each, Relative)),
+            refused=tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+            relative=tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice)),
         )
 
-    def _asks(self, token: Asset) -> list[Read]:
-        """What shows whether a token is a share."""
-        asks = [read for kind in self.kinds for read in kind.asks(token.reference)]
-        return [call(token.reference, DECIMALS), *asks] if asks else []
+    def _identity_reads(self, token: Asset) -> list[Read]:
+        reads = [read for kind in self.kinds for read in kind.identity_reads(token.reference)]
+        return [call(token.reference, DECIMALS), *reads] if reads else []
 
-    def _shares(self, token: Asset, known: Mapping[Any, Any]) -> list[_Share]:
-        """What a token may be a share of, by what it says."""
-        at = token.reference
-        if not (one := scale(known.get(call(at, DECIMALS)))):
+    def _possible_shares(self, token: Asset, results: Results) -> list[_Share]:
+        """Return what a token may be a share of by its own claims; empty if it has no usable decimals."""
+        address = token.reference
+        unit = raw_unit(results.get(call(address, DECIMALS)))
+        if not unit:
             return []
-        places = [(kind, kind.underlying(at, known)) for kind in self.kinds]
+        claims = [(kind, kind.underlying(address, results)) for kind in self.kinds]
         return [
-            _Share(token, kind, one, self._assets(token, of), [*kind.reads(at, known)]) for kind, of in places if of
+            _Share(token, kind, unit, self._assets(token, underlying), [*kind.redemption_reads(address, results)])
+            for kind, underlying in claims
+            if underlying
         ]
 
     def _assets(self, token: Asset, references: Sequence[str]) -> tuple[Asset, ...]:
         native = self.native or token
-        return tuple(native if each == NATIVE else token._replace(reference=each) for each in references)
+        return tuple(native if ref == NATIVE else token._replace(reference=ref) for ref in references)
 
     def _rate_reads(self, token: Asset) -> tuple[Read, AtParent]:
         read = call(token.reference, self.rates[token].function)
         return read, AtParent(read)
 
-    def _rated(self, token: Asset, known: Mapping[Any, Any], block: Block) -> Relative | Refusal | None:
-        """What the rate of a token makes of it."""
-        answers = [known[read] for read in self._rate_reads(token)]
-        if fault := unread(answers):
+    def _rate_outcome(self, token: Asset, results: Results, block: Block) -> RelativePrice | Refusal | None:
+        """Return the price by the rate that a token reports; None if it reports none."""
+        reads = self._rate_reads(token)
+        rates = [results[read] for read in reads]
+        if fault := first_read_error(rates):
             return Refusal(token, SOURCE, f"its rate could not be read: {fault}")
-        now, before = ((Fraction(each, RATE_SCALE),) if isinstance(each, int) and each else None for each in answers)
-        if now is None:
+        current, parent = ((Fraction(rate, RATE_UNIT),) if isinstance(rate, int) and rate else None for rate in rates)
+        if current is None:
             return None
-        calls = (ReadResult(self._rate_reads(token)[0], answers[0]),)
-        return told(token, (self.rates[token].of,), Redeemed(now, before), calls, block)
+        calls = (ReadResult(reads[0], rates[0]),)
+        return redemption_price(token, (self.rates[token].underlying,), Redemption(current, parent), calls, block)
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A token that may be a share of some assets: how many raw units one is, and what its kind asks."""
+    """A token that may be a share. `unit` is the number of its raw units per token."""
 
     token: Asset
-    kind: Kind
-    one: int
-    of: tuple[Asset, ...]
-    own: Sequence[Read | AtParent]
+    kind: ShareKind
+    unit: int
+    underlying: tuple[Asset, ...]
+    kind_reads: Sequence[Read | AtParent]
 
     @property
     def reads(self) -> list[Read | AtParent]:
-        """All that is asked of it."""
-        return [*self.own, *(call(each.reference, DECIMALS) for each in self.of if each.kind == "erc20")]
+        """The reads of its kind, and of the decimals of its underlying assets."""
+        tokens = (asset for asset in self.underlying if asset.kind == "erc20")
+        return [*self.kind_reads, *(call(token.reference, DECIMALS) for token in tokens)]
 
-    def outcome(self, known: Mapping[Any, Any], block: Block) -> Relative | Refusal | None:
-        """Its price, why it has none, or nothing where nobody vouches for it."""
-        answers = [known[read] for read in self.own]
-        if fault := unread([known[read] for read in self.reads]):
+    def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
+        """Return its price, or a refusal; None if no contract confirms the share."""
+        if fault := first_read_error([results[read] for read in self.reads]):
             return Refusal(self.token, SOURCE, f"what it redeems for could not be read: {fault}")
-        raw = self.kind.redeemed(self.token.reference, answers)
+        raw = self.kind.redemption(self.token.reference, [results[read] for read in self.kind_reads])
         if raw is None:
             return None
-        scales = [_scale(each, known) for each in self.of]
-        if not all(scales):
+        units = [_asset_unit(asset, results) for asset in self.underlying]
+        if not all(units):
             return Refusal(self.token, SOURCE, "what it is a share of does not say how many decimals it has")
-        now, before = (
-            tuple(part * Fraction(self.one, scale) for part, scale in zip(parts, scales, strict=True))
-            if parts
+        current, parent = (
+            tuple(amount * Fraction(self.unit, unit) for amount, unit in zip(amounts, units, strict=True))
+            if amounts
             else None
-            for parts in (raw.now, raw.before)
+            for amounts in (raw.current, raw.parent)
         )
-        calls = tuple(ReadResult(read, known[read]) for read in self.reads if not isinstance(read, AtParent))
-        return told(self.token, self.of, Redeemed(now or (), before), calls, block)
+        calls = tuple(ReadResult(read, results[read]) for read in self.reads if not isinstance(read, AtParent))
+        return redemption_price(self.token, self.underlying, Redemption(current or (), parent), calls, block)
 
 
-def told(
-    token: Asset, of: Sequence[Asset], redeemed: Redeemed, calls: tuple[ReadResult, ...], block: Block
-) -> Relative | Refusal:
-    """The price of a share in its parts, unless what it redeems for jumped within the block."""
-    if redeemed.before is None:
+def redemption_price(
+    token: Asset, underlying: Sequence[Asset], redemption: Redemption, calls: tuple[ReadResult, ...], block: Block
+) -> RelativePrice | Refusal:
+    """Return the price of a share in its underlying assets, or a refusal if the redemption jumped.
+
+    Args:
+        token: The share.
+        underlying: The assets that it redeems for.
+        redemption: Amounts (not raw) of these assets per share.
+        calls: The reads that the price follows from.
+        block: The block of the price.
+    """
+    if redemption.parent is None:
         return Refusal(token, SOURCE, "what it redeemed for before the block is not known")
-    for asset, now, before in zip(of, redeemed.now, redeemed.before, strict=True):
-        if factor(now, before) > MAX_MOVE:
-            reason = f"what it redeems for in {asset} moved by {percent(now, before)} within the block: manipulated?"
+    for asset, current, parent in zip(underlying, redemption.current, redemption.parent, strict=True):
+        if ratio(current, parent) > MAX_MOVE:
+            move = percent_apart(current, parent)
+            reason = f"what it redeems for in {asset} moved by {move} within the block: manipulated?"
             return Refusal(token, SOURCE, reason)
-    parts = tuple(zip(of, redeemed.now, strict=True))
-    return Relative(token, parts, SOURCE, block.time_us, REDEEMED, "what it redeems for", calls)
+    parts = tuple(zip(underlying, redemption.current, strict=True))
+    return RelativePrice(token, parts, SOURCE, block.time_us, CONFIDENCE, "what it redeems for", calls)
 
 
-def _scale(asset: Asset, known: Mapping[Any, Any]) -> int:
-    return scale(known[call(asset.reference, DECIMALS)]) if asset.kind == "erc20" else RATE_SCALE  # as native coins
+def _asset_unit(asset: Asset, results: Results) -> int:
+    return raw_unit(results[call(asset.reference, DECIMALS)]) if asset.kind == "erc20" else RATE_UNIT  # native coins
 
 
-def shares(section: Mapping[str, Any], where: str) -> Shares:
-    """The source behind a chain's section; `where` is what a BadSettings calls it."""
+def build_shares(section: Section, location: str) -> Shares:
+    """Build the source from a chain's section.
+
+    Raise BadSettings, which names `location`, if it is malformed.
+    """
     for key in sorted(section.keys() - {*KINDS, "balancer_v2", "rates", "native"}):
-        raise BadSettings(where, f"unknown key `{key}`")
-    named = {role: _addresses(section.get(role, []), role, where) for role in KINDS}
-    kinds = [KINDS[role](addresses) for role, addresses in named.items() if addresses]
+        raise BadSettings(location, f"unknown key `{key}`")
+    addresses_by_role = {role: _parse_addresses(section.get(role, []), role, location) for role in KINDS}
+    kinds = [KINDS[role](addresses) for role, addresses in addresses_by_role.items() if addresses]
     if "balancer_v2" in section:
-        kinds.append(_balancer(section["balancer_v2"], where))
-    rates = section.get("rates", {})
-    if not isinstance(rates, Mapping):
-        raise BadSettings(where, "`rates` has lines asset = {of, function}")
-    native = canonical(section["native"], where) if "native" in section else None
+        kinds.append(_parse_balancer(section["balancer_v2"], location))
+    lines = section.get("rates", {})
+    if not isinstance(lines, Mapping):
+        raise BadSettings(location, "`rates` has lines asset = {of, function}")
+    native = parse_asset(section["native"], location) if "native" in section else None
     if kinds and native is None:
-        raise BadSettings(where, "needs `native`, the chain's native coin")
-    return Shares(kinds, {canonical(each, where): _rate(facts, each, where) for each, facts in rates.items()}, native)
+        raise BadSettings(location, "needs `native`, the chain's native coin")
+    rates = {parse_asset(text, location): _parse_rate(line, text, location) for text, line in lines.items()}
+    return Shares(kinds, rates, native)
 
 
-def _balancer(section: Any, where: str) -> BalancerPools:
-    facts = Facts({"name": "balancer_v2", **section} if isinstance(section, Mapping) else {}, where)
-    vault, ids = facts.address("vault"), facts.words("pools")
-    facts.done()
-    return BalancerPools(vault, {shares_of(number): number for number in ids})
+def _parse_balancer(section: object, location: str) -> BalancerPools:
+    venue = VenueSection({"name": "balancer_v2", **section} if isinstance(section, Mapping) else {}, location)
+    vault, pool_ids = venue.address("vault"), venue.bytes32_list("pools")
+    venue.reject_unread_keys()
+    return BalancerPools(vault, {pool_contract(pool_id): pool_id for pool_id in pool_ids})
 
 
-def _addresses(value: Any, role: str, where: str) -> list[str]:
+def _parse_addresses(value: object, role: str, location: str) -> list[str]:
     if not isinstance(value, list):
-        raise BadSettings(where, f"`{role}` is not a list of addresses")
-    return [address_of(each, f"a {role}", where) for each in value]
+        raise BadSettings(location, f"`{role}` is not a list of addresses")
+    return [parse_contract(address, f"a {role}", location) for address in value]
 
 
-def _rate(facts: Any, written: str, where: str) -> Rate:
-    if not isinstance(facts, Mapping) or facts.keys() != {"of", "function"} or not _is_getter(facts["function"]):
-        said = f"the rate of {written} needs exactly `of` and `function`"
-        raise BadSettings(where, said, remedy='of = an asset, function = "name()(uint256)"')
-    return Rate(canonical(facts["of"], where), facts["function"])
+def _parse_rate(line: object, token: str, location: str) -> ExchangeRate:
+    if not isinstance(line, Mapping) or line.keys() != {"of", "function"} or not _is_getter(line["function"]):
+        fault = f"the rate of {token} needs exactly `of` and `function`"
+        raise BadSettings(location, fault, remedy='of = an asset, function = "name()(uint256)"')
+    return ExchangeRate(parse_asset(line["of"], location), line["function"])
 
 
-def _is_getter(function: Any) -> bool:
+def _is_getter(function: object) -> bool:
     return isinstance(function, str) and function.endswith("()(uint256)") and function[:-11].isidentifier()
 
 
-SECTION = PriceSection(by_chain(shares), order=60, kinds=(KIND,))
+SECTION = PriceSection(by_chain(build_shares), order=60, kinds=(KIND,))

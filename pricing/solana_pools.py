@@ -1,8 +1,8 @@
-"""Prices from pools on Solana, with no vendor: of all pools of a token with a trusted one, that which could pay most.
+"""Prices from pools on Solana: of a token's pools with trusted tokens, the one that could pay most.
 
-Addresses of pools follow from both mints and a tier, so three rounds are enough: mints, pools, and the vaults of those
-that there are. Nodes keep no state of the block before. What stands in its place: every pool of the same two
-tokens that could pay enough has to agree, so that whoever moves one has to move all.
+The address of a pool follows from both mints and a tier, so the plan has three rounds: mints, pools, and the vaults of
+the pools that exist. Nodes keep no state of the parent block. Instead, all pools of the same two tokens that could pay
+enough must agree, so that an attacker has to move all of them.
 """
 
 from __future__ import annotations
@@ -13,119 +13,136 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
+from chainfolio.pricing.markets import percent_apart, ratio
+from chainfolio.pricing.pools import TOO_MANY_TOKENS, parse_minimum
+from chainfolio.pricing.programs import (
+    KIND,
+    account_read,
+    address_bytes,
+    derive_address,
+    parse_address,
+    parse_token,
+)
+from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
 from chainfolio.reads import Read, ReadResult
-from pricing.markets import factor, percent
-from pricing.programs import KIND, account, address_of, derived, key_of, token_of
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
 
 SOURCE: Final = "solana_pools"
-MAX_TOKENS: Final = 50  # of one plan: each takes some dozens of accounts to look for
-MAX_MINTS: Final = 2_000  # of one plan, of which is looked whether they are one of a kind
-TOO_MANY: Final = "too many tokens at once: its pools were not looked for"
-APART: Final = 1 + Fraction(10, 100)
-AGREED: Final = Decimal("0.7")  # at least two pools say so
-ALONE: Final = Decimal("0.5")
+MAX_TOKENS: Final = 50  # of one plan: each takes dozens of reads of accounts
+MAX_MINTS: Final = 2_000  # of one plan: their supply and decimals are read
+MAX_DIFFERENCE: Final = 1 + Fraction(10, 100)
+CONFIDENCE_OF_SEVERAL: Final = Decimal("0.7")  # at least two pools agree
+CONFIDENCE_OF_ONE: Final = Decimal("0.5")
 MAX_DECIMALS: Final = 36
-BY_PRODUCT: Final = "raydium_cpmm"
-FAMILIES: Final = {  # and what tells their pools of two tokens
-    "orca_whirlpool": "spacings", "raydium_clmm": "indexes", BY_PRODUCT: "indexes",
-}  # fmt: skip
+CONSTANT_PRODUCT: Final = "raydium_cpmm"
+FAMILIES: Final = {  # and the setting that lists the tiers of their pools
+    "orca_whirlpool": "spacings",
+    "raydium_clmm": "indexes",
+    CONSTANT_PRODUCT: "indexes",
+}
 MAX_TIER: Final = 2**16 - 1
+
+Results = Mapping[Read, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Venue:
-    """A program with pools of two tokens. `config` is that of Orca's pools."""
+    """A program with pools of two tokens. `config` is the account that Orca's pools are derived from."""
 
     family: str
     program: str
     tiers: tuple[int, ...]
     config: str = ""
 
-    def pools(self, first: str, second: str) -> Iterator[Read]:
-        """Where the pools of two mints lie, these in the order of their bytes."""
+    def pool_reads(self, first: str, second: str) -> Iterator[Read]:
+        """Return the reads of the pools of two mints, given in the order of their bytes."""
         for tier in self.tiers:
             if self.family == "orca_whirlpool":
                 seeds = (b"whirlpool", self.config, first, second, tier.to_bytes(2, "little"))
-                yield account(self.program, "whirlpool", *seeds)
+                yield account_read(self.program, "whirlpool", *seeds)
             else:
-                config = derived(self.program, b"amm_config", tier.to_bytes(2, "big"))
-                yield account(self.program, self.family, b"pool", config, first, second)
+                config = derive_address(self.program, b"amm_config", tier.to_bytes(2, "big"))
+                yield account_read(self.program, self.family, b"pool", config, first, second)
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One pool of a token: by which read, what it says, in which trusted token, and whether the token is its first."""
+    """One pool of a token.
+
+    Attributes:
+        read: The read of its account.
+        account: The parsed account.
+        quote: The trusted token.
+        token_is_first: True if the token is the first of the pool's two tokens.
+    """
 
     read: Read
-    said: Any
+    account: Any
     quote: Asset
-    first: bool
+    token_is_first: bool
 
     @property
-    def vaults(self) -> tuple[Read, Read]:
-        """The accounts that its two tokens lie in: the trusted one first."""
-        found = (account("", "token_account", self.said.vault_b), account("", "token_account", self.said.vault_a))
-        return found if self.first else (found[1], found[0])
+    def vault_reads(self) -> tuple[Read, ...]:
+        """The reads of the vault of the quote and, for a constant product, of the vault of the token."""
+        vaults = (self.account.vault_a, self.account.vault_b)
+        reads = tuple(account_read("", "token_account", vault) for vault in vaults)
+        quote_first = reads[::-1] if self.token_is_first else reads
+        return quote_first if self.is_constant_product else quote_first[:1]
 
     @property
     def label(self) -> str:
-        """Which pool it is."""
+        """The family and the address, for users."""
         _, address, layout, _ = self.read.shown
         return f"{str(layout).replace('_', ' ')} {address}"
 
     @property
-    def is_by_product(self) -> bool:
-        """Whether its price is that of what lies in its vaults."""
-        return self.read.shown[2] == BY_PRODUCT
-
-    @property
-    def asked(self) -> tuple[Read, ...]:
-        """The accounts that its price and depth take."""
-        return self.vaults if self.is_by_product else self.vaults[:1]
+    def is_constant_product(self) -> bool:
+        """True if its price is the ratio of the balances in its vaults."""
+        return self.read.shown[2] == CONSTANT_PRODUCT
 
     @property
     def can_price(self) -> bool:
-        """Whether it may have a price."""
-        return self.is_by_product or bool(self.said.root and self.said.liquidity)
+        """True unless it is a concentrated pool without a price or without liquidity."""
+        return self.is_constant_product or bool(self.account.sqrt_price and self.account.liquidity)
 
-    def market(self, known: Mapping[Read, Any]) -> Market | None:
-        """Its price and depth; None where its vaults do not say, or hold nothing."""
-        vaults = [known[each] for each in self.asked]
-        if any(isinstance(each, Unknown) for each in vaults):
+    def market(self, results: Results) -> Market | None:
+        """Return its price and depth; None if a vault could not be read, is empty, or belongs to another pool."""
+        vaults = [results[read] for read in self.vault_reads]
+        if any(isinstance(vault, Unknown) for vault in vaults):
             return None
-        return self._of_reserves(*vaults) if self.is_by_product else self._of_range(*vaults)
+        return self._product_market(*vaults) if self.is_constant_product else self._concentrated_market(*vaults)
 
-    def _of_reserves(self, trusted: Any, own: Any) -> Market | None:
-        if (trusted.mint, own.mint) != self._mints or trusted.owner != own.owner:
+    def _product_market(self, quote_vault: Any, token_vault: Any) -> Market | None:
+        if (quote_vault.mint, token_vault.mint) != self._mints or quote_vault.owner != token_vault.owner:
             return None
-        raws = self.said.reserves(*((own.raw, trusted.raw) if self.first else (trusted.raw, own.raw)))
-        reserve, depth = raws if self.first else raws[::-1]
-        return Market(self, Fraction(depth, reserve), depth) if min(raws) > 0 else None
+        balances = (token_vault.raw, quote_vault.raw)
+        reserves = self.account.reserves(*(balances if self.token_is_first else balances[::-1]))
+        reserve, depth = reserves if self.token_is_first else reserves[::-1]
+        return Market(self, Fraction(depth, reserve), depth) if min(reserves) > 0 else None
 
     @property
     def _mints(self) -> tuple[str, str]:
-        return (self.said.mint_b, self.said.mint_a) if self.first else (self.said.mint_a, self.said.mint_b)
+        """The mints of the quote and of the token."""
+        mints = (self.account.mint_a, self.account.mint_b)
+        return (mints[1], mints[0]) if self.token_is_first else mints
 
-    def _of_range(self, trusted: Any) -> Market | None:
-        """What it could pay is what lies there, and no more than what its liquidity stands for."""
+    def _concentrated_market(self, quote_vault: Any) -> Market | None:
+        """Return the market of a concentrated pool; vault and active liquidity limit its depth."""
         _, address, _, _ = self.read.shown
-        if (trusted.owner, trusted.mint) != (address, self.quote.reference):
+        if (quote_vault.owner, quote_vault.mint) != (address, self.quote.reference):
             return None
-        root, liquidity = self.said.root, self.said.liquidity
+        root, liquidity = self.account.sqrt_price, self.account.liquidity
         price = Fraction(root**2, 1 << 128)
-        active = liquidity * root >> 64 if self.first else (liquidity << 64) // root
-        return Market(self, price if self.first else 1 / price, int(min(active, trusted.raw)))
+        active = liquidity * root >> 64 if self.token_is_first else (liquidity << 64) // root
+        return Market(self, price if self.token_is_first else 1 / price, int(min(active, quote_vault.raw)))
 
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What a pool says: raw units of the trusted token for one of the token, and how many of those it could pay."""
+    """A pool's price (raw quote per raw token), and the most of the quote that it could pay."""
 
     pool: Pool
     price: Fraction
@@ -134,7 +151,7 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class SolanaPools:
-    """The venues of one chain, and its trusted tokens with how much of each a pool has to be able to pay (amounts)."""
+    """The venues of one chain, and its trusted tokens with the amount that a pool must be able to pay."""
 
     quotes: Mapping[Asset, Fraction]
     venues: Sequence[Venue]
@@ -142,154 +159,161 @@ class SolanaPools:
     reads_chain_only: bool = True
 
     def knows(self, asset: Asset) -> bool | None:
-        """Not what is no token of the chain, nor the trusted tokens; of others it cannot be told before."""
-        ours = asset.kind == "token" and not asset.token_id and any(asset.chain == each.chain for each in self.quotes)
-        return None if ours and asset not in self.quotes else False
+        """Return None for tokens of the chain, whose pools are only known after a lookup.
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        """A relative price, or the reason for none, for each token that has a pool."""
-        tokens = [each for each in assets if self.knows(each) is None]
-        if not tokens:
+        False for other assets.
+
+        Trusted tokens are priced by other sources: False.
+        """
+        is_token = asset.kind == "token" and not asset.token_id
+        is_on_chain = any(asset.chain == quote.chain for quote in self.quotes)
+        return None if is_token and is_on_chain and asset not in self.quotes else False
+
+    def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
+        """Return a relative price or a refusal for each token with a pool, in up to three rounds."""
+        candidates = [asset for asset in assets if self.knows(asset) is None]
+        if not candidates:
             return Quotes()
-        mints = list(map(_mint, (*self.quotes, *tokens[:MAX_MINTS])))
-        known: dict[Read, Any] = dict(zip(mints, (yield mints), strict=True))
-        wanted = [each for each in tokens[:MAX_MINTS] if not _is_one_of_a_kind(known[_mint(each)])]
-        searches = [_Search(each, self) for each in wanted[:MAX_TOKENS]]
-        refused = [Refusal(each, SOURCE, TOO_MANY) for each in (*wanted[MAX_TOKENS:], *tokens[MAX_MINTS:])]
+        mint_reads = list(map(_mint_read, (*self.quotes, *candidates[:MAX_MINTS])))
+        results: dict[Read, Any] = dict(zip(mint_reads, (yield mint_reads), strict=True))
+        tokens = [token for token in candidates[:MAX_MINTS] if not _is_nft(results[_mint_read(token)])]
+        searches = [_Search(token, self) for token in tokens[:MAX_TOKENS]]
+        too_many = (*tokens[MAX_TOKENS:], *candidates[MAX_MINTS:])
+        refusals = [Refusal(token, SOURCE, TOO_MANY_TOKENS) for token in too_many]
         if not searches:
-            return Quotes(refused=tuple(refused))
-        asked = list(dict.fromkeys(read for each in searches for read, *_ in each.places()))
-        known |= zip(asked, (yield asked), strict=True)
-        for each in searches:
-            each.find(known)
-        if vaults := list(dict.fromkeys(read for each in searches for pool in each.pools for read in pool.asked)):
-            known |= zip(vaults, (yield vaults), strict=True)
-        outcomes = [each.outcome(known, block) for each in searches]
-        refused += [each for each in outcomes if isinstance(each, Refusal)]
-        return Quotes(refused=tuple(refused), relative=tuple(each for each in outcomes if isinstance(each, Relative)))
+            return Quotes(refused=tuple(refusals))
+        pool_reads = list(dict.fromkeys(read for search in searches for read, *_ in search.pool_reads()))
+        results |= zip(pool_reads, (yield pool_reads), strict=True)
+        for search in searches:
+            search.add_pools(results)
+        pools = [pool for search in searches for pool in search.pools]
+        if vault_reads := list(dict.fromkeys(read for pool in pools for read in pool.vault_reads)):
+            results |= zip(vault_reads, (yield vault_reads), strict=True)
+        outcomes = [search.outcome(results, block) for search in searches]
+        refusals += [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+        relative = tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice))
+        return Quotes(refused=tuple(refusals), relative=relative)
 
 
 @dataclass(slots=True)
 class _Search:
-    """The search for the market of one token. `failed` is the first read that nobody answered."""
+    """The search for the market of one token. `fault` is the reason of the first failed read.
+
+    Empty if none failed.
+    """
 
     asset: Asset
     source: SolanaPools
     pools: list[Pool] = field(default_factory=list)
-    failed: str = ""
+    fault: str = ""
 
-    def places(self) -> Iterator[tuple[Read, Asset, bool]]:
-        """Where its pools may lie, in which trusted token each is, and whether the token is the first."""
+    def pool_reads(self) -> Iterator[tuple[Read, Asset, bool]]:
+        """Return the reads of its possible pools, each with the quote and `token_is_first`."""
         token = self.asset.reference
         for quote in self.source.quotes:
-            first = key_of(token) < key_of(quote.reference)
-            pair = (token, quote.reference) if first else (quote.reference, token)
+            token_is_first = address_bytes(token) < address_bytes(quote.reference)
+            mints = (token, quote.reference) if token_is_first else (quote.reference, token)
             for venue in self.source.venues:
-                for read in venue.pools(*pair):
-                    yield read, quote, first
+                for read in venue.pool_reads(*mints):
+                    yield read, quote, token_is_first
 
-    def find(self, known: Mapping[Read, Any]) -> None:
-        """Its pools that have a price."""
-        for read, quote, first in self.places():
-            said = known[read]
-            if isinstance(said, Unknown):
-                self.failed = self.failed or (said.reason if said.cause == "read" else "")
+    def add_pools(self, results: Results) -> None:
+        """Store its pools that may have a price."""
+        for read, quote, token_is_first in self.pool_reads():
+            account = results[read]
+            if isinstance(account, Unknown):
+                self.fault = self.fault or (account.reason if account.cause == "read" else "")
                 continue
             mints = [self.asset.reference, quote.reference]
-            pool = Pool(read, said, quote, first)
-            if [said.mint_a, said.mint_b] == (mints if first else mints[::-1]) and pool.can_price:
+            pool = Pool(read, account, quote, token_is_first)
+            if [account.mint_a, account.mint_b] == (mints if token_is_first else mints[::-1]) and pool.can_price:
                 self.pools.append(pool)
 
-    def outcome(self, known: Mapping[Read, Any], block: Block) -> Relative | Refusal | None:
-        """Its price, why it has none, or nothing where it has no pool."""
-        if self.failed:
-            return self._refusal(f"its pools could not be read: {self.failed}")
+    def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
+        """Return its price, or a refusal; None if it has no pool."""
+        if self.fault:
+            return self._refusal(f"its pools could not be read: {self.fault}")
         if not self.pools:
             return None
-        one = _scale(known[_mint(self.asset)])
-        if not one:
+        token_unit = _raw_unit(results[_mint_read(self.asset)])
+        if not token_unit:
             return self._refusal("the token does not say how many decimals it has")
-        deep = list(self._deep(known))
-        if not deep:
+        markets = list(self._deep_markets(results))
+        if not markets:
             return self._refusal(f"none of its {len(self.pools)} pools could pay enough for a price")
-        _, best = max(deep, key=lambda each: (each[0], each[1].pool.label))
-        pool = best.pool
-        rivals = [each for _, each in deep if each.pool.quote == pool.quote and each is not best]
+        _, deepest = max(markets, key=lambda candidate: (candidate[0], candidate[1].pool.label))
+        pool = deepest.pool
+        rivals = [market for _, market in markets if market.pool.quote == pool.quote and market is not deepest]
         for rival in rivals:
-            if factor(rival.price, best.price) > APART:
-                apart = percent(rival.price, best.price)
+            if ratio(rival.price, deepest.price) > MAX_DIFFERENCE:
+                apart = percent_apart(rival.price, deepest.price)
                 return self._refusal(f"its pools are {apart} apart, so one is moved: {pool.label}, {rival.pool.label}")
-        scale = _scale(known[_mint(pool.quote)])
-        reads = (_mint(self.asset), _mint(pool.quote), pool.read, *pool.asked)
-        return Relative(
-            self.asset, ((pool.quote, best.price * Fraction(one, scale)),), SOURCE, block.time_us,
-            AGREED if rivals else ALONE, pool.label, tuple(ReadResult(each, known[each]) for each in reads),
-            (pool.quote, Fraction(best.depth, scale)),
-        )  # fmt: skip
+        quote_unit = _raw_unit(results[_mint_read(pool.quote)])
+        reads = (_mint_read(self.asset), _mint_read(pool.quote), pool.read, *pool.vault_reads)
+        return RelativePrice(
+            self.asset,
+            ((pool.quote, deepest.price * Fraction(token_unit, quote_unit)),),
+            SOURCE,
+            block.time_us,
+            CONFIDENCE_OF_SEVERAL if rivals else CONFIDENCE_OF_ONE,
+            pool.label,
+            tuple(ReadResult(read, results[read]) for read in reads),
+            (pool.quote, Fraction(deepest.depth, quote_unit)),
+        )
 
-    def _deep(self, known: Mapping[Read, Any]) -> Iterator[tuple[Fraction, Market]]:
-        """The pools that could pay enough, and how many times that is what they have to."""
+    def _deep_markets(self, results: Results) -> Iterator[tuple[Fraction, Market]]:
+        """Return the markets that could pay enough, each with its depth in relation to the least depth."""
         for pool in self.pools:
-            scale, market = _scale(known[_mint(pool.quote)]), pool.market(known)
-            if scale and market:
-                least = max(int(self.source.quotes[pool.quote] * scale), 1)
-                if market.depth >= least:
-                    yield Fraction(market.depth, least), market
+            quote_unit, market = _raw_unit(results[_mint_read(pool.quote)]), pool.market(results)
+            if quote_unit and market:
+                min_depth = max(int(self.source.quotes[pool.quote] * quote_unit), 1)
+                if market.depth >= min_depth:
+                    yield Fraction(market.depth, min_depth), market
 
     def _refusal(self, reason: str) -> Refusal:
         return Refusal(self.asset, SOURCE, reason)
 
 
-def _mint(asset: Asset) -> Read:
-    return account("", "mint", asset.reference)
+def _mint_read(asset: Asset) -> Read:
+    return account_read("", "mint", asset.reference)
 
 
-def _is_one_of_a_kind(said: Any) -> bool:
-    """Whether a mint issued one thing, for which there is no pool; not where it does not say."""
-    return not isinstance(said, Unknown) and said.decimals == 0 and said.supply <= 1
+def _is_nft(mint: Any) -> bool:
+    """Return True if a mint issued at most one indivisible token, which has no pools.
+
+    False if it could not be read.
+    """
+    return not isinstance(mint, Unknown) and mint.decimals == 0 and mint.supply <= 1
 
 
-def _scale(said: Any) -> int:
-    """How many raw units one of a token is; 0 where its mint does not say."""
-    return 10**said.decimals if not isinstance(said, Unknown) and said.decimals <= MAX_DECIMALS else 0
+def _raw_unit(mint: Any) -> int:
+    """Return the raw units of one token; 0 if its mint could not be read."""
+    return 10**mint.decimals if not isinstance(mint, Unknown) and mint.decimals <= MAX_DECIMALS else 0
 
 
-def _build(section: Mapping[str, Any], where: str) -> SolanaPools:
+def _build(section: Section, location: str) -> SolanaPools:
     for key in sorted(section.keys() - {"quotes", "venues"}):
-        raise BadSettings(where, f"unknown key `{key}`")
-    quotes, venues = section.get("quotes", {}), section.get("venues", [])
-    if not isinstance(quotes, Mapping) or not isinstance(venues, list):
-        raise BadSettings(where, "`quotes` has lines asset = amount, and `venues` is a list of sections")
-    trusted = {token_of(written, where): _amount(amount, written, where) for written, amount in quotes.items()}
-    return SolanaPools(trusted, [_venue(each, where) for each in venues])
+        raise BadSettings(location, f"unknown key `{key}`")
+    lines, venues = section.get("quotes", {}), section.get("venues", [])
+    if not isinstance(lines, Mapping) or not isinstance(venues, list):
+        raise BadSettings(location, "`quotes` has lines asset = amount, and `venues` is a list of sections")
+    quotes = {parse_token(text, location): parse_minimum(amount, text, location) for text, amount in lines.items()}
+    return SolanaPools(quotes, [_build_venue(venue, location) for venue in venues])
 
 
-def _venue(section: Any, where: str) -> Venue:
+def _build_venue(section: Any, location: str) -> Venue:
     family = section.get("family") if isinstance(section, Mapping) else None
     if family not in FAMILIES:
-        raise BadSettings(where, f"a venue's family is {family!r:.40}", remedy=f"one of {', '.join(FAMILIES)}")
-    tiers = section.get(FAMILIES[family])
-    keys = {"family", "program", FAMILIES[family], *(["config"] if family == "orca_whirlpool" else [])}
+        raise BadSettings(location, f"a venue's family is {family!r:.40}", remedy=f"one of {', '.join(FAMILIES)}")
+    tier_key = FAMILIES[family]
+    tiers = section.get(tier_key)
+    keys = {"family", "program", tier_key, *(["config"] if family == "orca_whirlpool" else [])}
     if section.keys() != keys:
-        raise BadSettings(where, f"{family} needs exactly {', '.join(sorted(keys))}")
-    if (
-        not isinstance(tiers, list)
-        or not tiers
-        or not all(type(each) is int and 0 <= each <= MAX_TIER for each in tiers)
-    ):
-        raise BadSettings(where, f"{FAMILIES[family]} of {family} are no list of whole numbers up to {MAX_TIER}")
-    config = address_of(section, "config", where) if "config" in keys else ""
-    return Venue(family, address_of(section, "program", where), tuple(dict.fromkeys(tiers)), config)
-
-
-def _amount(written: Any, asset: str, where: str) -> Fraction:
-    try:
-        amount = amounts.parse(written) if isinstance(written, str) else None
-    except ValueError:
-        amount = None
-    if amount is None or amount <= 0:
-        raise BadSettings(where, f"what a pool has to have of {asset} is {written!r}", remedy='an amount: "5000"')
-    return Fraction(amount)
+        raise BadSettings(location, f"{family} needs exactly {', '.join(sorted(keys))}")
+    if not isinstance(tiers, list) or not tiers or not all(type(t) is int and 0 <= t <= MAX_TIER for t in tiers):
+        raise BadSettings(location, f"{tier_key} of {family} are no list of whole numbers up to {MAX_TIER}")
+    config = parse_address(section, "config", location) if "config" in keys else ""
+    return Venue(family, parse_address(section, "program", location), tuple(dict.fromkeys(tiers)), config)
 
 
 SECTION = PriceSection(by_chain(_build), order=70, kinds=(KIND,))

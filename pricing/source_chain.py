@@ -1,314 +1,346 @@
-"""Sources in an order: the next one is asked only for what is still unpriced, and each price says who gave it.
+"""Query price sources in order: a source is read only for assets that have no price yet.
 
-Where two sources know an asset before they are asked, both are asked in one round: the second is a second opinion. So
-are sources that follow each other and read only the chain: their reads go out in the same requests. A relative price
-waits for those of its parts, which the chain finds like any other, at the same block. All that is open is asked for at
-once: an asset of its next sources, a new part of its first.
+Two sources that both know an asset are read in one round, because the second is a second opinion. Consecutive sources
+that read only the chain also share a round. A relative price waits for the prices of its parts, which are queried in
+the same way at the same block. Each round reads everything that can be read: the next sources of each unpriced asset,
+and the first sources of each new part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.plans import MAX_ROUNDS, Plan, Report, batched
-from pricing.guards import price_fault, source_fault, told_fault
-from pricing.quotes import PriceSource, Quotes, Refusal, Relative
-from pricing.relatives import DIRECT, MAX_STEPS, Way, absolute, relative_fault, way_fault, way_of
-from pricing.rules import Rules, decreed, knows, reads_chain_only, rules_of
+from chainfolio.plans import MAX_ROUNDS, Report, batched
+from chainfolio.pricing.guards import observation_fault, price_fault, type_fault
+from chainfolio.pricing.quotes import PricePlan, PriceSource, Quotes, Refusal, RelativePrice
+from chainfolio.pricing.relatives import DIRECT, MAX_STEPS, PricePath, extend_path, path_fault, relative_fault, to_usd
+from chainfolio.pricing.rules import Rules, is_fixed, knows, reads_chain_only, rules_of
 
 MAX_SOURCE_READS: Final = 1_000_000  # of one source: each looks for pools of thousands of tokens at most
-MAX_CHAIN_ROUNDS: Final = 48  # of all sources together; each has the bound of a plan besides
-NOBODY: Final[Mapping[Asset, Price]] = {}
+MAX_CHAIN_ROUNDS: Final = 48  # of all sources together; each source is also limited by `MAX_ROUNDS`
+NO_PRICES: Final[Mapping[Asset, Price]] = {}
 
 
-class Said(NamedTuple):
-    """What a source that was asked for an asset said of it; None: it does not know it. Of the chain itself (an empty
-    `source`): the price that it chose."""
+class SourceOutcome(NamedTuple):
+    """The result of one source for one asset.
+
+    `outcome` is None if the source does not know the asset. If `source` is empty, `outcome` is the price that was
+    chosen among those of all sources.
+    """
 
     asset: Asset
     source: str
-    outcome: Price | Relative | Refusal | None
+    outcome: Price | RelativePrice | Refusal | None
 
 
-def source_chain(
+def query_sources(
     sources: Sequence[PriceSource],
     assets: Iterable[Asset],
     block: Block,
-    last: Mapping[Asset, Price] = NOBODY,
-    journal: list[Said] | None = None,
-) -> Plan[Any, Any, Quotes]:
-    """The first usable price of each asset, in the order of the assets, and every refusal on the way.
+    last_prices: Mapping[Asset, Price] = NO_PRICES,
+    journal: list[SourceOutcome] | None = None,
+) -> PricePlan:
+    """Return the first usable price of each asset, in the order of the assets, and all refusals.
 
-    An asset can be refused by one source and priced by a later one; an asset in neither list is known to nobody.
-    `last` are earlier prices, from which none may be too far; `journal` is told what every source said.
+    An asset can be refused by one source and priced by a later one. An asset that no source knows is in neither list.
+
+    Args:
+        sources: Read in the order of their rules.
+        assets: Duplicates are ignored.
+        block: Prices are as of this block.
+        last_prices: Earlier prices. A price that is too far from the earlier one needs a second source that agrees.
+        journal: The outcome of every source, and every choice, is appended to it.
     """
-    wanted = list(dict.fromkeys(assets))
-    search = _Search(sources, block, last, [] if journal is None else journal)
-    search.want(wanted, 0)
-    left = MAX_CHAIN_ROUNDS
-    while asking := search.next():
-        plans = {str(place): _checked(sources[place], open_, block) for place, open_ in asking.items()}
+    requested = list(dict.fromkeys(assets))
+    search = _Search(sources, block, last_prices, [] if journal is None else journal)
+    search.add_assets(requested, 0)
+    rounds_left = MAX_CHAIN_ROUNDS
+    while queries := search.next_queries():
+        plans = {str(index): _checked_quotes(sources[index], pending, block) for index, pending in queries.items()}
         reports: dict[str, Report[Quotes]] = yield from batched(
-            plans, max_rounds=min(MAX_ROUNDS, left), max_reads=MAX_SOURCE_READS
+            plans, max_rounds=min(MAX_ROUNDS, rounds_left), max_reads=MAX_SOURCE_READS
         )
-        left -= max(report.rounds for report in reports.values())
-        for place, open_ in asking.items():
-            report = reports[str(place)]
-            if report.result is None:  # a source may be third-party code: its fault is not the chain's
-                search.refuse(open_, sources[place].name, f"the source failed: {report.reason}")
+        rounds_left -= max(report.rounds for report in reports.values())
+        for index, pending in queries.items():
+            report = reports[str(index)]
+            if report.result is None:  # a source may be third-party code: its error must not stop the others
+                search.refuse(pending, sources[index].name, f"the source failed: {report.reason}")
             else:
-                search.hear(report.result, place, open_)
-        search.decide(asset for open_ in asking.values() for asset in open_)
-    return search.quotes(wanted)
+                search.add_quotes(report.result, index, pending)
+        search.choose_prices(asset for pending in queries.values() for asset in pending)
+    return search.quotes(requested)
 
 
-def _checked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-    """What a source says; TypeError where that is something else than quotes."""
+def _checked_quotes(source: PriceSource, assets: Sequence[Asset], block: Block) -> PricePlan:
+    """Return the quotes of a source; raise TypeError if it returns something else."""
     quotes = yield from source.prices(assets, block)
     if not isinstance(quotes, Quotes):
         raise TypeError(f"it returned a {type(quotes).__name__}, not Quotes")
-    for several, kind in ((quotes.prices, Price), (quotes.refused, Refusal), (quotes.relative, Relative)):
-        for each in several:
-            if not isinstance(each, kind) or not isinstance(each.asset, Asset):
-                raise TypeError(f"its quotes have a {type(each).__name__} where a {kind.__name__} of an asset belongs")
+    for items, kind in ((quotes.prices, Price), (quotes.refused, Refusal), (quotes.relative, RelativePrice)):
+        for item in items:
+            if not isinstance(item, kind) or not isinstance(item.asset, Asset):
+                raise TypeError(f"its quotes have a {type(item).__name__} where a {kind.__name__} of an asset belongs")
     return quotes
 
 
 @dataclass(slots=True)
 class _Search:
-    """How far the search for prices at one block is. `heard` are the prices that sources gave, by the place of the
-    source, `asked` the places of those that were asked for an asset or need not be, `waiting` the relative prices of an
-    asset in the order of their sources, the first of which is settled first, `away` how many assets it is away from one
-    that was wanted, `why` the last reason why it has no price, `unread` assets without one because a
-    feed could not be read."""
+    """The state of a search for prices at one block. Sources are named by their index in `sources`.
+
+    Attributes:
+        source_orders: Sources in the order in which they are queried, by asset class.
+        pending: Relative prices whose parts have no price yet, in the order of their sources. The first is resolved
+            first.
+        offers: Prices of sources among which one is chosen, with their paths.
+        refused_steps: Prices that were refused for being too far from the last price.
+        queried: Sources that were queried for an asset, or that do not know it.
+        distances: Number of steps from a requested asset to one of its parts.
+        reasons: The last reason why an asset has no price.
+        unread: Assets without a price because a feed could not be read.
+    """
 
     sources: Sequence[PriceSource]
     block: Block
-    last: Mapping[Asset, Price]
-    journal: list[Said]
+    last_prices: Mapping[Asset, Price]
+    journal: list[SourceOutcome]
     rules: Rules = field(init=False)
-    places: Mapping[str, tuple[int, ...]] = field(init=False)
+    source_orders: Mapping[str, tuple[int, ...]] = field(init=False)
     priced: dict[Asset, Price] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
-    waiting: dict[Asset, list[tuple[int, Relative]]] = field(default_factory=dict)
-    heard: dict[Asset, dict[int, tuple[Price, Way]]] = field(default_factory=dict)
-    held: set[tuple[Asset, int]] = field(default_factory=set)
-    asked: dict[Asset, set[int]] = field(default_factory=dict)
-    away: dict[Asset, int] = field(default_factory=dict)
-    ways: dict[Asset, Way] = field(default_factory=dict)
-    why: dict[Asset, str] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    pending: dict[Asset, list[tuple[int, RelativePrice]]] = field(default_factory=dict)
+    offers: dict[Asset, dict[int, tuple[Price, PricePath]]] = field(default_factory=dict)
+    refused_steps: set[tuple[Asset, int]] = field(default_factory=set)
+    queried: dict[Asset, set[int]] = field(default_factory=dict)
+    distances: dict[Asset, int] = field(default_factory=dict)
+    paths: dict[Asset, PricePath] = field(default_factory=dict)
+    reasons: dict[Asset, str] = field(default_factory=dict)
     unread: set[Asset] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rules = rules_of(self.sources)
-        self.places = self.rules.places(self.sources)
+        self.source_orders = self.rules.source_orders(self.sources)
 
-    def want(self, assets: Iterable[Asset], away: int) -> None:
-        """Take up assets that were not, as far as their prices could count."""
+    def add_assets(self, assets: Iterable[Asset], distance: int) -> None:
+        """Add assets to the search, with the parts they depend on; skip those more than `MAX_STEPS` away."""
         for asset in assets:
-            if away <= MAX_STEPS and away < self.away.get(asset, MAX_STEPS + 1):
-                self.away[asset] = away
-                self.asked.setdefault(asset, set())
-                for _, told in self.waiting.get(asset, ()):
-                    self.want(told.needs, away + 1)
+            if distance <= MAX_STEPS and distance < self.distances.get(asset, MAX_STEPS + 1):
+                self.distances[asset] = distance
+                self.queried.setdefault(asset, set())
+                for _, relative in self.pending.get(asset, ()):
+                    self.add_assets(relative.dependencies, distance + 1)
 
-    def next(self) -> dict[int, list[Asset]]:
-        """The assets to ask for next, by the place of their source; empty where there is nothing more to ask."""
+    def next_queries(self) -> dict[int, list[Asset]]:
+        """Return the assets to query next by source, and mark them as queried; empty at the end of the search."""
         while True:
-            self._settle()
-            asking: dict[int, list[Asset]] = {}
-            for asset in self.asked:
-                for place in self._turn(asset) if self._is_open(asset) else ():
-                    asking.setdefault(place, []).append(asset)
-            if asking or not self.waiting:
-                for place, assets in asking.items():
+            self._resolve_pending()
+            queries: dict[int, list[Asset]] = {}
+            for asset in self.queried:
+                for index in self._next_sources(asset) if self._is_open(asset) else ():
+                    queries.setdefault(index, []).append(asset)
+            if queries or not self.pending:
+                for index, assets in queries.items():
                     for asset in assets:
-                        self.asked[asset].add(place)
-                return dict(sorted(asking.items()))
-            self._break_circles()
+                        self.queried[asset].add(index)
+                return dict(sorted(queries.items()))
+            self._refuse_cycles()
 
-    def hear(self, quotes: Quotes, place: int, asked: Sequence[Asset]) -> None:
-        """What a source said of the assets that it was asked for; of others it is ignored."""
-        silent, source = set(asked), self.sources[place].name
-        open_ = frozenset(silent)
+    def add_quotes(self, quotes: Quotes, index: int, assets: Sequence[Asset]) -> None:
+        """Record the quotes of a source for the assets that it was queried for.
+
+        Ignore quotes for other assets.
+        """
+        unanswered, source = set(assets), self.sources[index].name
+        expected = frozenset(unanswered)
         for refusal in quotes.refused:
-            if refusal.asset in open_:
-                silent.discard(refusal.asset)
-                self._refused(refusal)
-        said: tuple[Price | Relative, ...] = (*quotes.prices, *quotes.relative)
-        for told in said:
-            if told.asset in open_:
-                silent.discard(told.asset)
-                self._hear_one(told, place)
-        self.journal += (Said(asset, source, None) for asset in asked if asset in silent)
+            if refusal.asset in expected:
+                unanswered.discard(refusal.asset)
+                self._record_refusal(refusal)
+        prices: tuple[Price | RelativePrice, ...] = (*quotes.prices, *quotes.relative)
+        for price in prices:
+            if price.asset in expected:
+                unanswered.discard(price.asset)
+                self._add_quote(price, index)
+        self.journal += (SourceOutcome(asset, source, None) for asset in assets if asset in unanswered)
 
-    def _hear_one(self, told: Price | Relative, place: int) -> None:
-        asset, source = told.asset, self.sources[place].name
-        fault = source_fault(told, source)
-        if isinstance(told, Price):
-            fault = fault or price_fault(told, self.block) or self.rules.guards.thin(told)
+    def _add_quote(self, price: Price | RelativePrice, index: int) -> None:
+        asset, source = price.asset, self.sources[index].name
+        fault = type_fault(price, source)
+        if isinstance(price, Price):
+            fault = fault or price_fault(price, self.block) or self.rules.guards.depth_fault(price)
         else:
-            fault = fault or told_fault(told, self.block) or relative_fault(told)
+            fault = fault or observation_fault(price, self.block) or relative_fault(price)
         if fault:
             self.refuse([asset], source, fault)
-        elif isinstance(told, Price):
-            self._offer(told, place, DIRECT)
-        elif place not in {*self.heard.get(asset, ()), *(each for each, _ in self.waiting.get(asset, ()))}:
-            self.journal.append(Said(asset, source, told))
-            self.waiting.setdefault(asset, []).append((place, told))
-            self.want(told.needs, self.away[asset] + 1)
+        elif isinstance(price, Price):
+            self._add_offer(price, index, DIRECT)
+        elif index not in {*self.offers.get(asset, ()), *(pending for pending, _ in self.pending.get(asset, ()))}:
+            self.journal.append(SourceOutcome(asset, source, price))
+            self.pending.setdefault(asset, []).append((index, price))
+            self.add_assets(price.dependencies, self.distances[asset] + 1)
 
     def refuse(self, assets: Iterable[Asset], source: str, reason: str, *, is_unread: bool = False) -> None:
-        """None of these has a price of this source."""
+        """Record a refusal by a source for each asset, and drop its pending relative prices."""
         for asset in assets:
-            self._settled(asset, source)
-            self._refused(Refusal(asset, source, reason, is_unread))
+            self._drop_pending(asset, source)
+            self._record_refusal(Refusal(asset, source, reason, is_unread))
 
-    def quotes(self, wanted: Sequence[Asset]) -> Quotes:
-        """What was found of the assets that were wanted."""
-        among = set(wanted)
-        refused = tuple(each for each in self.refused if each.asset in among)
-        return Quotes(tuple(self.priced[asset] for asset in wanted if asset in self.priced), refused)
+    def quotes(self, requested: Sequence[Asset]) -> Quotes:
+        """Return the prices and refusals of the requested assets, without those of other parts."""
+        requested_set = set(requested)
+        refusals = tuple(refusal for refusal in self.refusals if refusal.asset in requested_set)
+        return Quotes(tuple(self.priced[asset] for asset in requested if asset in self.priced), refusals)
 
-    # --- which source is next ----------------------------------------------------------------------------------------
+    # --- choice of the next source ------------------------------------------------------------------------------------
 
     def _is_open(self, asset: Asset) -> bool:
-        return asset not in self.priced and asset not in self.waiting and bool(self._turn(asset))
+        """Return True if an asset has no price and no pending price, and a source is left to query."""
+        return asset not in self.priced and asset not in self.pending and bool(self._next_sources(asset))
 
-    def _turn(self, asset: Asset) -> list[int]:
-        """The places of the sources that are asked for an asset next: one; one and a second opinion, where both know
-        it; or, where it is not known who does, all that follow each other and read only the chain."""
-        asked = self.asked[asset]
-        found: list[int] = []
-        sure = False
-        for place in self.places[self.rules.class_of(asset)]:
-            if place in asked:
+    def _next_sources(self, asset: Asset) -> list[int]:
+        """Return the sources to query next for an asset, and mark those that do not know it as queried.
+
+        That is one source; or one and a second opinion, if both know the asset; or, if it is uncertain which sources
+        know it, all consecutive ones that read only the chain. Empty if no source is left.
+        """
+        queried = self.queried[asset]
+        indexes: list[int] = []
+        is_known = False
+        for index in self.source_orders[self.rules.class_of(asset)]:
+            if index in queried:
                 continue
-            known = knows(self.sources[place], asset)
-            if known is False:
-                asked.add(place)
-            elif not found:
-                found, sure = [place], bool(known)
-                if decreed(self.sources[place]):
+            knows_asset = knows(self.sources[index], asset)
+            if knows_asset is False:
+                queried.add(index)
+            elif not indexes:
+                indexes, is_known = [index], bool(knows_asset)
+                if is_fixed(self.sources[index]):
                     break
-            elif sure:
-                if known:
-                    return [*found, place]
-            elif all(reads_chain_only(self.sources[each]) for each in (*found, place)):
-                found.append(place)
+            elif is_known:
+                if knows_asset:
+                    return [*indexes, index]
+            elif all(reads_chain_only(self.sources[i]) for i in (*indexes, index)):
+                indexes.append(index)
             else:
                 break
-        return found
+        return indexes
 
-    # --- what follows from what was said -----------------------------------------------------------------------------
+    # --- relative prices, and the choice between prices ---------------------------------------------------------------
 
-    def _settle(self) -> None:
-        """Price, or refuse, each asset whose parts are priced or are known to have no price, until none is left."""
-        moved = True
-        while moved:
-            moved = False
-            for asset, ((place, told), *_) in list(self.waiting.items()):
-                unpriced = [part for part in told.needs if part not in self.priced]
-                lost = next((part for part in unpriced if part not in self.waiting and not self._can_be(part)), None)
-                if lost is not None:
-                    reason = f"{lost}, which it is worth some of, has no price{self._why(lost)}"
-                    self.refuse([asset], told.source, reason, is_unread=lost in self.unread)
-                    self.decide([asset])
+    def _resolve_pending(self) -> None:
+        """Price or refuse assets whose parts all have a price or cannot get one, until no asset changes."""
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            for asset, ((index, relative), *_) in list(self.pending.items()):
+                unpriced = [part for part in relative.dependencies if part not in self.priced]
+                priceless = next((p for p in unpriced if p not in self.pending and not self._may_get_price(p)), None)
+                if priceless is not None:
+                    reason = f"{priceless}, which it is worth some of, has no price{self._reason(priceless)}"
+                    self.refuse([asset], relative.source, reason, is_unread=priceless in self.unread)
+                    self.choose_prices([asset])
                 elif not unpriced:
-                    self._conclude(told, place)
-                moved |= lost is not None or not unpriced
+                    self._resolve(relative, index)
+                has_changed |= priceless is not None or not unpriced
 
-    def _settled(self, asset: Asset, source: str) -> None:
-        """The relative price that a source gave waits no longer."""
-        left = [each for each in self.waiting.pop(asset, ()) if each[1].source != source]
-        if left:
-            self.waiting[asset] = left
+    def _drop_pending(self, asset: Asset, source: str) -> None:
+        """Remove the pending relative price of one source."""
+        remaining = [pending for pending in self.pending.pop(asset, ()) if pending[1].source != source]
+        if remaining:
+            self.pending[asset] = remaining
 
-    def _can_be(self, part: Asset) -> bool:
-        return part in self.asked and self._is_open(part)
+    def _may_get_price(self, part: Asset) -> bool:
+        return part in self.queried and self._is_open(part)
 
-    def _why(self, part: Asset) -> str:
-        """The last reason why a part has no price."""
-        if part not in self.asked:
+    def _reason(self, part: Asset) -> str:
+        """Return the last reason why a part has no price, after a colon; empty if none was given."""
+        if part not in self.queried:
             return f": it is more than {MAX_STEPS} assets away"
-        return f": {self.why[part]}" if part in self.why else ""
+        return f": {self.reasons[part]}" if part in self.reasons else ""
 
-    def _refused(self, refusal: Refusal) -> None:
-        self.refused.append(refusal)
-        self.journal.append(Said(refusal.asset, refusal.source, refusal))
-        self.why[refusal.asset] = refusal.reason
+    def _record_refusal(self, refusal: Refusal) -> None:
+        self.refusals.append(refusal)
+        self.journal.append(SourceOutcome(refusal.asset, refusal.source, refusal))
+        self.reasons[refusal.asset] = refusal.reason
         if refusal.is_unread:
             self.unread.add(refusal.asset)
 
-    def _conclude(self, told: Relative, place: int) -> None:
-        """The price that follows from those of its parts, all of which are known."""
-        way = way_of(told, [self.ways[part] for part, _ in told.parts])
-        fault = way_fault(way)
+    def _resolve(self, relative: RelativePrice, index: int) -> None:
+        """Turn a relative price whose parts are all priced into an offer, or refuse it."""
+        path = extend_path(relative, [self.paths[part] for part, _ in relative.parts])
+        fault = path_fault(path)
         if not fault:
-            price = absolute(told, self.priced)
-            fault = price_fault(price, self.block) or self.rules.guards.thin(price)
+            price = to_usd(relative, self.priced)
+            fault = price_fault(price, self.block) or self.rules.guards.depth_fault(price)
         if fault:
-            self.refuse([told.asset], told.source, fault)
+            self.refuse([relative.asset], relative.source, fault)
         else:
-            self._settled(told.asset, told.source)
-            self._offer(price, place, way)
-        self.decide([told.asset])
+            self._drop_pending(relative.asset, relative.source)
+            self._add_offer(price, index, path)
+        self.choose_prices([relative.asset])
 
-    def _offer(self, price: Price, place: int, way: Way) -> None:
-        self.journal.append(Said(price.asset, price.source, price))
-        self.heard.setdefault(price.asset, {}).setdefault(place, (price, way))
+    def _add_offer(self, price: Price, index: int, path: PricePath) -> None:
+        self.journal.append(SourceOutcome(price.asset, price.source, price))
+        self.offers.setdefault(price.asset, {}).setdefault(index, (price, path))
 
-    def decide(self, assets: Iterable[Asset]) -> None:
-        """Choose of the prices that were given: the first in order that is not too far from the last one of its asset,
-        or with which another source agrees."""
+    def choose_prices(self, assets: Iterable[Asset]) -> None:
+        """Choose the first usable offer of each asset.
+
+        Skip assets that have a price or a pending relative price.
+
+        An offer is usable if it is close to the asset's last price, or if another offer agrees with it.
+        """
         for asset in assets:
-            if asset in self.heard and asset not in self.priced and asset not in self.waiting:
-                self._choose(asset)
+            if asset in self.offers and asset not in self.priced and asset not in self.pending:
+                self._choose_price(asset)
 
-    def _choose(self, asset: Asset) -> None:
-        offers = self.heard[asset]
-        order = [place for place in self.places[self.rules.class_of(asset)] if place in offers]
-        for place in order:
-            price, way = offers[place]
-            others = tuple(offers[each][0] for each in order if each != place)
-            held = "" if decreed(self.sources[place]) else self.rules.guards.held(price, self.last.get(asset))
-            if not held or any(self.rules.guards.agree(price, other) for other in others):
-                self.priced[asset], self.ways[asset] = replace(price, others=others), way
-                self.journal.append(Said(asset, "", self.priced[asset]))
+    def _choose_price(self, asset: Asset) -> None:
+        offers = self.offers[asset]
+        order = [index for index in self.source_orders[self.rules.class_of(asset)] if index in offers]
+        guards = self.rules.guards
+        for index in order:
+            price, path = offers[index]
+            alternatives = tuple(offers[i][0] for i in order if i != index)
+            fault = "" if is_fixed(self.sources[index]) else guards.step_fault(price, self.last_prices.get(asset))
+            if not fault or any(guards.agree(price, alternative) for alternative in alternatives):
+                self.priced[asset], self.paths[asset] = replace(price, alternatives=alternatives), path
+                self.journal.append(SourceOutcome(asset, "", self.priced[asset]))
                 return
-            if (asset, place) not in self.held:
-                self.held.add((asset, place))
-                self._refused(Refusal(asset, price.source, held))
+            if (asset, index) not in self.refused_steps:
+                self.refused_steps.add((asset, index))
+                self._record_refusal(Refusal(asset, price.source, fault))
 
-    def _break_circles(self) -> None:
-        """Refuse the prices that rest on themselves: whatever waits, waits for something that does."""
-        ahead = {
-            asset: next(part for part in told.needs if part in self.waiting)
-            for asset, ((_, told), *_) in self.waiting.items()
+    def _refuse_cycles(self) -> None:
+        """Refuse the pending prices that depend on themselves.
+
+        Each pending price depends on another pending one.
+        """
+        next_assets = {
+            asset: next(part for part in relative.dependencies if part in self.pending)
+            for asset, ((_, relative), *_) in self.pending.items()
         }
-        for circle in _circles(ahead):
-            way = " → ".join(map(str, (*circle, circle[0])))
-            for asset in circle:
-                self.refuse([asset], self.waiting[asset][0][1].source, f"its price would rest on itself: {way}")
-                self.decide([asset])
+        for cycle in _find_cycles(next_assets):
+            path = " → ".join(map(str, (*cycle, cycle[0])))
+            for asset in cycle:
+                self.refuse([asset], self.pending[asset][0][1].source, f"its price would rest on itself: {path}")
+                self.choose_prices([asset])
 
 
-def _circles(ahead: Mapping[Asset, Asset]) -> list[list[Asset]]:
-    """The circles of a graph in which one way leads out of each node."""
-    found: list[list[Asset]] = []
-    seen: set[Asset] = set()
-    for start in ahead:
+def _find_cycles(next_nodes: Mapping[Asset, Asset]) -> list[list[Asset]]:
+    """Return the cycles of a graph in which each node has exactly one outgoing edge."""
+    cycles: list[list[Asset]] = []
+    visited: set[Asset] = set()
+    for start in next_nodes:
         path: dict[Asset, int] = {}
-        at = start
-        while at not in seen:
-            seen.add(at)
-            path[at] = len(path)
-            at = ahead[at]
-        if at in path:
-            found.append(list(path)[path[at] :])
-    return found
+        node = start
+        while node not in visited:
+            visited.add(node)
+            path[node] = len(path)
+            node = next_nodes[node]
+        if node in path:
+            cycles.append(list(path)[path[node] :])
+    return cycles

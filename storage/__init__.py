@@ -1,1 +1,1 @@
-"""The store keeps: the lake of finalised data, the tail of unfinalised blocks, the state of accounts and credits."""
+"""Storage: the lake of finalised data, the tail of unfinalised blocks, and the state of accounts."""

@@ -1,7 +1,7 @@
-"""Checksums of the lake's files: a bit that fell on the disk is an error, and never another row.
+"""Checksums of the lake's files: corrupted bytes raise an error and never become rows.
 
-A file keeps the CRC-32 of each 16 KiB of its data in its footer, and has a digest of its footer in its name, which the
-commit names. So whoever reads a part of it compares that part, and nothing else has to be read for it.
+A file stores the CRC-32 of each 16 KiB of its data in its footer, and a digest of the footer in its name, which the
+commit names. A reader of a part of the file compares that part and reads nothing else for it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import hashlib
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chainfolio.errors import Damaged
+from chainfolio.errors import CorruptFile
 
 BLOCK = 16 * 1024
 KEY = "chainfolio.crc32"
 MAGIC = b"PAR1"
-TAIL = 8  # the length of the footer and the magic bytes
+FOOTER_END = 8  # the length of the footer and the magic bytes
 MAX_FOOTER = 512 * 2**20
 NAME = re.compile(r"-([0-9a-f]{32})\.parquet$")
 
@@ -30,29 +30,29 @@ ReadAt = Callable[[int, int], bytes]
 
 
 def digest_in(path: str) -> str | None:
-    """The digest that a file has in its name; None where an older release wrote it."""
-    found = NAME.search(path)
-    return found[1] if found else None
+    """Return the digest in a file's name; None if there is none."""
+    match = NAME.search(path)
+    return match[1] if match else None
 
 
-class Summed:
-    """A file that is being written, and the checksums of what was."""
+class ChecksumWriter:
+    """Writes a file and computes its checksums."""
 
     closed = False
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._sums: list[int] = []
         self._crc = self._filled = self._size = 0
-        self._footer: Any = None
+        self._footer_hash: Any = None  # set by `seal`
 
-    def write(self, data: Any) -> int:
-        """Write bytes on."""
+    def write(self, data: bytes) -> int:
+        """Write bytes. Return their number."""
         self._file.write(data)
         view = memoryview(data).cast("B")
         self._size += len(view)
-        if self._footer is not None:
-            self._footer.update(view)
+        if self._footer_hash is not None:
+            self._footer_hash.update(view)
             return len(view)
         at = 0
         while at < len(view):
@@ -65,73 +65,87 @@ class Summed:
         return len(view)
 
     def seal(self) -> dict[str, str]:
-        """The checksums of all data, for the footer: what is written from now on is the footer."""
+        """End the data, and return its checksums as metadata for the footer, which is written next."""
         if self._filled:
             self._end_block()
-        self._footer = hashlib.sha256()
+        self._footer_hash = hashlib.sha256()
         return {KEY: base64.b64encode(np.array(self._sums, "<u4").tobytes()).decode()}
 
     @property
     def digest(self) -> str:
-        """The digest of the footer, once that is written."""
-        return str(self._footer.hexdigest())[:32]
+        """Digest of the footer, once it is written."""
+        return str(self._footer_hash.hexdigest())[:32]
 
     def tell(self) -> int:
-        """How much was written."""
+        """Return the number of bytes written."""
         return self._size
 
     def flush(self) -> None:
-        """Nothing: whoever closes the file below forces it to the disk."""
+        """Do nothing: the owner of the file forces it to the disk."""
 
     def close(self) -> None:
-        """Nothing: the file below has an owner."""
+        """Do nothing: the owner of the file closes it."""
 
     def _end_block(self) -> None:
         self._sums.append(self._crc)
         self._crc = self._filled = 0
 
 
-def footer(path: str, size: int, read_at: ReadAt) -> pq.FileMetaData:
-    """The footer of a file with a digest in its name; Damaged where it is another one."""
+def read_footer(path: str, size: int, read_at: ReadAt) -> pq.FileMetaData:
+    """Read a file's footer.
+
+    Raises:
+        CorruptFile: The footer does not match the digest in the file's name, or the name has none.
+    """
     body = b""
-    if size >= TAIL + len(MAGIC):
-        length = int.from_bytes(read_at(size - TAIL, TAIL)[:4], "little")
-        if length <= min(size - TAIL, MAX_FOOTER):
-            body = read_at(size - TAIL - length, length + TAIL)
-    if hashlib.sha256(body).hexdigest()[:32] != digest_in(path):
-        raise Damaged(path, "its footer is not the one that was written")
+    if size >= FOOTER_END + len(MAGIC):
+        length = int.from_bytes(read_at(size - FOOTER_END, FOOTER_END)[:4], "little")
+        if length <= min(size - FOOTER_END, MAX_FOOTER):
+            body = read_at(size - FOOTER_END - length, length + FOOTER_END)
+    digest = digest_in(path)
+    if digest is None:
+        raise CorruptFile(path, "its name has no checksum: Chainfolio did not write it, or it was renamed")
+    if hashlib.sha256(body).hexdigest()[:32] != digest:
+        raise CorruptFile(path, "its footer is not the one that was written")
     return pq.read_metadata(pa.BufferReader(MAGIC + body))
 
 
-class Checked:
-    """The data of a file as a file, of which nothing is given that does not match its checksums."""
+class ChecksumReader:
+    """The data of a file as a file object.
+
+    It compares each block with its checksum before it returns bytes.
+    """
 
     closed = False
     mode = "rb"
 
-    def __init__(self, path: str, size: int, read_at: ReadAt, known: pq.FileMetaData) -> None:
+    def __init__(self, path: str, size: int, read_at: ReadAt, metadata: pq.FileMetaData) -> None:
         self._path, self._size, self._read_at = path, size, read_at
-        self._sums = np.frombuffer(base64.b64decode(known.metadata[KEY.encode()]), "<u4").tolist()
-        self._end = size - TAIL - int.from_bytes(read_at(size - TAIL, 4), "little")
+        self._sums = np.frombuffer(base64.b64decode(metadata.metadata[KEY.encode()]), "<u4").tolist()
+        self._end = size - FOOTER_END - int.from_bytes(read_at(size - FOOTER_END, 4), "little")
         if len(self._sums) != -(-self._end // BLOCK):
-            raise Damaged(path, "it is longer or shorter than what was written")
+            raise CorruptFile(path, "it is longer or shorter than what was written")
         self._at = 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place."""
+        """Set the position, and return it."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def tell(self) -> int:
-        """The place."""
+        """Return the position."""
         return self._at
 
     def read(self, count: int = -1) -> bytes:
-        """The bytes from the place on."""
+        """Return `count` bytes from the position on; all that follow if `count` is negative.
+
+        Raises:
+            CorruptFile: The data does not match its checksums, or ends too early.
+        """
         start = self._at
         end = self._end if count < 0 else start + count
         if end > self._end:
-            raise Damaged(self._path, "its footer points beyond its data")
+            raise CorruptFile(self._path, "its footer points beyond its data")
         first = start // BLOCK
         data = self._read_at(first * BLOCK, min(-(-end // BLOCK) * BLOCK, self._end) - first * BLOCK)
         self._compare(first, data, end - first * BLOCK)
@@ -139,19 +153,19 @@ class Checked:
         return data[start - first * BLOCK : end - first * BLOCK]
 
     def blocks(self) -> Iterator[int]:
-        """Compare all data, a few blocks at a time; how many bytes each time."""
+        """Compare all data, a few blocks at a time, and yield the number of bytes of each step."""
         step = 64 * BLOCK
         for start in range(0, self._end, step):
             self.seek(start)
             yield len(self.read(min(step, self._end - start)))
 
     def close(self) -> None:
-        """Nothing: the file below has an owner."""
+        """Do nothing: the owner of the file closes it."""
 
-    def _compare(self, first: int, data: bytes, wanted: int) -> None:
-        if len(data) < wanted:
-            raise Damaged(self._path, "it ends too early")
+    def _compare(self, first: int, data: bytes, min_size: int) -> None:
+        if len(data) < min_size:
+            raise CorruptFile(self._path, "it ends too early")
         view = memoryview(data)
         for number, at in enumerate(range(0, len(data), BLOCK), first):
             if zlib.crc32(view[at : at + BLOCK]) != self._sums[number]:
-                raise Damaged(self._path, f"its bytes from {number * BLOCK:,} on do not match their checksum")
+                raise CorruptFile(self._path, f"its bytes from {number * BLOCK:,} on do not match their checksum")

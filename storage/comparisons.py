@@ -1,4 +1,4 @@
-"""Files that were compared with their checksums, remembered by their version: DuckDB compares nothing by itself."""
+"""Store which versions of files matched their checksums: DuckDB does not compare files itself."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.parquet import LakeFile
 from chainfolio.table import Table
-from storage.lake import Lake
-from storage.parquet import Written
 
 FileVersion = tuple[int, int, int, int]
 Versions = dict[str, FileVersion]
-TableFile = tuple[Table, Written]
+TableFile = tuple[Table, LakeFile]
 
 
 class Comparisons:
@@ -26,11 +26,11 @@ class Comparisons:
         self._versions = _read(path)
 
     def pending(self, lake: Lake, files: Iterable[TableFile]) -> list[TableFile]:
-        """Return the files, each with its table, that have checksums and were not compared in their present version."""
+        """Return the files, each with its table, that were not compared in their present version."""
         return [
             (table, file)
             for table, file in files
-            if file.is_summed and self._versions.get(f"{table.name}/{file.path}") != _version(lake.address(table, file))
+            if self._versions.get(f"{table.name}/{file.path}") != _version(lake.address(table, file))
         ]
 
     def compare(
@@ -42,7 +42,7 @@ class Comparisons:
             report: Called with the number of bytes of each part that was compared.
 
         Raises:
-            Damaged: A file does not match its checksums. The files before it are stored.
+            CorruptFile: A file does not match its checksums. The files before it are stored.
         """
         matched: Versions = {}
         try:
@@ -57,19 +57,19 @@ class Comparisons:
             self._add(matched, lake)
 
     def _add(self, matched: Versions, lake: Lake) -> None:
-        """Store versions, and drop those of files that are gone. A folder that cannot be written to stays as it is."""
+        """Store versions, and remove those of deleted files. Does nothing in a read-only folder."""
         if not matched:
             return
         versions = _read(self.path) | matched
         self._versions = {path: version for path, version in versions.items() if Path(lake.uri, path).exists()}
-        written = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                written.write_bytes(msgspec.json.encode(self._versions))
-                written.replace(self.path)
+                draft.write_bytes(msgspec.json.encode(self._versions))
+                draft.replace(self.path)
             finally:
-                written.unlink(missing_ok=True)
+                draft.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Versions:
@@ -81,7 +81,7 @@ def _read(path: Path) -> Versions:
 
 
 def _version(path: str) -> FileVersion | None:
-    """Return size, times of change and inode of a file; None if it is missing. No program can set the second time."""
+    """Return size, mtime, ctime and inode of a file; None if it is missing. Programs cannot set the ctime."""
     try:
         status = Path(path).stat()
     except OSError:

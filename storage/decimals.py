@@ -1,4 +1,4 @@
-"""Raws as decimals, for whoever reads the lake with SQL or Polars."""
+"""Add decimal columns to 32-byte amounts, for readers of the lake with SQL or Polars."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 
 def with_decimals(rows: pl.LazyFrame, table: Table, columns: Sequence[str] = ()) -> pl.LazyFrame:
-    """Rows with a DECIMAL(38,0) beside each raw; null where the raw is null or does not fit."""
-    return rows.with_columns(_decimals(tuple(
-        column.name for column in table.columns if column.type == "raw" and column.name in (columns or table.names)
-    )))  # fmt: skip
+    """Add a DECIMAL(38,0) column `<name>_dec` for each raw column; null if the raw is null or too large."""
+    return rows.with_columns(
+        _decimals(
+            tuple(
+                column.name
+                for column in table.columns
+                if column.type == "raw" and column.name in (columns or table.names)
+            )
+        )
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is done to files directly: forcing them to the disk, and holding them against other processes."""
+"""File operations of all stores: fsync, permissions, and locks between processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from chainfolio.errors import Busy, StorageFull, StoreError, TooManyFiles
+from chainfolio.errors import Locked, StorageFull, StoreError, TooManyFiles
 
 
 def sync(path: Path) -> None:
@@ -21,16 +21,16 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def private(path: Path) -> None:
-    """Take a file from everybody but its owner; one of another owner stays as that one has it."""
+def make_private(path: Path) -> None:
+    """Remove the permissions of group and others from a file. A file of another owner is left unchanged."""
     mode = path.stat().st_mode
     if mode & 0o077:
         with suppress(PermissionError):
             path.chmod(mode & 0o700)
 
 
-def refusal(store: str, path: Path, error: OSError) -> StoreError:
-    """Why a file of a store cannot be written, with the cure."""
+def write_error(store: str, path: Path, error: OSError) -> StoreError:
+    """Return the error for a file of a store that cannot be written, with a hint."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TooManyFiles(store)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -40,25 +40,37 @@ def refusal(store: str, path: Path, error: OSError) -> StoreError:
 
 
 @contextmanager
-def held(path: Path, *, store: str, what: str, wait: bool = False) -> Iterator[None]:
-    """Hold a file's lock; Busy names the process that has it. The system lets go of it however the process dies."""
+def lock_file(path: Path, *, store: str, subject: str, wait: bool = False) -> Iterator[None]:
+    """Lock a file for the duration of the block. The system releases the lock if the process dies.
+
+    Args:
+        store: The name of the store, for errors.
+        subject: The locked thing, for errors.
+        wait: Wait for the lock instead of raising Locked.
+
+    Raises:
+        Locked: Another process has the lock; the message names it.
+        StoreError: The file cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise refusal(store, path, error) from error
+        raise write_error(store, path, error) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise Busy(store, f"{what} is held by process {holder}", remedy="wait for it to end, or stop it") from None
+            raise Locked(
+                store, f"{subject} is held by process {holder}", remedy="wait for it to end, or stop it"
+            ) from None
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            raise refusal(store, path, error) from error
+            raise write_error(store, path, error) from error
         yield
     finally:
-        # The file stays: who removes it could remove one that another process has just locked.
+        # The file stays: removing it could remove the lock of another process.
         os.close(handle)

@@ -1,4 +1,4 @@
-"""Rows of the lake as lazy Polars frames that read no byte which was not compared with its checksum."""
+"""Lazy Polars frames over the lake's rows; every file that they read is compared with its checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def frame(table: Table, batches: Callable[[list[str]], Iterator[pa.RecordBatch]]) -> pl.LazyFrame:
-    """The rows of a table that `batches` gives in the columns it is asked for: those that the query needs."""
+    """Return a lazy frame that reads only the columns and rows that its query needs.
+
+    Args:
+        table: The table, for its column names and types.
+        batches: Yields the table's rows with the given columns only.
+    """
     import polars as pl
     from polars.io.plugins import register_io_source
 
@@ -22,15 +27,15 @@ def frame(table: Table, batches: Callable[[list[str]], Iterator[pa.RecordBatch]]
     def parts(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        left = rows
+        remaining = rows
         for batch in batches(columns or table.names if columns is None else columns or ["height"]):
             part = pl.DataFrame(pl.from_arrow(batch))
             part = part if columns is None else part.select(columns) if columns else part.select([])
             part = part if predicate is None else part.filter(predicate)
-            part = part if left is None else part.head(left)
-            left = None if left is None else left - part.height
+            part = part if remaining is None else part.head(remaining)
+            remaining = None if remaining is None else remaining - part.height
             yield part
-            if left == 0:
+            if remaining == 0:
                 return
 
     return register_io_source(parts, schema=empty.schema)

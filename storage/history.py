@@ -1,7 +1,7 @@
-"""Rows of accounts out of their bucket's files: only the row groups that have some are read.
+"""Read the rows of accounts from the files of their buckets: only the row groups that contain some.
 
-The files of a bucket are sorted by account, and their footers say where each row group begins and ends. A file never
-changes, so a footer that was read once stays right for as long as any version of the table names its file.
+The files of a bucket are sorted by account, and their footers name the first and last account of each row group. Files
+never change, so a footer in memory stays valid as long as any version of the table names its file.
 """
 
 from __future__ import annotations
@@ -11,110 +11,122 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chainfolio.errors import Damaged
+from chainfolio.errors import CorruptFile
+from chainfolio.storage.parquet import Bucket, Folder, LakeFile, open_file, read_file_footer, with_path_columns
 from chainfolio.table import Table
-from storage.parquet import Bucket, Folder, Written, completed, footer_of, opened
 
-# As they lie in the files; in memory a footer takes about twelve times as much.
+# Size in the files; in memory a footer takes about twelve times as much.
 FOOTER_BYTES = 4 * 2**20
 PREFETCH_AFTER = 2
 
 
+AccountKey = str | int  # an address, or the index of a validator
+
+
 class Footers:
-    """The footers that were asked for last, at most so many bytes of them. Safe to use from several threads."""
+    """Cache of the footers that were used last, bounded in bytes. Safe to use from several threads."""
 
     def __init__(self, limit: int = FOOTER_BYTES) -> None:
         self.size = 0
         self._limit = limit
-        self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._lock = threading.Lock()
-        self._asked = 0
+        self._call_count = 0
 
     def of(self, path: str, folder: Folder | Bucket) -> pq.FileMetaData:
-        """The footer of a file, kept or read now."""
+        """Return the footer of a file, from memory or from the file.
+
+        Raises:
+            CorruptFile: The footer does not match the file's name.
+        """
         with self._lock:
-            if path in self._kept:
-                self._kept.move_to_end(path)
-                return self._kept[path]
-        footer = footer_of(folder, path)
+            if path in self._footers:
+                self._footers.move_to_end(path)
+                return self._footers[path]
+        footer = read_file_footer(folder, path)
         with self._lock:
-            self._keep(path, footer)
+            self._add(path, footer)
             while self.size > self._limit:
-                _, oldest = self._kept.popitem(last=False)
+                _, oldest = self._footers.popitem(last=False)
                 self.size -= oldest.serialized_size
         return footer
 
-    def prefetch(self, all_of: Callable[[], tuple[Sequence[Written], Folder | Bucket]]) -> None:
-        """From the second look-up on, have the footers of other files too, as long as there is room: who asks for two
-        accounts asks for more. They are read beside what goes on, and once."""
+    def prefetch(self, all_of: Callable[[], tuple[Sequence[LakeFile], Folder | Bucket]]) -> None:
+        """From the second call on, read the footers of other files in a thread, once, while there is room.
+
+        A caller that reads two accounts probably reads more.
+        """
         with self._lock:
-            self._asked += 1
-            if self._asked != PREFETCH_AFTER:
+            self._call_count += 1
+            if self._call_count != PREFETCH_AFTER:
                 return
         threading.Thread(target=self._fill, args=all_of(), name="footers", daemon=True).start()
 
-    def _fill(self, files: Sequence[Written], folder: Folder | Bucket) -> None:
-        with suppress(OSError, pa.ArrowException, Damaged):  # who needs that file is told
+    def _fill(self, files: Sequence[LakeFile], folder: Folder | Bucket) -> None:
+        with suppress(OSError, pa.ArrowException, CorruptFile):  # a reader of that file gets the error
             for file in files:
-                footer = footer_of(folder, file.path)
+                footer = read_file_footer(folder, file.path)
                 with self._lock:
                     if self.size + footer.serialized_size > self._limit:
                         return
-                    self._keep(file.path, footer)
+                    self._add(file.path, footer)
 
-    def _keep(self, path: str, footer: pq.FileMetaData) -> None:
-        if path not in self._kept:
-            self._kept[path] = footer
+    def _add(self, path: str, footer: pq.FileMetaData) -> None:
+        if path not in self._footers:
+            self._footers[path] = footer
             self.size += footer.serialized_size
 
 
-def history(
+def read_history(
     table: Table,
-    files: Iterable[Written],
-    accounts: Sequence[Any],
+    files: Iterable[LakeFile],
+    accounts: Sequence[AccountKey],
     columns: Sequence[str],
     folder: Folder | Bucket,
     footers: Footers,
 ) -> pa.Table:
-    """The rows of accounts of one bucket, in the order of the files and of the rows in each, with the columns asked
-    for. Each file is opened once, and no row group is read twice."""
+    """Return the rows of accounts of one bucket with some columns, in the order of files and rows."""
     schema = pa.schema([table.schema().field(name) for name in columns])
     key = table.order[0]
-    inside = {key, *columns} - set(table.partitions)
+    file_columns = {key, *columns} - set(table.partitions)
     parts = []
     for file in files:
         footer = footers.of(file.path, folder)
         if groups := sorted({group for account in accounts for group in _groups(footer, account, key)}):
-            with opened(folder, file.path, footer) as parquet:
-                rows = parquet.read_row_groups(groups, columns=inside)
-            own = pa.concat_tables([_own(rows, account, key) for account in sorted(set(accounts))])
-            parts.append(pa.Table.from_arrays(completed(file, own, schema), schema=schema))
+            with open_file(folder, file.path, footer) as parquet:
+                rows = parquet.read_row_groups(groups, columns=file_columns)
+            account_rows = pa.concat_tables([_rows_of(rows, account, key) for account in sorted(set(accounts))])
+            parts.append(pa.Table.from_arrays(with_path_columns(file, account_rows, schema), schema=schema))
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def count_places(files: Iterable[Written], account: str, most: int, folder: Folder | Bucket, footers: Footers) -> int:
-    """In how many transactions an account's rows lie; row group by row group, and no further once above `most`."""
-    place = ["height", "tx_index"]
-    found: set[tuple[int, int]] = set()
+def count_transactions(
+    files: Iterable[LakeFile], account: str, max_count: int, folder: Folder | Bucket, footers: Footers
+) -> int:
+    """Return the number of an account's transactions.
+
+    Counting stops after the first row group that makes the number exceed `max_count`.
+    """
+    columns = ["height", "tx_index"]
+    transactions: set[tuple[int, int]] = set()
     for file in files:
         footer = footers.of(file.path, folder)
         for group in _groups(footer, account):
-            with opened(folder, file.path, footer) as parquet:
-                rows = _own(parquet.read_row_group(group, columns=["account", *place]), account)
-            distinct = rows.group_by(place).aggregate([])
-            found.update(zip(*(distinct[name].to_pylist() for name in place), strict=True))
-            if len(found) > most:
-                return len(found)
-    return len(found)
+            with open_file(folder, file.path, footer) as parquet:
+                rows = _rows_of(parquet.read_row_group(group, columns=["account", *columns]), account)
+            distinct = rows.group_by(columns).aggregate([])
+            transactions.update(zip(*(distinct[name].to_pylist() for name in columns), strict=True))
+            if len(transactions) > max_count:
+                return len(transactions)
+    return len(transactions)
 
 
-def _groups(footer: pq.FileMetaData, account: Any, key: str = "account") -> range:
-    """The row groups that may have rows of an account."""
+def _groups(footer: pq.FileMetaData, account: AccountKey, key: str = "account") -> range:
+    """Return the row groups that may have rows of an account."""
     column = footer.schema.names.index(key)
 
     def ends(at: int) -> pq.Statistics:
@@ -125,12 +137,12 @@ def _groups(footer: pq.FileMetaData, account: Any, key: str = "account") -> rang
     return range(first, bisect_right(count, account, lo=first, key=lambda at: ends(at).min))
 
 
-def _own(rows: pa.Table, account: Any, key: str = "account") -> pa.Table:
-    """The rows of an account among sorted ones."""
+def _rows_of(rows: pa.Table, account: AccountKey, key: str = "account") -> pa.Table:
+    """Return the rows of an account from rows sorted by account."""
     accounts = rows[key]
 
-    def name(at: int) -> Any:
-        return accounts[at].as_py()
+    def account_at(row: int) -> str | int:
+        return accounts[row].as_py()  # type: ignore[no-any-return]
 
-    first = bisect_left(range(len(accounts)), account, key=name)
-    return rows.slice(first, bisect_right(range(len(accounts)), account, lo=first, key=name) - first)
+    first = bisect_left(range(len(accounts)), account, key=account_at)
+    return rows.slice(first, bisect_right(range(len(accounts)), account, lo=first, key=account_at) - first)

@@ -1,8 +1,8 @@
-"""The lake: finalised rows for ever, one Delta table per `chainfolio.table.Table`, plain Parquet inside.
+"""The lake: finalised rows, in one Delta table of Parquet files per `chainfolio.table.Table`.
 
-Any number of readers; one writer a chain (the caller holds the chain's lock), several chains at once. A commit is
-atomic and carries the mark `(stream, batch)`, so that a batch which is written again after a crash changes nothing. A
-local file is forced to the disk before the commit that names it, and the commit before the call returns.
+Any number of readers. One writer per chain (the caller holds the chain's lock), and several chains at once. A commit is
+atomic and carries the mark `(stream, batch)`, so a batch that is repeated after a crash is not added twice. Local files
+are forced to the disk before the commit that names them, and the commit before the call returns.
 """
 
 from __future__ import annotations
@@ -15,44 +15,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import Busy, Damaged, StaleTable, StorageFull, StoreError, TooManyFiles
-from chainfolio.table import Table, bucket
-from chainfolio.tables import TABLES
-from storage.arrays import numbers
-from storage.decimals import with_decimals
-from storage.deltalog import (
+from chainfolio.errors import CorruptFile, Locked, StaleTable, StorageFull, StoreError, TooManyFiles
+from chainfolio.storage.arrays import numbers
+from chainfolio.storage.decimals import with_decimals
+from chainfolio.storage.deltalog import (
     PROPERTIES,
     SMALL_BYTES,
-    as_written,
+    batch_mark,
     check_revision,
-    chosen,
-    describe,
+    commit_groups,
     entry_of,
+    files_of,
     last_batch,
-    listed,
-    mark_of,
     mergeable,
     partition_of,
-    portions,
-    relax,
     revision_of,
-    rows_of,
     schema_of,
-    size_of,
+    select_files,
+    total_rows,
+    total_size,
 )
-from storage.disk import sync
-from storage.frames import frame
-from storage.history import Footers, count_places, history
-from storage.parquet import Bucket, Folder, Written, check, examined, in_order, read, write
-from storage.windows import windows
+from chainfolio.storage.disk import sync
+from chainfolio.storage.frames import frame
+from chainfolio.storage.history import AccountKey, Footers, count_transactions, read_history
+from chainfolio.storage.parquet import Bucket, Folder, LakeFile, Rows, check_rows, compare_file, in_order, read, write
+from chainfolio.storage.windows import windows
+from chainfolio.table import Table, bucket
+from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,7 +60,7 @@ RETENTION_H = 168
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What a compaction did to one chain of one table."""
+    """Sizes of one chain of one table before and after a compaction, and the number of deleted files."""
 
     files_before: int
     files_after: int
@@ -74,17 +71,16 @@ class CompactReport:
 
 
 class Lake:
-    """All tables below one address: a folder, or `s3://bucket/prefix`. Safe to use from several threads."""
+    """The tables at one address: a folder, or `s3://bucket/prefix`. Safe to use from several threads."""
 
     def __init__(self, uri: str, *, options: Mapping[str, str] | None = None) -> None:
         self.uri = uri.removeprefix("file://").rstrip("/")
         self.options = dict(options or {})
         self.is_local = "://" not in self.uri
-        # A handle that is held commits three times faster than one opened each time. Writers have their own, so that a
-        # long write keeps no reader waiting.
+        # Reused handles commit three times faster. Writers have their own, so that readers do not wait for long writes.
         self._readers: dict[str, DeltaTable] = {}
         self._writers: dict[str, DeltaTable] = {}
-        self._lists: dict[str, tuple[int, int, list[Written]]] = {}
+        self._lists: dict[str, tuple[int, int, list[LakeFile]]] = {}
         self._footers = Footers()
         self._reading = threading.Lock()
         self._writing: dict[str, threading.Lock] = {name: threading.Lock() for name in TABLES}
@@ -92,14 +88,23 @@ class Lake:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, table: Table, rows: pa.Table, *, stream: str, batch: int) -> bool:
-        """Add rows in one commit marked `(stream, batch)`; False, and nothing is written, where it is there already."""
-        check(table, rows)
-        with _said(table):
-            if self._is_there(table, stream, batch):
+        """Add rows in one commit marked `(stream, batch)`.
+
+        Returns:
+            False, without writing, if the stream has this batch already.
+
+        Raises:
+            StaleTable: The stored table has another revision.
+            Locked: Other writers keep changing the table.
+            StoreError: The table cannot be read or written.
+        """
+        check_rows(table, rows)
+        with _translate_errors(table):
+            if self._has_batch(table, stream, batch):
                 return False
             if rows.num_rows:
                 added = write(table, [rows], self._folder(table))
-                self._commit(table, added, [], mark_of(stream, batch))
+                self._commit(table, added, [], batch_mark(stream, batch))
             return True
 
     def replace(
@@ -112,105 +117,96 @@ class Lake:
         stream: str = "",
         batch: int | None = None,
     ) -> bool:
-        """Put `rows` in place of all rows of one chain (or of one bucket of it), in one commit; readers see old or new.
+        """Replace all rows of one chain (or of one bucket of it) in one commit.
 
-        With `stream` and `batch` the commit is marked as by `append`, and False means that it had been made before.
+        With `stream` and `batch` the commit is marked as in `append`.
+
+        Returns:
+            False, without writing, if the stream has this batch already.
+
+        Raises:
+            StaleTable: The stored table has another revision.
+            Locked: Other writers keep changing the table.
+            StoreError: The table cannot be read or written.
         """
-        with _said(table):
-            if self._is_there(table, stream, batch):
+        with _translate_errors(table):
+            if self._has_batch(table, stream, batch):
                 return False
-            added = write(table, _each(rows), self._folder(table))
+            added = write(table, _batches_of(rows), self._folder(table))
             assert {(file.chain, bucket if bucket is None else file.bucket) for file in added} <= {(chain, bucket)}, (
                 f"rows of {table.name} belong to another chain or bucket than the one they replace"
             )
             removed = self._newest(table, chain, bucket)
-            self._commit(table, added, removed, None if batch is None else mark_of(stream, batch))
+            self._commit(table, added, removed, None if batch is None else batch_mark(stream, batch))
             return True
 
-    def recreate(self, table: Table, rows: pa.Table | Iterable[pa.RecordBatch]) -> None:
-        """Replace the whole table, all chains, by `rows` in the columns and revision of `table`, in one commit.
+    def delete_span(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
+        """Delete the rows of a chain at some heights. Repeating the call changes nothing.
 
-        The caller holds the locks of all its chains. Marks of earlier batches stay.
+        Files with rows at these heights only are dropped without being read.
         """
-        with _said(table):
-            added = write(table, _each(rows), self._folder(table))
-            with self._writing[table.name]:
-                handle = self._writer(table)
-                create_table_with_add_actions(
-                    self._path(table), schema_of(table), [entry_of(file) for file in added], mode="overwrite",
-                    partition_by=list(table.partitions), name=table.name, description=table.about,
-                    configuration=PROPERTIES, storage_options=self.options or None,
-                )  # fmt: skip
-                self._force(table, -1 if handle is None else handle.version())
-
-    def forget(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
-        """Delete what tables hold of a chain at some heights; a file that has no others is not read for it. For
-        repairs; running it again does no harm."""
         for table in tables:
-            with _said(table):
-                hit = [
+            with _translate_errors(table):
+                affected = [
                     file for file in self._newest(table, chain) if file.first <= span.last and file.last >= span.first
                 ]
-                if hit:
-                    self._commit(table, write(table, self._outside(table, hit, span), self._folder(table)), hit)
+                if affected:
+                    self._commit(
+                        table, write(table, self._outside(table, affected, span), self._folder(table)), affected
+                    )
 
-    def _outside(self, table: Table, files: list[Written], span: Span) -> Iterator[pa.Table]:
+    def _outside(self, table: Table, files: list[LakeFile], span: Span) -> Iterator[pa.Table]:
         import pyarrow.compute as pc
 
-        some = [file for file in files if file.first < span.first or file.last > span.last]
-        for rows in read(table, some, table.names, self._folder(table)):
-            kept = rows.filter(pc.or_(pc.less(rows["height"], span.first), pc.greater(rows["height"], span.last)))
-            if kept.num_rows:
-                yield kept
+        partial = [file for file in files if file.first < span.first or file.last > span.last]
+        for rows in read(table, partial, table.names, self._folder(table)):
+            remaining = rows.filter(pc.or_(pc.less(rows["height"], span.first), pc.greater(rows["height"], span.last)))
+            if remaining.num_rows:
+                yield remaining
 
     def drop(self, table: Table, chain: str, paths: Collection[str]) -> None:
-        """Take some files out of a table, with their rows, unread."""
-        with _said(table):
-            gone = [file for file in self._newest(table, chain) if file.path in paths]
-            if gone:
-                self._commit(table, [], gone)
-
-    def add_checksums(self, table: Table, chain: str) -> int:
-        """Write the files of a chain anew that have no checksums, for an older release wrote them; how many."""
-        with _said(table):
-            self._is_there(table, "", None)
-            bare = [file for file in self._newest(table, chain) if not file.is_summed]
-            for runs in portions([file] for file in bare):
-                self._merge(table, runs)
-        return len(bare)
+        """Remove files, with their rows, from a table without reading them."""
+        with _translate_errors(table):
+            dropped = [file for file in self._newest(table, chain) if file.path in paths]
+            if dropped:
+                self._commit(table, [], dropped)
 
     def compact(
         self, table: Table, chain: str, *, small: int = SMALL_BYTES, retention_hours: int = RETENTION_H
     ) -> CompactReport:
-        """Merge small files into large ones in the table's order, then delete files that nobody has named for
-        `retention_hours`: longer than any reader reads."""
-        with _said(table):
-            self._is_there(table, "", None)
+        """Merge small files into large ones in the table's order, then delete old files that no version names.
+
+        Args:
+            small: Size in bytes below which a file is merged.
+            retention_hours: Minimum age of deleted files; must exceed the longest read.
+        """
+        with _translate_errors(table):
+            self._has_batch(table, "", None)
             before = self._newest(table, chain)
-            for runs in portions(mergeable(before, small)):
+            for runs in commit_groups(mergeable(before, small)):
                 self._merge(table, runs)
             after = self._newest(table, chain)
             deleted = self._vacuum(table, retention_hours)
-        return CompactReport(len(before), len(after), size_of(before), size_of(after), rows_of(after), deleted)
+        return CompactReport(len(before), len(after), total_size(before), total_size(after), total_rows(after), deleted)
 
-    def _merge(self, table: Table, runs: list[list[Written]]) -> None:
+    def _merge(self, table: Table, runs: list[list[LakeFile]]) -> None:
         folder = self._folder(table)
-        merged: list[Written] = []
+        merged: list[LakeFile] = []
         try:
             for run in runs:
                 merged += write(table, self._in_order(table, run), folder)
-        except BaseException:  # whatever stopped it: what nobody will name takes no room
+        except BaseException:  # also if it is cancelled: no commit will name these files
             for file in merged:
                 folder.remove(file.path)
             raise
         old = [file for run in runs for file in run]
-        assert rows_of(merged) == rows_of(old), "no row is lost or doubled"
+        assert total_rows(merged) == total_rows(old), "no row is lost or doubled"
         self._commit(table, merged, old, changes=False)
 
-    def _in_order(self, table: Table, files: list[Written]) -> Iterator[Any]:
-        """The rows of some files in the table's order; files that do not follow each other are sorted in memory."""
+    def _in_order(self, table: Table, files: list[LakeFile]) -> Iterator[Rows]:
+        """Yield the rows of files in the table's order; files that overlap are sorted in memory."""
         rows = read(table, files, table.names, self._folder(table))
-        if "bucket" not in table.partitions and all(one.last < other.first for one, other in pairwise(files)):
+        if "bucket" not in table.partitions and all(earlier.last < later.first for earlier, later in pairwise(files)):
             yield from rows
         else:
             yield pa.Table.from_batches(rows, table.schema())
@@ -220,15 +216,15 @@ class Lake:
             handle = self._writer(table)
             if handle is None:
                 return 0
-            # Full: also what a killed writer left and no commit ever named. Only its age tells that from a file which
-            # is being written right now.
-            gone = handle.vacuum(
+            # Full: also files of killed writers that no commit names. Only their age distinguishes them from files
+            # that are being written.
+            deleted = handle.vacuum(
                 retention_hours, dry_run=False, enforce_retention_duration=False, full=retention_hours >= 24
             )
-        return len(gone)
+        return len(deleted)
 
-    def _is_there(self, table: Table, stream: str, batch: int | None) -> bool:
-        """Whether a batch was written before; a table of another revision is not written to at all."""
+    def _has_batch(self, table: Table, stream: str, batch: int | None) -> bool:
+        """Return True if the table has the batch. Raise StaleTable if it has another revision."""
         with self._writing[table.name]:
             handle = self._writer(table)
             if handle is None:
@@ -236,53 +232,58 @@ class Lake:
             check_revision(table, handle)
             return batch is not None and last_batch(handle, stream) >= batch
 
-    def _newest(self, table: Table, chain: str, bucket: int | None = None) -> list[Written]:
+    def _newest(self, table: Table, chain: str, bucket: int | None = None) -> list[LakeFile]:
         with self._writing[table.name]:
-            return chosen(listed(self._writer(table)), chain, bucket)
+            return select_files(files_of(self._writer(table)), chain, bucket)
 
     def _commit(
         self,
         table: Table,
-        added: list[Written],
-        removed: list[Written],
+        added: list[LakeFile],
+        removed: list[LakeFile],
         mark: CommitProperties | None = None,
         *,
         changes: bool = True,
     ) -> None:
-        """Name and un-name files in one commit, whatever the writers of other chains did meanwhile."""
+        """Add and remove files in one commit; repeat it if writers of other chains committed meanwhile.
+
+        Raises:
+            Locked: `ATTEMPTS` commits failed.
+        """
         now = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [entry_of(file, changes) for file in added]
         actions += [RemoveAction(file.path, changes, now, file.size, partition_of(file)) for file in removed]
         with self._writing[table.name]:
             for _ in range(ATTEMPTS):
-                # Not brought up to date first: what the newer commits of others mean for this one is looked at below.
+                # Not updated first: a conflict with newer commits makes this one fail, and is handled below.
                 handle = self._writers.get(table.name) or self._writer(table)
                 before = -1 if handle is None else handle.version()
                 handle = handle or self._created(table)
                 check_revision(table, handle)
                 try:
-                    describe(handle)
-                    relax(table, handle)
                     handle.create_write_transaction(
                         actions, "append", schema_of(table), list(table.partitions), commit_properties=mark
                     )
                 except CommitFailedError:
                     self._writers.pop(table.name, None)
                     continue
-                self._force(table, before)
+                self._sync_commits(table, before)
                 return
-        raise Busy("lake", f"table {table.name}: other writers keep changing it", remedy="run it again")
+        raise Locked("lake", f"table {table.name}: other writers keep changing it", remedy="run it again")
 
     def _writer(self, table: Table) -> DeltaTable | None:
         try:
-            return self._held(self._writers, table)
+            return self._open_newest(self._writers, table)
         except DeltaError:
-            if not self._migrated(table):
+            if not self._discard_torn_entry(table):
                 raise
-            return self._held(self._writers, table)
+            return self._open_newest(self._writers, table)
 
-    def _migrated(self, table: Table) -> bool:
-        """Set aside a last log entry that a power cut tore: it was never forced to the disk, so never acknowledged."""
+    def _discard_torn_entry(self, table: Table) -> bool:
+        """Rename a last log entry that a power failure left incomplete, and return True if there was one.
+
+        Such an entry was never forced to the disk, so its commit was never confirmed.
+        """
         entries = sorted((Path(self._path(table)) / "_delta_log").glob("*.json")) if self.is_local else []
         if not entries:
             return False
@@ -297,15 +298,21 @@ class Lake:
 
     def _created(self, table: Table) -> DeltaTable:
         DeltaTable.create(
-            self._path(table), schema_of(table), mode="ignore", partition_by=list(table.partitions), name=table.name,
-            description=table.about, configuration=PROPERTIES, storage_options=self.options or None,
-        )  # fmt: skip
+            self._path(table),
+            schema_of(table),
+            mode="ignore",
+            partition_by=list(table.partitions),
+            name=table.name,
+            description=table.description,
+            configuration=PROPERTIES,
+            storage_options=self.options or None,
+        )
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
         return handle
 
-    def _force(self, table: Table, before: int) -> None:
-        """Force the commits after version `before`, and what came with them, to the disk: Delta itself does not."""
+    def _sync_commits(self, table: Table, before: int) -> None:
+        """Force all commits after version `before` to the disk, which Delta does not."""
         if not self.is_local:
             return
         log = Path(self._path(table)) / "_delta_log"
@@ -324,62 +331,62 @@ class Lake:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def exists(self, table: Table) -> bool:
-        """Whether the table was ever written."""
-        with _said(table), self._reading:
-            return self._held(self._readers, table) is not None
-
-    def as_written(self, table: Table) -> Table:
-        """The table with the columns and the revision it was written with, by which its rows can be read; as it is
-        where nobody wrote it yet."""
-        with _said(table), self._reading:
-            handle = self._held(self._readers, table)
-            return table if handle is None or revision_of(handle) == table.revision else as_written(table, handle)
-
-    def is_stale(self, table: Table) -> bool:
-        """Whether the table was written by another revision than this release's."""
-        return self.as_written(table).revision != table.revision
+        """Return True if the table was written before."""
+        with _translate_errors(table), self._reading:
+            return self._open_newest(self._readers, table) is not None
 
     def last(self, table: Table, stream: str) -> int:
-        """The number of the last batch of `stream` in the table; -1 where there is none."""
-        with _said(table), self._reading:
-            handle = self._held(self._readers, table)
+        """Return the number of the last batch of `stream` in the table; -1 if there is none."""
+        with _translate_errors(table), self._reading:
+            handle = self._open_newest(self._readers, table)
             return -1 if handle is None else last_batch(handle, stream)
 
     def chains(self, table: Table) -> list[str]:
-        """The chains that have rows in the table."""
+        """Return the chains that have rows in the table."""
         return sorted({file.chain for file in self._files(table)})
 
     def files(self, table: Table, chain: str | None = None) -> list[str]:
-        """Addresses of the table's Parquet files as of now, in the order of their rows."""
+        """Return the addresses of the table's Parquet files in the order of their rows."""
         return [self.address(table, file) for file in self._files(table, chain)]
 
-    def address(self, table: Table, file: Written) -> str:
-        """The address of one file of a table."""
+    def address(self, table: Table, file: LakeFile) -> str:
+        """Return the address of one file of a table."""
         return f"{self._path(table)}/{file.path}"
 
-    def entries(self, table: Table) -> list[Written]:
-        """The table's files as of now with what the log says of them, in the order of their rows."""
+    def entries(self, table: Table) -> list[LakeFile]:
+        """Return the table's files with their facts in the log, in the order of their rows."""
         return self._files(table)
 
-    def examine(self, table: Table, file: Written) -> Iterator[int]:
-        """Compare a file with its checksums: how many bytes each time. Damaged where one of them differs."""
-        with _said(table):
-            yield from examined(self._folder(table), file.path)
+    def examine(self, table: Table, file: LakeFile) -> Iterator[int]:
+        """Compare a file with its checksums, and yield the number of bytes of each step.
+
+        Raises:
+            CorruptFile: Some bytes do not match.
+        """
+        with _translate_errors(table):
+            yield from compare_file(self._folder(table), file.path)
 
     def count(self, table: Table, chain: str | None = None) -> int:
-        """How many rows the table has, of one chain or of all; from the log, no file is opened."""
-        return rows_of(self._files(table, chain))
+        """Return the number of rows of one chain, or of all chains. Only the log is read."""
+        return total_rows(self._files(table, chain))
 
     def scan(self, table: Table, *, chain: str | None = None, heights: Iterable[Span] | None = None) -> pl.LazyFrame:
-        """The rows as of now as a lazy frame, of one chain or of all; a table nobody wrote yet has none.
+        """Return the present rows as a lazy frame; empty if the table does not exist.
 
-        `heights` says at which of them rows are wanted: files and row groups that have none are not read; the filter is
-        the caller's. Beside each raw stands its `_dec`, which costs nothing where nobody asks for it.
+        Each raw column has a decimal column `<name>_dec`, which costs nothing unless it is used.
+
+        Args:
+            chain: Only this chain; None for all.
+            heights: Skip files and row groups without rows at these heights. The caller filters the remaining rows.
+
+        Raises:
+            StaleTable: The stored table has another revision.
+            CorruptFile: A file does not match its checksums; raised when the frame is collected.
         """
-        wanted = None if heights is None else Spans(heights)
-        # By a list of files, not by the handle: that moves on to newer versions under a frame nobody has collected yet.
-        files = [file for file in self._files(table, chain) if wanted is None or wanted & [Span(file.first, file.last)]]
-        return with_decimals(frame(table, lambda names: self._batches(table, files, names, wanted)), table)
+        spans = None if heights is None else Spans(heights)
+        # By a list of files, not by the handle: it changes to newer versions before the frame is collected.
+        files = [file for file in self._files(table, chain) if spans is None or spans & [Span(file.first, file.last)]]
+        return with_decimals(frame(table, lambda names: self._batches(table, files, names, spans)), table)
 
     def of_accounts(
         self,
@@ -388,69 +395,86 @@ class Lake:
         accounts: Sequence[str] | Sequence[int],
         columns: Sequence[str] | None = None,
     ) -> pl.LazyFrame:
-        """The rows that accounts have in a table by account, read now: a few row groups of their buckets' files, each
-        file opened once. `columns` are those to read, default all. As with `scan`, beside each raw stands its
-        `_dec`."""
+        """Read the rows of accounts from a table by account.
+
+        This reads a few row groups of their buckets, each file once. Each raw column has a decimal column `<name>_dec`.
+
+        Args:
+            columns: Columns to read; None for all.
+        """
         import polars as pl
 
         files, folder = self._files(table, chain), self._folder(table)
-        buckets: dict[int, list[Any]] = {}
+        accounts_by_bucket: dict[int, list[AccountKey]] = {}
         for account in accounts:
-            buckets.setdefault(bucket(account), []).append(account)
-        with _said(table):
+            accounts_by_bucket.setdefault(bucket(account), []).append(account)
+        with _translate_errors(table):
             if self.is_local:
                 self._footers.prefetch(lambda: (files, folder))
             parts = [
-                history(table, chosen(files, chain, number), own, columns or table.names, folder, self._footers)
-                for number, own in buckets.items()
+                read_history(
+                    table,
+                    select_files(files, chain, number),
+                    bucket_accounts,
+                    columns or table.names,
+                    folder,
+                    self._footers,
+                )
+                for number, bucket_accounts in accounts_by_bucket.items()
             ]
-            none = history(table, [], [], columns or table.names, folder, self._footers)
+            none = read_history(table, [], [], columns or table.names, folder, self._footers)
         frame = pl.from_arrow(pa.concat_tables([none, *parts]))
         assert isinstance(frame, pl.DataFrame)
         return with_decimals(frame.lazy(), table, columns or ())
 
-    def count_transactions(self, table: Table, chain: str, account: str, most: int) -> int:
-        """In how many transactions an account's rows of a table by account lie; no further once above `most`."""
-        with _said(table):
+    def count_transactions(self, table: Table, chain: str, account: str, max_count: int) -> int:
+        """Return the number of an account's transactions in a table by account.
+
+        Counting stops after the first row group that makes the number exceed `max_count`.
+        """
+        with _translate_errors(table):
             files = self._files(table, chain, bucket(account))
-            return count_places(files, account, most, self._folder(table), self._footers)
+            return count_transactions(files, account, max_count, self._folder(table), self._footers)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
-        """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""
+        """Return a chain's rows at some heights in the table's order.
+
+        Polars is not used: loading it takes longer than this read.
+        """
         files = [file for file in self._files(table, chain) if file.first <= span.last and file.last >= span.first]
         parts = []
         for batch in self._batches(table, files, table.names):
             heights = numbers(batch.column("height"))
             assert heights is not None, "heights are integers"
-            inside = (heights >= span.first) & (heights <= span.last)
-            parts.append(pa.table(batch) if inside.all() else pa.table(batch).filter(pa.array(inside)))
+            is_in_span = (heights >= span.first) & (heights <= span.last)
+            parts.append(pa.table(batch) if is_in_span.all() else pa.table(batch).filter(pa.array(is_in_span)))
         return in_order(table, pa.concat_tables(parts)) if parts else table.schema().empty_table()
 
     def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[dict[str, pa.Table]]:
-        """A chain's rows of some tables by their names, a span of heights of about `rows` rows after the other."""
+        """Yield a chain's rows of some tables by name, in consecutive spans of heights of about `rows` rows."""
         files = {table.name: (table, self._files(table, chain)) for table in tables}
-        yield from windows(files, lambda table, some: self._batches(table, some, table.names), rows)
+        yield from windows(files, lambda table, table_files: self._batches(table, table_files, table.names), rows)
 
     def _batches(
-        self, table: Table, files: list[Written], columns: list[str], heights: Spans | None = None
+        self, table: Table, files: list[LakeFile], columns: list[str], heights: Spans | None = None
     ) -> Iterator[pa.RecordBatch]:
-        with _said(table):
+        with _translate_errors(table):
             yield from read(table, files, columns, self._folder(table), heights)
 
-    def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[Written]:
-        with _said(table), self._reading:
-            handle = self._held(self._readers, table)
+    def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[LakeFile]:
+        with _translate_errors(table), self._reading:
+            handle = self._open_newest(self._readers, table)
             if handle is None:
                 return []
-            known = self._lists.get(table.name)
-            if known is None or known[0] != handle.version():
-                known = self._lists[table.name] = (handle.version(), revision_of(handle), listed(handle))
-        if known[1] != table.revision:
-            raise StaleTable(table.name, known[1], table.revision)
-        return chosen(known[2], chain, bucket)
+            listing = self._lists.get(table.name)
+            if listing is None or listing[0] != handle.version():
+                listing = self._lists[table.name] = (handle.version(), revision_of(handle), files_of(handle))
+        if listing[1] != table.revision:
+            raise StaleTable(table.name, listing[1], table.revision)
+        return select_files(listing[2], chain, bucket)
 
-    def _held(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
-        """The handle for a table, brought to its newest version; None where nobody wrote it yet."""
+    def _open_newest(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
+        """Return the table's handle at its newest version; None if the table does not exist."""
         if table.name in handles:
             if not self._is_newest(table, handles[table.name].version()):
                 handles[table.name].update_incremental()
@@ -464,14 +488,17 @@ class Lake:
         return handles[table.name]
 
     def _is_newest(self, table: Table, version: int) -> bool:
-        """Whether no commit follows: a local log is asked by name, which takes a hundredth of listing it.
+        """Return True if no commit follows `version`. False for object stores, where it is not checked.
 
-        A log is cleaned from its oldest entry on: where the version's own entry still is, so is the one after it.
+        Checking for the next log entry takes a hundredth of listing the log. The log is cleaned from its oldest entry
+        on: if the entry of `version` exists, so does a later one.
         """
         if not self.is_local:
             return False
-        own, next_ = (Path(self._path(table), "_delta_log", f"{number:020}.json") for number in (version, version + 1))
-        return own.exists() and not next_.exists()
+        current, following = (
+            Path(self._path(table), "_delta_log", f"{number:020}.json") for number in (version, version + 1)
+        )
+        return current.exists() and not following.exists()
 
     def _folder(self, table: Table) -> Folder | Bucket:
         if self.is_local:
@@ -485,17 +512,17 @@ class Lake:
         return f"{self.uri}/{table.name}"
 
 
-def _each(rows: Any) -> Iterable[Any]:
+def _batches_of(rows: pa.Table | Iterable[pa.RecordBatch]) -> Iterable[Rows]:
     return [rows] if isinstance(rows, pa.Table) else rows
 
 
 @contextmanager
-def _said(table: Table) -> Iterator[None]:
-    """Errors of the libraries below in our own words."""
+def _translate_errors(table: Table) -> Iterator[None]:
+    """Raise errors of the libraries as StoreError and its subclasses."""
     try:
         yield
-    except Damaged as error:
-        raise error if error.table else Damaged(error.path, error.reason, table.name) from None
+    except CorruptFile as error:
+        raise error if error.table else CorruptFile(error.path, error.reason, table.name) from None
     except (DeltaError, OSError, pa.ArrowException) as error:
         text = str(error)
         if any(sign in text for sign in ("No space left", "os error 28", "Disk quota exceeded")):

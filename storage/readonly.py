@@ -1,7 +1,7 @@
-"""A process that gives up writing for good: the kernel refuses it, whatever code asks for it and by whatever route.
+"""Make this process unable to write files, for its whole life: the kernel refuses it.
 
-Linux: Landlock (5.13 and newer) and a seccomp filter, each sufficient where it exists; macOS: its sandbox. None of them
-needs privileges, all of them hold for root too, and none can be taken back. Threads that exist already are not bound.
+Linux: Landlock (5.13 and newer) and a seccomp filter; each is sufficient alone. macOS: its sandbox. They need no
+privileges, also bind root, and cannot be revoked. Threads that already run are not bound.
 """
 
 from __future__ import annotations
@@ -26,17 +26,48 @@ LANDLOCK_WRITES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}
 # Numbers of the system calls that change a file system, reach the network or start programs: x86-64, 64-bit ARM.
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 REFUSED = {
-    "creat": (85, None), "truncate": (76, 45), "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276),
-    "link": (86, None), "linkat": (265, 37), "symlink": (88, None), "symlinkat": (266, 36), "unlink": (87, None),
-    "unlinkat": (263, 35), "rmdir": (84, None), "mkdir": (83, None), "mkdirat": (258, 34), "mknod": (133, None),
-    "mknodat": (259, 33), "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
-    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None),
-    "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5),
-    "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15),
-    "fremovexattr": (199, 16), "openat2": (437, 437), "open_by_handle_at": (304, 265), "io_uring_setup": (425, 425),
-    "socket": (41, 198), "execve": (59, 221), "execveat": (322, 281),
-}  # fmt: skip
-# Opening is refused by its flags; where among the arguments these are.
+    "creat": (85, None),
+    "truncate": (76, 45),
+    "rename": (82, None),
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "link": (86, None),
+    "linkat": (265, 37),
+    "symlink": (88, None),
+    "symlinkat": (266, 36),
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
+    "rmdir": (84, None),
+    "mkdir": (83, None),
+    "mkdirat": (258, 34),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "openat2": (437, 437),
+    "open_by_handle_at": (304, 265),
+    "io_uring_setup": (425, 425),
+    "socket": (41, 198),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+}
+# Opening is refused by its flags: number of the system call, and the index of the argument with the flags.
 OPENED = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
 O_TMPFILE = 0o20000000
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | O_TMPFILE
@@ -56,7 +87,7 @@ PROBES: dict[str, Probe] = {
 
 
 def give_up_writing() -> None:
-    """Ask the operating system to refuse this process every change of a file; `still_possible` says what came of it."""
+    """Ask the operating system to refuse file changes by this process; `still_possible` checks the result."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
@@ -68,7 +99,7 @@ def give_up_writing() -> None:
 
 
 def still_possible(probe: Path) -> list[str]:
-    """The ways in which this process can still change a file, tried on one that is there for it."""
+    """Return the ways in which this process can still change files, tried on the existing file `probe`."""
     possible = []
     for name, attempt in PROBES.items():
         with suppress(OSError):
@@ -78,7 +109,7 @@ def still_possible(probe: Path) -> list[str]:
 
 
 def _landlock(libc: ctypes.CDLL) -> None:
-    """No folder gets any of the rights to write, not even to be granted later."""
+    """Deny all write rights of Landlock in all folders. Does nothing if the kernel lacks Landlock."""
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_CREATE_RULESET_VERSION)
     if version < 1:
         return
@@ -90,7 +121,7 @@ def _landlock(libc: ctypes.CDLL) -> None:
 
 
 def _seccomp(libc: ctypes.CDLL) -> None:
-    """The system calls that change files fail as on a read-only file system."""
+    """Make system calls that change files fail as on a read-only file system."""
     if platform.machine() not in MACHINES or sys.maxsize < 2**32:
         return
     program = b"".join(_filter(*MACHINES[platform.machine()]))
@@ -100,7 +131,7 @@ def _seccomp(libc: ctypes.CDLL) -> None:
 
 
 def _filter(architecture: int, column: int) -> Iterator[bytes]:
-    """The program in the kernel's packet filter language: each step is a code, two jumps and a value."""
+    """Yield the program in the kernel's packet filter language: code, two jumps and a value per step."""
     load, is_equal, is_least, has_any, give = 0x20, 0x15, 0x35, 0x45, 0x06
 
     def step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

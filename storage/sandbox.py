@@ -1,8 +1,8 @@
-"""A child process that runs one query over the lake's files and can reach nothing else: see `chainfolio sql`.
+"""The child process of `chainfolio sql`, which runs one query over the lake's files.
 
-Reads a task as JSON from standard input, prints the answer as JSON. The operating system bounds memory and processor
-time and refuses every write; the child tries that before it sees the query, and runs none where a write succeeds.
-DuckDB is locked to the lake's files besides.
+It has access to nothing else. It reads a task as JSON from standard input and prints the result as JSON. The operating
+system limits memory and processor time and refuses every write. The child tests this before it reads the query, and
+runs no query if a write succeeds. DuckDB itself may only read the lake's files.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from storage.readonly import give_up_writing, still_possible
+from chainfolio.storage.readonly import give_up_writing, still_possible
 
 MEMORY = 4 * 1024**3
 NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 
 
 def main() -> None:
-    """One task."""
+    """Run one task."""
     task = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_CPU, (4 * task["seconds"], 4 * task["seconds"] + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     give_up_writing()  # before DuckDB starts threads: those that run already would not be bound
     possible = still_possible(Path(task["probe"]))
-    json.dump({"possible": possible} if possible else answer(task), sys.stdout)
+    json.dump({"possible": possible} if possible else run_query(task), sys.stdout)
 
 
-def answer(task: dict[str, Any]) -> dict[str, Any]:
-    """Columns and rows, or an error in DuckDB's words."""
+def run_query(task: dict[str, Any]) -> dict[str, Any]:
+    """Return columns and rows of the query, or the error of DuckDB."""
     import duckdb
 
-    from storage.views import literal, views
+    from chainfolio.storage.views import literal, views
 
     files = task["files"]
     connection = duckdb.connect(config={"temp_directory": "", "memory_limit": "1GB", "threads": "2"})
@@ -64,20 +64,20 @@ def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
     statements = connection.extract_statements(task["query"])
     if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN"):
         return {"error": "one SELECT at a time"}
-    found = connection.execute(task["query"])
-    columns, kinds = [column[0] for column in found.description], [str(column[1]) for column in found.description]
-    rows = found.fetchmany(task["limit"] + 1) if task["limit"] else found.fetchall()
-    more = bool(task["limit"]) and len(rows) > task["limit"]
+    result = connection.execute(task["query"])
+    columns, kinds = [column[0] for column in result.description], [str(column[1]) for column in result.description]
+    rows = result.fetchmany(task["limit"] + 1) if task["limit"] else result.fetchall()
+    is_truncated = bool(task["limit"]) and len(rows) > task["limit"]
     return {
         "columns": columns,
-        "kinds": ["number" if any(word in kind for word in NUMBERS) else "text" for kind in kinds],
-        "rows": [[_cell(cell) for cell in row] for row in (rows[: task["limit"]] if more else rows)],
-        "more": more,
+        "kinds": ["number" if any(name in kind for name in NUMBERS) else "text" for kind in kinds],
+        "rows": [[_cell(cell) for cell in row] for row in (rows[: task["limit"]] if is_truncated else rows)],
+        "more": is_truncated,
     }
 
 
 def _cell(cell: Any) -> Any:
-    """A value as JSON can say it: exact numbers and times as text, bytes as hex."""
+    """Return a value as JSON: exact numbers and times as text, bytes as hex."""
     if cell is None or isinstance(cell, bool | str):
         return cell
     if isinstance(cell, int):

@@ -1,7 +1,7 @@
-"""What both SQLite stores do alike: connections, transactions, and errors in our own words.
+"""Connections, transactions and error translation of both SQLite stores.
 
-Over APSW, for the SQLite that it brings is a new one: from 3.7.0 to 3.51.2 two processes that checkpoint a file at the
-same moment can damage it, and the one that Python was built with is often such a one.
+APSW brings a recent SQLite. In versions 3.7.0 to 3.51.2, which Python often uses, two processes that checkpoint a file
+at the same time can damage it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import apsw
 
-from chainfolio.errors import Busy, StorageFull, StoreError, TooManyFiles
+from chainfolio.errors import Locked, StorageFull, StoreError, TooManyFiles
 
+Rows: TypeAlias = list[Any]  # tuples of SQL values
 BUSY_MS: Final = 5000
 _BACKUP: Final = {"tail": "restore it and the lake from one backup", "state": "restore it from a backup"}
 
 
 def connect(path: Path, *, synchronous: str = "FULL", reader: bool = False) -> apsw.Connection:
-    """A connection in WAL mode that begins no transaction by itself; a reader cannot write.
+    """Open a file in WAL mode, without implicit transactions.
 
-    Full: a number that was given out, or a key that was shown, outlives a power cut.
+    Args:
+        synchronous: FULL makes each commit survive a power failure; NORMAL does not.
+        reader: Refuse writes on this connection.
     """
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(BUSY_MS)
@@ -38,35 +41,38 @@ def connect(path: Path, *, synchronous: str = "FULL", reader: bool = False) -> a
 
 @contextmanager
 def writing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
-    """One transaction that takes the write lock at once: a deferred one can lose it half-way and cannot wait for it."""
+    """Run the block in one write transaction, rolled back if the block raises.
+
+    The lock is taken at the start: a transaction that upgrades to it later cannot wait for it.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
         connection.execute("COMMIT")
-    except BaseException:  # whatever stopped it: half a transaction is none
+    except BaseException:  # also if the block is cancelled
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
 
 
 @contextmanager
-def said(store: str, path: Path) -> Iterator[None]:
-    """SQLite's errors as the error tree names them."""
+def translate_errors(store: str, path: Path) -> Iterator[None]:
+    """Raise errors of SQLite as StoreError and its subclasses."""
     try:
         yield
     except apsw.Error as error:
-        raise translated(store, path, error) from error
+        raise translate_error(store, path, error) from error
 
 
-def translated(store: str, path: Path, error: apsw.Error) -> StoreError:
-    """An error of SQLite as the error tree names it."""
+def translate_error(store: str, path: Path, error: apsw.Error) -> StoreError:
+    """Return the typed error for an error of SQLite."""
     if isinstance(error, apsw.FullError):
         return StorageFull(store)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Busy(store, f"{path} is in use by another process", remedy="try again")
+        return Locked(store, f"{path} is in use by another process", remedy="try again")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return StoreError(store, f"{path} is damaged: {error}", remedy=f"stop everything, then {_BACKUP[store]}")
-    if isinstance(error, apsw.CantOpenError) and not _may_open():
+    if isinstance(error, apsw.CantOpenError) and not _can_open_file():
         return TooManyFiles(store)
     if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
         remedy = "check its folder and its owner"
@@ -74,8 +80,8 @@ def translated(store: str, path: Path, error: apsw.Error) -> StoreError:
     return StoreError(store, f"{path}: {error}")
 
 
-def _may_open() -> bool:
-    """Whether this process may open one more file: SQLite does not say why it could not."""
+def _can_open_file() -> bool:
+    """Return False if this process has no file descriptor left: SQLite does not report that reason."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:

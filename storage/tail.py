@@ -1,7 +1,7 @@
-"""The tail: blocks that may still be reorganised, their rows, and the book-keeping that must change together with them.
+"""The tail: blocks that may still be reorganised, their rows, and related bookkeeping.
 
-SQLite in WAL mode; every write takes the lock at once and is on the disk when it returns. One process writes a chain;
-any number read.
+SQLite in WAL mode. Every write takes the lock at its start and survives a power failure once it returns. One process
+writes a chain; any number of processes read.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
 from chainfolio.scopes import account_of
-from storage import watches
-from storage.disk import held
-from storage.sqlite import connect, said, writing
-from storage.tail_schema import prepare
-from storage.watches import PlaceTerms, WatchPlace
+from chainfolio.storage import watches
+from chainfolio.storage.disk import lock_file
+from chainfolio.storage.endpoint_tables import EndpointTables
+from chainfolio.storage.price_tables import PriceTables
+from chainfolio.storage.sqlite import Rows, connect, translate_errors, writing
+from chainfolio.storage.tail_schema import prepare
+from chainfolio.storage.watches import OwnedWatch, WatchLimits
 
 if TYPE_CHECKING:
     import apsw
 
-    from chainfolio.chains import Unexplained
+    from chainfolio.chains import UnexplainedChange
 
 EVERYTHING = ("",)
-IN_MEMORY = ":memory:"  # the path of a tail that is gone with its process
-MAX_WAITING_PRICES = 200_000  # of one chain, at blocks that are not final: the oldest go first
+IN_MEMORY = ":memory:"  # the path of a tail that ends with its process
 
 
 @dataclass(frozen=True, slots=True)
 class TailBlock:
-    """One unfinalised block and its rows: table name to an Arrow IPC stream."""
+    """One unfinalised block and its rows: table name to Arrow IPC stream."""
 
     block: Block
     rows: Mapping[str, bytes]
@@ -43,10 +44,13 @@ class TailBlock:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An intent, written down before the lake is: which span is being indexed, for which datasets and filters.
+    """A span to index, for some datasets and filters, stored before the lake is written.
 
-    `worker_process`: which of several processes side by side carries it out; each marks its commits in a stream of its
-    own."""
+    Attributes:
+        number: Increases per chain.
+        filters: `("",)` for all rows, else filters of accounts or contracts.
+        worker_process: The worker process that indexes it. Each marks its commits in its own stream.
+    """
 
     chain: str
     number: int
@@ -57,16 +61,16 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """An account whose history is wanted from a height on, up to `last`; None: up to the newest block, and on."""
+class WatchedAccount:
+    """An account whose history is indexed from `first` on, up to `last`; None: new blocks too."""
 
     account: str
     first: int
     last: int | None = None
 
 
-class Tail:
-    """The tail of every chain, in one SQLite file. Safe to use from several threads."""
+class Tail(EndpointTables, PriceTables):
+    """The tail of all chains, in one SQLite file. Safe to use from several threads."""
 
     def __init__(self, path: Path | str, *, reader: bool = False) -> None:
         self.path = Path(path)
@@ -77,21 +81,25 @@ class Tail:
         self._connection = _connected(self.path, reader=reader)
         try:
             prepare(self._connection, self.path)
-        except BaseException:  # whatever stopped it: the file is let go of
+        except BaseException:  # also if it is cancelled
             self._connection.close()
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def lock(self, chain: str) -> AbstractContextManager[None]:
-        """Hold a chain for writing, in this process alone; Busy, naming the process, where another one does."""
-        assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
-        return held(self.path.parent / "locks" / f"{chain}.lock", store="tail", what=f"chain {chain}")
+        """Lock a chain for writing, in this process only.
 
-    # --- blocks that may still go ------------------------------------------------------------------------------------
+        Raises:
+            Locked: Another process has the lock; the message names it.
+        """
+        assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
+        return lock_file(self.path.parent / "locks" / f"{chain}.lock", store="tail", subject=f"chain {chain}")
+
+    # --- unfinalised blocks ------------------------------------------------------------------------------------------
 
     def put(
         self,
@@ -102,67 +110,90 @@ class Tail:
         ranges: Iterable[tuple[str, str]] = (),
         span: Span | None = None,
     ) -> None:
-        """Add blocks on top, and a span (theirs, where none is given) to the indexed ranges of `datasets` for
-        everything, and of `ranges`, each a dataset and a filter, in one transaction. A span may have heights without a
-        block."""
+        """Add blocks on top and their span to the indexed ranges, in one transaction.
+
+        Args:
+            datasets: Datasets that are indexed without a filter.
+            ranges: Further pairs of dataset and filter.
+            span: The indexed heights, also those without a block; None for the heights of `entries`.
+
+        Raises:
+            StoreError: A block is not the child of the block below it.
+        """
         if span is None:
             if not entries:
                 return
             span = Span(entries[0].block.height, entries[-1].block.height)
         with self._write() as connection:
-            below = _below(connection, chain, entries[0].block) if entries else None
+            below = _parent_of(connection, chain, entries[0].block) if entries else None
+            if entries:  # they may be older than these blocks
+                connection.execute("DELETE FROM answers")
             for entry in entries:
                 if below is not None:
                     _check_link(chain, below, entry.block)
                 _insert(connection, chain, entry)
                 below = entry.block
             for dataset, filter_ in (*((name, "") for name in datasets), *ranges):
-                _indexed_ranges(connection, chain, (dataset,), (filter_,), span)
+                _merge_range(connection, chain, (dataset,), (filter_,), span)
 
     def blocks(self, chain: str) -> list[Block]:
-        """The chain's unfinalised blocks from the lowest to the top."""
-        found = self._read("SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height", chain)
-        return [Block(*row) for row in found]
+        """Return the chain's unfinalised blocks, the lowest first."""
+        rows = self._read("SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height", chain)
+        return [Block(*row) for row in rows]
 
     def top(self, chain: str) -> Block | None:
-        """The highest unfinalised block."""
-        with said("tail", self.path), self._lock:
+        """Return the highest unfinalised block; None if there is none."""
+        with translate_errors("tail", self.path), self._lock:
             return _top(self._connection, chain)
 
     def rows(self, chain: str, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
-        """Height and Arrow IPC stream of each unfinalised block in `first..last` that has rows of `table`."""
+        """Return height and Arrow IPC stream of each unfinalised block in `first..last` with rows of `table`."""
         return self._read(
             "SELECT height, ipc FROM rows WHERE chain = ? AND name = ? AND height BETWEEN ? AND ? ORDER BY height",
-            chain, table, first, last,
-        )  # fmt: skip
+            chain,
+            table,
+            first,
+            last,
+        )
 
     def rollback(self, chain: str, height: int) -> None:
-        """Forget every block above `height`, its rows and its indexed ranges. Below the anchor that is `rewind`."""
+        """Delete all blocks above `height`, their rows and indexed ranges.
+
+        Raises:
+            StoreError: `height` is below the last final block; `rewind` can do that.
+        """
         with self._write() as connection:
-            anchor = _anchor(connection, chain)
-            if anchor is not None and height < anchor.height:
-                raise StoreError("tail", f"{chain}: block {anchor.height} is final, cannot roll back to {height}")
-            _forget_above(connection, chain, height)
+            final = _anchor(connection, chain)
+            if final is not None and height < final.height:
+                raise StoreError("tail", f"{chain}: block {final.height} is final, cannot roll back to {height}")
+            _delete_above(connection, chain, height)
 
     def drop(self, chain: str, up_to: int) -> None:
-        """Forget blocks up to `up_to`, which the lake has now; the indexed ranges stay."""
+        """Delete blocks up to `up_to`, which are in the lake now. Indexed ranges stay."""
         with self._write() as connection:
             for table in ("blocks", "rows"):
                 connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height <= ?", (chain, up_to))
 
     def rewind(self, chain: str, height: int, anchor: Block | None) -> None:
-        """Forget everything above `height`, final or not: blocks, indexed ranges, open batches. For repairs, with the
-        lake's."""
+        """Delete everything above `height`, final or not: blocks, indexed ranges, open batches.
+
+        For repairs, together with the lake.
+
+        Args:
+            anchor: The last final block that remains; None if there is none.
+        """
         assert anchor is None or anchor.height <= height, "the anchor is a block that stays"
         with self._write() as connection:
-            _forget_above(connection, chain, height)
-            # Kept as done, for their numbers are never given out again.
+            _delete_above(connection, chain, height)
+            # Marked as done, not deleted: numbers are not reused.
             connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND last > ?", (chain, height))
             _set_anchor(connection, chain, anchor)
 
-    def forget(self, batch: Batch) -> None:
-        """Forget the indexed ranges of the heights of an intent, and mark it done, in one transaction. For repairs,
-        after the lake's rows of these heights."""
+    def forget_batch(self, batch: Batch) -> None:
+        """Delete the indexed ranges of a batch's heights and mark it as done, in one transaction.
+
+        For repairs, after the lake's rows of these heights were deleted.
+        """
         chain, first, last = batch.chain, batch.span.first, batch.span.last
         with self._write() as connection:
             connection.execute(
@@ -187,25 +218,25 @@ class Tail:
             )
             connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND number = ?", (chain, batch.number))
 
-    def covers(self, chain: str) -> list[tuple[str, str, Spans]]:
-        """What is covered of a chain: each dataset and filter with its spans."""
+    def all_ranges(self, chain: str) -> list[tuple[str, str, Spans]]:
+        """Return the indexed ranges of a chain, for each dataset and filter."""
         keys = self._read("SELECT DISTINCT dataset, filter FROM cover WHERE chain = ? ORDER BY 1, 2", chain)
         return [(dataset, filter_, self.indexed_ranges(chain, dataset, filter_)) for dataset, filter_ in keys]
 
     def anchor(self, chain: str) -> Block | None:
-        """The last finalised block: what the lowest unfinalised one must name as its parent."""
-        with said("tail", self.path), self._lock:
+        """Return the last finalised block, which is the parent of the lowest unfinalised one; None before."""
+        with translate_errors("tail", self.path), self._lock:
             return _anchor(self._connection, chain)
 
     def set_anchor(self, chain: str, block: Block | None) -> None:
-        """Remember the last finalised block."""
+        """Store the last finalised block; None deletes it."""
         with self._write() as connection:
             _set_anchor(connection, chain, block)
 
-    # --- what is indexed ---------------------------------------------------------------------------------------------
+    # --- indexed ranges ----------------------------------------------------------------------------------------------
 
     def indexed_ranges(self, chain: str, dataset: str, filter: str = "") -> Spans:
-        """Which heights are indexed, for everything (`""`) or for one contract: empty is not missing."""
+        """Return the indexed heights of a dataset, without a filter (`""`) or for one filter."""
         return Spans(
             Span(first, last)
             for first, last in self._read(
@@ -214,31 +245,34 @@ class Tail:
         )
 
     def ranges_by_filter(self, chain: str, dataset: str) -> dict[str, Spans]:
-        """Which heights are indexed of a dataset, by filter: accounts that are watched together share theirs."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        """Return the indexed heights of a dataset by filter. Filters with equal ranges share one object."""
+        heights_by_filter: dict[str, list[tuple[int, int]]] = {}
         for filter_, first, last in self._read(
             "SELECT filter, first, last FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter, first",
-            chain, dataset,
-        ):  # fmt: skip
-            found.setdefault(filter_, []).append((first, last))
-        made = {ends: Spans(Span(*each) for each in ends) for ends in {tuple(each) for each in found.values()}}
-        return {filter_: made[tuple(each)] for filter_, each in found.items()}
+            chain,
+            dataset,
+        ):
+            heights_by_filter.setdefault(filter_, []).append((first, last))
+        spans_by_heights = {
+            ends: Spans(Span(*each) for each in ends) for ends in {tuple(each) for each in heights_by_filter.values()}
+        }
+        return {filter_: spans_by_heights[tuple(each)] for filter_, each in heights_by_filter.items()}
 
     def remove_range(self, chain: str, dataset: str, filter: str, span: Span) -> None:
-        """Count the heights of a span as not indexed, for one dataset and filter."""
+        """Remove a span from the indexed ranges of one dataset and filter."""
         with self._write() as connection:
-            left = self.indexed_ranges(chain, dataset, filter) - [span]
+            remaining = self.indexed_ranges(chain, dataset, filter) - [span]
             key = (chain, dataset, filter)
             connection.execute("DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ?", key)
             connection.executemany(
-                "INSERT INTO cover VALUES (?, ?, ?, ?, ?)", [(*key, each.first, each.last) for each in left]
+                "INSERT INTO cover VALUES (?, ?, ?, ?, ?)", [(*key, each.first, each.last) for each in remaining]
             )
 
-    def add_ranges(self, chain: str, several: Iterable[tuple[str, str]], span: Span) -> None:
-        """Say that a span is indexed of several datasets, each with its filter, in one transaction."""
+    def add_ranges(self, chain: str, pairs: Iterable[tuple[str, str]], span: Span) -> None:
+        """Add a span to the indexed ranges of pairs of dataset and filter, in one transaction."""
         with self._write() as connection:
-            for dataset, filter_ in several:
-                _indexed_ranges(connection, chain, (dataset,), (filter_,), span)
+            for dataset, filter_ in pairs:
+                _merge_range(connection, chain, (dataset,), (filter_,), span)
 
     def open_batch(
         self,
@@ -250,26 +284,30 @@ class Tail:
         after: int = 0,
         worker_process: int = 0,
     ) -> Batch:
-        """Write an intent down. Its number is above every earlier one of the chain, and above `after`: pass the lake's
-        last where this file may be younger than the lake."""
+        """Store a new batch and return it.
+
+        Args:
+            after: The number of the lake's last batch. The new number is higher, also if this file is younger than the
+                lake.
+        """
         with self._write() as connection:
             batch = Batch(
                 chain, max(self.newest_batch(chain), after) + 1, span, tuple(datasets), tuple(filters), worker_process
             )
-            what = (json.dumps(batch.datasets), json.dumps(batch.filters))
+            encoded = (json.dumps(batch.datasets), json.dumps(batch.filters))
             connection.execute(
                 "INSERT INTO batches (chain, number, first, last, datasets, filters, lane) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (chain, batch.number, span.first, span.last, *what, worker_process),
+                (chain, batch.number, span.first, span.last, *encoded, worker_process),
             )
         return batch
 
     def newest_batch(self, chain: str) -> int:
-        """The highest number of a chain's batches, done or not; 0 where there was none."""
+        """Return the highest batch number of a chain, done or not; 0 if there is none."""
         return int(self._read("SELECT coalesce(max(number), 0) FROM batches WHERE chain = ?", chain)[0][0])
 
     def open_batches(self, chain: str) -> list[Batch]:
-        """Intents that were not carried out to the end, in the order of their numbers."""
+        """Return the batches that are not done, by number."""
         return [
             Batch(
                 chain,
@@ -287,75 +325,88 @@ class Tail:
         ]
 
     def close_batch(self, batch: Batch, anchor: Block | None = None) -> None:
-        """Mark a batch done, add its indexed range and raise the anchor, in one transaction. Again: nothing changes.
+        """Mark a batch as done, add its indexed range and raise the anchor, in one transaction.
 
-        The anchor only rises: a hole that is filled lies below what is final already.
+        Repeating the call changes nothing. The anchor never falls: a gap that is filled lies below final blocks.
         """
         with self._write() as connection:
             connection.execute(
                 "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", (batch.chain, batch.number)
             )
             if connection.changes():
-                _indexed_ranges(connection, batch.chain, batch.datasets, batch.filters, batch.span)
+                _merge_range(connection, batch.chain, batch.datasets, batch.filters, batch.span)
                 below = _anchor(connection, batch.chain)
                 if anchor is not None and (below is None or below.height < anchor.height):
                     _set_anchor(connection, batch.chain, anchor)
 
-    # --- accounts whose history is wanted ----------------------------------------------------------------------------
+    # --- watched accounts --------------------------------------------------------------------------------------------
 
-    def watch(self, chain: str, wanted: Iterable[Watch]) -> None:
-        """Want the histories of accounts. What was wanted of one before is wanted still: the lower first height counts,
-        and the higher last one."""
+    def watch(self, chain: str, accounts: Iterable[WatchedAccount]) -> None:
+        """Add accounts to index for the operator.
+
+        An account that is watched already keeps the lower first height and the higher last one.
+        """
         with self._write() as connection:
             connection.executemany(
                 "INSERT INTO watches (chain, account, owner, first, last) VALUES (?, ?, '', ?, ?) "
                 "ON CONFLICT DO UPDATE SET "
-                "first = min(first, excluded.first), last = max(last, excluded.last)",  # NULL, where one of them is
-                [(chain, each.account, each.first, each.last) for each in wanted],
+                "first = min(first, excluded.first), last = max(last, excluded.last)",  # NULL if one of them is NULL
+                [(chain, each.account, each.first, each.last) for each in accounts],
             )
 
     def unwatch(self, chain: str, account: str) -> bool:
-        """No longer want the history of an account, unless its place is sold. Return True if a place was removed; what
-        is stored of the account stays."""
+        """Stop watching an account, except for watches that were paid for. Return False if it was not watched."""
         with self._write() as connection:
             connection.execute("DELETE FROM watches WHERE chain = ? AND account = ? AND sold = 0", (chain, account))
             return connection.changes() > 0
 
-    def watches(self, chain: str, now_us: int | None = None) -> list[Watch]:
-        """Return the accounts whose histories are wanted at a moment, each once; without it also those whose places
-        have ended."""
+    def watches(self, chain: str, now_us: int | None = None) -> list[WatchedAccount]:
+        """Return the watched accounts, each once.
+
+        Args:
+            now_us: Leave out watches that ended before this time; None returns them too.
+        """
         rows = self._read(
             "SELECT account, min(first), CASE WHEN count(last) = count(*) THEN max(last) END FROM watches "
             "WHERE chain = ? AND (expires_us IS NULL OR expires_us > ifnull(?, 0)) GROUP BY account ORDER BY account",
-            chain, now_us,
-        )  # fmt: skip
-        return [Watch(*row) for row in rows]
+            chain,
+            now_us,
+        )
+        return [WatchedAccount(*row) for row in rows]
 
-    def places(self, chain: str, now_us: int) -> list[WatchPlace]:
-        """Return the places that requests have at a moment, by account and owner."""
+    def owned_watches(self, chain: str, now_us: int) -> list[OwnedWatch]:
+        """Return the watches of API accounts that have not ended, by account and owner."""
         rows = self._read(
             "SELECT account, owner, sold, expires_us FROM watches WHERE chain = ? AND expires_us > ? ORDER BY 1, 2",
-            chain, now_us,
-        )  # fmt: skip
-        return [WatchPlace(account, owner, bool(sold), until_us) for account, owner, sold, until_us in rows]
+            chain,
+            now_us,
+        )
+        return [OwnedWatch(account, owner, bool(sold), until_us) for account, owner, sold, until_us in rows]
 
-    def add_sold_places(self, chain: str, first: int, places: Iterable[WatchPlace]) -> None:
-        """Add places that were paid for, or extend them; again: nothing changes."""
+    def add_sold_watches(self, chain: str, first: int, sold: Iterable[OwnedWatch]) -> None:
+        """Add watches that were paid for, or extend them. Repeating the call changes nothing."""
         with self._write() as connection:
-            watches.add_sold(connection, chain, first, places)
+            watches.add_sold(connection, chain, first, sold)
 
-    def add_synced_places(
-        self, chain: str, first: int, owner: str, accounts: Iterable[str], terms: PlaceTerms
+    def add_synced_watches(
+        self, chain: str, first: int, owner: str, accounts: Iterable[str], terms: WatchLimits
     ) -> list[str]:
-        """Add places of one owner that are not sold, or extend them; return the accounts without room."""
+        """Add or extend unpaid watches of one owner; return the accounts that exceed the limits."""
         with self._write() as connection:
             return watches.add_synced(connection, chain, first, owner, accounts, terms)
 
-    def note(self, chain: str, ways: Iterable[tuple[str, str, str]], unexplained: Iterable[Unexplained]) -> None:
-        """Keep in which ways datasets of accounts were found (account, dataset, way), and what is not explained."""
+    def add_history_notes(
+        self, chain: str, methods: Iterable[tuple[str, str, str]], unexplained: Iterable[UnexplainedChange]
+    ) -> None:
+        """Store how datasets of accounts were read, and balance changes that no transaction explains.
+
+        Args:
+            ways: Triples of account, dataset and method.
+            unexplained: Replace earlier entries of the same account, height and asset.
+        """
         with self._write() as connection:
             connection.executemany(
-                "INSERT INTO ways VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", [(chain, *each) for each in ways]
+                "INSERT INTO ways VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", [(chain, *each) for each in methods]
             )
             connection.executemany(
                 "INSERT INTO unexplained VALUES (?, ?, ?, ?, ?, ?) "
@@ -366,164 +417,92 @@ class Tail:
                 ],
             )
 
-    def explained(self, chain: str, accounts: Iterable[str], span: Span) -> None:
-        """Forget what was not explained of accounts at some heights: they are read anew."""
+    def drop_unexplained(self, chain: str, accounts: Iterable[str], span: Span) -> None:
+        """Delete the unexplained changes of accounts at some heights, which are read again."""
         with self._write() as connection:
             connection.executemany(
                 "DELETE FROM unexplained WHERE chain = ? AND account = ? AND height BETWEEN ? AND ?",
                 [(chain, account, span.first, span.last) for account in accounts],
             )
 
-    def ways(self, chain: str, account: str) -> list[tuple[str, str]]:
-        """The datasets of an account's history, and in which ways they were found."""
+    def history_methods(self, chain: str, account: str) -> list[tuple[str, str]]:
+        """Return pairs of dataset and method: how an account's history was read."""
         return self._read("SELECT dataset, way FROM ways WHERE chain = ? AND account = ? ORDER BY 1, 2", chain, account)
 
-    def unexplained(self, chain: str, account: str) -> list[tuple[int, str, int, str]]:
-        """What is known to be missing of an account's history: height, asset, raw amount, reason."""
-        found = self._read(
+    def unexplained_changes(self, chain: str, account: str) -> list[tuple[int, str, int, str]]:
+        """Return the known gaps of an account's history: height, asset, raw amount, reason."""
+        rows = self._read(
             "SELECT height, asset, raw, reason FROM unexplained WHERE chain = ? AND account = ? ORDER BY 1, 2",
-            chain, account,
-        )  # fmt: skip
-        return [(height, asset, int(raw), reason) for height, asset, raw, reason in found]
+            chain,
+            account,
+        )
+        return [(height, asset, int(raw), reason) for height, asset, raw, reason in rows]
 
-    def keep_reconciliation(self, chain: str, account: str, span: Span, block_hash: str, result: bytes) -> None:
-        """Keep what a comparison of an account's balances with its movements found, in the place of the last one. It
-        ends where a block of its range goes or is indexed for the account. StoreError where its last one is another."""
+    def store_reconciliation(self, chain: str, account: str, span: Span, block_hash: str, result: bytes) -> None:
+        """Store the result of comparing an account's balances with its transfers, replacing the last one.
+
+        It is deleted when a block of its span is removed or indexed again for the account.
+
+        Raises:
+            StoreError: The last block of the span has another hash.
+        """
         with self._write() as connection:
-            here: list[Any] = connection.execute(
+            rows: Rows = connection.execute(
                 "SELECT hash FROM blocks WHERE chain = ? AND height = ?", (chain, span.last)
             ).fetchall()
-            if here and here[0][0] != block_hash:
-                raise StoreError("tail", f"{chain}: block {span.last} is {here[0][0]} now, and no longer {block_hash}")
+            if rows and rows[0][0] != block_hash:
+                raise StoreError("tail", f"{chain}: block {span.last} is {rows[0][0]} now, and no longer {block_hash}")
             connection.execute(
                 "INSERT OR REPLACE INTO reconciliations VALUES (?, ?, ?, ?, ?, ?)",
                 (chain, account, span.first, span.last, block_hash, result),
             )
 
     def reconciliations(self, chain: str) -> list[tuple[str, bytes]]:
-        """The accounts whose balances were compared with their movements, and what was found, where it still stands."""
+        """Return the valid comparisons of balances with transfers: account, result as JSON."""
         return self._read("SELECT account, result FROM reconciliations WHERE chain = ? ORDER BY account", chain)
 
-    def add_lookups(self, chain: str, lookups: Iterable[tuple[str, int, bytes]]) -> None:
-        """Store what was read of transactions of final blocks: hash, height, details as JSON."""
+    def add_lookups(self, chain: str, lookups: Iterable[tuple[str, int, str | None, bytes]]) -> None:
+        """Store details of transactions: hash, height, block hash, details as JSON.
+
+        A block hash of None means that the block is final. A transaction of another block is stored only if its block
+        is in the tail, and is deleted together with it.
+        """
+        sql = (
+            "INSERT OR IGNORE INTO lookups (chain, tx_hash, height, details) SELECT ?1, ?2, ?3, ?5 "
+            "WHERE ?4 IS NULL OR EXISTS (SELECT 1 FROM blocks WHERE chain = ?1 AND height = ?3 AND hash = ?4)"
+        )
         with self._write() as connection:
-            sql = "INSERT OR IGNORE INTO lookups (tx_hash, height, details, chain) VALUES (?, ?, ?, ?)"
-            connection.executemany(sql, [(*lookup, chain) for lookup in lookups])
+            connection.executemany(sql, [(chain, *lookup) for lookup in lookups])
 
     def lookups(self, chain: str, hashes: Iterable[str]) -> dict[str, bytes]:
         """Return the stored details of those transactions that have some, by hash."""
         sql = "SELECT tx_hash, details FROM lookups WHERE chain = ? AND tx_hash IN (SELECT value FROM json_each(?))"
         return dict(self._read(sql, chain, json.dumps(list(hashes))))
 
-    # --- prices on their way to the lake -----------------------------------------------------------------------------
-
-    def keep_prices(self, chain: str, block: Block, prices: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Keep prices of a block, by asset; what is kept of them then. The first that is kept stays. Without a hash
-        the block is final."""
-        with self._write() as connection:
-            connection.executemany(
-                "INSERT INTO prices (chain, height, hash, time_us, asset, price) VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
-                [(chain, block.height, block.hash, block.time_us, asset, price) for asset, price in prices.items()],
-            )
-            connection.execute(
-                "DELETE FROM prices WHERE hash <> '' AND chain = ? AND number <= "
-                "(SELECT max(number) FROM prices WHERE chain = ?) - ?",
-                (chain, chain, MAX_WAITING_PRICES),
-            )
-            found: list[Any] = connection.execute(
-                "SELECT asset, price FROM prices WHERE chain = ? AND height = ? AND hash = ?",
-                (chain, block.height, block.hash),
-            ).fetchall()
-        return {asset: price for asset, price in found if asset in prices}
-
-    def prices(self, chain: str, height: int) -> list[tuple[str, str, bytes]]:
-        """The hash, the asset and the price of each that is kept here of a height."""
-        return self._read("SELECT hash, asset, price FROM prices WHERE chain = ? AND height = ?", chain, height)
-
-    def has_prices(self, chain: str) -> bool:
-        """Whether any are kept here."""
-        return bool(self._read("SELECT 1 FROM prices WHERE chain = ? LIMIT 1", chain))
-
-    def last_final_price(self, chain: str) -> int | None:
-        """The highest height of which prices are kept here as those of a final block."""
-        found: int | None = self._read("SELECT max(height) FROM prices WHERE chain = ? AND hash = ''", chain)[0][0]
-        return found
-
-    def waiting_prices(self, chain: str, last: int) -> list[tuple[int, int, str, int, str, bytes]]:
-        """The number, height, hash, time, asset and price of what is kept here up to a height, in order."""
-        return self._read(
-            "SELECT number, height, hash, time_us, asset, price FROM prices WHERE chain = ? AND height <= ? "
-            "ORDER BY number",
-            chain, last,
-        )  # fmt: skip
-
-    def lock_prices(self, chain: str) -> AbstractContextManager[None]:
-        """Hold the way of a chain's prices to the lake, in this process alone; Busy where another one does."""
-        return held(self.path.parent / "locks" / f"{chain}.prices.lock", store="tail", what=f"the prices of {chain}")
-
-    def drop_prices(self, chain: str, numbers: Iterable[int]) -> None:
-        """Forget prices: the lake has them now, or their block has left the chain."""
-        with self._write() as connection:
-            connection.executemany("DELETE FROM prices WHERE number = ?", [(each,) for each in numbers])
-
-    # --- what endpoints taught us ------------------------------------------------------------------------------------
-
-    def capabilities(self, endpoint: str) -> dict[str, int]:
-        """Everything remembered about an endpoint."""
-        return dict(self._read("SELECT name, value FROM learnt WHERE endpoint = ?", endpoint))
-
-    def learn(self, endpoint: str, name: str, value: int) -> None:
-        """Remember one fact about an endpoint, such as the largest span it answers."""
-        with self._write() as connection:
-            connection.execute(
-                "INSERT INTO learnt (endpoint, name, value) VALUES (?, ?, ?) "
-                "ON CONFLICT (endpoint, name) DO UPDATE SET value = excluded.value",
-                (endpoint, name, value),
-            )
-
-    def quarantined(self, endpoint: str) -> bytes | None:
-        """The evidence (JSON) for which an endpoint is asked nothing any more; None where it is not quarantined."""
-        found = self._read("SELECT evidence FROM cordons WHERE endpoint = ?", endpoint)
-        return found[0][0] if found else None
-
-    def quarantine(self, endpoint: str, evidence: bytes) -> None:
-        """Keep the evidence against an endpoint; the first stays."""
-        with self._write() as connection:
-            connection.execute(
-                "INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", (endpoint, evidence)
-            )
-
-    def reinstate(self, endpoint: str) -> bool:
-        """Forget the evidence against an endpoint; whether there was any."""
-        with self._write() as connection:
-            connection.execute("DELETE FROM cordons WHERE endpoint = ?", (endpoint,))
-            return connection.changes() > 0
-
-    def _read(self, sql: str, *arguments: object) -> list[Any]:
-        with said("tail", self.path), self._lock:
+    def _read(self, sql: str, *arguments: object) -> Rows:
+        with translate_errors("tail", self.path), self._lock:
             return self._connection.execute(sql, arguments).fetchall()
 
     @contextmanager
     def _write(self) -> Iterator[apsw.Connection]:
-        with said("tail", self.path), self._lock, writing(self._connection) as connection:
+        with translate_errors("tail", self.path), self._lock, writing(self._connection) as connection:
             yield connection
 
 
 def _connected(path: Path, *, reader: bool = False) -> apsw.Connection:
-    with said("tail", path):
+    with translate_errors("tail", path):
         return connect(path, reader=reader)
 
 
 def _top(connection: apsw.Connection, chain: str) -> Block | None:
-    rows: list[Any] = connection.execute(
+    rows: Rows = connection.execute(
         "SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height DESC LIMIT 1", (chain,)
     ).fetchall()
     return Block(*rows[0]) if rows else None
 
 
 def _anchor(connection: apsw.Connection, chain: str) -> Block | None:
-    rows: list[Any] = connection.execute(
+    rows: Rows = connection.execute(
         "SELECT height, hash, parent, time_us FROM anchors WHERE chain = ?", (chain,)
     ).fetchall()
     return Block(*rows[0]) if rows else None
@@ -538,8 +517,8 @@ def _set_anchor(connection: apsw.Connection, chain: str, block: Block | None) ->
         )
 
 
-def _below(connection: apsw.Connection, chain: str, block: Block) -> Block | None:
-    """What a new block must stand on: the top, else the anchor, unless the tail starts anew higher up."""
+def _parent_of(connection: apsw.Connection, chain: str, block: Block) -> Block | None:
+    """Return the required parent of a new block; None if the tail starts above the anchor."""
     top = _top(connection, chain)
     if top is not None:
         return top
@@ -567,7 +546,7 @@ def _insert(connection: apsw.Connection, chain: str, entry: TailBlock) -> None:
     )
 
 
-def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
+def _delete_above(connection: apsw.Connection, chain: str, height: int) -> None:
     for table in ("blocks", "rows"):
         connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
     connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
@@ -578,14 +557,14 @@ def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
     connection.execute("DELETE FROM prices WHERE chain = ? AND height > ?", (chain, height))
 
 
-def _indexed_ranges(
+def _merge_range(
     connection: apsw.Connection, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span
 ) -> None:
-    """Merge a span into the stored ones: only those that touch it are read and written."""
+    """Merge a span into the stored ranges. Only ranges that touch it are read and written."""
     for dataset in datasets:
         for filter in filters:
             key = (chain, dataset, filter)
-            touching: list[Any] = connection.execute(
+            touching: Rows = connection.execute(
                 "DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ? AND first <= ? AND last >= ? "
                 "RETURNING first, last",
                 (*key, span.last + 1, span.first - 1),

@@ -1,17 +1,17 @@
-"""What the tail's file looks like: its tables, and how a file of an older release gets those that it lacks."""
+"""The tables of the tail's SQLite file, and the check of its format version."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chainfolio.errors import StoreError
-from storage.sqlite import said, writing
+from chainfolio.storage.sqlite import Rows, translate_errors, writing
 
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 7
+VERSION = 1
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -38,91 +38,70 @@ CREATE INDEX batches_open ON batches (chain, number) WHERE done = 0;
 CREATE TABLE learnt (
     endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
 ) STRICT, WITHOUT ROWID;
-"""
-# Version 2.
-QUARANTINES = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
-# Version 3. `last` NULL: up to the newest block, and on.
-WATCHES = """
+-- Endpoints that contradicted verified data, with the evidence.
+CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID;
+-- Accounts to index. `last` is NULL if new blocks are indexed too. `owner` is empty for the operator, else an account
+-- of the API. A place that was paid for is `sold`; it ends at `expires_us`, if that is not NULL.
 CREATE TABLE watches (
-    chain TEXT NOT NULL, account TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER, PRIMARY KEY (chain, account)
-) STRICT, WITHOUT ROWID
-"""
-# In which ways the history of an account was found, and what of it nobody could explain.
-WAYS = """
+    chain TEXT NOT NULL, account TEXT NOT NULL, owner TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER,
+    sold INTEGER NOT NULL DEFAULT 0, expires_us INTEGER, PRIMARY KEY (chain, account, owner)
+) STRICT, WITHOUT ROWID;
+-- Methods by which the history of an account was read, and balance changes that no transaction explains.
 CREATE TABLE ways (
     chain TEXT NOT NULL, account TEXT NOT NULL, dataset TEXT NOT NULL, way TEXT NOT NULL,
     PRIMARY KEY (chain, account, dataset, way)
-) STRICT, WITHOUT ROWID
-"""
-UNEXPLAINED = """
+) STRICT, WITHOUT ROWID;
 CREATE TABLE unexplained (
     chain TEXT NOT NULL, account TEXT NOT NULL, height INTEGER NOT NULL, asset TEXT NOT NULL, raw TEXT NOT NULL,
     reason TEXT NOT NULL, PRIMARY KEY (chain, account, height, asset)
-) STRICT, WITHOUT ROWID
-"""
-# Version 4. What the last comparison of an account's balances with its movements found, as JSON.
-RECONCILIATIONS = """
+) STRICT, WITHOUT ROWID;
+-- The last comparison of each account's balances with its transfers, as JSON.
 CREATE TABLE reconciliations (
     chain TEXT NOT NULL, account TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, hash TEXT NOT NULL,
     result BLOB NOT NULL, PRIMARY KEY (chain, account)
-) STRICT, WITHOUT ROWID
-"""
-# Version 5. Prices on their way to the lake, as JSON; no hash: of a final block. Numbers are never given out again.
-PRICES = """
+) STRICT, WITHOUT ROWID;
+-- Prices that are not in the lake yet, as JSON. `hash` is empty for final blocks. AUTOINCREMENT: numbers are unique.
 CREATE TABLE prices (
     number INTEGER PRIMARY KEY AUTOINCREMENT, chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL,
     time_us INTEGER NOT NULL, asset TEXT NOT NULL, price BLOB NOT NULL, UNIQUE (chain, height, asset, hash)
-) STRICT
-"""
-# Version 6. Each place has an owner: empty for the operator, else an account of the API. A place that was paid for is
-# `sold`; at `expires_us` it ends, if that is not NULL.
-PLACES = (
-    "CREATE TABLE watches_with_owners ("
-    "chain TEXT NOT NULL, account TEXT NOT NULL, owner TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER, "
-    "sold INTEGER NOT NULL DEFAULT 0, expires_us INTEGER, PRIMARY KEY (chain, account, owner)) STRICT, WITHOUT ROWID",
-    "INSERT INTO watches_with_owners SELECT chain, account, '', first, last, 0, NULL FROM watches",
-    "DROP TABLE watches",
-    "ALTER TABLE watches_with_owners RENAME TO watches",
-)
-# Version 7. What was read of transactions of others, in final blocks.
-LOOKUPS = """
+) STRICT;
+-- Details of transactions that are not of indexed accounts.
 CREATE TABLE lookups (
     chain TEXT NOT NULL, tx_hash TEXT NOT NULL, height INTEGER NOT NULL, details BLOB NOT NULL,
     PRIMARY KEY (chain, tx_hash)
-) STRICT, WITHOUT ROWID
+) STRICT, WITHOUT ROWID;
+-- Responses of endpoints that one command stores for the next one. `request` is a digest.
+CREATE TABLE answers (
+    endpoint TEXT NOT NULL, request TEXT NOT NULL, read_us INTEGER NOT NULL, answer BLOB NOT NULL,
+    PRIMARY KEY (endpoint, request)
+) STRICT, WITHOUT ROWID;
 """
-STATEMENTS = (
-    *((1, each) for each in SCHEMA.split(";\n")),
-    (2, QUARANTINES),
-    *((3, each) for each in (WATCHES, WAYS, UNEXPLAINED)),
-    (4, RECONCILIATIONS),
-    (5, PRICES),
-    *((6, each) for each in PLACES),
-    (7, LOOKUPS),
-)
 
 
 def prepare(connection: apsw.Connection, path: Path) -> apsw.Connection:
-    """Create the tables in a new file, add those that an older release did not have; refuse one of a newer release."""
-    with said("tail", path):
+    """Create the tables in a new file and return the connection.
+
+    Raises:
+        StoreError: The file has another format version.
+    """
+    with translate_errors("tail", path):
         version = _version(connection)
-        if version < VERSION:
+        if version == 0:
             with writing(connection):
-                # Another process may have been first.
-                version = _version(connection)
-                if version < VERSION:
-                    for since, statement in STATEMENTS:
-                        if version < since:
-                            connection.execute(statement)
+                version = _version(connection)  # another process may have created the tables since
+                if version == 0:
+                    connection.execute(SCHEMA)
                     connection.execute(f"PRAGMA user_version = {VERSION}")
                     version = VERSION
-    if version > VERSION:
+    if version != VERSION:
         raise StoreError(
-            "tail", f"{path} has version {version}, this release knows {VERSION}", remedy="upgrade Chainfolio"
+            "tail",
+            f"{path} has format version {version}, this release reads version {VERSION}",
+            remedy="use the release of Chainfolio that wrote the data folder, or index into an empty one",
         )
     return connection
 
 
 def _version(connection: apsw.Connection) -> int:
-    rows: list[Any] = connection.execute("PRAGMA user_version").fetchall()
+    rows: Rows = connection.execute("PRAGMA user_version").fetchall()
     return int(rows[0][0])

@@ -1,4 +1,4 @@
-"""The lake's tables as DuckDB views: the files as they are, with a DECIMAL beside each 32-byte amount."""
+"""DuckDB views over the lake's files, with a DECIMAL column for each 32-byte amount."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from chainfolio.table import BUCKETS, Table
 from chainfolio.tables import TABLES
 
 ONES = 0xFFFFFFFF
-# What blocks brought their proposers on the execution chain, by the rule of `engine.block_income`: in wei. Known of a
-# block whose transactions are all in the lake; a block without a payload brought nothing.
+# Income of proposers on the execution chain in wei, as in `engine/validators/block_income.py`. It is known for blocks
+# whose transactions are all in the lake; a block without a payload has none.
 VALIDATOR_REWARDS_OF = f"""
 CREATE OR REPLACE MACRO validator_rewards_of(who) AS TABLE WITH
 own AS (SELECT * FROM validator_rewards WHERE bucket = who % {BUCKETS} AND validator = who),
@@ -37,22 +37,26 @@ SELECT own.*, CASE WHEN proposed = coalesce(known, 0) THEN coalesce(execution, 0
 FROM own LEFT JOIN by_epoch USING (chain, epoch);"""
 
 
-def views(files: Mapping[str, Sequence[str]], refused: Mapping[str, str] | None = None) -> list[str]:
-    """One CREATE VIEW a table, and macros for the tables by account; a table without files gets an empty view of the
-    right columns. `refused` names tables that cannot be read, and why: their views raise that error when queried."""
-    reasons = refused or {}
-    made = (_view(table, files.get(name, ()), reasons.get(name)) for name, table in TABLES.items())
-    return [*made, *_macros()]
+def views(files: Mapping[str, Sequence[str]], errors: Mapping[str, str] | None = None) -> list[str]:
+    """Return one CREATE VIEW statement per table, and the macros for tables by account.
+
+    Args:
+        files: The files of each table. A table without files gets an empty view with its columns.
+        errors: Tables that cannot be read, with the reason. A query of such a view raises the reason.
+    """
+    error_by_table = errors or {}
+    statements = (_view(table, files.get(name, ()), error_by_table.get(name)) for name, table in TABLES.items())
+    return [*statements, *_macros()]
 
 
-def _view(table: Table, files: Sequence[str], refused: str | None) -> str:
-    shown = [pair for column in table.columns for pair in _types(column.name, column.type)]
-    if refused is not None:  # every column and the condition are the error: no query can be answered without it
-        columns = ", ".join(f"refused::{kind} AS {_quoted(name)}" for name, kind in shown)
-        error = f"SELECT error({literal(refused)})::VARCHAR AS refused"
-        return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} FROM ({error}) WHERE refused IS NULL;"
+def _view(table: Table, files: Sequence[str], error: str | None) -> str:
+    columns_and_types = [pair for column in table.columns for pair in _types(column.name, column.type)]
+    if error is not None:  # each column and the condition raise the error: every query raises it
+        columns = ", ".join(f"refused::{kind} AS {_quoted(name)}" for name, kind in columns_and_types)
+        query = f"SELECT error({literal(error)})::VARCHAR AS refused"
+        return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} FROM ({query}) WHERE refused IS NULL;"
     if not files:
-        columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in shown)
+        columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in columns_and_types)
         return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} WHERE false;"
     names = ", ".join(map(literal, files))
     columns = ", ".join(column for each in table.columns for column in _columns(each.name, each.type))
@@ -71,26 +75,30 @@ def _columns(name: str, kind: str) -> list[str]:
 
 
 def decimal_of(column: str) -> str:
-    """DECIMAL(38,0) from 32 big-endian bytes, in the SQL of DuckDB 1.3 and newer; null where it does not fit."""
+    """Return SQL that converts 32 big-endian bytes to DECIMAL(38,0); null if the value is too large."""
     limit = "".join(f"\\x{byte:02X}" for byte in MAX_DEC38.to_bytes(32, "big"))
     return f"CASE WHEN {column} <= '{limit}'::BLOB THEN {column}[17:32]::BIT::HUGEINT::DECIMAL(38, 0) END"
 
 
 def total_of(column: str) -> str:
-    """DECIMAL(38,0) of the sum of 32-byte amounts, whatever is among them; null where it does not fit. Limbs of 64 bits
-    are summed, so that no row can overflow the sum of others, and none is left out."""
+    """Return SQL that sums 32-byte amounts as DECIMAL(38,0); null if the sum is too large.
+
+    It sums limbs of 64 bits: no row overflows or is left out.
+    """
     limbs = [f"sum({column}[{1 + 8 * at}:{8 + 8 * at}]::BIT::UBIGINT::HUGEINT)" for at in range(4)]
     upper, lower = divmod(MAX_DEC38, 2**64)
-    # The lowest may be larger than 64 bits: what it carries is compared before anything is multiplied.
+    # The lowest sum may exceed 64 bits: its carry is compared before the multiplication.
     high, low = f"{limbs[2]} + {limbs[3]} // {2**64}", f"{limbs[3]} % {2**64}"
     fits = f"{limbs[0]} + {limbs[1]} = 0 AND ({high} < {upper} OR {high} = {upper} AND {low} <= {lower})"
     return f"CASE WHEN {fits} THEN (least({high}, {upper}) * {2**64} + {low})::DECIMAL(38, 0) END"
 
 
 def _macros() -> list[str]:
-    """`total(raw)`, the exact sum; `bucket_of(account)`, and for each table by account `<table>_of(account)`: its rows,
-    from its own bucket alone. An address with the capitals of its checksum is found too. `validator_rewards_of(index)`
-    has the two columns of the execution chain besides."""
+    """Return the macros: `total(raw)`, `bucket_of(account)`, and `<table>_of(account)` per table.
+
+    `<table>_of` reads only the account's bucket, and accepts addresses in checksum notation. The macro
+    `validator_rewards_of(index)` adds the two columns of the execution chain.
+    """
     account = "CASE WHEN account LIKE '0x%' THEN lower(account) ELSE account END"
     shares = "list_transform(range(1, length(account) + 1), lambda i: ascii(account[i])::UBIGINT)"
     step = f"lambda crc, byte: xor(crc // 256, {_crc_table()}[(xor(crc % 256, byte) + 1)::INTEGER])"
@@ -110,7 +118,7 @@ def _macros() -> list[str]:
 
 
 def _crc_table() -> list[int]:
-    """What each byte does to a CRC-32, which DuckDB has no function for."""
+    """Return the 256 steps of CRC-32, for which DuckDB has no function."""
     table = list(range(256))
     for _ in range(8):
         table = [value >> 1 ^ 0xEDB88320 if value & 1 else value >> 1 for value in table]
@@ -118,7 +126,7 @@ def _crc_table() -> list[int]:
 
 
 def literal(text: str) -> str:
-    """Text as SQL writes it."""
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -1,13 +1,15 @@
-"""Places among the watched accounts: whose they are, until when, and who gets one."""
+"""Watched accounts of API requests: their owner, their end, and the limits of their number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import apsw
+
+    from chainfolio.storage.sqlite import Rows
 
 _ADD = (
     "INSERT INTO watches (chain, account, owner, first, sold, expires_us) VALUES (?, ?, ?, ?, ?, ?) "
@@ -16,8 +18,8 @@ _ADD = (
 
 
 @dataclass(frozen=True, slots=True)
-class WatchPlace:
-    """A place that an owner has until `expires_us`; a sold one was paid for."""
+class OwnedWatch:
+    """An account that is watched for an owner until `expires_us`. A sold watch was paid for."""
 
     account: str
     owner: str
@@ -26,42 +28,51 @@ class WatchPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceTerms:
-    """When places that are not sold end, and how many of them there are at most: of all owners, and of one."""
+class WatchLimits:
+    """The end and the limits of watches that are not sold.
+
+    Attributes:
+        max_count: Limit over all owners.
+        max_per_owner: Limit of one owner.
+    """
 
     now_us: int
     expires_us: int
-    most: int
-    most_of_owner: int
+    max_count: int
+    max_per_owner: int
 
 
-def add_sold(connection: apsw.Connection, chain: str, first: int, places: Iterable[WatchPlace]) -> None:
-    """Add places that were paid for, or extend them; again: nothing changes."""
+def add_sold(connection: apsw.Connection, chain: str, first: int, watches: Iterable[OwnedWatch]) -> None:
+    """Add watches that were paid for, or extend them. Repeating the call changes nothing."""
     connection.executemany(
         f"{_ADD}sold = 1, expires_us = max(expires_us, excluded.expires_us)",
-        [(chain, each.account, each.owner, first, 1, each.expires_us) for each in places],
+        [(chain, each.account, each.owner, first, 1, each.expires_us) for each in watches],
     )
 
 
 def add_synced(
-    connection: apsw.Connection, chain: str, first: int, owner: str, accounts: Iterable[str], terms: PlaceTerms
+    connection: apsw.Connection, chain: str, first: int, owner: str, accounts: Iterable[str], terms: WatchLimits
 ) -> list[str]:
-    """Add places that are not sold, or extend them, as far as there is room for new ones; remove those that ended.
+    """Add or extend unpaid watches of one owner within the limits, and remove all watches that have ended.
 
     Returns:
-        The accounts for which there was no room.
+        The accounts that exceed the limits.
     """
     connection.execute("DELETE FROM watches WHERE chain = ? AND expires_us <= ?", (chain, terms.now_us))
-    rows: list[Any] = connection.execute(
+    rows: Rows = connection.execute(
         "SELECT owner, account, sold FROM watches WHERE chain = ? AND owner <> ''", (chain,)
     ).fetchall()
-    own = {account: sold for holder, account, sold in rows if holder == owner}
-    count, own_count = sum(not sold for _, _, sold in rows), sum(not sold for sold in own.values())
-    room = max(0, min(terms.most - count, terms.most_of_owner - own_count))
+    sold_by_account = {account: sold for holder, account, sold in rows if holder == owner}
+    count, own_count = sum(not sold for _, _, sold in rows), sum(not sold for sold in sold_by_account.values())
+    room = max(0, min(terms.max_count - count, terms.max_per_owner - own_count))
     distinct = list(dict.fromkeys(accounts))
-    new = [each for each in distinct if each not in own]
+    new = [each for each in distinct if each not in sold_by_account]
     connection.executemany(
         f"{_ADD}expires_us = max(expires_us, excluded.expires_us) WHERE sold = 0",
-        [(chain, each, owner, first, 0, terms.expires_us) for each in distinct if each in own or each in new[:room]],
+        [
+            (chain, each, owner, first, 0, terms.expires_us)
+            for each in distinct
+            if each in sold_by_account or each in new[:room]
+        ],
     )
     return new[room:]

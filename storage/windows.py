@@ -1,7 +1,7 @@
-"""The rows of several tables side by side, a span of heights after the other, in memory that history does not fill.
+"""Read several tables together, one span of heights after the other, in bounded memory.
 
-A file may hold a million rows and a window a few thousand of them, so files are read on from where the window before
-ended: every row is decoded once.
+A file may hold a million rows and a window a few thousand of them, so each file is read on from the end of the
+previous window: every row is decoded once.
 """
 
 from __future__ import annotations
@@ -11,57 +11,70 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from chainfolio.storage.arrays import numbers
+from chainfolio.storage.parquet import LakeFile, in_order
 from chainfolio.table import Table
-from storage.arrays import numbers
-from storage.parquet import Written, in_order
 
-Reading = Callable[[Table, list[Written]], Iterator[pa.RecordBatch]]
+ReadFiles = Callable[[Table, list[LakeFile]], Iterator[pa.RecordBatch]]
 
 
 def windows(
-    files: Mapping[str, tuple[Table, Sequence[Written]]], reading: Reading, rows: int
+    files: Mapping[str, tuple[Table, Sequence[LakeFile]]], reading: ReadFiles, rows: int
 ) -> Iterator[dict[str, pa.Table]]:
-    """The rows of each table by its name, of about `rows` rows together, each table's in its order."""
-    every = [file for _, some in files.values() for file in some]
-    if not every:
+    """Yield the rows of each table by its name, window by window, in each table's order.
+
+    Args:
+        files: The files of each table, by its name.
+        reading: Reads the rows of files.
+        rows: Approximate number of rows per window, over all tables.
+    """
+    all_files = [file for _, table_files in files.values() for file in table_files]
+    if not all_files:
         return
-    tables = {name: [_Cursor(table, file, reading) for file in some] for name, (table, some) in files.items()}
-    for last in [*(edge - 1 for edge in _edges(every, -(-sum(file.rows for file in every) // rows))), 2**63 - 1]:
-        found = {name: [part for cursor in cursors for part in cursor.until(last)] for name, cursors in tables.items()}
+    tables = {
+        name: [_Cursor(table, file, reading) for file in table_files] for name, (table, table_files) in files.items()
+    }
+    for last in [
+        *(edge - 1 for edge in _edges(all_files, -(-sum(file.rows for file in all_files) // rows))),
+        2**63 - 1,
+    ]:
+        parts = {
+            name: [part for cursor in cursors for part in cursor.read_until(last)] for name, cursors in tables.items()
+        }
         yield {
-            name: in_order(table, pa.concat_tables(found[name])) if found[name] else table.schema().empty_table()
+            name: in_order(table, pa.concat_tables(parts[name])) if parts[name] else table.schema().empty_table()
             for name, (table, _) in files.items()
         }
 
 
 class _Cursor:
-    """One file, read as far as it was asked for."""
+    """One file, and the rows of it that were decoded but not yielded yet."""
 
-    def __init__(self, table: Table, file: Written, reading: Reading) -> None:
+    def __init__(self, table: Table, file: LakeFile, reading: ReadFiles) -> None:
         self._first, self._at_end = file.first, False
-        self._coming, self._over = reading(table, [file]), pa.table({})
+        self._batches, self._rows = reading(table, [file]), pa.table({})
 
-    def until(self, last: int) -> Iterator[pa.Table]:
-        """The rows up to a height that were not given yet."""
+    def read_until(self, last: int) -> Iterator[pa.Table]:
+        """Yield the remaining rows up to the height `last`."""
         while not self._at_end and self._first <= last:
-            if not len(self._over):
-                batch = next(self._coming, None)
+            if not len(self._rows):
+                batch = next(self._batches, None)
                 self._at_end = batch is None
-                self._over = pa.table({}) if batch is None else pa.table(batch)
+                self._rows = pa.table({}) if batch is None else pa.table(batch)
                 continue
-            heights = numbers(self._over["height"])
+            heights = numbers(self._rows["height"])
             assert heights is not None, "heights are integers"
-            here = int(np.searchsorted(heights, last, "right"))
-            yield self._over.slice(0, here)
-            self._over = self._over.slice(here)
-            if len(self._over):
+            count = int(np.searchsorted(heights, last, "right"))
+            yield self._rows.slice(0, count)
+            self._rows = self._rows.slice(count)
+            if len(self._rows):
                 return
 
 
-def _edges(files: Sequence[Written], pieces: int) -> list[int]:
-    """The heights at which about one more of so many equal parts of the rows has been passed.
+def _edges(files: Sequence[LakeFile], pieces: int) -> list[int]:
+    """Return the heights that divide the rows into about `pieces` equal parts.
 
-    Rows are taken to lie evenly inside a file: a window need not be exact, only bounded.
+    The rows of a file count as evenly distributed: windows must be bounded, not exact.
     """
     edges, passed, part = {min(file.first for file in files)}, 0, 1
     total = sum(file.rows for file in files)

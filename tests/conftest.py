@@ -1,4 +1,7 @@
-"""What holds for every test: how hard properties are searched. CHAINFOLIO_TESTS=deep searches for much longer."""
+"""What holds for every test: how hard properties are searched, and which tests run in one process.
+
+CHAINFOLIO_TESTS=deep searches for much longer, and CHAINFOLIO_TESTS=quick for less.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,32 @@ from tests.storage.stores import KINDS, Stores, postgres
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", parent=settings.get_profile("here"), max_examples=2_000)
-settings.load_profile("deep" if os.environ.get("CHAINFOLIO_TESTS") == "deep" else "here")
+settings.register_profile("quick", parent=settings.get_profile("here"), max_examples=20)
+settings.load_profile({"deep": "deep", "quick": "quick"}.get(os.environ.get("CHAINFOLIO_TESTS", ""), "here"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the tests that share a fixture of a module run in one process, which sets the fixture up once.
+
+    pytest-xdist 3.8 appends the group to an attribute that pytest 9.2 no longer reads (its issue 1386), and then runs
+    the tests of a group in any process. So the group is appended here to what pytest reads.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group") and (name := _group(item)):
+            item.add_marker(pytest.mark.xdist_group(name))
+        group = item.get_closest_marker("xdist_group")
+        if group and config.getoption("loadgroup", False) and hasattr(item, "_id"):
+            item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
+
+
+def _group(item: pytest.Function) -> str | None:
+    """The module of a test that uses fixtures of a module, and which of their parameters it uses."""
+    fixtures = item._fixtureinfo.name2fixturedefs.items()
+    shared = [name for name, (*_, last) in fixtures if last.scope == "module" and last.baseid]
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    kinds = [str(indices[name]) for name in shared if name in indices]
+    return "-".join([item.nodeid.partition("::")[0], *kinds]) if shared else None
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Set
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import grimp
 import pytest
 
-PARTS = (
+ROOT = Path(__file__).parent.parent
+# Folders of the repository that are packages inside `chainfolio`, by a link there.
+LINKED = (
     "adapters",
     "api",
-    "chainfolio",
     "cli",
+    "configs",
     "engine",
     "indexer",
     "localchain",
@@ -21,6 +25,9 @@ PARTS = (
     "storage",
     "transport",
 )
+
+
+ON_TOP = ("async_session", "session")  # the public ones, over the engine
 
 
 def check_no_circle(imports: Mapping[str, Set[str]]) -> None:
@@ -32,7 +39,7 @@ def check_no_circle(imports: Mapping[str, Set[str]]) -> None:
 
 
 def test_no_modules_need_each_other() -> None:
-    graph = grimp.build_graph(*PARTS, exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph("chainfolio", exclude_type_checking_imports=True, cache_dir=None)
     assert len(graph.modules) > 250
     check_no_circle({name: graph.find_modules_directly_imported_by(name) for name in graph.modules})
 
@@ -41,3 +48,19 @@ def test_a_circle_is_named() -> None:
     check_no_circle({"a": {"b"}, "b": {"c"}})
     with pytest.raises(pytest.fail.Exception, match=r"a <- b <- c <- a|b <- c <- a <- b|c <- a <- b <- c"):
         check_no_circle({"a": {"c"}, "b": {"a"}, "c": {"b"}, "d": {"a"}})
+
+
+@pytest.mark.parametrize("folder", LINKED)
+def test_every_folder_is_a_package_of_chainfolio(folder: str) -> None:
+    link = ROOT / "chainfolio" / folder
+    assert link.is_symlink()
+    assert link.readlink() == Path("..") / folder, "a link of another form breaks where the checkout is moved"
+
+
+def test_the_lowest_layer_names_every_shared_module() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    shared = {path.stem for path in (ROOT / "chainfolio").glob("*.py")} - {"__init__", "__main__", *ON_TOP}
+    assert set(contracts[0]["layers"][-1].split(" : ")) == shared
+    by_name = {each["name"]: each for each in contracts}
+    pure = by_name["Code that knows things does no I/O"]["source_modules"]
+    assert {f"chainfolio.{each}" for each in shared} | {"chainfolio.portfolio"} == set(pure)

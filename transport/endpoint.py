@@ -10,14 +10,15 @@ from itertools import accumulate
 from typing import ClassVar, TypeVar
 
 from chainfolio.chains import EndpointHealth
-from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
-from chainfolio.seams import Seams
-from transport.exchange import Posted, RateLimited
-from transport.health import Evidence
-from transport.http import Transport
-from transport.http_endpoint import BodyRefused, HttpEndpoint
-from transport.pacing import Pace
-from transport.wire import Request, RpcError, decode, encode, whole
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
+from chainfolio.transport.exchange import Posted, RateLimited
+from chainfolio.transport.health import Evidence
+from chainfolio.transport.http import Transport
+from chainfolio.transport.http_endpoint import BodyRefused, HttpEndpoint
+from chainfolio.transport.pacing import Pace
+from chainfolio.transport.recent_answers import RecentAnswers
+from chainfolio.transport.wire import Request, RpcError, decode, encode, whole
 
 MAX_TOGETHER = 20  # questions in the batch that greets
 MAX_BODY = 1_900_000  # bytes: many nodes and gateways refuse a body of 2 MB
@@ -27,7 +28,9 @@ LARGE_BODY = 100_000  # bytes: a smaller body is refused for how many questions 
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
 _BATCH_LIMIT = re.compile(
     r"\b(?:max(?:imum)?|limit(?:ed)?(?: to)?|up to|at most|more than|exceeds?(?: the)?)\b[^0-9]{0,40}\b([0-9]{1,4})\b"
-    r"(?![,.][0-9])(?! *(?:bytes|[km]i?b)\b)", re.I)  # fmt: skip
+    r"(?![,.][0-9])(?! *(?:bytes|[km]i?b)\b)",
+    re.I,
+)
 _TAKES_NONE = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|only method calls", re.I
 )
@@ -36,7 +39,7 @@ Answer = bytes | SourceError
 T = TypeVar("T")
 
 
-class BatchRefused(Unsupported):
+class BatchRefused(UnsupportedMethod):
     """The node does not take that many questions at once."""
 
 
@@ -64,7 +67,7 @@ class Endpoint(HttpEndpoint, ABC):
         self,
         url: str,
         transport: Transport,
-        seams: Seams,
+        environment: Environment,
         *,
         timeout_s: float = 60,
         max_rps: int = 0,
@@ -73,16 +76,24 @@ class Endpoint(HttpEndpoint, ABC):
         on_capability: Callable[[str, int], None] = lambda name, value: None,
         evidence: Evidence | None = None,
         on_quarantine: Callable[[Evidence], None] = lambda evidence: None,
+        recent: RecentAnswers | None = None,
     ) -> None:
         super().__init__(
-            url, transport, seams, timeout_s=timeout_s, max_rps=max_rps, concurrency=concurrency, evidence=evidence,
+            url,
+            transport,
+            environment,
+            timeout_s=timeout_s,
+            max_rps=max_rps,
+            concurrency=concurrency,
+            evidence=evidence,
             on_quarantine=on_quarantine,
-        )  # fmt: skip
+        )
         self.capabilities: dict[str, int] = dict(capabilities or {})
-        self.pace = Pace(seams.clock, max_rps=max_rps, learnt=self.capabilities, on_learn=self.learn)
+        self.pace = Pace(environment.clock, max_rps=max_rps, learnt=self.capabilities, on_learn=self.learn)
         self.handshake: Handshake | None = None
         self.lacks_state_at = -1  # the highest block whose state it said to have no more
         self._on_learn = on_capability
+        self._recent = recent
 
     @abstractmethod
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
@@ -92,9 +103,9 @@ class Endpoint(HttpEndpoint, ABC):
     def units(self, method: str) -> int:
         """What a call costs in compute units; a batch costs what its calls cost."""
 
-    def shown_health(self, best_height: int | None) -> EndpointHealth:
+    def health_report(self, best_height: int | None) -> EndpointHealth:
         """Its health as all kinds of chain show it, with how many calls it takes at once and in a second."""
-        health, pace = super().shown_health(best_height), self.pace
+        health, pace = super().health_report(best_height), self.pace
         max_batch = self.capabilities.get("max_batch")
         return replace(health, max_batch=max_batch, rate=pace.bound or None, counts_calls=pace.counts_calls)
 
@@ -109,14 +120,22 @@ class Endpoint(HttpEndpoint, ABC):
 
         The first of all are sent with the handshake, in one batch.
         """
+        if self._recent is not None:
+            return await self._recent.through(requests, lambda missing: self._asked(missing, height))
+        return await self._asked(requests, height)
+
+    async def _asked(self, requests: Sequence[Request], height: int) -> list[Answer]:
         if not requests or self.checked or self.handshake is None:
+            return await self.put(requests, height=height)
+        if self._recent is not None:
+            await self._handshake()
             return await self.put(requests, height=height)
         reads, together = self.handshake.reads, [*self.handshake.reads, *requests]
         most = min(MAX_TOGETHER, self.capabilities.get("max_batch", MAX_TOGETHER))
         if len(together) <= most and len(self._fitting(together)) == len(together):
             try:
                 answers = await self._ask_part(together, height)
-            except (BatchRefused, TooMuch) as refusal:  # by whichever of them: each on its own shows
+            except (BatchRefused, ResponseTooLarge) as refusal:  # by whichever of them: each on its own shows
                 self.errors.note(refusal)
             else:
                 self.handshake.hear(self, answers[: len(reads)])
@@ -126,7 +145,14 @@ class Endpoint(HttpEndpoint, ABC):
 
     async def _handshake(self) -> None:
         if not self.checked and self.handshake is not None:
-            self.handshake.hear(self, await self.put(self.handshake.reads))
+            self.handshake.hear(self, await self.greeted())
+
+    async def greeted(self) -> list[Answer]:
+        """Return the answers to the handshake: those that another command stored moments ago, else new ones."""
+        reads = self.handshake.reads if self.handshake is not None else ()
+        if self._recent is None:
+            return await self.put(reads)
+        return await self._recent.through(reads, self.put, is_handshake=True)
 
     async def put(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
         """As `ask`, of whomever it may be: without a handshake."""
@@ -136,7 +162,7 @@ class Endpoint(HttpEndpoint, ABC):
             part = self._fitting(requests[start : start + self.capabilities.get("max_batch", 1000)])
             try:
                 answers += await self._ask_part(part, height)
-            except (BatchRefused, TooMuch) as refusal:
+            except (BatchRefused, ResponseTooLarge) as refusal:
                 sent_bytes = refusal.sent_bytes if isinstance(refusal, BodyRefused) else 0
                 if sent_bytes > LARGE_BODY:
                     self.learn("max_bytes", sent_bytes // 2)
@@ -233,5 +259,5 @@ def _smaller(size: int, refusal: SourceError) -> int:
 
 def _is_about_the_batch(refusal: SourceError) -> bool:
     """Whether fewer questions at once may help; what a contract says when it reverts is no such hint."""
-    kind = isinstance(refusal, Unsupported | TooMuch) or type(refusal) is BadAnswer
+    kind = isinstance(refusal, UnsupportedMethod | ResponseTooLarge) or type(refusal) is BadAnswer
     return kind and bool(_ABOUT_THE_BATCH.search(refusal.reason))

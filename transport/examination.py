@@ -10,8 +10,8 @@ import msgspec
 from chainfolio.blocks import ahead_of_clock
 from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
-from transport.http_endpoint import HttpEndpoint
-from transport.pool import Pool
+from chainfolio.transport.http_endpoint import HttpEndpoint
+from chainfolio.transport.pool import Pool
 
 
 class Connects(Protocol):
@@ -49,14 +49,18 @@ async def _endpoint(
 ) -> dict[str, Any]:
     evidence = endpoint.health.evidence
     found: dict[str, Any] = {
-        "endpoint": endpoint.name, "ok": True, "problem": "",
-        "quarantined": evidence is not None, "evidence": None, "unproven": list(unproven),
-    }  # fmt: skip
+        "endpoint": endpoint.name,
+        "ok": True,
+        "problem": "",
+        "quarantined": evidence is not None,
+        "evidence": None,
+        "unproven": list(unproven),
+    }
     if evidence is not None:
         problem = f"quarantined: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
         return found | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
     try:
-        clock, node = pool.seams.clock, alone(endpoint)
+        clock, node = pool.environment.clock, alone(endpoint)
         start_s = clock.monotonic_s()
         heads = await node.connect()
         found["latencyMs"] = int((clock.monotonic_s() - start_s) * 1000)

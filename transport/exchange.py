@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Protocol
 
-from chainfolio.errors import TooMuch, Unavailable
+from chainfolio.errors import ResponseTooLarge, Unavailable
 from chainfolio.memory import Lease
 
 # The most bytes of an answer: of blocks, logs, traces and lists of accounts, which fill it where a node puts no bound,
@@ -56,9 +56,9 @@ def room_for(question: bytes | None, most: int) -> int:
     return min(most, MAX_SMALL_BODY)
 
 
-def too_large(source: str, room: int) -> TooMuch:
+def too_large(source: str, room: int) -> ResponseTooLarge:
     """The error of an answer that outgrew its bound."""
-    return TooMuch(source, f"an answer of more than {room // 2**20} MiB", dense=True)
+    return ResponseTooLarge(source, f"an answer of more than {room // 2**20} MiB", dense=True)
 
 
 def unreachable(source: str, error: Exception) -> Unavailable:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
-from transport.exchange import (
+from chainfolio.transport.exchange import (
     CONNECT_S,
     MAX_BODY,
     PIECE,
@@ -26,11 +26,14 @@ from transport.exchange import (
 if TYPE_CHECKING:
     import aiohttp
 
-    from transport.plain_http import PlainTransport
+    from chainfolio.transport.plain_http import PlainTransport
 
 
 class Transport(Protocol):
-    """Posts a JSON body. Raises Unavailable where nothing usable came back, TooMuch where the body outgrew its cap."""
+    """Posts a JSON body.
+
+    Raises Unavailable if nothing usable came back, and ResponseTooLarge if the body outgrew its cap.
+    """
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
@@ -84,7 +87,7 @@ class HttpTransport:
     ) -> Posted:
         if url.lower().startswith("http://"):
             if self._plain is None:
-                from transport.plain_http import PlainTransport
+                from chainfolio.transport.plain_http import PlainTransport
 
                 self._plain = PlainTransport(
                     self.budget, connections=self._connections, max_body=self._max_body, headers=self._headers
@@ -105,8 +108,10 @@ class HttpTransport:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, limit_per_host=self._connections),
-                read_bufsize=PIECE, auto_decompress=False, trust_env=False,
-            )  # fmt: skip
+                read_bufsize=PIECE,
+                auto_decompress=False,
+                trust_env=False,
+            )
         usual = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
         headers = {**usual, **self._headers, **(asked_by(sink) if sink is not None else {})}
         method = "GET" if question is None else "POST"

@@ -12,13 +12,13 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from chainfolio.chains import Cost, EndpointHealth
-from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
-from chainfolio.seams import Seams
-from transport import metering
-from transport.exchange import Posted, RateLimited, Silent, Unreachable
-from transport.health import Evidence, Health
-from transport.http import Transport
-from transport.pacing import Pace
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable
+from chainfolio.transport import metering
+from chainfolio.transport.exchange import Posted, RateLimited, Silent, Unreachable
+from chainfolio.transport.health import Evidence, Health
+from chainfolio.transport.http import Transport
+from chainfolio.transport.pacing import Pace
 
 RETRIES = 6
 FIRST_WAIT_S = 0.2
@@ -52,7 +52,7 @@ class ErrorCounters:
             log.warning("%s (%s, %d so far)", error.message, kind, count)
 
 
-class BodyRefused(TooMuch):
+class BodyRefused(ResponseTooLarge):
     """The node does not take a body of so many bytes (0: unknown)."""
 
     sent_bytes = 0
@@ -83,7 +83,7 @@ class HttpEndpoint:
         self,
         url: str,
         transport: Transport,
-        seams: Seams,
+        environment: Environment,
         *,
         timeout_s: float = 60,
         max_rps: int = 0,
@@ -100,22 +100,30 @@ class HttpEndpoint:
         self.reads: Counter[str] = Counter()
         self.checked = False
         self.down_until_s = 0.0
-        self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
+        self._transport, self._environment, self._timeout_s = transport, environment, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
-        self.pace = Pace(seams.clock, max_rps=max_rps)
+        self.pace = Pace(environment.clock, max_rps=max_rps)
         self._on_cordon = on_quarantine
 
     def refused(self, posted: Posted) -> SourceError | None:
         """The error that an exchange without an answer is."""
         return refusal_of(self.name, posted) or not_json(self.name, posted)
 
-    def shown_health(self, best_height: int | None) -> EndpointHealth:
+    def health_report(self, best_height: int | None) -> EndpointHealth:
         """Its health as all kinds of chain show it."""
         return EndpointHealth(
-            self.name, self.health.height, self.health.head_us, self.health.lag_blocks(best_height),
-            self.health.latency_s, self.health.faults, self.health.evidence is not None, self.requests, self.hedged,
-            self.errors.counts, Cost(self.sent_bytes, self.received_bytes, self.calls, self.reads),
-        )  # fmt: skip
+            self.name,
+            self.health.height,
+            self.health.head_us,
+            self.health.lag_blocks(best_height),
+            self.health.latency_s,
+            self.health.faults,
+            self.health.evidence is not None,
+            self.requests,
+            self.hedged,
+            self.errors.counts,
+            Cost(self.sent_bytes, self.received_bytes, self.calls, self.reads),
+        )
 
     async def close(self) -> None:
         """Let go of its connections."""
@@ -151,7 +159,7 @@ class HttpEndpoint:
         """
         wait_s = FIRST_WAIT_S
         for attempt in range(RETRIES):
-            sent_s = self._seams.clock.monotonic_s()
+            sent_s = self._environment.clock.monotonic_s()
             try:
                 posted, sent_s = await self._exchanged(send, sent_bytes, cost, calls)
                 answer = await decoded(self._checked(posted), read)
@@ -168,11 +176,11 @@ class HttpEndpoint:
                 elif not is_long:
                     self.pace.hold(error.retry_after_s or 0)
                 if is_long or attempt == self._last_try(error):
-                    self.down_until_s = self._seams.clock.monotonic_s() + MAX_WAIT_S
+                    self.down_until_s = self._environment.clock.monotonic_s() + MAX_WAIT_S
                     self.health.pardon()
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
-                await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
+                await self._environment.clock.sleep(pause_s + self._environment.random.random() * wait_s / 2)
                 wait_s = min(wait_s * 2, MAX_WAIT_S)
             else:
                 self.pace.accept(sent_s, len(calls))
@@ -230,7 +238,7 @@ class HttpEndpoint:
             posted = await self._noticed(exchange)
             self.received_bytes += len(posted.body) if posted.took is None else posted.took
             if posted.took is None:  # how long so many bytes take says nothing of how soon it answers
-                self.health.exchanged(self._seams.clock.monotonic_s() - sent_s)
+                self.health.exchanged(self._environment.clock.monotonic_s() - sent_s)
         return posted, sent_s
 
     async def _first_answer(

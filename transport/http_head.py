@@ -19,9 +19,7 @@ _PLAIN_TARGET: Final = re.compile(r"/[\w\-./%:@!$&'()*+,;=~?]*\Z", re.ASCII)
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00\r\n]*)?")
 _FIELD: Final = re.compile(rb"([\w!#$%&'*+\-.^`|~]+):[ \t]*([^\x00\r\n]*)", re.ASCII)
 _CHUNK: Final = re.compile(rb"([0-9a-fA-F]{1,12})[ \t]*(?:;[^\x00\r\n]*)?")
-_READ: Final = frozenset(
-    (b"connection", b"content-encoding", b"content-length", b"retry-after", b"transfer-encoding")
-)  # fmt: skip
+_READ: Final = frozenset((b"connection", b"content-encoding", b"content-length", b"retry-after", b"transfer-encoding"))
 _SENT: Final = {
     "content-type": "application/json",
     "accept": "application/json",

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from chainfolio.seams import Clock
+from chainfolio.environment import Clock
 
 # Floats: seconds, rates and ratios of requests; nothing of a chain.
 BURST_S: Final = 0.5  # seconds whose requests may be sent at once after a rest, by a learnt rate

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
-from transport.exchange import (
+from chainfolio.transport.exchange import (
     CONNECT_S,
     PIECE,
     Body,
@@ -28,8 +28,18 @@ from transport.exchange import (
     room_for,
     unreachable,
 )
-from transport.http_head import END, MAX_HEAD, Address, Head, address_of, chunk_size, head_of, request, trailer
-from transport.http_line import Line, connected
+from chainfolio.transport.http_head import (
+    END,
+    MAX_HEAD,
+    Address,
+    Head,
+    address_of,
+    chunk_size,
+    head_of,
+    request,
+    trailer,
+)
+from chainfolio.transport.http_line import Line, connected
 
 _SCHEME = len("http://")
 _INTERIM = 8  # answers of 1xx before the one that counts

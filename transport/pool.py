@@ -11,20 +11,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
+from chainfolio.environment import Environment
 from chainfolio.errors import (
     BadAnswer,
-    Contradicted,
-    Disputed,
+    Contradiction,
     HistoryUnavailable,
     NodeBehind,
+    NoQuorum,
     SourceError,
     Unavailable,
     WrongChain,
 )
-from chainfolio.seams import Seams
-from transport.health import Evidence
-from transport.http_endpoint import HttpEndpoint
-from transport.quorum import Tally, count
+from chainfolio.transport.health import Evidence
+from chainfolio.transport.http_endpoint import HttpEndpoint
+from chainfolio.transport.quorum import Tally, count
 
 T = TypeVar("T")
 E = TypeVar("E", bound=HttpEndpoint)
@@ -44,10 +44,12 @@ def shown(value: object) -> str:
 class Pool(Generic[E]):
     """All endpoints of one chain. Every read names the error of the last endpoint tried when none could answer."""
 
-    def __init__(self, key: str, endpoints: Sequence[E], seams: Seams, *, quorum: int = 1, hedge: bool = True) -> None:
+    def __init__(
+        self, key: str, endpoints: Sequence[E], environment: Environment, *, quorum: int = 1, hedge: bool = True
+    ) -> None:
         if not endpoints:
             raise Unavailable(key, "no endpoint is configured", remedy=f"add one to chains.{key} in the settings")
-        self.key, self.endpoints, self.seams = key, list(endpoints), seams
+        self.key, self.endpoints, self.environment = key, list(endpoints), environment
         self.quorum, self.hedge = quorum, hedge
 
     @property
@@ -70,7 +72,7 @@ class Pool(Generic[E]):
         """How many reads were asked of a second endpoint."""
         return sum(endpoint.hedged for endpoint in self.endpoints)
 
-    def error_counts(self) -> dict[str, dict[str, int]]:
+    def errors_by_endpoint(self) -> dict[str, dict[str, int]]:
         """What went wrong so far, by endpoint and kind of error."""
         return {e.name: dict(e.errors.counts) for e in self.endpoints if e.errors.counts}
 
@@ -81,7 +83,7 @@ class Pool(Generic[E]):
 
     def ranked(self) -> list[E]:
         """Who may be asked, the healthiest first; those that are down last. Unavailable where all are quarantined."""
-        free, now_s = self._free(), self.seams.clock.monotonic_s()
+        free, now_s = self._free(), self.environment.clock.monotonic_s()
         if not free:
             raise Unavailable(
                 self.key,
@@ -96,9 +98,9 @@ class Pool(Generic[E]):
 
     def quarantine(self, endpoint: E, asked: str, given: str, truth: str) -> None:
         """Ask an endpoint nothing any more. The last one stays: each of its wrong answers is refused on its own."""
-        endpoint.errors.note(Contradicted(endpoint.name, asked, given, truth))
+        endpoint.errors.note(Contradiction(endpoint.name, asked, given, truth))
         if self._free() != [endpoint]:
-            now_us = self.seams.clock.now_us()
+            now_us = self.environment.clock.now_us()
             endpoint.quarantine(Evidence(self.key, endpoint.name, asked, given, truth, now_us))
 
     # --- a quorum of one ----------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class Pool(Generic[E]):
                         raise
             if not isinstance(last, NodeBehind) or attempt == BEHIND_TRIES - 1:
                 break
-            await self.seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
+            await self.environment.clock.sleep(BEHIND_WAIT_S * 2**attempt)
         assert last is not None
         raise last
 
@@ -128,9 +130,9 @@ class Pool(Generic[E]):
         patience_s = endpoint.health.patience_s(kind) if self.hedge and left else None
         if patience_s is None:
             return await self._read(read, endpoint, kind=kind)
-        patience_s *= 1 + JITTER * self.seams.random.random()
+        patience_s *= 1 + JITTER * self.environment.random.random()
         first = asyncio.create_task(self._read(read, endpoint, kind=kind))
-        timer = asyncio.ensure_future(self.seams.clock.sleep(patience_s))
+        timer = asyncio.ensure_future(self.environment.clock.sleep(patience_s))
         tasks: list[asyncio.Future[Any]] = [first, timer]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -149,21 +151,21 @@ class Pool(Generic[E]):
 
     async def _read(self, read: Read[E, T], endpoint: E, *, kind: str) -> T:
         """One read at one endpoint, timed; its errors are counted, and a lie that a hash proves quarantines it."""
-        start_s = self.seams.clock.monotonic_s()
+        start_s = self.environment.clock.monotonic_s()
         try:
             result = await read(endpoint)
         except asyncio.CancelledError:  # another one was faster: so slow it was, at least
-            took_s = self.seams.clock.monotonic_s() - start_s
+            took_s = self.environment.clock.monotonic_s() - start_s
             endpoint.health.exchanged(took_s)
             endpoint.health.read(kind, took_s)
             raise
-        except Contradicted as error:
+        except Contradiction as error:
             self.quarantine(endpoint, error.asked, error.given, error.truth)
             raise
         except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
             endpoint.errors.note(error)
             raise
-        endpoint.health.read(kind, self.seams.clock.monotonic_s() - start_s)
+        endpoint.health.read(kind, self.environment.clock.monotonic_s() - start_s)
         return result
 
     # --- a greater quorum ---------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class Pool(Generic[E]):
             except NodeBehind:
                 if attempt == BEHIND_TRIES - 1:
                     raise
-            await self.seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
+            await self.environment.clock.sleep(BEHIND_WAIT_S * 2**attempt)
         for voter, question, winner in tally.against:
             if final(question):
                 given, truth = (shown(key(answers[k][question])) for k in (voter, winner))
@@ -213,7 +215,7 @@ class Pool(Generic[E]):
         for question in tally.disputed:
             reason = f"{names} contradict each other, and none has a majority: {asked(question)}"
             if final(question):
-                raise Disputed(self.key, reason, remedy="add an endpoint that can decide; see `chainfolio doctor`")
+                raise NoQuorum(self.key, reason, remedy="add an endpoint that can decide; see `chainfolio doctor`")
             raise Unavailable(self.key, reason)
 
     async def _poll(
@@ -248,6 +250,7 @@ class Pool(Generic[E]):
 
     def _too_few(self, found: int) -> Unavailable:
         return Unavailable(
-            self.key, f"{found} of the {self.quorum} endpoints that have to agree could answer",
+            self.key,
+            f"{found} of the {self.quorum} endpoints that have to agree could answer",
             remedy="see `chainfolio doctor`: add an endpoint, or --reinstate one that is quarantined",
-        )  # fmt: skip
+        )

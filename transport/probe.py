@@ -8,9 +8,9 @@ import msgspec
 
 from chainfolio.chain_settings import masked
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
-from transport.exchange import Posted
-from transport.http_endpoint import refusal_of
-from transport.rest import RestEndpoint
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http_endpoint import refusal_of
+from chainfolio.transport.rest import RestEndpoint
 
 _NO_SUCH_PATH = 501
 
@@ -39,9 +39,10 @@ class Probe(RestEndpoint):
 def unrecognised(url: str) -> BadAnswer:
     """The error for a node that serves no chain of any installed kind."""
     return BadAnswer(
-        masked(url), "serves no kind of chain that is installed",
+        masked(url),
+        "serves no kind of chain that is installed",
         remedy="check the address; it must be the one below which the node's API lies",
-    )  # fmt: skip
+    )
 
 
 def _json(source: str, content: bytes) -> Any:

@@ -8,14 +8,15 @@ from typing import TypeVar
 
 import msgspec
 
+from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
-from chainfolio.seams import Seams
-from transport.endpoint import Endpoint
-from transport.health import Evidence
-from transport.http import HttpTransport, Transport
-from transport.http_endpoint import identity
-from transport.settings import EndpointSettings
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.health import Evidence
+from chainfolio.transport.http import HttpTransport, Transport
+from chainfolio.transport.http_endpoint import identity
+from chainfolio.transport.recent_answers import RecentAnswers
+from chainfolio.transport.settings import EndpointSettings
 
 NO_MEMORY = EndpointMemory()
 E = TypeVar("E", bound=Endpoint)
@@ -25,7 +26,7 @@ def endpoints(
     make: Callable[..., E],
     key: str,
     settings: EndpointSettings,
-    seams: Seams,
+    environment: Environment,
     *,
     memory: EndpointMemory = NO_MEMORY,
     transport: Transport | None = None,
@@ -33,17 +34,24 @@ def endpoints(
     """Every endpoint of a chain, over one transport. Unavailable where none is configured."""
     if not settings.rpc:
         raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
-    shared = transport or HttpTransport(seams.answers)
+    shared = transport or HttpTransport(environment.answers)
     return [
         make(
-            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
-            concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
-            on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),
+            url,
+            shared,
+            environment,
+            timeout_s=settings.timeout_s,
+            max_rps=settings.max_rps,
+            concurrency=settings.concurrency * 2,
+            capabilities=memory.capabilities(known),
+            on_capability=partial(memory.on_capability, known),
+            evidence=_evidence(memory.quarantined(known)),
             on_quarantine=partial(_keep, memory.on_quarantine, known),
+            recent=RecentAnswers(known, memory.answers, environment.clock.now_us) if memory.answers else None,
         )
         for url in settings.rpc
         for known in [identity(url)]
-    ]  # fmt: skip
+    ]
 
 
 def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:

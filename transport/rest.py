@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unsupported
-from chainfolio.seams import Seams
-from transport.exchange import Posted, Sink
-from transport.http import WebTransport
-from transport.http_endpoint import HttpEndpoint, not_json, refusal_of
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, UnsupportedMethod
+from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.http import WebTransport
+from chainfolio.transport.http_endpoint import HttpEndpoint, not_json, refusal_of
 
 T = TypeVar("T")
 Decode = Callable[[str, bytes], T]
@@ -31,7 +31,7 @@ class RestEndpoint(HttpEndpoint):
         self,
         url: str,
         transport: WebTransport,
-        seams: Seams,
+        environment: Environment,
         *,
         timeout_s: float,
         concurrency: int,
@@ -39,8 +39,8 @@ class RestEndpoint(HttpEndpoint):
         secret: str = "",
     ) -> None:
         super().__init__(
-            url.rstrip("/"), transport, seams, timeout_s=timeout_s, concurrency=concurrency, max_rps=max_rps
-        )  # fmt: skip
+            url.rstrip("/"), transport, environment, timeout_s=timeout_s, concurrency=concurrency, max_rps=max_rps
+        )
         if secret:
             self._secrets = (*self._secrets, secret)
         self.handshake: Callable[[RestEndpoint], Awaitable[None]] | None = None
@@ -94,9 +94,9 @@ class RestEndpoint(HttpEndpoint):
         if posted.status == 404:
             return Absent(self.name, "it has nothing of that name (404)")
         if posted.status in (405, 501):
-            return Unsupported(self.name, f"it does not serve that part of the API (HTTP {posted.status})")
+            return UnsupportedMethod(self.name, f"it does not serve that part of the API (HTTP {posted.status})")
         if posted.status == 414:
-            return TooMuch(self.name, "the node refuses an address of this length (414)")
+            return ResponseTooLarge(self.name, "the node refuses an address of this length (414)")
         if (refusal := refusal_of(self.name, posted)) is not None:
             return refusal
         if posted.status != 200:

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
-from chainfolio.errors import BadAnswer, Unavailable, Unsupported
-from transport.exchange import CONNECT_S
+from chainfolio.errors import BadAnswer, Unavailable, UnsupportedMethod
+from chainfolio.transport.exchange import CONNECT_S
 
 MAX_LINE: Final = 65_536
 MAX_EVENT: Final = 262_144
@@ -61,9 +61,9 @@ async def events(source: str, url: str, idle_s: float) -> AsyncGenerator[Event, 
     raise Unavailable(source, "its events ended")
 
 
-def _refused(source: str, status: int) -> Unavailable | Unsupported | BadAnswer:
+def _refused(source: str, status: int) -> Unavailable | UnsupportedMethod | BadAnswer:
     if status in (404, 405, 501):
-        return Unsupported(source, f"it serves no events (HTTP {status})")
+        return UnsupportedMethod(source, f"it serves no events (HTTP {status})")
     if status == 429 or status >= 500:
         return Unavailable(source, f"it refuses to send events (HTTP {status})")
     return BadAnswer(source, f"no events (HTTP status {status})")

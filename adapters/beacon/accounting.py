@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.answers import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
-from adapters.beacon.reader import Earned, Seats
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import NEVER, Held, States
+from chainfolio.adapters.beacon.answers import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
+from chainfolio.adapters.beacon.reader import Earned, Seats
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import NEVER, Held, States
 
 VOTES: Final = 3  # of an attestation: each is rounded by itself
 
@@ -262,13 +262,27 @@ def rows(epoch: Duties, own: Closing, later: Closing, height: int) -> dict[str, 
         # Slot 0 has no block that anybody proposed.
         missed = adder.sums((each, 1) for slot, each in epoch.proposers.items() if slot not in taken and slot > 0)
     return {
-        "validator": index, "epoch": np.full(len(index), epoch.number), "height": np.full(len(index), height),
-        "source": votes[:, 0], "target": votes[:, 1], "head": votes[:, 2], "inactivity": votes[:, 3],
-        "ideal": (np.where(on_duty, ideal, 0), has_ideal | ~on_duty), "sync": own.sync, "sync_ideal": could,
-        "sync_hits": hits, "sync_misses": misses, "proposals": proposals, "proposed": proposed,
-        "missed": missed, "slashing": own.slashing, "effective": epoch.at.effective_balance, "unexplained": own.left,
-        "on_duty": on_duty, "is_told": is_told.astype(bool),
-    }  # fmt: skip
+        "validator": index,
+        "epoch": np.full(len(index), epoch.number),
+        "height": np.full(len(index), height),
+        "source": votes[:, 0],
+        "target": votes[:, 1],
+        "head": votes[:, 2],
+        "inactivity": votes[:, 3],
+        "ideal": (np.where(on_duty, ideal, 0), has_ideal | ~on_duty),
+        "sync": own.sync,
+        "sync_ideal": could,
+        "sync_hits": hits,
+        "sync_misses": misses,
+        "proposals": proposals,
+        "proposed": proposed,
+        "missed": missed,
+        "slashing": own.slashing,
+        "effective": epoch.at.effective_balance,
+        "unexplained": own.left,
+        "on_duty": on_duty,
+        "is_told": is_told.astype(bool),
+    }
 
 
 def is_on_duty(epoch: Duties, index: Any) -> Any:

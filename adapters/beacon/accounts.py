@@ -20,7 +20,7 @@ class NoAccounts:
     events: Sequence[str] = ()
     issues: Sequence[Issue] = ()
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+    def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """Nothing is unknown."""
         return iter(())
 
@@ -32,10 +32,10 @@ class NoAccounts:
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[Asset],
-        named: Describe | None = None,
-        expected: Plan[object, object, None] | None = None,
+        assets: Sequence[Asset],
+        describe: Describe | None = None,
+        prefetch: Plan[object, object, None] | None = None,
     ) -> Plan[object, object, AccountState]:
         """No balance, in no round."""
         yield from ()
-        return AccountState(NONE, dict.fromkeys(wanted, NONE), (), ())
+        return AccountState(NONE, dict.fromkeys(assets, NONE), (), ())

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from adapters.beacon import rows
-from adapters.beacon.accounts import NONE, NoAccounts
-from adapters.beacon.answers import (
+from chainfolio.adapters.beacon import rows
+from chainfolio.adapters.beacon.accounts import NONE, NoAccounts
+from chainfolio.adapters.beacon.answers import (
     FAR_FUTURE,
     BlockMessage,
     Checkpoints,
@@ -23,31 +23,41 @@ from adapters.beacon.answers import (
     Told,
     ValidatorState,
 )
-from adapters.beacon.chosen import Chosen
-from adapters.beacon.computed import Computed
-from adapters.beacon.datasets import DATASETS, OF_EPOCHS
-from adapters.beacon.doctor import examined
-from adapters.beacon.epochs import SETTLED_AFTER, Settled, before, settled_in_turn
-from adapters.beacon.events import Announcements
-from adapters.beacon.memo import Memo
-from adapters.beacon.node import BeaconNode, Nodes
-from adapters.beacon.reader import LIMITS, MANY, NOT_TOLD, TWO_SPANS, WHOLE_LIMITS, Reader, gathered, limits_of
-from adapters.beacon.registry import Registry
-from adapters.beacon.settings import BeaconSettings
-from adapters.beacon.spec import SECOND_US, Spec
-from adapters.beacon.spec import read as read_spec
-from adapters.beacon.stakes import stakes
+from chainfolio.adapters.beacon.chosen import Chosen
+from chainfolio.adapters.beacon.computed import Computed
+from chainfolio.adapters.beacon.datasets import DATASETS, OF_EPOCHS
+from chainfolio.adapters.beacon.doctor import examined
+from chainfolio.adapters.beacon.epochs import SETTLED_AFTER, Settled, before, settled_in_turn
+from chainfolio.adapters.beacon.events import Announcements
+from chainfolio.adapters.beacon.memo import Memo
+from chainfolio.adapters.beacon.node import BeaconNode, Nodes
+from chainfolio.adapters.beacon.reader import (
+    LIMITS,
+    MANY,
+    NOT_TOLD,
+    TWO_SPANS,
+    WHOLE_LIMITS,
+    Reader,
+    gathered,
+    limits_of,
+)
+from chainfolio.adapters.beacon.registry import Registry
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.spec import SECOND_US, Spec
+from chainfolio.adapters.beacon.spec import read as read_spec
+from chainfolio.adapters.beacon.stakes import stakes
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads
+from chainfolio.chains import Capability, ChainInfo, EndpointHealth, Heads, SpanTables
 from chainfolio.contracts import Holding, Token
 from chainfolio.datasets import Dataset
+from chainfolio.environment import Environment
 from chainfolio.errors import (
     BadAnswer,
     BadSettings,
-    Disputed,
     NoBlock,
     NodeBehind,
+    NoQuorum,
     NotFound,
     Reorged,
     SourceError,
@@ -55,10 +65,9 @@ from chainfolio.errors import (
 )
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
-from chainfolio.seams import Seams
+from chainfolio.transport.http import HttpTransport, WebTransport
+from chainfolio.transport.rest import Absent
 from chainfolio.validators import ADDRESS, SlotClock, Stake, ValidatorNow
-from transport.http import HttpTransport, WebTransport
-from transport.rest import Absent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,18 +112,23 @@ def facts_of(key: str, settings: BeaconSettings, configs: Path) -> Facts:
 
 
 def build(
-    key: str, settings: BeaconSettings, seams: Seams, *, configs: Path, transport: WebTransport | None = None
+    key: str,
+    settings: BeaconSettings,
+    environment: Environment,
+    *,
+    configs: Path,
+    transport: WebTransport | None = None,
 ) -> BeaconChain:
     """One chain, from its settings and its facts. Nothing is asked yet."""
-    way = transport or HttpTransport(seams.answers, connections=settings.requests)
+    way = transport or HttpTransport(environment.answers, connections=settings.requests)
     nodes = [
         BeaconNode(
-            url, way, seams, timeout_s=settings.timeout_s, concurrency=settings.requests, max_rps=settings.max_rps
+            url, way, environment, timeout_s=settings.timeout_s, concurrency=settings.requests, max_rps=settings.max_rps
         )
         for url in settings.rpc
     ]
     facts = facts_of(key, settings, configs)
-    return BeaconChain(key, settings, facts, Nodes(key, nodes, seams, facts.genesis, hedge=settings.hedge))
+    return BeaconChain(key, settings, facts, Nodes(key, nodes, environment, facts.genesis, hedge=settings.hedge))
 
 
 class BeaconChain:
@@ -122,7 +136,7 @@ class BeaconChain:
 
     kind = "beacon"
     datasets: Mapping[str, Dataset] = DATASETS
-    usual = tuple(name for name in DATASETS if name != "blocks")
+    default_datasets = tuple(name for name in DATASETS if name != "blocks")
     capabilities: frozenset[Capability] = frozenset()
 
     def __init__(self, key: str, settings: BeaconSettings, facts: Facts, nodes: Nodes) -> None:
@@ -241,7 +255,7 @@ class BeaconChain:
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Collected:
+    ) -> SpanTables:
         """The rows of some datasets in a span of slots. `contracts` are the validators that they are wanted of."""
         async with self._two_spans if self._reads_much(contracts) else nullcontext():
             return await self._collected(span, datasets, contracts, before)
@@ -254,7 +268,7 @@ class BeaconChain:
 
     async def _collected(
         self, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
-    ) -> Collected:
+    ) -> SpanTables:
         spec = await self.spec()
         await self._check_reached(span.last)
         known = self._memos
@@ -280,7 +294,7 @@ class BeaconChain:
             tables |= await self._of_epochs(reader, datasets, [last, *(each.slot for each in messages)])
         await self._check_agreed(linked[-1] if linked else None)
         events_found = sum(len(table) for name, table in tables.items() if name != "blocks")
-        return Collected(span, tables, linked[-1] if linked else None, linked, events_found, 0, True)
+        return SpanTables(span, tables, linked[-1] if linked else None, linked, events_found, 0, True)
 
     async def _chain_of(
         self, spec: Spec, span: Span, before: Block | None
@@ -435,7 +449,7 @@ class BeaconChain:
             except (Unavailable, Absent):
                 continue
             if root != last.hash and self.is_final(last.height):
-                raise Disputed(self.key, f"{other.name} has another final block at slot {last.height} than the others")
+                raise NoQuorum(self.key, f"{other.name} has another final block at slot {last.height} than the others")
 
     async def _is_still(self, block: Block) -> bool:
         """Whether a block lies where it lay."""
@@ -481,12 +495,18 @@ class BeaconChain:
             raise NotFound(f"no validator {which}")
         state, fields = own[0], own[0].validator
         return ValidatorNow(
-            state.index, fields.pubkey.lower(), state.status, fields.slashed, state.balance, fields.effective_balance,
-            fields.withdrawal_credentials.lower(), *(
+            state.index,
+            fields.pubkey.lower(),
+            state.status,
+            fields.slashed,
+            state.balance,
+            fields.effective_balance,
+            fields.withdrawal_credentials.lower(),
+            *(
                 None if each == FAR_FUTURE else each
                 for each in (fields.activation_epoch, fields.exit_epoch, fields.withdrawable_epoch)
             ),
-        )  # fmt: skip
+        )
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
         """The indexes of the validators that some filters name now."""
@@ -499,11 +519,11 @@ class BeaconChain:
         """Nothing is known of accounts."""
         return [NONE] * len(reads)
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
         """Nothing at any block."""
-        return [[NONE] * len(reads) for _, reads in asked]
+        return [[NONE] * len(reads) for _, reads in requests]
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> NoAccounts:
+    def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> NoAccounts:
         """What reads nothing."""
         return NoAccounts()
 
@@ -534,7 +554,7 @@ class BeaconChain:
     def health(self) -> list[EndpointHealth]:
         """How well each node does."""
         best = self.nodes.best_height
-        return [node.shown_health(best) for node in self.nodes.endpoints]
+        return [node.health_report(best) for node in self.nodes.endpoints]
 
     async def close(self) -> None:
         """Let go of connections."""

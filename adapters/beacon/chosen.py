@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from adapters.beacon.answers import (
+from chainfolio.adapters.beacon.answers import (
     BlockMessage,
     DepositData,
     DepositRequest,
@@ -14,9 +14,9 @@ from adapters.beacon.answers import (
     PendingDeposit,
     ValidatorState,
 )
-from adapters.beacon.node import Nodes
-from adapters.beacon.registry import PIECE, check_count
-from adapters.beacon.states import columns
+from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.registry import PIECE, check_count
+from chainfolio.adapters.beacon.states import columns
 from chainfolio.blocks import Span
 from chainfolio.validators import ADDRESS, KEY
 

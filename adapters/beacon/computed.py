@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from adapters.beacon import voting
-from adapters.beacon.answers import AttestedBlock, BlockMessage, Checkpoints, Committee, SignedAttestedBlock
-from adapters.beacon.memo import Memo
-from adapters.beacon.states import States
-from adapters.beacon.voting import Committees, Stakes, Voted
-from chainfolio.errors import BadAnswer, Unsupported
-from transport.rest import Absent
+from chainfolio.adapters.beacon import voting
+from chainfolio.adapters.beacon.answers import AttestedBlock, BlockMessage, Checkpoints, Committee, SignedAttestedBlock
+from chainfolio.adapters.beacon.memo import Memo
+from chainfolio.adapters.beacon.states import States
+from chainfolio.adapters.beacon.voting import Committees, Stakes, Voted
+from chainfolio.errors import BadAnswer, UnsupportedMethod
+from chainfolio.transport.rest import Absent
 
 if TYPE_CHECKING:
-    from adapters.beacon.reader import Reader
+    from chainfolio.adapters.beacon.reader import Reader
 
 LIMITS: Final = {"committees": 6, "votes": 8, "blocks": 8, "stakes": 6}
 
@@ -64,7 +64,9 @@ class Computed:
     def _check(self, epoch: int) -> None:
         self.is_used = True
         if not self.everybody.spec.is_at_least("altair", epoch):
-            raise Unsupported(self.everybody.nodes.key, f"no node says the rewards of epoch {epoch}, before Altair")
+            raise UnsupportedMethod(
+                self.everybody.nodes.key, f"no node says the rewards of epoch {epoch}, before Altair"
+            )
 
     async def _reported(self, block: BlockMessage, epoch: int) -> int:
         """What the slashings of a block brought: of those who were slashed by it, and not before."""

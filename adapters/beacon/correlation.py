@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adapters.beacon.reader import NOT_TOLD, Reader, gathered
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import States
-from adapters.beacon.voting import is_active
+from chainfolio.adapters.beacon.reader import NOT_TOLD, Reader, gathered
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import States
+from chainfolio.adapters.beacon.voting import is_active
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,13 @@ DATASETS: Final = {
     **{
         table.name: Dataset(table.name, table, filtered_by="contract")
         for table in (
-            PROPOSALS, WITHDRAWALS, DEPOSITS, STAKE_REQUESTS, VALIDATOR_REWARDS, VALIDATORS, STAKE_CHANGES,
+            PROPOSALS,
+            WITHDRAWALS,
+            DEPOSITS,
+            STAKE_REQUESTS,
+            VALIDATOR_REWARDS,
+            VALIDATORS,
+            STAKE_CHANGES,
         )
     },
-}  # fmt: skip
+}

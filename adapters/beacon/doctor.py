@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.beacon.answers import AttestationRewards, Checkpoints, Header, NodeVersion, Syncing
-from adapters.beacon.node import BeaconNode
+from chainfolio.adapters.beacon.answers import AttestationRewards, Checkpoints, Header, NodeVersion, Syncing
+from chainfolio.adapters.beacon.node import BeaconNode
 from chainfolio.errors import SourceError
 
 

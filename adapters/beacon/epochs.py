@@ -9,18 +9,29 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon import accounting, correlation, proposers
-from adapters.beacon.accounting import Balances, Change, Closing, Duties, Slot
-from adapters.beacon.answers import PendingDeposit
-from adapters.beacon.reader import Reader, gathered
-from adapters.beacon.states import Held, States
+from chainfolio.adapters.beacon import accounting, correlation, proposers
+from chainfolio.adapters.beacon.accounting import Balances, Change, Closing, Duties, Slot
+from chainfolio.adapters.beacon.answers import PendingDeposit
+from chainfolio.adapters.beacon.reader import Reader, gathered
+from chainfolio.adapters.beacon.states import Held, States
 from chainfolio.errors import BadAnswer
 
 PAID_AFTER: Final = 2  # epochs
 SETTLED_AFTER: Final = 3  # when the balances of the epoch in which they were paid are known, too
 Deposits = list[PendingDeposit]
-COUNTED: Final = ("source", "target", "head", "inactivity", "sync", "sync_hits", "sync_misses", "proposals", "proposed",
-                  "slashing", "unexplained")  # fmt: skip
+COUNTED: Final = (
+    "source",
+    "target",
+    "head",
+    "inactivity",
+    "sync",
+    "sync_hits",
+    "sync_misses",
+    "proposals",
+    "proposed",
+    "slashing",
+    "unexplained",
+)
 
 
 AT_ONCE: Final = 4  # epochs that are read of some validators
@@ -68,9 +79,15 @@ async def settled(reader: Reader, number: int, height: int) -> Settled:
     own, later = await gathered([closing(reader, number), closing(reader, number + PAID_AFTER)])
     ideal, attested = await reader.attestations(number)
     duties = Duties(
-        number, at, after, ideal, attested, await gathered_slots(reader, number), await reader.seats(number),
+        number,
+        at,
+        after,
+        ideal,
+        attested,
+        await gathered_slots(reader, number),
+        await reader.seats(number),
         await _proposers(reader, number),
-    )  # fmt: skip
+    )
     columns = accounting.rows(duties, own, later, height)
     silent = columns["on_duty"] & ~columns["is_told"]
     if silent.any():

@@ -9,9 +9,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from adapters.beacon.node import Nodes
-from chainfolio.errors import SourceError, Unsupported
-from transport.sse import OPEN, events
+from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.errors import SourceError, UnsupportedMethod
+from chainfolio.transport.sse import OPEN, events
 
 # Repeated, for some clients refuse a list with commas.
 PATH: Final = "/eth/v1/events?topics=head&topics=chain_reorg&topics=finalized_checkpoint"
@@ -45,7 +45,7 @@ class Announcements:
                 await self._news.wait()
         except TimeoutError:
             return False
-        await self.nodes.seams.clock.sleep(min(MIN_PAUSE_S, within_s))
+        await self.nodes.environment.clock.sleep(min(MIN_PAUSE_S, within_s))
         self._news.clear()
         return True
 
@@ -65,11 +65,11 @@ class Announcements:
             except SourceError as error:
                 node.errors.note(error)
                 turn += 1
-                if not isinstance(error, Unsupported):
+                if not isinstance(error, UnsupportedMethod):
                     self._news.set()  # what is missed from now on is looked for at once
-                if isinstance(error, Unsupported) and turn % len(self.nodes.endpoints) == 0:
+                if isinstance(error, UnsupportedMethod) and turn % len(self.nodes.endpoints) == 0:
                     wait_s = UNSERVED_WAIT_S
-            await self.nodes.seams.clock.sleep(wait_s * (1 + self.nodes.seams.random.random() / 4))
+            await self.nodes.environment.clock.sleep(wait_s * (1 + self.nodes.environment.random.random() / 4))
             wait_s = min(2 * wait_s, MAX_WAIT_S)
 
     async def close(self) -> None:

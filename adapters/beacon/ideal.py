@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from adapters.beacon.answers import IdealReward, TotalReward
+from chainfolio.adapters.beacon.answers import IdealReward, TotalReward
 from chainfolio.errors import BadAnswer
 
 FEW: Final = 8  # balances, above which the whole list is decoded sooner

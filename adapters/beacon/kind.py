@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
-    from adapters.beacon.chain import BeaconChain
+    from chainfolio.adapters.beacon.chain import BeaconChain
     from chainfolio.datasets import Dataset
-    from chainfolio.seams import Seams
+    from chainfolio.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +26,27 @@ class BeaconKind:
     @property
     def datasets(self) -> Mapping[str, Dataset]:
         """The datasets that its chains have."""
-        from adapters.beacon.datasets import DATASETS
+        from chainfolio.adapters.beacon.datasets import DATASETS
 
         return DATASETS
 
     def build(
-        self, key: str, settings: BeaconSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+        self, key: str, settings: BeaconSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
     ) -> BeaconChain:
         """One chain, from its settings and its file of facts."""
-        from adapters.beacon.chain import build
+        from chainfolio.adapters.beacon.chain import build
 
-        return build(key, settings, seams, configs=configs)
+        return build(key, settings, environment, configs=configs)
 
     def identities(self, settings: BeaconSettings) -> Sequence[tuple[str, str]]:
         """The name and the identity of each node."""
-        from transport.http_endpoint import identity, name_of
+        from chainfolio.transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def identity(self, key: str, settings: BeaconSettings, *, configs: Path) -> str:
         """Return the root of the first validators in the chain's file of facts, empty if it has none."""
-        from adapters.beacon.chain import facts_of
+        from chainfolio.adapters.beacon.chain import facts_of
 
         return facts_of(key, settings, configs).genesis.lower()
 

@@ -10,16 +10,16 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from adapters.beacon.answers import Genesis, StateRoot, Told, decoded
-from adapters.beacon.ssz import StateSink, layout_of
-from chainfolio.errors import BadAnswer, SourceError, Unavailable, Unsupported, WrongChain
-from chainfolio.seams import Seams
-from transport.pool import Pool
-from transport.rest import Absent, RestEndpoint
+from chainfolio.adapters.beacon.answers import Genesis, StateRoot, Told, decoded
+from chainfolio.adapters.beacon.ssz import StateSink, layout_of
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, SourceError, Unavailable, UnsupportedMethod, WrongChain
+from chainfolio.transport.pool import Pool
+from chainfolio.transport.rest import Absent, RestEndpoint
 
 if TYPE_CHECKING:
-    from adapters.beacon.spec import Spec
-    from adapters.beacon.states import States
+    from chainfolio.adapters.beacon.spec import Spec
+    from chainfolio.adapters.beacon.states import States
 
 log = logging.getLogger("chainfolio.beacon")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class BeaconNode(RestEndpoint):
         """What a path says about some state. Unavailable where the node itself does not believe it yet."""
         try:
             found = await self.ask(path, decoded(kind), body)
-        except (Absent, Unsupported):
+        except (Absent, UnsupportedMethod):
             if (ids := _ids_of(path, body)) is None:
                 raise
             found = await self._got(path, kind, ids)
@@ -77,11 +77,11 @@ class BeaconNode(RestEndpoint):
             return None
         return sink.states()
 
-    async def tried(self, path: str, kind: type[T], body: Any = None) -> Told[T] | Absent | Unsupported:
+    async def tried(self, path: str, kind: type[T], body: Any = None) -> Told[T] | Absent | UnsupportedMethod:
         """What a path says, or that it has nothing of that name, which is an answer, too."""
         try:
             return await self.told(path, kind, body)
-        except (Absent, Unsupported) as error:
+        except (Absent, UnsupportedMethod) as error:
             return error
 
 
@@ -102,9 +102,9 @@ class Nodes(Pool[BeaconNode]):
     """All nodes of one network: that of a genesis, or of the first node that says one."""
 
     def __init__(
-        self, key: str, nodes: Sequence[BeaconNode], seams: Seams, genesis: str = "", *, hedge: bool = True
+        self, key: str, nodes: Sequence[BeaconNode], environment: Environment, genesis: str = "", *, hedge: bool = True
     ) -> None:
-        super().__init__(key, nodes, seams, hedge=hedge)
+        super().__init__(key, nodes, environment, hedge=hedge)
         self._genesis = genesis.lower()
         for node in self.endpoints:
             node.handshake = self._same_network
@@ -113,9 +113,10 @@ class Nodes(Pool[BeaconNode]):
         found = (await node.put(GENESIS, decoded(Genesis))).data.genesis_validators_root.lower()
         if found != (self._genesis or found):
             raise WrongChain(
-                node.name, f"it serves another network than {self.key}: its genesis is {found}",
+                node.name,
+                f"it serves another network than {self.key}: its genesis is {found}",
                 remedy=f"give chains.{self.key}.rpc nodes of one network",
-            )  # fmt: skip
+            )
         self._genesis = found
 
     async def data(self, path: str, kind: type[T], body: Any = None) -> T:
@@ -137,7 +138,7 @@ class Nodes(Pool[BeaconNode]):
         return None
 
     async def told(self, path: str, kind: type[T], body: Any = None) -> Told[T]:
-        """The same with how sure it is. Absent or Unsupported where no node that answers has it."""
+        """The same with how sure it is. Absent or UnsupportedMethod where no node that answers has it."""
         about = path.partition("?")[0].rpartition("/")[0]
         found = await self.with_any(lambda node: node.tried(path, kind, body), kind=about)
         if isinstance(found, Told):

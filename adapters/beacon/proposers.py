@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Final
 
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import States
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import States
 
 DOMAIN_BEACON_PROPOSER: Final = bytes(4)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from adapters.beacon.answers import (
+from chainfolio.adapters.beacon.answers import (
     FORKS,
     BlockMessage,
     BlockReward,
@@ -26,21 +26,24 @@ from adapters.beacon.answers import (
     TotalReward,
     ValidatorState,
 )
-from adapters.beacon.computed import Computed
-from adapters.beacon.ideal import ToldRewards, ideal_of
-from adapters.beacon.memo import Memo
-from adapters.beacon.node import Nodes
-from adapters.beacon.registry import PIECE, Registry, numbered
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import Held, States, columns, joined
-from adapters.beacon.voting import seated, worth_of_seat
-from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
-from transport.rest import Absent
+from chainfolio.adapters.beacon.computed import Computed
+from chainfolio.adapters.beacon.ideal import ToldRewards, ideal_of
+from chainfolio.adapters.beacon.memo import Memo
+from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.registry import PIECE, Registry, numbered
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import Held, States, columns, joined
+from chainfolio.adapters.beacon.voting import seated, worth_of_seat
+from chainfolio.errors import BadAnswer, HistoryUnavailable, UnsupportedMethod
+from chainfolio.transport.rest import Absent
 
 T = TypeVar("T")
 P = ParamSpec("P")
 LITTLE: Final = 2_000  # rows
-NOT_TOLD: Final = (HistoryUnavailable, Unsupported)  # 404, 405 or 501: then it is computed, as far as the rest is there
+NOT_TOLD: Final = (
+    HistoryUnavailable,
+    UnsupportedMethod,
+)  # 404, 405 or 501: then it is computed, as far as the rest is there
 LIMITS: Final = {
     "block": 4096,
     "slots": 8,
@@ -123,7 +126,7 @@ class Reader:
         except Absent:
             return None
         if found.version not in FORKS:
-            raise Unsupported(
+            raise UnsupportedMethod(
                 self.nodes.key,
                 f"slot {slot} has a block of the fork `{found.version:.20}`, which is not known here",
                 remedy="upgrade Chainfolio, then index on",
@@ -253,7 +256,7 @@ class Reader:
     async def _held(self, slot: int) -> Held:
         try:
             return await self._registry().held(slot)
-        except Unsupported:
+        except UnsupportedMethod:
             return await self._registry().at(slot, self.spec)
 
     async def near(self, epoch: int) -> States:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
-from adapters.beacon.node import Nodes
-from adapters.beacon.states import Held, States, columns, held, joined, shared
+from chainfolio.adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
+from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.states import Held, States, columns, held, joined, shared
 from chainfolio.errors import BadAnswer, HistoryUnavailable
-from transport.rest import Absent
+from chainfolio.transport.rest import Absent
 
 if TYPE_CHECKING:
-    from adapters.beacon.spec import Spec
+    from chainfolio.adapters.beacon.spec import Spec
 
 H = TypeVar("H", bound=Held)
 T = TypeVar("T")

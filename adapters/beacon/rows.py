@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from adapters.beacon.answers import BlockMessage
-from adapters.beacon.epochs import Settled
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import NEVER, States
+from chainfolio.adapters.beacon.answers import BlockMessage
+from chainfolio.adapters.beacon.epochs import Settled
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import NEVER, States
 from chainfolio.blocks import Block
 from chainfolio.table import BUCKETS, Table, bucket
 from chainfolio.tables import (
@@ -34,12 +34,16 @@ def blocks(chain: str, found: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
     """The headers. The fee recipient is who gets the fees on the execution chain."""
     rows = [
         {
-            "chain": chain, "height": block.height, "time": block.time, "hash": block.hash, "parent": block.parent,
+            "chain": chain,
+            "height": block.height,
+            "time": block.time,
+            "hash": block.hash,
+            "parent": block.parent,
             "miner": message.body.execution_payload and message.body.execution_payload.fee_recipient.lower(),
             "tx_count": 0,
         }
         for block, message in found
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, BLOCKS.schema())
 
 
@@ -50,13 +54,18 @@ def proposals(chain: str, spec: Spec, found: Iterable[BlockMessage], wanted: Wan
         payload, proposer = each.body.execution_payload, each.proposer_index
         has_payload = payload is not None and int(payload.block_hash, 16) != 0
         if wanted(proposer):
-            rows.append({
-                "chain": chain, "bucket": bucket(proposer), "validator": proposer, "epoch": spec.epoch(each.slot),
-                "height": each.slot,
-                "execution_height": payload.block_number if payload and has_payload else None,
-                "execution_hash": payload.block_hash.lower() if payload and has_payload else None,
-                "fee_recipient": payload.fee_recipient.lower() if payload and has_payload else None,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "chain": chain,
+                    "bucket": bucket(proposer),
+                    "validator": proposer,
+                    "epoch": spec.epoch(each.slot),
+                    "height": each.slot,
+                    "execution_height": payload.block_number if payload and has_payload else None,
+                    "execution_hash": payload.block_hash.lower() if payload and has_payload else None,
+                    "fee_recipient": payload.fee_recipient.lower() if payload and has_payload else None,
+                }
+            )
     return pa.Table.from_pylist(rows, PROPOSALS.schema())
 
 
@@ -64,15 +73,21 @@ def withdrawals(chain: str, spec: Spec, found: Sequence[tuple[Block, BlockMessag
     """What was paid out."""
     rows = [
         {
-            "chain": chain, "bucket": bucket(each.validator_index), "validator": each.validator_index,
-            "epoch": spec.epoch(block.height), "height": block.height, "time": block.time, "number": each.index,
-            "address": each.address.lower(), "gwei": each.amount,
+            "chain": chain,
+            "bucket": bucket(each.validator_index),
+            "validator": each.validator_index,
+            "epoch": spec.epoch(block.height),
+            "height": block.height,
+            "time": block.time,
+            "number": each.index,
+            "address": each.address.lower(),
+            "gwei": each.amount,
         }
         for block, message in found
         if message.body.execution_payload is not None
         for each in message.body.execution_payload.withdrawals
         if wanted(each.validator_index)
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, WITHDRAWALS.schema())
 
 
@@ -92,11 +107,21 @@ def deposits(
         ]
         for item, (kind, number, pubkey, credentials, gwei) in enumerate(parts):
             if wanted(pubkey.lower(), credentials.lower()):
-                rows.append({
-                    "chain": chain, "bucket": bucket(pubkey.lower()), "pubkey": pubkey.lower(),
-                    "epoch": spec.epoch(block.height), "height": block.height, "time": block.time, "item": item,
-                    "number": number, "kind": kind, "credentials": credentials.lower(), "gwei": gwei,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "chain": chain,
+                        "bucket": bucket(pubkey.lower()),
+                        "pubkey": pubkey.lower(),
+                        "epoch": spec.epoch(block.height),
+                        "height": block.height,
+                        "time": block.time,
+                        "item": item,
+                        "number": number,
+                        "kind": kind,
+                        "credentials": credentials.lower(),
+                        "gwei": gwei,
+                    }
+                )
     return pa.Table.from_pylist(rows, DEPOSITS.schema())
 
 
@@ -117,11 +142,21 @@ def requests(
         ]
         for item, (kind, pubkey, address, target, gwei) in enumerate(parts):
             if wanted(pubkey.lower(), f"0x01{'0' * 22}{address[2:].lower()}"):
-                rows.append({
-                    "chain": chain, "bucket": bucket(pubkey.lower()), "pubkey": pubkey.lower(),
-                    "epoch": spec.epoch(block.height), "height": block.height, "time": block.time, "item": item,
-                    "kind": kind, "address": address.lower(), "target": target, "gwei": gwei,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "chain": chain,
+                        "bucket": bucket(pubkey.lower()),
+                        "pubkey": pubkey.lower(),
+                        "epoch": spec.epoch(block.height),
+                        "height": block.height,
+                        "time": block.time,
+                        "item": item,
+                        "kind": kind,
+                        "address": address.lower(),
+                        "target": target,
+                        "gwei": gwei,
+                    }
+                )
     return pa.Table.from_pylist(rows, STAKE_REQUESTS.schema())
 
 
@@ -153,14 +188,19 @@ def registry(chain: str, epoch: int, height: int, now: States, places: Any) -> p
     """Validators of a state, at some places of it."""
     index = now.index[places]
     columns = {
-        "bucket": index % BUCKETS, "validator": index, "epoch": np.full(len(index), epoch),
-        "height": np.full(len(index), height), "pubkey": _hex(now.pubkey[places]),
+        "bucket": index % BUCKETS,
+        "validator": index,
+        "epoch": np.full(len(index), epoch),
+        "height": np.full(len(index), height),
+        "pubkey": _hex(now.pubkey[places]),
         "credentials": _hex(now.credentials[places]),
-        "effective": now.effective_balance[places], "slashed": now.slashed[places],
+        "effective": now.effective_balance[places],
+        "slashed": now.slashed[places],
         "eligible": _epochs(now.activation_eligibility_epoch[places]),
-        "activated": _epochs(now.activation_epoch[places]), "exited": _epochs(now.exit_epoch[places]),
+        "activated": _epochs(now.activation_epoch[places]),
+        "exited": _epochs(now.exit_epoch[places]),
         "withdrawable": _epochs(now.withdrawable_epoch[places]),
-    }  # fmt: skip
+    }
     return _made(VALIDATORS, chain, columns)
 
 
@@ -171,11 +211,20 @@ def changes(chain: str, found: Sequence[Settled]) -> pa.Table:
         counts: dict[int, int] = {}
         for each in epoch.changes:
             item = counts[each.validator] = counts.get(each.validator, -1) + 1
-            rows.append({
-                "chain": chain, "bucket": bucket(each.validator), "validator": each.validator,
-                "epoch": epoch.number, "height": epoch.height, "item": item, "slot": each.slot, "kind": each.kind,
-                "gwei": each.gwei, "other": each.other,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "chain": chain,
+                    "bucket": bucket(each.validator),
+                    "validator": each.validator,
+                    "epoch": epoch.number,
+                    "height": epoch.height,
+                    "item": item,
+                    "slot": each.slot,
+                    "kind": each.kind,
+                    "gwei": each.gwei,
+                    "other": each.other,
+                }
+            )
     return pa.Table.from_pylist(rows, STAKE_CHANGES.schema())
 
 

@@ -9,14 +9,14 @@ import msgspec
 
 from chainfolio.chain_settings import doc
 from chainfolio.errors import BadSettings
-from chainfolio.validators import named
-from transport.settings import EndpointSettings
+from chainfolio.transport.settings import EndpointSettings
+from chainfolio.validators import normalised_id
 
 
 def canonical(written: str) -> str:
     """The one form of what names validators: an index, a public key, or the address to which they withdraw; BadSettings
     for anything else."""
-    found = named(written)
+    found = normalised_id(written)
     if found is None:
         raise BadSettings("validators", f"`{written:.120}` is no index, no public key and no withdrawal address")
     return found

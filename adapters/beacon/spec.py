@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.beacon.answers import FAR_FUTURE, FORKS, Genesis
-from adapters.beacon.node import Nodes
-from chainfolio.errors import BadAnswer, Unsupported
+from chainfolio.adapters.beacon.answers import FAR_FUTURE, FORKS, Genesis
+from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.errors import BadAnswer, UnsupportedMethod
 
 SECOND_US = 1_000_000
 
@@ -66,7 +66,7 @@ class Spec:
             self._begins.update((name.removesuffix("_FORK_EPOCH").lower(), self.number(name)) for name in names)
         begun = {name for name, first in self._begins.items() if first <= epoch and first != FAR_FUTURE}
         if unknown := sorted(begun - set(FORKS)):
-            raise Unsupported(
+            raise UnsupportedMethod(
                 self.source, f"the fork `{unknown[0]}` is not known here", remedy="upgrade Chainfolio, then index on"
             )
         return next((name for name in reversed(FORKS) if name in begun), FORKS[0])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from adapters.beacon.states import NEVER, NUMBERS, States
-from chainfolio.errors import BadAnswer, Unsupported
+from chainfolio.adapters.beacon.states import NEVER, NUMBERS, States
+from chainfolio.errors import BadAnswer, UnsupportedMethod
 
 if TYPE_CHECKING:
-    from adapters.beacon.spec import Spec
+    from chainfolio.adapters.beacon.spec import Spec
 
 FORKS: Final = ("capella", "deneb", "electra", "fulu")
 FORM: Final = "application/octet-stream"
@@ -21,19 +21,34 @@ MAX_STATE: Final = 1 << 30  # bytes: three times a network of two million valida
 MAX_FIXED: Final = 1 << 26
 # Numbers have their least byte first, an offset has four.
 OFFSET: Final = 4
-VALIDATOR: Final = np.dtype([
-    ("pubkey", "V48"), ("credentials", "V32"), ("effective_balance", "<u8"), ("slashed", "u1"),
-    ("activation_eligibility_epoch", "<u8"), ("activation_epoch", "<u8"), ("exit_epoch", "<u8"),
-    ("withdrawable_epoch", "<u8"),
-])  # fmt: skip
+VALIDATOR: Final = np.dtype(
+    [
+        ("pubkey", "V48"),
+        ("credentials", "V32"),
+        ("effective_balance", "<u8"),
+        ("slashed", "u1"),
+        ("activation_eligibility_epoch", "<u8"),
+        ("activation_epoch", "<u8"),
+        ("exit_epoch", "<u8"),
+        ("withdrawable_epoch", "<u8"),
+    ]
+)
 BALANCE: Final = np.dtype("<u8")
 # The lists of a state, and the bytes of one of their records; 1 where these vary.
 RECORDS: Final = {
-    "historical_roots": 32, "eth1_data_votes": 72, "validators": VALIDATOR.itemsize, "balances": BALANCE.itemsize,
-    "previous_epoch_participation": 1, "current_epoch_participation": 1, "inactivity_scores": 8,
-    "latest_execution_payload_header": 1, "historical_summaries": 64, "pending_deposits": 192,
-    "pending_partial_withdrawals": 24, "pending_consolidations": 16,
-}  # fmt: skip
+    "historical_roots": 32,
+    "eth1_data_votes": 72,
+    "validators": VALIDATOR.itemsize,
+    "balances": BALANCE.itemsize,
+    "previous_epoch_participation": 1,
+    "current_epoch_participation": 1,
+    "inactivity_scores": 8,
+    "latest_execution_payload_header": 1,
+    "historical_summaries": 64,
+    "pending_deposits": 192,
+    "pending_partial_withdrawals": 24,
+    "pending_consolidations": 16,
+}
 OF_EACH: Final = ("balances", "previous_epoch_participation", "current_epoch_participation", "inactivity_scores")
 
 
@@ -71,31 +86,57 @@ def _parts(spec: Spec, fork: str) -> dict[str, int]:
     roots = 32 * spec.number("SLOTS_PER_HISTORICAL_ROOT")
     committee = 48 * (spec.number("SYNC_COMMITTEE_SIZE") + 1)
     parts = {
-        "genesis_time": 8, "genesis_validators_root": 32, "slot": 8, "fork": 16, "latest_block_header": 112,
-        "block_roots": roots, "state_roots": roots, "historical_roots": OFFSET, "eth1_data": 72,
-        "eth1_data_votes": OFFSET, "eth1_deposit_index": 8, "validators": OFFSET, "balances": OFFSET,
+        "genesis_time": 8,
+        "genesis_validators_root": 32,
+        "slot": 8,
+        "fork": 16,
+        "latest_block_header": 112,
+        "block_roots": roots,
+        "state_roots": roots,
+        "historical_roots": OFFSET,
+        "eth1_data": 72,
+        "eth1_data_votes": OFFSET,
+        "eth1_deposit_index": 8,
+        "validators": OFFSET,
+        "balances": OFFSET,
         "randao_mixes": 32 * spec.number("EPOCHS_PER_HISTORICAL_VECTOR"),
         "slashings": 8 * spec.number("EPOCHS_PER_SLASHINGS_VECTOR"),
-        "previous_epoch_participation": OFFSET, "current_epoch_participation": OFFSET, "justification_bits": 1,
-        "previous_justified_checkpoint": 40, "current_justified_checkpoint": 40, "finalized_checkpoint": 40,
-        "inactivity_scores": OFFSET, "current_sync_committee": committee, "next_sync_committee": committee,
-        "latest_execution_payload_header": OFFSET, "next_withdrawal_index": 8, "next_withdrawal_validator_index": 8,
+        "previous_epoch_participation": OFFSET,
+        "current_epoch_participation": OFFSET,
+        "justification_bits": 1,
+        "previous_justified_checkpoint": 40,
+        "current_justified_checkpoint": 40,
+        "finalized_checkpoint": 40,
+        "inactivity_scores": OFFSET,
+        "current_sync_committee": committee,
+        "next_sync_committee": committee,
+        "latest_execution_payload_header": OFFSET,
+        "next_withdrawal_index": 8,
+        "next_withdrawal_validator_index": 8,
         "historical_summaries": OFFSET,
-    }  # fmt: skip
+    }
     if FORKS.index(fork) >= FORKS.index("electra"):
         parts |= {
-            "deposit_requests_start_index": 8, "deposit_balance_to_consume": 8, "exit_balance_to_consume": 8,
-            "earliest_exit_epoch": 8, "consolidation_balance_to_consume": 8, "earliest_consolidation_epoch": 8,
-            "pending_deposits": OFFSET, "pending_partial_withdrawals": OFFSET, "pending_consolidations": OFFSET,
-        }  # fmt: skip
+            "deposit_requests_start_index": 8,
+            "deposit_balance_to_consume": 8,
+            "exit_balance_to_consume": 8,
+            "earliest_exit_epoch": 8,
+            "consolidation_balance_to_consume": 8,
+            "earliest_consolidation_epoch": 8,
+            "pending_deposits": OFFSET,
+            "pending_partial_withdrawals": OFFSET,
+            "pending_consolidations": OFFSET,
+        }
     if fork == "fulu":
         parts["proposer_lookahead"] = 8 * (spec.number("MIN_SEED_LOOKAHEAD") + 1) * spec.slots
     return parts
 
 
 class StateSink:
-    """Takes a state as its bytes arrive, of which it keeps the registry alone: a `transport.exchange.Sink`. BadAnswer
-    where it is not the state that was asked for, or none; Unsupported where a node answers in another form."""
+    """Takes a state as its bytes arrive, of which it keeps the registry alone: a `Sink` of transport/exchange.py.
+
+    BadAnswer where it is not the state that was asked for, or none; Unsupported where a node answers in another form.
+    """
 
     form: str = FORM
     reads: frozenset[bytes] = frozenset((b"content-type", b"eth-consensus-version"))
@@ -115,7 +156,7 @@ class StateSink:
         kind = told.get(b"content-type", "").partition(";")[0].strip().lower()
         fork = told.get(b"eth-consensus-version", "").strip().lower()
         if kind != FORM or fork not in FORKS:
-            raise Unsupported(self._source, "it tells no states in SSZ, or not their fork")
+            raise UnsupportedMethod(self._source, "it tells no states in SSZ, or not their fork")
         self.has_begun = True
         if fork != self._layout.fork:
             raise self._lie(f"of the fork `{fork}`, which that slot is not of")

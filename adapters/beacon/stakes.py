@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from adapters.beacon.answers import BlockMessage, PendingDeposit, ValidatorState
-from adapters.beacon.reader import Reader
-from adapters.beacon.registry import PIECE
+from chainfolio.adapters.beacon.answers import BlockMessage, PendingDeposit, ValidatorState
+from chainfolio.adapters.beacon.reader import Reader
+from chainfolio.adapters.beacon.registry import PIECE
 from chainfolio.blocks import Block
 from chainfolio.errors import Unavailable
 from chainfolio.validators import Stake, address_of

@@ -10,13 +10,18 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
+from chainfolio.adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
 from chainfolio.errors import BadAnswer
 
 H = TypeVar("H", bound="Held")
 NEVER: Final = 2**62  # an epoch that is not known yet
-NUMBERS: Final = ("effective_balance", "activation_eligibility_epoch", "activation_epoch", "exit_epoch",
-                  "withdrawable_epoch")  # fmt: skip
+NUMBERS: Final = (
+    "effective_balance",
+    "activation_eligibility_epoch",
+    "activation_epoch",
+    "exit_epoch",
+    "withdrawable_epoch",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.answers import Attestation, AttestedBlock, BlockMessage
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import States
+from chainfolio.adapters.beacon.answers import Attestation, AttestedBlock, BlockMessage
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import States
 from chainfolio.errors import BadAnswer
 
 # The rules' own, the same in every network.
@@ -75,9 +75,14 @@ class Voted:
 
 
 def voted(
-    spec: Spec, target: int, blocks: Sequence[AttestedBlock], roots: Mapping[int, str], committees: Committees,
-    stakes: Stakes, flags: Any,
-) -> Voted:  # fmt: skip
+    spec: Spec,
+    target: int,
+    blocks: Sequence[AttestedBlock],
+    roots: Mapping[int, str],
+    committees: Committees,
+    stakes: Stakes,
+    flags: Any,
+) -> Voted:
     """The votes for a target epoch in blocks of one epoch, after those that were in time before. `roots` are those of
     the newest block at each slot of the target."""
     flags, brought = flags.copy(), dict[int, int]()

@@ -1,16 +1,17 @@
-"""Calls on the wire: a signature and arguments to call data, return data to values. The ABI itself is eth-abi's, except
-for values of one word."""
+"""Encode calls and decode their return data, given a signature.
+
+eth-abi does the ABI itself, except for values of one word.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from sha3 import keccak_256
 
-from adapters.evm import words
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm import words
+from chainfolio.adapters.evm.reads import AbiValue, Call
 from chainfolio.plans import Unknown
 
 RAW = "*"
@@ -26,63 +27,67 @@ class Signature:
 
     @property
     def is_raw(self) -> bool:
-        """Whether the return data is handed over undecoded."""
+        """True if the return data is handed over undecoded."""
         return self.outputs == (RAW,)
 
 
 @lru_cache(maxsize=4096)
-def signature(written: str) -> Signature:
-    """Parse `balanceOf(address)(uint256)`; a malformed one is a bug of whoever wrote it."""
-    opened = written.index("(")
-    closed = _closing(written, opened)
-    inputs, rest = written[opened + 1 : closed], written[closed + 1 :]
-    assert (rest[:1], rest[-1:]) == ("(", ")"), f"not a call signature: {written}"
-    selector = keccak_256(written[: closed + 1].encode()).digest()[:4]
-    return Signature(selector, _split(inputs), _split(rest[1:-1]))
+def signature(text: str) -> Signature:
+    """Parse `balanceOf(address)(uint256)`.
+
+    Raises:
+        AssertionError: It is malformed, which is a bug of the caller.
+    """
+    opened = text.index("(")
+    closed = _closing(text, opened)
+    inputs, outputs = text[opened + 1 : closed], text[closed + 1 :]
+    assert (outputs[:1], outputs[-1:]) == ("(", ")"), f"not a call signature: {text}"
+    selector = keccak_256(text[: closed + 1].encode()).digest()[:4]
+    return Signature(selector, _split(inputs), _split(outputs[1:-1]))
 
 
 def _closing(text: str, opened: int) -> int:
     depth = 0
-    for at in range(opened, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
+    for index in range(opened, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[index], 0)
         if depth == 0:
-            return at
+            return index
     raise AssertionError(f"not a call signature: {text}")
 
 
 def _split(types: str) -> tuple[str, ...]:
     parts, depth, start = [], 0, 0
-    for at, char in enumerate(types):
+    for index, char in enumerate(types):
         depth += {"(": 1, ")": -1}.get(char, 0)
         if char == "," and depth == 0:
-            parts.append(types[start:at])
-            start = at + 1
+            parts.append(types[start:index])
+            start = index + 1
     return (*parts, types[start:]) if types else ()
 
 
-def encode(written: str, args: tuple[Any, ...]) -> bytes:
-    """Call data."""
-    parsed = signature(written)
-    assert len(parsed.inputs) == len(args), f"{written} takes {len(parsed.inputs)} arguments, not {len(args)}"
+def encode(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
+    """Return call data: the selector and the encoded arguments."""
+    parsed = signature(signature_text)
+    assert len(parsed.inputs) == len(args), f"{signature_text} takes {len(parsed.inputs)} arguments, not {len(args)}"
     if parsed.inputs == ("address",):
         return parsed.selector + bytes(12) + bytes.fromhex(args[0][2:])
-    return _encoded(written, args) if args else parsed.selector
+    return _encoded(signature_text, args) if args else parsed.selector
 
 
 @lru_cache(maxsize=16_384)
-def _encoded(written: str, args: tuple[Any, ...]) -> bytes:
-    parsed = signature(written)
-    simple = words.written(parsed.inputs, args)
-    if simple is not None:
-        return parsed.selector + simple
+def _encoded(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
+    parsed = signature(signature_text)
+    word_encoding = words.encode_words(parsed.inputs, args)
+    if word_encoding is not None:
+        return parsed.selector + word_encoding
     from eth_abi.abi import encode as abi_encode
 
     return parsed.selector + abi_encode(parsed.inputs, args)
 
 
-def encode_answer(written: str, value: Any) -> bytes:
-    """The return data that decodes to a value: exactly the words of the outputs that the signature names."""
-    parsed = signature(written)
+def encode_answer(signature_text: str, value: AbiValue) -> bytes:
+    """Return the return data that decodes to a value, as the outputs of the signature say."""
+    parsed = signature(signature_text)
     if parsed.is_raw:
         return bytes(value)
     from eth_abi.abi import encode as abi_encode
@@ -90,19 +95,19 @@ def encode_answer(written: str, value: Any) -> bytes:
     return bytes(abi_encode(parsed.outputs, [value] if len(parsed.outputs) == 1 else value))
 
 
-def decode(call: Call, data: bytes) -> Any:
-    """The value in some return data, or Unknown with the reason it cannot be one."""
+def decode(call: Call, data: bytes) -> AbiValue:
+    """Return the value of return data, or Unknown with the reason if it does not fit the signature."""
     parsed = signature(call.signature)
     if parsed.is_raw:
         return data
     if len(data) < 32 * len(parsed.outputs):
-        wanted = 32 * len(parsed.outputs)
-        return Unknown(f"returned {len(data)} bytes where {call.signature} has to return {wanted}", "contract")
+        min_size = 32 * len(parsed.outputs)
+        return Unknown(f"returned {len(data)} bytes where {call.signature} has to return {min_size}", "contract")
     if parsed.outputs == ("uint256",):
         return int.from_bytes(data[:32], "big")
-    simple = words.read(parsed.outputs, data)
-    if simple is not None:
-        return simple[0] if len(simple) == 1 else simple
+    word_values = words.decode_words(parsed.outputs, data)
+    if word_values is not None:
+        return word_values[0] if len(word_values) == 1 else word_values
     from eth_abi.abi import decode as abi_decode
     from eth_abi.exceptions import DecodingError
 

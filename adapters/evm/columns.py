@@ -18,12 +18,12 @@ _HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def text(rows: Bytes, valid: Mask | None = None) -> pa.Array:
-    """Equal-width ASCII rows as strings; null where not valid."""
+    """Return equal-width ASCII rows as a column of strings; null if not valid."""
     return _fixed(pa.string(), rows, valid)
 
 
 def raw(rows: Bytes, valid: Mask | None = None) -> pa.Array:
-    """Rows of 32 bytes as binary; null where not valid."""
+    """Return rows of 32 bytes as a binary column; null if not valid."""
     return _fixed(pa.binary(), rows, valid)
 
 
@@ -43,18 +43,21 @@ def _bitmap(valid: Mask) -> pa.Buffer:
 
 
 def of_ints(values: Sequence[int | None]) -> tuple[Bytes, Mask]:
-    """Python integers as rows of 32 bytes, with which of them are known."""
+    """Return Python integers as rows of 32 bytes, and a mask of those that are not None."""
     body = b"".join((value or 0).to_bytes(32, "big") for value in values)
     return np.frombuffer(body, np.uint8).reshape(len(values), 32), np.array([v is not None for v in values], np.bool_)
 
 
 def constant(value: str | None, n: int) -> pa.Array:
-    """The same string, or null, `n` times."""
+    """Return a column of `n` equal strings or nulls."""
     return pa.repeat(pa.scalar(value, pa.string()), n)
 
 
 def table(kind: Table, columns: Mapping[str, Any]) -> pa.Table:
-    """An Arrow table in the table's own schema from columns by name; a `raw` column is a matrix or (matrix, mask)."""
+    """Return an Arrow table with the schema of `kind`, from columns by name.
+
+    A `raw` column is a matrix of bytes, or a pair of a matrix and a mask of valid rows.
+    """
     arrays: list[pa.Array] = []
     for column in kind.columns:
         value = columns[column.name]
@@ -74,50 +77,53 @@ def table(kind: Table, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def longs(values: npt.NDArray[np.int64]) -> pa.Array:
-    """64-bit integers as they lie there: Arrow's own way loads NumPy's masked arrays to look whether these are such."""
+    """Return 64-bit integers as a column that shares their memory.
+
+    Arrow's own conversion would import NumPy's masked arrays.
+    """
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
 
 
 def ints(values: npt.NDArray[Any]) -> pa.Array:
-    """32-bit integers."""
+    """Return a column of 32-bit integers."""
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int32))])
 
 
 def times(seconds: npt.NDArray[np.int64]) -> pa.Array:
-    """Unix seconds as UTC timestamps."""
+    """Return Unix seconds as a column of UTC timestamps."""
     return longs(seconds * 1_000_000).view(pa.timestamp("us", tz="UTC"))
 
 
 def hex_rows(rows: Bytes) -> Bytes:
-    """Rows of bytes as rows of `0x` text."""
+    """Return rows of bytes as rows of `0x` text."""
     n, width = rows.shape
-    out = np.empty((n, 2 + 2 * width), np.uint8)
-    out[:, 0], out[:, 1] = ord("0"), ord("x")
-    out[:, 2::2] = _HEX_DIGITS[rows >> 4]
-    out[:, 3::2] = _HEX_DIGITS[rows & 15]
-    return out
+    text_rows = np.empty((n, 2 + 2 * width), np.uint8)
+    text_rows[:, 0], text_rows[:, 1] = ord("0"), ord("x")
+    text_rows[:, 2::2] = _HEX_DIGITS[rows >> 4]
+    text_rows[:, 3::2] = _HEX_DIGITS[rows & 15]
+    return text_rows
 
 
 def bytes_of_hex(rows: Bytes) -> Bytes:
-    """Rows of hex digits (no `0x`, lower case, known to be ones) as rows of bytes."""
+    """Return rows of lower-case hex digits, without `0x`, as rows of bytes; the digits are not checked."""
     digits = np.ascontiguousarray(rows)
     pairs = ((digits & 15) + (digits >> 6) * 9).view("<u2")
     return (pairs << 4 | pairs >> 8).astype(np.uint8)
 
 
 def rows_of(array: pa.Array | pa.ChunkedArray, width: int) -> tuple[Bytes, Mask]:
-    """A string or binary column whose values are `width` bytes wide, back as a matrix with which rows are not null.
+    """Return a column of `width` bytes wide values as a matrix, and a mask of the rows that are not null.
 
-    Where none is null the matrix is the column's own memory, not to be written to.
+    If there are no nulls, the matrix is the column's own memory and must not be written to.
     """
     flat = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     n = len(flat)
     if not flat.null_count:
         return _dense(flat, width), np.ones(n, np.bool_)
     valid = np.asarray(flat.is_valid())
-    out = np.zeros((n, width), np.uint8)
-    out[valid] = _dense(flat.drop_null(), width)
-    return out, valid
+    matrix = np.zeros((n, width), np.uint8)
+    matrix[valid] = _dense(flat.drop_null(), width)
+    return matrix, valid
 
 
 def _dense(array: pa.Array, width: int) -> Bytes:

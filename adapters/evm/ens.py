@@ -1,7 +1,7 @@
-"""Names of the Ethereum Name Service, by web3's own client over the chain's nodes.
+"""Resolve names of the Ethereum Name Service with web3's client over the chain's nodes.
 
-A name is read as ENSIP-15 says, so what only looks like another name is another name or none. Gateways outside the
-chain are not asked (ERC-3668): a contract would choose whom this machine talks to.
+Names are normalised by ENSIP-15, so that a name which only looks like another one is another name, or invalid. Gateways
+outside the chain are not asked (ERC-3668): a contract would choose to which hosts this machine connects.
 """
 
 from __future__ import annotations
@@ -22,58 +22,65 @@ from web3.middleware import Web3Middleware
 from web3.providers import AsyncBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from adapters.evm.node import Node, hex_of
-from adapters.evm.refusals import Reverting
+from chainfolio.adapters.evm.node import Node, hex_of
+from chainfolio.adapters.evm.refusals import CallReverted
 from chainfolio.addresses import EVM
 from chainfolio.blocks import Block
 from chainfolio.errors import BadRequest, NotFound, SourceError
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request
 
 FIELD = "address"
 NAME_EXPIRES = {
-    "name": "nameExpires", "type": "function", "stateMutability": "view",
-    "inputs": [{"name": "id", "type": "uint256"}], "outputs": [{"name": "", "type": "uint256"}],
-}  # fmt: skip
+    "name": "nameExpires",
+    "type": "function",
+    "stateMutability": "view",
+    "inputs": [{"name": "id", "type": "uint256"}],
+    "outputs": [{"name": "", "type": "uint256"}],
+}
 
 
 class Names:
-    """The names of a chain at one block."""
+    """The ENS names of a chain at one block."""
 
     def __init__(self, node: Node, block: Block) -> None:
         self._time_s = block.time_us // 1_000_000
-        # web3 would ask for the newest block before every call, to see whether the node is behind: our nodes are known.
+        # web3 would read the newest block before every call, to check the node: our pool checks its nodes.
         middleware: Any = [(Web3Middleware, "stalecheck")]
         self._ens = AsyncENS(_Provider(node, block), middleware=middleware)
 
-    async def address(self, written: str) -> str:
-        """The account that a name stands for. BadRequest where it is no name; NotFound where it stands for none, and
-        where it has expired."""
-        name = normal(written)
+    async def address(self, text: str) -> str:
+        """Return the account of a name.
+
+        Raises:
+            BadRequest: It is no name.
+            NotFound: It has no address, or has expired.
+        """
+        name = normal(text)
         try:
-            found = await self._ens.address(name)
-            if found is not None:
+            account = await self._ens.address(name)
+            if account is not None:
                 await self._check_expiry(name)
-        except (Web3Exception, DecodingError, ValueError) as error:  # what a resolver says, anybody can have written
+        except (Web3Exception, DecodingError, ValueError) as error:  # resolvers are third-party contracts
             raise NotFound(f"the resolver of {name} gives no address: {type(error).__name__}") from None
-        if found is None:
+        if account is None:
             remedy = "give the address itself; names that a gateway outside the chain resolves are not looked up"
             raise NotFound(f"the name {name} stands for no address on the chain", remedy=remedy)
-        return _canonical(found)
+        return _canonical(account)
 
     async def name(self, address: str) -> str | None:
-        """The name that an account gives itself, where the name stands for the account and has not expired."""
+        """Return the name that an account claims; None if there is none, or it is expired or not its own."""
         try:
             claimed: str | None = await self._ens.name(Web3.to_checksum_address(address))
             if claimed is None or normal(claimed) != claimed:
                 return None
             await self._check_expiry(claimed)
         except (BadRequest, NotFound, ENSException, Web3Exception, DecodingError, ValueError):
-            return None  # anybody can call itself anything: what is not true is not shown
+            return None  # an account can claim any name: only verified names are shown
         return claimed
 
     async def _check_expiry(self, name: str) -> None:
-        """NotFound where the registration of a name under .eth, or of the one that it lies under, has ended."""
+        """Raise NotFound if the registration of a name under .eth, or of its parent name, has ended."""
         labels = name.split(".")
         if len(labels) < 2 or labels[-1] != "eth":
             return
@@ -91,19 +98,23 @@ class Names:
             )
 
 
-def normal(written: str) -> str:
-    """A name as ENSIP-15 writes it; BadRequest where it is none."""
+def normal(text: str) -> str:
+    """Return a name as ENSIP-15 writes it.
+
+    Raises:
+        BadRequest: It is no name.
+    """
     try:
-        name: str = normalize_name(written)
+        name: str = normalize_name(text)
     except ENSException as error:
-        raise BadRequest(FIELD, f"{written!r} is not a name: {error}", remedy="see ENSIP-15") from None
+        raise BadRequest(FIELD, f"{text!r} is not a name: {error}", remedy="see ENSIP-15") from None
     if not name or not all(name.split(".")):
-        raise BadRequest(FIELD, f"{written!r} is not a name", remedy="for example vitalik.eth")
+        raise BadRequest(FIELD, f"{text!r} is not a name", remedy="for example vitalik.eth")
     return name
 
 
 class _Provider(AsyncBaseProvider):
-    """web3's way to our nodes: every call at the one block."""
+    """A web3 provider that sends every call to the chain's nodes, at one block."""
 
     global_ccip_read_enabled = False
 
@@ -112,8 +123,13 @@ class _Provider(AsyncBaseProvider):
         self._node, self._block = node, block
 
     async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """One call, as the endpoints agree on it."""
-        if method == "eth_getCode":  # web3 asks for it after an empty answer, to say why it is empty
+        """Send one call on which the endpoints agree.
+
+        Raises:
+            NotFound: The chain has no ENS resolver.
+            SourceError: The node refused the call.
+        """
+        if method == "eth_getCode":  # web3 reads it after an empty result, for its error message
             return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "result": "0x"})
         if method != "eth_call":
             raise AssertionError(f"names need no {method}")
@@ -123,7 +139,7 @@ class _Provider(AsyncBaseProvider):
             return await endpoint.ask([request], height=self._block.height)
 
         (answer,) = await self._node.agreed(at, key=_key, asked=lambda _: "a name", kind="names")
-        if isinstance(answer, Reverting):
+        if isinstance(answer, CallReverted):
             error = {"code": 3, "message": answer.reason, "data": "0x" + answer.data.hex()}
             return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "error": error})
         if isinstance(answer, SourceError):
@@ -136,12 +152,12 @@ class _Provider(AsyncBaseProvider):
 
 
 def _key(answer: Answer) -> Hashable | None:
-    if isinstance(answer, Reverting):
+    if isinstance(answer, CallReverted):
         return answer.data
     return None if isinstance(answer, SourceError) else answer
 
 
-def _canonical(found: str) -> str:
-    address = EVM.canonical(found)
+def _canonical(address_text: str) -> str:
+    address = EVM.canonical(address_text)
     assert address, "web3 gives an address or none"
     return address

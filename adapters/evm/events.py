@@ -1,4 +1,4 @@
-"""The events that are decoded: their topics, and how to find them among columns."""
+"""The topics of decoded events, and addresses in topic columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from adapters.evm.logs import Bytes
+from chainfolio.adapters.evm.logs import Bytes
 
 TRANSFER: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 TRANSFER_SINGLE: Final = "0xc3d58168c5ae7397731d063d5bbf3d657854427343f4c083240f7aacaa2d0f62"
@@ -24,21 +24,21 @@ Mask = npt.NDArray[np.bool_]
 
 
 def is_address(topic: Bytes) -> Mask:
-    """Which topics can be an address: twelve zero bytes first."""
+    """Return a mask of the topics that can be an address: twelve zero bytes first."""
     return np.asarray(np.ascontiguousarray(topic[:, 2:26]).view("V24").ravel() == _PAD.view("V24")[0])
 
 
 def address(topic: Bytes) -> Bytes:
-    """The `0x…` address in each topic."""
-    out = np.empty((len(topic), 42), np.uint8)
-    out[:, :2] = topic[:, :2]
-    out[:, 2:] = topic[:, 26:]
-    return out
+    """Return the `0x…` address in each topic."""
+    addresses = np.empty((len(topic), 42), np.uint8)
+    addresses[:, :2] = topic[:, :2]
+    addresses[:, 2:] = topic[:, 26:]
+    return addresses
 
 
 def topic_of(addresses: Bytes) -> Bytes:
-    """The topic that holds each address: the inverse of `address`."""
-    out = np.full((len(addresses), 66), ord("0"), np.uint8)
-    out[:, :2] = addresses[:, :2]
-    out[:, 26:] = addresses[:, 2:]
-    return out
+    """Return the topic that holds each address: the inverse of `address`."""
+    topics = np.full((len(addresses), 66), ord("0"), np.uint8)
+    topics[:, :2] = addresses[:, :2]
+    topics[:, 26:] = addresses[:, 2:]
+    return topics

@@ -1,7 +1,7 @@
-"""Internal transfers as explorers list them (`txlistinternal`), for chains whose nodes do not trace.
+"""Internal transfers from explorers (`txlistinternal`), for chains whose nodes do not trace.
 
-An explorer is believed: no hash covers what it leaves out. What is checked is that it is as far as the blocks asked
-for, that every row is of a transaction of its block, and that no list was cut short.
+An explorer is trusted: no hash covers what it leaves out. The checks are that it has reached the requested blocks, that
+every row belongs to a transaction of its block, and that no list was cut short.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from adapters.evm.accounts.touched import Touched, frozen
-from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
-from adapters.evm.endpoint import OTHER_UNITS, EvmEndpoint
-from adapters.evm.hexadecimal import quantity
+from chainfolio.adapters.evm.accounts.active_blocks import ActiveBlocks, freeze
+from chainfolio.adapters.evm.datasets.internal import CoinTransfer, ExplorerTransfer, TracedBlock, of_explorer
+from chainfolio.adapters.evm.endpoint import OTHER_UNITS, EvmEndpoint
+from chainfolio.adapters.evm.hexadecimal import quantity
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
-from transport.exchange import Posted
-from transport.http import HttpTransport
-from transport.messages import shown
-from transport.wire import typed
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.messages import shown
+from chainfolio.transport.wire import typed
 
-WAY = "explorer"
-# The most that such an interface lists at once.
+SOURCE_NAME = "explorer"
+# The largest list that explorers return.
 MAX_ROWS = 10_000
-SUSPECT = 1_000  # where a list of so many, or of a multiple of it, may have been cut short
+SUSPICIOUS_ROWS = 1_000  # a list of so many rows, or a multiple, may have been cut short
 HEAD = {"module": "proxy", "action": "eth_blockNumber"}
 OTHER_HEAD = {"module": "block", "action": "eth_block_number"}
 
 
-class _Said(msgspec.Struct):
+class _ExplorerResponse(msgspec.Struct):
     """An answer: a list, or in its place a sentence."""
 
     result: msgspec.Raw
@@ -42,65 +42,82 @@ class _Said(msgspec.Struct):
 
 @dataclass(slots=True)
 class Fetching:
-    """A transport that puts its body into the address: these interfaces are asked by GET."""
+    """A transport that puts the body into the address, because explorers are asked by GET."""
 
     transport: HttpTransport
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
-        """One exchange; no retry, no redirect."""
+        """Send one request; no retry, no redirect."""
         return await self.transport.get(source, f"{url}{'&' if '?' in url else '?'}{body.decode()}", timeout_s)
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self.transport.close()
 
 
 class Explorer(EvmEndpoint):
-    """One explorer, asked as politely as a node: paced, retried, its key kept out of every text."""
+    """An explorer, used like a node: paced, retried, its key hidden in every text."""
 
-    async def moved(self, blocks: Sequence[Place]) -> dict[Place, list[Moved]]:
-        """What moved inside each of some blocks, in rising order. NodeBehind where the explorer is not that far."""
+    async def internal_transfers(self, blocks: Sequence[TracedBlock]) -> dict[TracedBlock, list[CoinTransfer]]:
+        """Return the internal transfers of each of some blocks, which are in rising order.
+
+        Raises:
+            NodeBehind: The explorer has not reached the last block.
+            BadAnswer: It lists a transfer in another block.
+        """
         if not blocks:
             return {}
         await self._reach(blocks[-1].height)
-        rows: dict[int, list[Listed]] = defaultdict(list)
-        for row in await self._listed(Span(blocks[0].height, blocks[-1].height)):
+        rows: dict[int, list[ExplorerTransfer]] = defaultdict(list)
+        for row in await self._rows(Span(blocks[0].height, blocks[-1].height)):
             rows[int(row.blockNumber)].append(row)
-        if unknown := rows.keys() - {place.height for place in blocks}:
-            raise BadAnswer(self.name, f"lists transfers in block {min(unknown)}, which has no transaction")
-        return {place: of_list(self.name, rows[place.height], place) for place in blocks}
+        if unexpected := rows.keys() - {block.height for block in blocks}:
+            raise BadAnswer(self.name, f"lists transfers in block {min(unexpected)}, which has no transaction")
+        return {block: of_explorer(self.name, rows[block.height], block) for block in blocks}
 
-    async def touched(self, span: Span, accounts: Sequence[str]) -> Touched:
-        """The blocks that concern some accounts, from the start of a span as far as the explorer lists them at once."""
+    async def active_blocks(self, span: Span, accounts: Sequence[str]) -> ActiveBlocks:
+        """Return the blocks that concern some accounts, in the first part of a span that fits into one list.
+
+        Raises:
+            NodeBehind: The explorer has not reached the end of the span.
+        """
         await self._reach(span.last)
-        sent: defaultdict[int, set[str]] = defaultdict(set)
-        inside: defaultdict[int, set[str]] = defaultdict(set)
+        hashes_by_height: defaultdict[int, set[str]] = defaultdict(set)
+        internal_hashes_by_height: defaultdict[int, set[str]] = defaultdict(set)
         for account in accounts:
             for action in ("txlist", "txlistinternal"):
                 rows = await self._of_account(action, account, span)
                 if _may_be_cut(rows):  # the rest is for the next window
-                    span = Span(span.first, self._whole(rows, span))
+                    span = Span(span.first, self._complete_until(rows, span))
                 for row in rows:
-                    sent[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
+                    hashes_by_height[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
                     if action == "txlistinternal":
-                        inside[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
-        moved, named = (
-            frozen({height: each for height, each in hashes.items() if height in span}) for hashes in (inside, sent)
+                        internal_hashes_by_height[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
+        internal_hashes, tx_hashes = (
+            freeze({height: block_hashes for height, block_hashes in hashes.items() if height in span})
+            for hashes in (internal_hashes_by_height, hashes_by_height)
         )
-        return Touched(span, WAY, tuple(sorted(named)), moved, sent=named)
+        return ActiveBlocks(span, SOURCE_NAME, tuple(sorted(tx_hashes)), internal_hashes, tx_hashes=tx_hashes)
 
-    async def _of_account(self, action: str, account: str, span: Span) -> list[Listed]:
+    async def _of_account(self, action: str, account: str, span: Span) -> list[ExplorerTransfer]:
+        """Return an account's rows in a span; raise BadAnswer if a row is outside of it."""
         query = {
-            "module": "account", "action": action, "address": account, "startblock": span.first, "endblock": span.last,
-            "page": 1, "offset": MAX_ROWS, "sort": "asc",
-        }  # fmt: skip
-        rows = typed(self.name, await self._said(query), list[Listed])
+            "module": "account",
+            "action": action,
+            "address": account,
+            "startblock": span.first,
+            "endblock": span.last,
+            "page": 1,
+            "offset": MAX_ROWS,
+            "sort": "asc",
+        }
+        rows = typed(self.name, await self._result(query), list[ExplorerTransfer])
         if any(int(row.blockNumber) not in span for row in rows):
             raise BadAnswer(self.name, "lists transactions from outside the blocks that were asked for")
         return rows
 
-    def _whole(self, rows: Sequence[Listed], span: Span) -> int:
-        """Up to which block a list is whole that may have been cut short."""
+    def _complete_until(self, rows: Sequence[ExplorerTransfer], span: Span) -> int:
+        """Return the last height up to which a possibly cut list is complete."""
         if any(int(a.blockNumber) > int(b.blockNumber) for a, b in pairwise(rows)):
             raise BadAnswer(
                 self.name, "lists transactions in another order than was asked for: where it ends is unknown"
@@ -112,50 +129,57 @@ class Explorer(EvmEndpoint):
             )
         return last
 
-    async def inside(self, place: Place, index: int) -> list[Moved]:
-        """What moved inside one transaction of a block."""
-        tx_hash = place.transactions[index]
+    async def transaction_transfers(self, block: TracedBlock, index: int) -> list[CoinTransfer]:
+        """Return the internal transfers of one transaction of a block."""
+        tx_hash = block.transactions[index]
         query = {"module": "account", "action": "txlistinternal", "txhash": tx_hash}
-        rows = typed(self.name, await self._said(query), list[Listed])
+        rows = typed(self.name, await self._result(query), list[ExplorerTransfer])
         for row in rows:
-            row.hash = row.hash or tx_hash  # it was asked by its hash, and need not repeat it
-        return of_list(self.name, rows, place)
+            row.hash = row.hash or tx_hash  # explorers may leave out the requested hash
+        return of_explorer(self.name, rows, block)
 
     async def _reach(self, height: int) -> None:
+        """Raise NodeBehind if the explorer has not reached a height."""
         try:
-            head = typed(self.name, await self._said(HEAD), str)
+            head = typed(self.name, await self._result(HEAD), str)
         except BadAnswer:
-            head = typed(self.name, await self._said(OTHER_HEAD), str)
+            head = typed(self.name, await self._result(OTHER_HEAD), str)
         if quantity(self.name, head, bits=31) < height:
             raise NodeBehind(self.name, f"the explorer does not have block {height} yet")
 
-    async def _listed(self, span: Span) -> list[Listed]:
-        """All rows of a span; where the list may have been cut short, of its halves."""
+    async def _rows(self, span: Span) -> list[ExplorerTransfer]:
+        """Return all rows of a span; if a list may have been cut short, those of its halves."""
         query = {
-            "module": "account", "action": "txlistinternal", "startblock": span.first, "endblock": span.last,
-            "page": 1, "offset": MAX_ROWS, "sort": "asc",
-        }  # fmt: skip
-        found = typed(self.name, await self._said(query), list[Listed])
-        if len(found) < MAX_ROWS:
-            return found
+            "module": "account",
+            "action": "txlistinternal",
+            "startblock": span.first,
+            "endblock": span.last,
+            "page": 1,
+            "offset": MAX_ROWS,
+            "sort": "asc",
+        }
+        rows = typed(self.name, await self._result(query), list[ExplorerTransfer])
+        if len(rows) < MAX_ROWS:
+            return rows
         if len(span) == 1:
             raise BadAnswer(self.name, f"lists no more than {MAX_ROWS:,} transfers, and block {span.first} has them")
-        return [row for half in span.cut(-(-len(span) // 2)) for row in await self._listed(half)]
+        return [row for part in span.cut(-(-len(span) // 2)) for row in await self._rows(part)]
 
-    async def _said(self, query: Mapping[str, object]) -> bytes:
+    async def _result(self, query: Mapping[str, object]) -> bytes:
         def read(body: bytes) -> bytes:
-            said = typed(self.name, body, _Said)
-            content = bytes(said.result)
-            words = f"{said.message or ''} {content[:200].decode('utf-8', 'replace')}".lower()
+            """Return the JSON result; raise Unavailable for a rate limit, BadAnswer for another text."""
+            response = typed(self.name, body, _ExplorerResponse)
+            content = bytes(response.result)
+            text = f"{response.message or ''} {content[:200].decode('utf-8', 'replace')}".lower()
             if content[:1] == b"[" or content[:3] == b'"0x':
                 return content
-            if any(sign in words for sign in ("rate limit", "timeout", "too many")):
-                raise Unavailable(self.name, f"the explorer says: {shown(words)}")
-            raise BadAnswer(self.name, f"the explorer says: {shown(words)}")
+            if any(phrase in text for phrase in ("rate limit", "timeout", "too many")):
+                raise Unavailable(self.name, f"the explorer says: {shown(text)}")
+            raise BadAnswer(self.name, f"the explorer says: {shown(text)}")
 
         return await self._posted(urlencode(query).encode(), read, OTHER_UNITS, [str(query["action"])])
 
 
-def _may_be_cut(rows: Sequence[Listed]) -> bool:
-    """Whether a list may lack its end: some list fewer rows than they are asked for, without saying so."""
-    return len(rows) >= MAX_ROWS or (len(rows) > 0 and len(rows) % SUSPECT == 0)
+def _may_be_cut(rows: Sequence[ExplorerTransfer]) -> bool:
+    """Return True if a list may lack its end: some explorers list fewer rows than requested."""
+    return len(rows) >= MAX_ROWS or (len(rows) > 0 and len(rows) % SUSPICIOUS_ROWS == 0)

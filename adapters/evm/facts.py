@@ -15,8 +15,11 @@ WITHDRAWALS, MINTS = PAYMENTS = ("withdrawals", "mints")
 
 
 class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One chain as its file describes it. `unproven` are of headers, transactions, receipts. `pays`: the native coins
-    that the protocol gives to accounts, `withdrawals` of validators, `mints` of deposits from another chain."""
+    """The file of one chain.
+
+    `unproven` are parts of blocks: headers, transactions, receipts. `pays` are native coins that the protocol itself
+    gives to accounts: `withdrawals` of validators, `mints` of deposits from another chain.
+    """
 
     NAMESPACE: ClassVar[str] = "eip155"
     TOKENS: ClassVar[str] = TOKENS
@@ -27,7 +30,7 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     pays: tuple[str, ...] = ()
 
     def fault(self) -> str:
-        """What cannot be meant, in words."""
+        """The problem of a file, in words; empty if there is none."""
         if isinstance(self.finality, str) and self.finality != "finalized":
             return "finality is `finalized` or a number of blocks"
         if not set(self.unproven) <= set(PARTS):

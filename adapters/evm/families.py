@@ -1,39 +1,40 @@
-"""The decoders of the EVM for other kinds of chain, as `chainfolio.abi` has it."""
+"""The decoders of the EVM for other kinds of chain; see `chainfolio.abi`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
-from adapters.evm.call import decode, encode
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.reader import Accounts
-from adapters.evm.reads import Call, NativeBalance
-from chainfolio.abi import AbiCall, CoinsOf, NamesAssets
+from chainfolio.abi import AbiCall, AssetNames, CoinBalance
+from chainfolio.adapters.evm.call import decode, encode
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.reader import EvmAccountReader
+from chainfolio.adapters.evm.reads import AbiValue, Call, NativeBalance
 from chainfolio.protocols import InstalledProtocols
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """As `chainfolio.abi.AbiFamilies` has it."""
+    """The implementation of `chainfolio.abi.AbiFamilies`."""
 
     def account_reader(
-        self, names: NamesAssets, installed: InstalledProtocols, plain: Collection[str], listed: Collection[str]
-    ) -> Accounts:
-        """What reads accounts with these protocols."""
-        own = frozenset(plain)
-        found = Protocols(installed.rows, own, installed.issues, installed.unread, own | frozenset(listed))
-        return Accounts(found, names)
+        self, names: AssetNames, installed: InstalledProtocols, plain: Collection[str], trusted: Collection[str]
+    ) -> EvmAccountReader:
+        """Return a reader of accounts with these protocols."""
+        non_shares = frozenset(plain)
+        protocols = Protocols(
+            installed.rows, non_shares, installed.issues, installed.unread, non_shares | frozenset(trusted)
+        )
+        return EvmAccountReader(protocols, names)
 
-    def asked(self, read: Any) -> AbiCall | CoinsOf | None:
-        """What a read of a decoder asks for."""
+    def to_request(self, read: object) -> AbiCall | CoinBalance | None:
+        """Return the call or balance that a decoder's read stands for; None if it is no such read."""
         if isinstance(read, Call):
             return AbiCall(read.to, encode(read.signature, read.args), read.alone)
-        return CoinsOf(read.account) if isinstance(read, NativeBalance) else None
+        return CoinBalance(read.account) if isinstance(read, NativeBalance) else None
 
-    def given(self, read: Call, returned: bytes) -> Any:
-        """The value of a call."""
+    def decode(self, read: Call, returned: bytes) -> AbiValue:
+        """Return the value of a call's return data."""
         return decode(read, returned)
 
 

@@ -1,7 +1,7 @@
-"""The forms that fields of node answers have: a field of another form fails the decoding of its answer.
+"""The forms of fields in node answers: a field of another form fails the decoding of its answer.
 
-Used as types of `msgspec` structs, so that `wire.typed` refuses a malformed field as `BadAnswer` of the node that gave
-it, before anything is read from it. Code behind that boundary may take `int(text, 16)` and `bytes.fromhex(text[2:])`.
+They are types of fields in `msgspec` structs, so that `wire.typed` refuses a malformed field as `BadAnswer` of its node
+before anything is read from it. Code behind that boundary may use `int(text, 16)` and `bytes.fromhex(text[2:])`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 
-def _bytes(size: int, *, maybe: bool = False) -> Meta:
-    return Meta(pattern=rf"\A(?:0x[0-9a-fA-F]{{{2 * size}}}){'?' if maybe else ''}\Z")
+def _bytes(size: int, *, optional: bool = False) -> Meta:
+    return Meta(pattern=rf"\A(?:0x[0-9a-fA-F]{{{2 * size}}}){'?' if optional else ''}\Z")
 
 
 def _number(bits: int) -> Meta:
-    """A quantity of at most so many bits: no sign, no blanks, no leading zeros."""
-    digits, rest = divmod(bits, 4)
+    """Return the form of a quantity of at most `bits` bits: no sign, blanks or leading zeros."""
+    digits, extra_bits = divmod(bits, 4)
     forms = ["0", rf"[1-9a-fA-F][0-9a-fA-F]{{0,{digits - 1}}}"]
-    if rest:
-        forms.append(rf"[1-{2**rest - 1}][0-9a-fA-F]{{{digits}}}")
+    if extra_bits:
+        forms.append(rf"[1-{2**extra_bits - 1}][0-9a-fA-F]{{{digits}}}")
     return Meta(pattern=rf"\A0x(?:{'|'.join(forms)})\Z")
 
 
 Hash = Annotated[str, _bytes(32)]
 Address = Annotated[str, _bytes(20)]
-# Empty where nothing is said.
-MaybeHash = Annotated[str, _bytes(32, maybe=True)]
-MaybeAddress = Annotated[str, _bytes(20, maybe=True)]
+# Empty if the node leaves the field out.
+MaybeHash = Annotated[str, _bytes(32, optional=True)]
+MaybeAddress = Annotated[str, _bytes(20, optional=True)]
 Bloom = Annotated[str, _bytes(256)]
-MaybeBloom = Annotated[str, _bytes(256, maybe=True)]
+MaybeBloom = Annotated[str, _bytes(256, optional=True)]
 Data = Annotated[str, Meta(pattern=r"\A0x(?:[0-9a-fA-F]{2})*\Z")]
-# What heights, positions and sizes are: the columns that keep them have 31 bits of room.
+# Heights, positions and sizes: their columns have 31 bits.
 Height = Annotated[str, _number(31)]
 # Unix seconds until the year 2106. A wider field would be a time that calendars do not have.
 Seconds = Annotated[str, _number(32)]

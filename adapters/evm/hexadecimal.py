@@ -1,4 +1,4 @@
-"""Numbers and data as the nodes of the EVM write them: hexadecimal, and strictly so."""
+"""Parse numbers and data as EVM nodes write them: hexadecimal, strictly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*\Z")
 
 
 def quantity(source: str, text: object, *, bits: int = 256) -> int:
-    """A hex quantity, strictly: no sign, no blanks, no leading zeros, at most `bits` wide."""
+    """Parse a hex quantity of at most `bits` bits, without sign, blanks or leading zeros.
+
+    Raises:
+        BadAnswer: It is none.
+    """
     if not isinstance(text, str) or not _QUANTITY.match(text):
         raise BadAnswer(source, f"{_sized(text)} where a quantity should be")
     value = int(text, 16)
@@ -21,12 +25,16 @@ def quantity(source: str, text: object, *, bits: int = 256) -> int:
 
 
 def data(source: str, text: object) -> bytes:
-    """Hex data, strictly."""
+    """Parse hex data.
+
+    Raises:
+        BadAnswer: It is none.
+    """
     if not isinstance(text, str) or not _DATA.match(text):
         raise BadAnswer(source, f"{_sized(text)} where hex data should be")
     return bytes.fromhex(text[2:])
 
 
 def _sized(value: object) -> str:
-    """What a value is, without its words: those of a node may hold anything."""
+    """Describe a value by type and size only: a node's own words may hold anything."""
     return f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"

@@ -1,8 +1,8 @@
-"""What an answer is checked against before it is believed: parent links, block hashes, log blooms, the filter itself.
+"""Check answers: parent links, block hashes, log blooms, and the filter itself.
 
-A bloom can say "not here" for certain and "maybe here" otherwise. So a log whose block's bloom denies it is a lie, and
-a block that came without any log, though its bloom may hold what was asked for, is asked again by its hash: that is
-what a backend looks like that does not have the block yet.
+A bloom says "not here" for certain and "maybe here" otherwise. So a log that its block's bloom denies is false, and a
+block without logs, although its bloom may hold some, is asked for again by its hash: that is how the answer of a
+backend looks that does not have the block yet.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sha3 import keccak_256
 
-from adapters.evm.logs import Logs, alike
-from adapters.evm.node import Header
+from chainfolio.adapters.evm.logs import Logs, alike
+from chainfolio.adapters.evm.node import Header
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, Reorged
 
@@ -26,38 +25,38 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which logs are wanted: any of these first topics, from any of these contracts (none named: from all)."""
+    """A selection of logs: any of these first topics, from any of these contracts (from all if empty)."""
 
     topics: tuple[str, ...]
     contracts: tuple[str, ...] = ()
 
-    def filter(self) -> dict[str, Any]:
-        """The filter object of `eth_getLogs`, without its span."""
+    def filter(self) -> dict[str, object]:
+        """Return the filter object of `eth_getLogs`, without its span."""
         by_contract = {"address": list(self.contracts)} if self.contracts else {}
         return {"topics": [list(self.topics)], **by_contract}
 
 
 @lru_cache(maxsize=65_536)
 def bloom_bits(value: str) -> tuple[tuple[int, int], ...]:
-    """The three (byte, bit mask) places that an address or topic sets in a 2,048-bit bloom."""
+    """Return the three bits, as (byte, mask), that an address or topic sets in a 2,048-bit bloom."""
     digest = keccak_256(bytes.fromhex(value[2:])).digest()
-    places = (int.from_bytes(digest[k : k + 2], "big") & 2047 for k in (0, 2, 4))
-    return tuple((255 - place // 8, 1 << place % 8) for place in places)
+    bits = (int.from_bytes(digest[k : k + 2], "big") & 2047 for k in (0, 2, 4))
+    return tuple((255 - bit // 8, 1 << bit % 8) for bit in bits)
 
 
 def blooms(headers: Sequence[Header]) -> npt.NDArray[np.uint8]:
-    """The blooms of some headers as rows of 256 bytes."""
+    """Return the blooms of headers as rows of 256 bytes."""
     return blooms_of([header.logsBloom for header in headers])
 
 
 def blooms_of(texts: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """Some blooms, written as hex, as rows of 256 bytes."""
+    """Return blooms, given as hex text, as rows of 256 bytes."""
     joined = "".join(text[2:] for text in texts)
     return np.frombuffer(bytes.fromhex(joined), np.uint8).reshape(len(texts), 256)
 
 
 def may_hold(rows: npt.NDArray[np.uint8], value: str) -> Mask:
-    """Which blooms may hold an address or topic."""
+    """Return a mask of the blooms that may hold an address or topic."""
     mask = np.ones(len(rows), np.bool_)
     for byte, bit in bloom_bits(value):
         mask &= (rows[:, byte] & bit) != 0
@@ -65,19 +64,24 @@ def may_hold(rows: npt.NDArray[np.uint8], value: str) -> Mask:
 
 
 def explains(logs: Logs, header: Header) -> bool:
-    """Whether some logs of a block set all that its bloom says: what they do not set, others did, which are missing."""
+    """Return True if the logs of a block set every bit of its bloom, so that none is missing."""
     bloom = bytearray(256)
-    values = {each.tobytes().decode() for each in logs.address}
-    for place, topics in enumerate(logs.topics):
-        values |= {topics[k].tobytes().decode() for k in np.flatnonzero(logs.topic_count > place)}
-    for byte, bit in (places for value in values for places in bloom_bits(value)):
+    values = {address.tobytes().decode() for address in logs.address}
+    for topic_number, topics in enumerate(logs.topics):
+        values |= {topics[k].tobytes().decode() for k in np.flatnonzero(logs.topic_count > topic_number)}
+    for byte, bit in (bits for value in values for bits in bloom_bits(value)):
         bloom[byte] |= bit
     promised = bytes.fromhex(header.logsBloom[2:])
-    return not any(has & ~own for has, own in zip(promised, bloom, strict=True))
+    return not any(promised_bits & ~set_bits for promised_bits, set_bits in zip(promised, bloom, strict=True))
 
 
 def check_links(source: str, headers: Sequence[Header], before: Block | None) -> None:
-    """Every header names the one before as its parent; `before` is the last block already kept."""
+    """Check that every header names the one before as its parent; `before` is the last stored block.
+
+    Raises:
+        Reorged: The first header does not follow `before`.
+        BadAnswer: Another one does not follow its predecessor.
+    """
     parent = before
     for header in headers:
         if parent is not None and header.height == parent.height + 1 and header.parentHash != parent.hash:
@@ -90,9 +94,13 @@ def check_links(source: str, headers: Sequence[Header], before: Block | None) ->
 def check_logs(
     source: str, logs: Logs, headers: Sequence[Header], query: Query, *, bloom: bool = True
 ) -> npt.NDArray[np.int64]:
-    """Raise on logs that cannot be true; give back the heights whose logs seem to be missing. Times are filled in.
+    """Check logs and fill in their times; return the heights that seem to lack logs.
 
-    Without `bloom` (some chains leave theirs empty) none is looked at, and nothing can seem to be missing.
+    Without `bloom` (some chains leave theirs empty), no height seems to lack logs.
+
+    Raises:
+        BadAnswer: A log cannot be true.
+        Reorged: A log has another block hash than its header.
     """
     first = headers[0].height
     if len(logs):
@@ -102,13 +110,13 @@ def check_logs(
         return np.zeros(0, np.int64)
     rows = blooms(headers)
     _check_blooms(source, logs, rows, first, query)
-    silent = np.ones(len(headers), np.bool_)
-    silent[logs.height - first] = False
-    return np.flatnonzero(silent & _promised(rows, query)) + first
+    lacks_logs = np.ones(len(headers), np.bool_)
+    lacks_logs[logs.height - first] = False
+    return np.flatnonzero(lacks_logs & _promised(rows, query)) + first
 
 
 def _promised(rows: npt.NDArray[np.uint8], query: Query) -> Mask:
-    """Which blooms may hold what a query asks for: one of its topics, from one of its contracts."""
+    """Return a mask of the blooms that may hold a log of the query."""
     topic, contract = (np.zeros(len(rows), np.bool_) for _ in range(2))
     for value in query.topics:
         topic |= may_hold(rows, value)
@@ -118,42 +126,45 @@ def _promised(rows: npt.NDArray[np.uint8], query: Query) -> Mask:
 
 
 def _check_places(source: str, logs: Logs, headers: Sequence[Header], first: int) -> None:
-    """Logs lie in the span, carry the hash of their block, and its time."""
-    at = logs.height - first
-    if at.min() < 0 or at.max() >= len(headers):
+    """Check that logs lie in the span and carry hash and time of their block; fill in their times."""
+    index = logs.height - first
+    if index.min() < 0 or index.max() >= len(headers):
         raise BadAnswer(source, "logs from outside the span that was asked for")
     hashes = np.frombuffer("".join(header.hash for header in headers).encode(), np.uint8).reshape(-1, 66)
-    wrong = logs.block_hash.view("V66").ravel() != hashes.view("V66").ravel()[at]
+    wrong = logs.block_hash.view("V66").ravel() != hashes.view("V66").ravel()[index]
     if wrong.any():
         height = int(logs.height[np.flatnonzero(wrong)[0]])
         raise Reorged(source, height, headers[height - first].hash)
-    times = np.array([header.time_s for header in headers], np.int64)[at]
+    times = np.array([header.time_s for header in headers], np.int64)[index]
     if ((logs.time_s >= 0) & (logs.time_s != times)).any():
         raise BadAnswer(source, "a log with another time than its block")
     logs.time_s[:] = times
 
 
 def _check_filter(source: str, logs: Logs, query: Query) -> None:
-    """A node that ignores a filter would fill the tables with what nobody asked for, and hide what it left out."""
-    asked = np.zeros(len(logs), np.bool_)
+    """Raise BadAnswer for logs that the query does not select.
+
+    A node that ignores the filter would fill the tables with unwanted logs, and hide what it left out.
+    """
+    selected = np.zeros(len(logs), np.bool_)
     for topic in query.topics:
-        asked |= logs.of(topic)
-    if not asked.all():
+        selected |= logs.of(topic)
+    if not selected.all():
         raise BadAnswer(source, "logs of other events than were asked for: the node ignores the filter")
     if query.contracts:
-        wanted = np.array([contract.encode() for contract in query.contracts], "S42")
-        if not np.isin(logs.address.view("S42").ravel(), wanted).all():
+        contracts = np.array([contract.encode() for contract in query.contracts], "S42")
+        if not np.isin(logs.address.view("S42").ravel(), contracts).all():
             raise BadAnswer(source, "logs of other contracts than were asked for: the node ignores the filter")
 
 
 def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: int, query: Query) -> None:
-    """Each log's contract and first topic must be in the bloom of its block."""
+    """Raise BadAnswer for a log whose contract or first topic is not in the bloom of its block."""
     if len(logs) == 0:
         return
-    at = logs.height - first
-    for contract, here in alike(logs.address):
-        if not may_hold(rows, contract)[at[here]].all():
+    index = logs.height - first
+    for contract, rows_of_contract in alike(logs.address):
+        if not may_hold(rows, contract)[index[rows_of_contract]].all():
             raise BadAnswer(source, f"a log of {contract} in a block whose bloom denies it")
     for topic in query.topics:
-        if not may_hold(rows, topic)[at[logs.of(topic)]].all():
+        if not may_hold(rows, topic)[index[logs.of(topic)]].all():
             raise BadAnswer(source, f"a log with topic {topic} in a block whose bloom denies it")

@@ -1,8 +1,8 @@
-"""An `eth_getLogs` answer as columns, without an object per log.
+"""Parse an `eth_getLogs` answer into columns, without an object per log.
 
 Logs of one answer are alike: the same keys in the same order, hex of the same widths. So one record is read with care,
-its shape becomes a template, and every record of that shape is checked against it and cut into columns by NumPy at once
-(about ten times a typed JSON parser). A record no template fits is parsed on its own, strictly; a shape never seen is
+its shape becomes a template, and NumPy checks all records of that shape against it and cuts them into columns at once
+(about ten times as fast as a typed JSON parser). A record that fits no template is parsed strictly; an unknown shape is
 no error.
 """
 
@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from adapters.evm.forms import MAX_TIME_S
-from adapters.evm.hexadecimal import data as hex_data
-from adapters.evm.hexadecimal import quantity
+from chainfolio.adapters.evm.forms import MAX_TIME_S
+from chainfolio.adapters.evm.hexadecimal import data as hex_data
+from chainfolio.adapters.evm.hexadecimal import quantity
 from chainfolio.errors import BadAnswer
-from transport.wire import typed
+from chainfolio.transport.wire import typed
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
 MAX_TEMPLATES = 24
-AT_ONCE = 4096  # rows cut at a time: bounds the memory beside the answer itself
+MAX_ROWS_AT_ONCE = 4096  # rows cut at a time: bounds the memory in addition to the answer
 MAX_DATA = 4 * 1024 * 1024
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
@@ -43,8 +43,17 @@ _NUMBERS = {
 }
 _TEXTS = {b"address": ("address", 42), b"transactionHash": ("tx_hash", 66), b"blockHash": ("block_hash", 66)}
 _COLUMNS = (
-    "height", "tx_index", "log_index", "time_s", "address", "tx_hash", "block_hash", "topic_count", "data_size", "word",
-)  # fmt: skip
+    "height",
+    "tx_index",
+    "log_index",
+    "time_s",
+    "address",
+    "tx_hash",
+    "block_hash",
+    "topic_count",
+    "data_size",
+    "word",
+)
 
 
 class LogRecord(msgspec.Struct, gc=False):
@@ -64,11 +73,11 @@ class LogRecord(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class Logs:
-    """Logs as columns, in the order of the chain. Text columns are (n, width) ASCII; `time_s` is -1 where none came.
+    """Logs as columns, in the order of the chain.
 
-    `word` is the data of logs that carry exactly 32 bytes; any other data is in `other` by row. `topics[k]` is only
-    meaningful where `topic_count > k`. What logs do not say may be narrower, or one row many times over: not to be
-    written to.
+    Text columns are (n, width) ASCII; `time_s` is -1 if the log has no time. `word` is the data of logs that carry
+    exactly 32 bytes; any other data is in `other` by row. `topics[k]` is only meaningful where `topic_count > k`.
+    Columns without information may be narrower, or share one row: do not write to them.
     """
 
     height: Ints
@@ -88,24 +97,27 @@ class Logs:
 
     @property
     def first(self) -> npt.NDArray[np.uint64]:
-        """The first eight hex digits of the first topic, as one number: what events are told apart by."""
+        """The first eight hex digits of the first topic, as one number, to tell events apart."""
         if self._first is None:
             self._first = np.ascontiguousarray(self.topics[0][:, 2:10]).view(np.uint64).ravel()
         return self._first
 
     @property
     def most_topics(self) -> int:
-        """How many topics the log has that has most."""
+        """The largest number of topics of a log."""
         return int(self.topic_count.max(initial=0))
 
     def of(self, topic: str) -> Mask:
-        """Which logs are of the event with this first topic: eight bytes first, the rest only where those agree."""
+        """Return a mask of the logs with this first topic.
+
+        It compares eight bytes first, and the rest only if those are equal.
+        """
         if topic not in self._of:
-            wanted = np.frombuffer(topic.encode(), np.uint8)
-            mask = (self.first == wanted[2:10].view(np.uint64)[0]) & (self.topic_count > 0)
+            target = np.frombuffer(topic.encode(), np.uint8)
+            mask = (self.first == target[2:10].view(np.uint64)[0]) & (self.topic_count > 0)
             if mask.any():
-                some = np.flatnonzero(mask)
-                mask[some] = pick(self.topics[0], some).view("V66").ravel() == wanted.view("V66")[0]
+                candidates = np.flatnonzero(mask)
+                mask[candidates] = pick(self.topics[0], candidates).view("V66").ravel() == target.view("V66")[0]
             self._of[topic] = mask
         return self._of[topic]
 
@@ -114,7 +126,7 @@ class Logs:
 
     @classmethod
     def blank(cls, n: int) -> Logs:
-        """`n` rows, all still to be filled."""
+        """Return `n` rows to be filled."""
         height, tx_index, log_index, time_s = (np.full(n, -1, np.int64) for _ in range(4))
         address, tx_hash, block_hash = (np.zeros((n, width), np.uint8) for width in (42, 66, 66))
         topics = [np.zeros((n, 66), np.uint8) for _ in range(4)]
@@ -123,41 +135,51 @@ class Logs:
         return cls(height, tx_index, log_index, time_s, address, tx_hash, block_hash, count, topics, size, word, {})
 
     def take(self, rows: Rows) -> Logs:
-        """The given rows, in the given order."""
-        moved = {int(old): new for new, old in enumerate(rows)} if self.other else {}
-        used = self.most_topics
-        topics = [pick(topic, rows) if k < used else untouched(len(rows)) for k, topic in enumerate(self.topics)]
+        """Return the given rows, in the given order."""
+        new_rows = {int(old): new for new, old in enumerate(rows)} if self.other else {}
+        topic_width = self.most_topics
+        topics = [pick(topic, rows) if k < topic_width else untouched(len(rows)) for k, topic in enumerate(self.topics)]
         return Logs(
-            self.height[rows], self.tx_index[rows], self.log_index[rows], self.time_s[rows],
-            pick(self.address, rows), pick(self.tx_hash, rows), pick(self.block_hash, rows), self.topic_count[rows],
-            topics, self.data_size[rows], pick(self.word, rows),
-            {moved[row]: data for row, data in self.other.items() if row in moved},
-        )  # fmt: skip
+            self.height[rows],
+            self.tx_index[rows],
+            self.log_index[rows],
+            self.time_s[rows],
+            pick(self.address, rows),
+            pick(self.tx_hash, rows),
+            pick(self.block_hash, rows),
+            self.topic_count[rows],
+            topics,
+            self.data_size[rows],
+            pick(self.word, rows),
+            {new_rows[row]: data for row, data in self.other.items() if row in new_rows},
+        )
 
     def data(self, row: int) -> bytes:
-        """The data of one log."""
+        """Return the data of one log."""
         return self.word[row].tobytes() if self.data_size[row] == 32 else self.other.get(row, b"")
 
 
 def untouched(n: int) -> Bytes:
-    """Topics that nobody has: one row of zeros, `n` times."""
+    """Return topics that no log has: one row of zeros, `n` times, without memory for each."""
     return np.broadcast_to(np.zeros(66, np.uint8), (n, 66))
 
 
 def join(parts: Sequence[Logs]) -> Logs:
-    """Several answers as one, in the order given."""
+    """Return several parts as one, in the order given."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return Logs.blank(0)
-    other, base = {}, 0
+    other_data, offset = {}, 0
     for part in parts:
-        other.update({base + row: data for row, data in part.other.items()})
-        base += len(part)
+        other_data.update({offset + row: data for row, data in part.other.items()})
+        offset += len(part)
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-    used = max(part.most_topics for part in parts)
-    topics = [np.concatenate([part.topics[k] for part in parts]) if k < used else untouched(base) for k in range(4)]
-    return Logs(**columns, topics=topics, other=other)
+    topic_width = max(part.most_topics for part in parts)
+    topics = [
+        np.concatenate([part.topics[k] for part in parts]) if k < topic_width else untouched(offset) for k in range(4)
+    ]
+    return Logs(**columns, topics=topics, other=other_data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +196,11 @@ class _Template:
 
 
 def parse(source: str, content: bytes | memoryview) -> Logs:
-    """The columns of a JSON array of logs, sorted as on the chain; BadAnswer for what is not one."""
+    """Parse a JSON array of logs and sort it as on the chain.
+
+    Raises:
+        BadAnswer: It is no such array.
+    """
     buffer = np.frombuffer(content, np.uint8)
     starts = np.flatnonzero(buffer == ord("{"))
     if len(starts) == 0 or not _is_plain(buffer, starts):
@@ -182,13 +208,13 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
     logs = Logs.blank(len(starts))
     ends = np.append(starts[1:] - 1, len(buffer) - _blank_tail(buffer) - 1)
     sizes = ends - starts
-    left = []
+    unparsed = []
     for size in sorted(set(sizes.tolist())):
         rows, templates = np.flatnonzero(sizes == size), list[_Template]()
-        for start in range(0, len(rows), AT_ONCE):
-            left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], size, templates))
-    for row in np.concatenate(left):
-        record = _one(content[int(starts[row]) : int(ends[row])])
+        for start in range(0, len(rows), MAX_ROWS_AT_ONCE):
+            unparsed.append(_fill_alike(logs, buffer, starts, rows[start : start + MAX_ROWS_AT_ONCE], size, templates))
+    for row in np.concatenate(unparsed):
+        record = _parse_record(content[int(starts[row]) : int(ends[row])])
         if record is None:
             return strict(source, content)
         _fill_one(source, logs, int(row), record)
@@ -196,7 +222,7 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
 
 
 def strict(source: str, content: bytes | memoryview) -> Logs:
-    """As `parse`, one typed record at a time: what judges every shape that cannot be cut."""
+    """Parse like `parse`, one typed record at a time: it decides about every shape without a template."""
     records = typed(source, bytes(content), list[LogRecord])
     logs = Logs.blank(len(records))
     for row, record in enumerate(records):
@@ -204,7 +230,7 @@ def strict(source: str, content: bytes | memoryview) -> Logs:
     return _ordered(source, logs)
 
 
-def _one(content: bytes | memoryview) -> LogRecord | None:
+def _parse_record(content: bytes | memoryview) -> LogRecord | None:
     """A single record, or None where what lies between two braces is none: a text can hold braces too."""
     try:
         return msgspec.json.decode(content, type=LogRecord)
@@ -218,69 +244,73 @@ def _blank_tail(buffer: Bytes) -> int:
 
 
 def _is_plain(buffer: Bytes, starts: Rows) -> bool:
-    """Whether the records stand side by side: `[{…},{…}]`, one comma between two, blanks only around the array."""
+    """Return True if the records stand side by side: `[{…},{…}]`, with one comma between two."""
     before, last = buffer[: starts[0]].tobytes().strip(), buffer[starts[-1] :].tobytes().rstrip()
     gaps = starts[1:]
     return (
-        before == b"[" and last.endswith(b"}]")
+        before == b"["
+        and last.endswith(b"}]")
         and bool((buffer[gaps - 1] == ord(",")).all() and (buffer[gaps - 2] == ord("}")).all())
-    )  # fmt: skip
+    )
 
 
 def _fill_alike(logs: Logs, buffer: Bytes, starts: Rows, rows: Rows, size: int, templates: list[_Template]) -> Rows:
-    """Fill rows whose records have `size` bytes, learning templates on the way; returns the rows that none fits."""
-    refused: list[Rows] = []
-    known = iter(templates)
+    """Fill rows whose records have `size` bytes, adding templates; return the rows that fit none."""
+    unparsed: list[Rows] = []
+    remaining_templates = iter(templates)
     while len(rows):
-        template = next(known, None)
+        template = next(remaining_templates, None)
         if template is None:
             first = int(starts[rows[0]])
             template = _template(buffer[first : first + size].tobytes()) if len(templates) < MAX_TEMPLATES else None
             if template is None:
-                refused.append(rows[:1])
+                unparsed.append(rows[:1])
                 rows = rows[1:]
                 continue
             templates.append(template)
-            known = iter(())
+            remaining_templates = iter(())
         fits = _fits(gather(buffer, starts[rows], size), template)
-        alike = rows if fits.all() else rows[fits]
-        if len(alike):
-            refused.append(alike[_cut(logs, alike, buffer, starts[alike], template)])
+        matching = rows if fits.all() else rows[fits]
+        if len(matching):
+            unparsed.append(matching[_cut(logs, matching, buffer, starts[matching], template)])
         rows = rows[~fits]
-    return np.concatenate([*refused, rows])
+    return np.concatenate([*unparsed, rows])
 
 
 def _fits(records: Bytes, template: _Template) -> Mask:
-    """Which records have the template's fixed bytes: eight at a time, words without any passed over."""
+    """Return a mask of the records with the template's fixed bytes, comparing eight at a time."""
     fits = np.ones(len(records), np.bool_)
-    words = records[:, : len(template.fixed) * 8].view(np.uint64)
+    qwords = records[:, : len(template.fixed) * 8].view(np.uint64)
     for k in np.flatnonzero(template.mask):
-        fits &= (words[:, k] & template.mask[k]) == template.fixed[k]
+        fits &= (qwords[:, k] & template.mask[k]) == template.fixed[k]
     if template.tail:
         fits &= (records[:, len(template.fixed) * 8 :] == np.frombuffer(template.tail, np.uint8)).all(axis=1)
     return fits
 
 
 def _not_hex(digits: Bytes) -> Mask:
-    """Per row, whether any byte is not a lower-case hex digit. Arithmetic: a look-up table is seven times slower."""
+    """Return a mask of rows with a byte that is no lower-case hex digit.
+
+    Arithmetic, because a look-up table is seven times slower.
+    """
     odd: Mask = ((digits - 48) > 9) & ((digits - 97) > 5)
     return np.asarray(odd.any(axis=1)) if odd.any() else np.zeros(len(digits), np.bool_)
 
 
 def _not_hex_in_runs(texts: Bytes) -> Mask:
-    """As `_not_hex` of `0x` texts most of which are the one before again: a block's hash stands in each of its logs."""
+    """Return the mask of `_not_hex` for `0x` texts with long runs of equal rows, like block hashes."""
     pairs = texts.view(np.uint16)
     new = np.flatnonzero(np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1)))
     return np.repeat(_not_hex(texts[new, 2:]), np.diff(np.append(new, len(texts))))
 
 
 def _nibbles(digits: Bytes) -> Bytes:
-    """The values of hex digits that are known to be ones."""
+    """Return the values of hex digits, which are not checked."""
     return (digits & 15) + (digits >> 6) * 9
 
 
 def _template(record: bytes) -> _Template | None:
-    """The shape of a record, or None where it is not one that can be cut."""
+    """Return the shape of a record, or None if it cannot be cut into columns."""
     mask = np.full(len(record), 255, np.uint8)
     numbers: list[tuple[str, int, int]] = []
     texts: list[tuple[str, int, int]] = []
@@ -288,11 +318,11 @@ def _template(record: bytes) -> _Template | None:
     data: tuple[int, int] | None = None
     end = 1
     for match in _VALUE.finditer(record):
-        between = record[end : match.start()]
-        if between if end == 1 else not _COMMA.match(between):
+        separator = record[end : match.start()]
+        if separator if end == 1 else not _COMMA.match(separator):
             return None
         end = match.end()
-        key, text, items, word = match.groups()
+        key, text, items, literal = match.groups()
         if key in _NUMBERS and text is not None and re.fullmatch(rb"0x[0-9a-f]{1,15}", text):
             numbers.append((_NUMBERS[key], match.start(2) + 2, match.end(2)))
             mask[match.start(2) + 2 : match.end(2)] = 0
@@ -306,8 +336,8 @@ def _template(record: bytes) -> _Template | None:
         elif key == b"data" and data is None and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
             data = (match.start(2) + 2, match.end(2))
             mask[data[0] : data[1]] = 0
-        elif key != b"removed" or word != b"false":
-            return None  # an unknown or unusual field: let the strict parser judge it
+        elif key != b"removed" or literal != b"false":
+            return None  # an unknown or unusual field: the strict parser decides
     names = {name for name, _, _ in numbers} | {name for name, _, _ in texts}
     if (
         record[end:].strip() != b"}"
@@ -319,18 +349,24 @@ def _template(record: bytes) -> _Template | None:
         return None
     if not names >= {"address", "tx_hash", "block_hash", "height", "tx_index", "log_index"}:
         return None
-    whole = len(record) // 8 * 8
-    fixed = np.frombuffer(record[:whole], np.uint8) & mask[:whole]
-    tail_is_fixed = bool((mask[whole:] == 255).all())
+    aligned_size = len(record) // 8 * 8
+    fixed = np.frombuffer(record[:aligned_size], np.uint8) & mask[:aligned_size]
+    tail_is_fixed = bool((mask[aligned_size:] == 255).all())
     if not tail_is_fixed:
         return None
     return _Template(
-        fixed.view(np.uint64), mask[:whole].view(np.uint64), record[whole:], tuple(numbers), tuple(texts), topics, data
+        fixed.view(np.uint64),
+        mask[:aligned_size].view(np.uint64),
+        record[aligned_size:],
+        tuple(numbers),
+        tuple(texts),
+        topics,
+        data,
     )
 
 
 def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Template) -> Mask:
-    """Write the values of equal-shaped records into their columns; returns which rows held what is not hex."""
+    """Write the values of equal-shaped records into columns; return a mask of records that are not hex."""
     bad = np.zeros(len(rows), np.bool_)
     for name, start, end in template.numbers:
         digits = gather(buffer, starts + start, end - start)
@@ -368,13 +404,13 @@ def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Templat
 
 
 def gather(buffer: Bytes, starts: Rows | Ints, width: int) -> Bytes:
-    """The `width` bytes that begin at each start, as rows: one memory copy a row."""
+    """Return the `width` bytes that begin at each start, as rows: one memory copy a row."""
     window = np.ndarray(shape=(len(buffer) - width + 1,), dtype=f"V{width}", buffer=buffer.data, strides=(1,))
     return window[starts].view(np.uint8).reshape(len(starts), width)
 
 
 def pick(column: Bytes, rows: Rows) -> Bytes:
-    """Some rows of a matrix: whole rows at a time, which indexing a matrix does not do."""
+    """Return some rows of a matrix, copied as whole rows, which NumPy's own indexing does not do."""
     width = column.shape[1]
     if width == 0:
         return np.zeros((len(rows), 0), np.uint8)
@@ -388,14 +424,14 @@ def alike(addresses: Bytes) -> Iterator[tuple[str, Rows]]:
     """Each distinct address of a column, and where it stands."""
     if len(addresses) == 0:
         return
-    # Sorted by a hash of theirs, for numbers are sorted ten times faster than texts. Rows of one hash lie side by side;
-    # an address that shares its hash with another may come twice, in parts.
-    words = np.ascontiguousarray(addresses[:, 2:]).view(np.uint64)
-    hashes = np.zeros(len(words), np.uint64)
+    # Sorted by a hash, because numbers sort ten times faster than texts. If two addresses share a hash, one may come
+    # twice, in parts.
+    qwords = np.ascontiguousarray(addresses[:, 2:]).view(np.uint64)
+    hashes = np.zeros(len(qwords), np.uint64)
     for k, factor in enumerate(_MIX):
-        hashes += words[:, k] * np.uint64(factor)
+        hashes += qwords[:, k] * np.uint64(factor)
     order = np.argsort(hashes)
-    sorted_words = words[order]
+    sorted_words = qwords[order]
     changes = np.flatnonzero((sorted_words[1:] != sorted_words[:-1]).any(axis=1)) + 1
     for rows in np.split(order, changes):
         yield addresses[rows[0]].tobytes().decode(), rows
@@ -407,7 +443,7 @@ def _put(column: Bytes, rows: Rows, values: Bytes) -> None:
 
 
 def _fill_one(source: str, logs: Logs, row: int, log: LogRecord) -> None:
-    """One record that the strict parser has read."""
+    """Fill one row from a strictly parsed record."""
     if log.removed:
         raise BadAnswer(source, "a log that is marked as removed in an answer about the chain as it is")
     logs.height[row] = quantity(source, log.blockNumber, bits=31)
@@ -434,23 +470,23 @@ def _fill_one(source: str, logs: Logs, row: int, log: LogRecord) -> None:
         logs.other[row] = content
 
 
-def _hex_text(source: str, text: str, size: int) -> Any:
+def _hex_text(source: str, text: str, size: int) -> Bytes:
     if len(hex_data(source, text)) != size:
         raise BadAnswer(source, f"{size} bytes were due, not {text[:70]!r}")
     return np.frombuffer(text.lower().encode(), np.uint8)
 
 
 def _ordered(source: str, logs: Logs) -> Logs:
-    """In the order of the chain; two logs at one place are a lie."""
+    """Sort logs as on the chain; raise BadAnswer if two share a position or a number is out of range."""
     if (logs.tx_index < 0).any() or (logs.tx_index >> 31).any() or (logs.log_index >> 31).any():
         raise BadAnswer(source, "a log whose position in its block is out of range")
     if (logs.height >> 31).any() or (logs.time_s > MAX_TIME_S).any():
         raise BadAnswer(source, "a log of a block whose height or time is out of range")
-    place = logs.height << np.int64(31) | logs.log_index
-    steps = np.diff(place)
+    position = logs.height << np.int64(31) | logs.log_index
+    steps = np.diff(position)
     if (steps > 0).all():
         return logs
-    order = np.argsort(place, kind="stable")
-    if (np.diff(place[order]) == 0).any():
+    order = np.argsort(position, kind="stable")
+    if (np.diff(position[order]) == 0).any():
         raise BadAnswer(source, "two logs at one place of a block")
     return logs.take(order)

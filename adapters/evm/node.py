@@ -1,39 +1,38 @@
-"""A chain's nodes as one: connect, check that they are who they should be, fail over, read blocks."""
+"""A chain's nodes as one: connect, verify the chain, fail over, read blocks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import msgspec
 
-from adapters.evm.facts import Facts
-from adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Scalar, Seconds, Word
-from adapters.evm.hexadecimal import quantity
-from adapters.evm.roots import check_count, check_header, check_withdrawals
+from chainfolio.adapters.evm.facts import Facts
+from chainfolio.adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Scalar, Seconds, Word
+from chainfolio.adapters.evm.hexadecimal import quantity
+from chainfolio.adapters.evm.roots import check_count, check_header, check_withdrawals
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
+from chainfolio.environment import Environment
 from chainfolio.errors import (
     BadAnswer,
     NodeBehind,
     SourceError,
     Unavailable,
-    Unsupported,
+    UnsupportedMethod,
     WrongChain,
 )
-from chainfolio.seams import Seams
-from transport.endpoint import Answer, Endpoint, Handshake
-from transport.pool import Pool
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Answer, Endpoint, Handshake
+from chainfolio.transport.pool import Pool
+from chainfolio.transport.wire import Request, typed
 
-# How often every endpoint is looked at where one alone answers.
+# Seconds between reads of every endpoint's head if one endpoint serves all reads.
 SURVEY_S = 30.0
 
 
 class Withdrawal(msgspec.Struct, gc=False):
-    """Coins that a validator withdrew: `amount` is in gwei."""
+    """A withdrawal of a validator; `amount` is in gwei."""
 
     address: Address
     amount: Scalar
@@ -42,7 +41,7 @@ class Withdrawal(msgspec.Struct, gc=False):
 
 
 class Header(msgspec.Struct, gc=False):
-    """A block as `eth_getBlockByNumber` without bodies gives it; only what is used."""
+    """A block as `eth_getBlockByNumber` gives it without bodies; only the fields that are used."""
 
     number: Height
     hash: Hash
@@ -61,26 +60,31 @@ class Header(msgspec.Struct, gc=False):
 
     @property
     def height(self) -> int:
-        """The height as a number."""
+        """The height as an int."""
         return int(self.number, 16)
 
     @property
     def time_s(self) -> int:
-        """Unix seconds."""
+        """The time in Unix seconds."""
         return int(self.timestamp, 16)
 
     def block(self) -> Block:
-        """As everything else knows a block."""
+        """Return the header as a `Block`."""
         return Block(self.height, self.hash, self.parentHash, self.time_s * 1_000_000)
 
 
 def hex_of(number: int) -> str:
-    """A height as nodes want it."""
+    """Return a height as nodes expect it."""
     return hex(number)
 
 
 def checked(source: str, header: Header | None, height: int | None = None) -> Header:
-    """A header at the height that was asked for."""
+    """Return a header with lower-case hashes, after checking its height.
+
+    Raises:
+        NodeBehind: The node has no such block.
+        BadAnswer: It is another block.
+    """
     if header is None:
         raise NodeBehind(source, f"does not have block {height}" if height is not None else "has no such block")
     if height is not None and header.height != height:
@@ -90,37 +94,37 @@ def checked(source: str, header: Header | None, height: int | None = None) -> He
 
 
 class Node(Pool[Endpoint]):
-    """All endpoints of one chain. `hashed`: whether each header is held against its own hash before it is believed.
+    """The endpoints of one chain.
 
-    `finalized` is the newest height that was seen to be final: what lies at or below it cannot change any more.
+    `hashed`: check each header against its own hash. `finalized`: the newest height known to be final.
     """
 
     def __init__(
         self,
         facts: Facts,
         endpoints: Sequence[Endpoint],
-        seams: Seams,
+        environment: Environment,
         *,
         quorum: int = 1,
         hedge: bool = True,
         hashed: bool = False,
     ) -> None:
-        super().__init__(facts.key, endpoints, seams, quorum=quorum, hedge=hedge)
+        super().__init__(facts.key, endpoints, environment, quorum=quorum, hedge=hedge)
         self.facts, self.hashed = facts, hashed
         self.finalized = -1
         self._surveyed_s: float | None = None
         tag = "finalized" if facts.finality == "finalized" else "latest"
         blocks = [Request("eth_getBlockByNumber", (name, False)) for name in ("latest", tag, "0x0")]
-        self._handshake = Handshake([Request("eth_chainId"), *blocks], self._heard)
+        self._handshake = Handshake([Request("eth_chainId"), *blocks], self._parse_heads)
         for endpoint in self.endpoints:
             endpoint.handshake = self._handshake
 
     def is_final(self, height: int) -> bool:
-        """Whether what lies at this height cannot change any more."""
+        """Return True if a height is known to be final."""
         return height <= self.finalized
 
     async def connect(self) -> Heads:
-        """Check the endpoints that answer and say where the chain stands: one request each."""
+        """Check the endpoints that answer and return the chain's heads: one request each."""
         if self.quorum > 1:
             heads = await self._agreed_heads()
         else:
@@ -130,27 +134,30 @@ class Node(Pool[Endpoint]):
         return heads
 
     async def _agreed_heads(self) -> Heads:
-        """The highest that a quorum has reached: nobody alone can push the head, or hold it back."""
-        told = [heads for heads in await self._all_heads() if isinstance(heads, Heads)]
-        if len(told) < self.quorum:
-            raise self._too_few(len(told))
-        latest = sorted((heads.latest.height for heads in told), reverse=True)[self.quorum - 1]
-        finalized = sorted((heads.finalized for heads in told), reverse=True)[self.quorum - 1]
+        """Return the highest heads that a quorum has reached: no single endpoint can push or hold back a head."""
+        all_heads = [heads for heads in await self._all_heads() if isinstance(heads, Heads)]
+        if len(all_heads) < self.quorum:
+            raise self._too_few(len(all_heads))
+        latest = sorted((heads.latest.height for heads in all_heads), reverse=True)[self.quorum - 1]
+        finalized = sorted((heads.finalized for heads in all_heads), reverse=True)[self.quorum - 1]
         return Heads(await self.block(latest), min(finalized, latest))
 
     async def _survey(self) -> None:
-        """Now and then every endpoint is asked for its head, so that those that are not read from are known, too."""
-        now_s = self.seams.clock.monotonic_s()
+        """Read the heads of every endpoint from time to time, also of those that serve no reads."""
+        now_s = self.environment.clock.monotonic_s()
         if len(self.endpoints) > 1 and (self._surveyed_s is None or now_s - self._surveyed_s >= SURVEY_S):
             self._surveyed_s = now_s
             await self._all_heads()
 
     async def _all_heads(self) -> list[Heads | SourceError]:
-        """What each endpoint that is not quarantined says; those that are down are passed over where others are not."""
-        now_s = self.seams.clock.monotonic_s()
-        free = self.ranked()
-        up = [endpoint for endpoint in free if endpoint.down_until_s <= now_s]
-        asked = up if len(up) >= self.quorum else free
+        """Return the heads or the error of each endpoint that is not quarantined.
+
+        Endpoints that are down are skipped if enough others are up.
+        """
+        now_s = self.environment.clock.monotonic_s()
+        ranked = self.ranked()
+        up = [endpoint for endpoint in ranked if endpoint.down_until_s <= now_s]
+        endpoints = up if len(up) >= self.quorum else ranked
 
         async def heads(endpoint: Endpoint) -> Heads | SourceError:
             try:
@@ -158,18 +165,23 @@ class Node(Pool[Endpoint]):
             except SourceError as error:
                 return error
 
-        return list(await asyncio.gather(*(heads(endpoint) for endpoint in asked)))
+        return list(await asyncio.gather(*(heads(endpoint) for endpoint in endpoints)))
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
-        return self._heard(endpoint, await endpoint.put(self._handshake.reads))
+        return self._parse_heads(endpoint, await endpoint.greeted())
 
-    def _heard(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
-        """Where the chain stands by an endpoint's answers to the handshake. WrongChain where it is another chain."""
-        self._same_chain(endpoint, answers[0], answers[3])
+    def _parse_heads(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
+        """Return the heads by an endpoint's answers to the handshake.
+
+        Raises:
+            WrongChain: It serves another chain.
+            BadAnswer: An answer is malformed.
+        """
+        self._check_chain(endpoint, answers[0], answers[3])
         latest = checked(endpoint.name, _block(endpoint, answers[1]))
         if isinstance(self.facts.finality, int):
             finalized = max(0, latest.height - self.facts.finality)
-        elif isinstance(answers[2], Unsupported | NodeBehind | BadAnswer) or answers[2] == b"null":
+        elif isinstance(answers[2], UnsupportedMethod | NodeBehind | BadAnswer) or answers[2] == b"null":
             finalized = max(0, latest.height - 64)
         else:
             finalized = checked(endpoint.name, _block(endpoint, answers[2])).height
@@ -177,25 +189,27 @@ class Node(Pool[Endpoint]):
         endpoint.health.height, endpoint.health.head_us = latest.height, latest.block().time_us
         return Heads(latest.block(), min(finalized, latest.height))
 
-    def _same_chain(self, endpoint: Endpoint, chain_id: Answer, genesis: Answer) -> None:
+    def _check_chain(self, endpoint: Endpoint, chain_id: Answer, genesis: Answer) -> None:
         if isinstance(chain_id, SourceError):
             raise chain_id
-        found = quantity(endpoint.name, typed(endpoint.name, chain_id, str))
-        if found != self.facts.chain_id:
+        served_id = quantity(endpoint.name, typed(endpoint.name, chain_id, str))
+        if served_id != self.facts.chain_id:
             raise WrongChain(
-                endpoint.name, f"serves chain {found}, not {self.facts.chain_id} ({self.facts.key})",
+                endpoint.name,
+                f"serves chain {served_id}, not {self.facts.chain_id} ({self.facts.key})",
                 remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
-            )  # fmt: skip
+            )
         if self.facts.genesis and not isinstance(genesis, SourceError) and genesis != b"null":
             block = checked(endpoint.name, _block(endpoint, genesis), 0)
             if block.hash != self.facts.genesis:
                 raise WrongChain(
-                    endpoint.name, f"has genesis {block.hash}, {self.facts.key} has {self.facts.genesis}",
+                    endpoint.name,
+                    f"has genesis {block.hash}, {self.facts.key} has {self.facts.genesis}",
                     remedy="this is another chain with the same id: use an endpoint of the right one",
-                )  # fmt: skip
+                )
 
     async def headers(self, heights: Sequence[int]) -> list[Header]:
-        """The headers at these heights, in order, in as few requests as the endpoint allows."""
+        """Return the headers at some heights, in order, in as few requests as the endpoint allows."""
         return await self.agreed(
             lambda endpoint: self.headers_at(endpoint, heights),
             key=header_key,
@@ -205,57 +219,71 @@ class Node(Pool[Endpoint]):
         )
 
     async def headers_at(self, endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
-        """The same from one endpoint, held against their hashes where that is wanted."""
+        """Return the headers at some heights from one endpoint, checked against their hashes if `hashed`."""
         reads = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
         answers = await endpoint.ask(reads, height=heights[0] if heights else 0)
-        found = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
-        for header in found:
+        headers = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
+        for header in headers:
             check_withdrawals(self.facts, endpoint.name, header, hashed=self.hashed)
         if self.hashed:
-            for answer, header in zip(answers, found, strict=True):
+            for answer, header in zip(answers, headers, strict=True):
                 assert isinstance(answer, bytes), "a refusal was raised above"
                 check_header(self.facts, endpoint.name, answer)
                 check_count(self.facts, endpoint.name, header.number, len(header.transactions), header.transactionsRoot)
-        return found
+        return headers
 
     async def block(self, height: int) -> Block:
-        """One block; NodeBehind where the chain is not that far."""
+        """Return one block.
+
+        Raises:
+            NodeBehind: The chain is not that far.
+        """
         return (await self.headers([height]))[0].block()
 
     async def hashes(self, height: int) -> dict[Endpoint, str]:
-        """Which hash each endpoint that answers has at a height: for when they may not agree."""
+        """Return the hash that each answering endpoint has at a height, which may differ."""
 
         async def of(endpoint: Endpoint) -> list[Header] | SourceError:
             return await self._tried(lambda e: self.headers_at(e, [height]), endpoint, "headers")
 
-        asked = self.ranked()
-        told = await asyncio.gather(*(of(endpoint) for endpoint in asked))
+        endpoints = self.ranked()
+        results = await asyncio.gather(*(of(endpoint) for endpoint in endpoints))
         return {
             endpoint: headers[0].hash
-            for endpoint, headers in zip(asked, told, strict=True)
+            for endpoint, headers in zip(endpoints, results, strict=True)
             if not isinstance(headers, SourceError)
         }
 
     async def agreed_hash(self, block: Block) -> str:
-        """The hash that all endpoints have at the height of a block that was final; where more of them still have ours,
-        the others lie. Unavailable where too few answer or they do not agree."""
-        told = await self.hashes(block.height)
-        votes = Counter(told.values())
-        if votes[block.hash] * 2 > len(told):
-            for endpoint, block_hash in told.items():
+        """Return the hash at the height of a formerly final block on which the endpoints agree.
+
+        If most of them still have `block`, the others are quarantined.
+
+        Raises:
+            Unavailable: Too few endpoints answer, or they do not agree.
+        """
+        hashes = await self.hashes(block.height)
+        votes = Counter(hashes.values())
+        if votes[block.hash] * 2 > len(hashes):
+            for endpoint, block_hash in hashes.items():
                 if block_hash != block.hash:
-                    asked = f"the hash of block {block.height}, which was final"
+                    question = f"the hash of block {block.height}, which was final"
                     truth = f"{block.hash} by what was indexed, and by a majority"
-                    self.quarantine(endpoint, asked, block_hash, truth)
+                    self.quarantine(endpoint, question, block_hash, truth)
             return block.hash
-        if len(votes) != 1 or len(told) < self.quorum:
-            split = ", ".join(f"{endpoint.name} has {told[endpoint]}" for endpoint in told) or "nobody answers"
+        if len(votes) != 1 or len(hashes) < self.quorum:
+            split = ", ".join(f"{endpoint.name} has {hashes[endpoint]}" for endpoint in hashes) or "nobody answers"
             raise Unavailable(self.key, f"endpoints do not agree about final block {block.height}: {split}")
         return next(iter(votes))
 
 
-async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *params: Any) -> list[bytes]:
-    """The undecoded answers to `method(height, *params)` for each height; an answer of null is NodeBehind."""
+async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *params: object) -> list[bytes]:
+    """Return the undecoded results of `method(height, *params)` for each height.
+
+    Raises:
+        NodeBehind: A result is null.
+        SourceError: A request was refused.
+    """
     reads = [Request(method, (hex_of(height), *params)) for height in heights]
     answers = await endpoint.ask(reads, height=heights[0] if heights else 0)
     for answer, height in zip(answers, heights, strict=True):
@@ -267,7 +295,11 @@ async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *p
 
 
 async def results_of(endpoint: Endpoint, reads: Sequence[Request]) -> list[bytes]:
-    """The undecoded answers to some requests, in order; a refused one is raised."""
+    """Return the undecoded results of some requests, in order.
+
+    Raises:
+        SourceError: A request was refused.
+    """
     answers = await endpoint.ask(reads)
     for answer in answers:
         if isinstance(answer, SourceError):
@@ -276,12 +308,12 @@ async def results_of(endpoint: Endpoint, reads: Sequence[Request]) -> list[bytes
 
 
 def header_key(header: Header) -> Hashable:
-    """What two equal headers share: everything that is stored of them."""
+    """Return everything that is stored of a header, for comparison."""
     numbers = (header.number, header.timestamp, header.gasUsed, header.gasLimit, header.baseFeePerGas)
     texts = (header.hash, header.parentHash, header.logsBloom.lower(), header.miner.lower())
     roots = (header.transactionsRoot.lower(), header.receiptsRoot.lower())
-    paid = tuple((each.address.lower(), int(each.amount, 16)) for each in header.withdrawals or ())
-    return (*texts, *numbers, *roots, len(header.transactions), paid)
+    withdrawals = tuple((item.address.lower(), int(item.amount, 16)) for item in header.withdrawals or ())
+    return (*texts, *numbers, *roots, len(header.transactions), withdrawals)
 
 
 def _block(endpoint: Endpoint, answer: Answer) -> Header | None:

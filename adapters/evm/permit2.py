@@ -1,19 +1,20 @@
-"""Permit2: the events that name a permission inside it, and what says how much of it is left.
+"""Permit2: the events that grant permissions inside it, and how to find them in the index.
 
-Two events name one: an owner's own (`Approval`) and one by his signature (`Permit`). What ends or uses one up
-(`Lockdown`, `NonceInvalidation`, a transfer) is seen in what is left of it, so nobody has to index that.
+Two events grant one: the owner's own (`Approval`) and one by the owner's signature (`Permit`). The events that end or
+use one up (`Lockdown`, `NonceInvalidation`, a transfer) need no index, because the remaining amount is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
-from adapters.evm.positions.events import declared
+from chainfolio.adapters.evm.positions.events import parse_event
+from chainfolio.interactions import EventRow
 
 EVENTS: Final = tuple(
-    declared(f"{name}(address indexed owner, address indexed token, address indexed spender, {rest})")
-    for name, rest in (
+    parse_event(f"{name}(address indexed owner, address indexed token, address indexed spender, {parameters})")
+    for name, parameters in (
         ("Approval", "uint160 amount, uint48 expiration"),
         ("Permit", "uint160 amount, uint48 expiration, uint48 nonce"),
     )
@@ -21,13 +22,13 @@ EVENTS: Final = tuple(
 OWNER_TOPIC: Final = 1
 
 
-def token_and_spender(row: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What an event says in its topics of a row of `account_events`; None where the row's account is not the owner."""
+def token_and_spender(row: EventRow) -> tuple[str, str] | None:
+    """Return the token and the spender in a row of `account_events`; None if its account is not the owner."""
     if row["place"] != OWNER_TOPIC:
         return None
     return f"0x{row['topic2'][-40:]}", f"0x{row['topic3'][-40:]}"
 
 
 def filters(contracts: Collection[str]) -> tuple[str, ...]:
-    """The filters of the dataset `events` for these Permit2 contracts."""
+    """Return the filters of the dataset `events` for these Permit2 contracts."""
     return tuple(sorted(event.filter(contract) for contract in contracts for event in EVENTS))

@@ -1,4 +1,4 @@
-"""Logs and bodies held against a header whose hash is trusted: an answer that leaves one log out is caught."""
+"""Check logs and bodies against a trusted header: an answer that leaves one log out is detected."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from adapters.evm import logs as columns
-from adapters.evm.facts import Facts
-from adapters.evm.integrity import Query
-from adapters.evm.logs import Logs
-from adapters.evm.node import Header
-from adapters.evm.receipts import block_receipts
-from adapters.evm.roots import EMPTY, HEADERS, RECEIPTS, check_receipts, check_transactions, logs_of, unproven
-from chainfolio.errors import BadAnswer, Contradicted
-from transport.endpoint import Endpoint
-from transport.wire import typed
+from chainfolio.adapters.evm import logs as columns
+from chainfolio.adapters.evm.facts import Facts
+from chainfolio.adapters.evm.integrity import Query
+from chainfolio.adapters.evm.logs import Logs
+from chainfolio.adapters.evm.node import Header
+from chainfolio.adapters.evm.receipts import block_receipts
+from chainfolio.adapters.evm.roots import (
+    EMPTY_LIST_ROOT,
+    HEADERS,
+    RECEIPTS,
+    check_receipts,
+    check_transactions,
+    logs_of,
+    unproven,
+)
+from chainfolio.errors import BadAnswer, Contradiction
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import typed
 
 
 class _Body(msgspec.Struct):
@@ -27,79 +35,96 @@ class _Bodies(msgspec.Struct):
     transactions: list[_Body]
 
 
-class _Place(msgspec.Struct):
+class _ReceiptBlock(msgspec.Struct):
     blockHash: str
 
 
 async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequence[Header], query: Query) -> None:
-    """Raise Contradicted where the logs of some blocks are not exactly those that their receipts hold, by the root in
-    their header, of what the query asks for."""
-    for header, covering in zip(headers, await logs_by_receipts(facts, endpoint, headers, by_root=True), strict=True):
-        covered = _wanted(covering, query)
-        told = logs.take(np.flatnonzero(logs.height == header.height))
-        if (found := written(told)) != (truth := written(covered)):
-            wrong = sum(one != other for one, other in zip(found, truth, strict=False))
-            raise Contradicted(
-                endpoint.name, f"the logs of block {header.height} {header.hash}", f"{len(found)} logs",
-                f"its receipts root {header.receiptsRoot} covers {len(truth)}, {wrong} of the first differ",
-            )  # fmt: skip
+    """Check that the logs of some blocks are exactly those of their receipts that the query selects.
+
+    Raises:
+        Contradiction: The receipts root of the header covers other logs.
+    """
+    for header, block_logs in zip(headers, await logs_by_receipts(facts, endpoint, headers, by_root=True), strict=True):
+        covered = _selected(block_logs, query)
+        answered = logs.take(np.flatnonzero(logs.height == header.height))
+        if (answered_logs := comparable_logs(answered)) != (covered_logs := comparable_logs(covered)):
+            different = sum(
+                answered_log != covered_log
+                for answered_log, covered_log in zip(answered_logs, covered_logs, strict=False)
+            )
+            raise Contradiction(
+                endpoint.name,
+                f"the logs of block {header.height} {header.hash}",
+                f"{len(answered_logs)} logs",
+                f"its receipts root {header.receiptsRoot} covers {len(covered_logs)}, {different} of the first differ",
+            )
 
 
 async def proven_receipts(
     facts: Facts, endpoint: Endpoint, headers: Sequence[Header], *, by_root: bool = True
 ) -> list[bytes]:
-    """The receipts (a JSON list) of each of some blocks, held against the root in its header; without `by_root` only
-    against the hash that they name.
+    """Return the receipts (a JSON list) of each of some blocks, checked against the root in its header.
+
+    Without `by_root`, only their block hashes are checked.
 
     Raises:
-        BadAnswer: they are those of another branch.
-        Contradicted: they are not those that the root covers.
+        BadAnswer: They belong to another branch.
+        Contradiction: The root does not cover them.
     """
     if not headers:
         return []
     receipts = await block_receipts(endpoint, headers)
-    for header, given in zip(headers, receipts, strict=True):
-        _same_block(endpoint.name, header, given)
+    for header, block_receipts_json in zip(headers, receipts, strict=True):
+        _same_block(endpoint.name, header, block_receipts_json)
         if by_root:
-            check_receipts(facts, endpoint.name, given, header.hash, header.receiptsRoot)
+            check_receipts(facts, endpoint.name, block_receipts_json, header.hash, header.receiptsRoot)
     return receipts
 
 
 async def logs_by_receipts(facts: Facts, endpoint: Endpoint, headers: Sequence[Header], *, by_root: bool) -> list[Logs]:
-    """All logs of each of some blocks, as the receipts of the block hold them; checked as `proven_receipts` are.
+    """Return all logs of each of some blocks, from receipts that are checked as by `proven_receipts`.
 
     Raises:
-        BadAnswer: a log is of another block.
+        BadAnswer: A log belongs to another block.
     """
-    every = []
+    logs_by_block = []
     receipts = await proven_receipts(facts, endpoint, headers, by_root=by_root)
-    for header, given in zip(headers, receipts, strict=True):
-        logs = columns.parse(endpoint.name, logs_of(endpoint.name, given))
-        if (logs.height != header.height).any() or {each.tobytes().decode() for each in logs.block_hash} - {
+    for header, block_receipts_json in zip(headers, receipts, strict=True):
+        logs = columns.parse(endpoint.name, logs_of(endpoint.name, block_receipts_json))
+        if (logs.height != header.height).any() or {block_hash.tobytes().decode() for block_hash in logs.block_hash} - {
             header.hash
         }:
             raise BadAnswer(endpoint.name, f"a receipt of block {header.height} holds a log of another block")
         logs.time_s[:] = header.time_s
-        every.append(logs)
-    return every
+        logs_by_block.append(logs)
+    return logs_by_block
 
 
 def are_receipts_proven(facts: Facts, integrity: str) -> bool:
-    """Return True if receipts are held against their root: the settings ask for it, and the chain hashes both receipts
-    and headers in the usual way."""
+    """Return True if receipts are checked against their root.
+
+    The settings must ask for it, and the chain must hash receipts and headers in the usual way.
+    """
     return integrity == "roots" and not {HEADERS, RECEIPTS} & set(facts.unproven)
 
 
 def _same_block(source: str, header: Header, receipts: bytes) -> None:
-    """BadAnswer, and no lie, where receipts are of another branch, or of a backend that does not have the block yet."""
-    hashes = {each.blockHash.lower() for each in typed(source, receipts, list[_Place])}
-    if hashes != {header.hash} and (hashes or header.receiptsRoot != f"0x{EMPTY.hex()}"):
+    """Raise BadAnswer if receipts are of another branch, or of a backend that does not have the block yet."""
+    hashes = {receipt.blockHash.lower() for receipt in typed(source, receipts, list[_ReceiptBlock])}
+    if hashes != {header.hash} and (hashes or header.receiptsRoot != f"0x{EMPTY_LIST_ROOT.hex()}"):
         raise BadAnswer(source, f"block {header.height}: the receipts are not those of {header.hash}")
 
 
 def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receipts: bytes) -> None:
-    """Raise Contradicted where whole bodies (JSON) are not those that a header's roots cover. The header may be another
-    endpoint's: its hash covers its roots, but not the list of hashes beside them, which becomes that of the bodies."""
+    """Check that complete bodies (JSON) are those that the roots of a header cover.
+
+    The header may come from another endpoint: its hash covers its roots, but not the list of transaction hashes. That
+    list is replaced by the one of the bodies.
+
+    Raises:
+        Contradiction: The roots do not cover them.
+    """
     if unproven(facts, HEADERS):
         return
     if check_transactions(facts, source, block, header.transactionsRoot) is None:
@@ -108,7 +133,7 @@ def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receip
     check_receipts(facts, source, receipts, header.hash, header.receiptsRoot)
 
 
-def _wanted(logs: Logs, query: Query) -> Logs:
+def _selected(logs: Logs, query: Query) -> Logs:
     mask = np.zeros(len(logs), np.bool_)
     for topic in query.topics:
         mask |= logs.of(topic)
@@ -117,12 +142,16 @@ def _wanted(logs: Logs, query: Query) -> Logs:
     return logs.take(np.flatnonzero(mask))
 
 
-def written(logs: Logs) -> list[tuple[object, ...]]:
-    """Each log as what can be compared: all that it says but for its block."""
+def comparable_logs(logs: Logs) -> list[tuple[object, ...]]:
+    """Return each log as a tuple of all its fields except its block, for comparison."""
     return [
         (
-            int(logs.log_index[row]), int(logs.tx_index[row]), logs.address[row].tobytes(), logs.tx_hash[row].tobytes(),
-            tuple(topic[row].tobytes() for topic in logs.topics[: int(logs.topic_count[row])]), logs.data(row),
+            int(logs.log_index[row]),
+            int(logs.tx_index[row]),
+            logs.address[row].tobytes(),
+            logs.tx_hash[row].tobytes(),
+            tuple(topic[row].tobytes() for topic in logs.topics[: int(logs.topic_count[row])]),
+            logs.data(row),
         )
         for row in range(len(logs))
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,4 @@
-"""RLP, as tries and headers are written: bytes, and lists of them. Strict: what has two spellings is refused."""
+"""Encode and decode RLP: bytes, and lists of items. Strict: a second spelling of an item is refused."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ MAX_NESTED = 8  # nodes of a trie are nested once, and their small children once
 
 
 def encode(item: bytes | Sequence[object]) -> bytes:
-    """The bytes of an item."""
+    """Return the encoding of an item."""
     if isinstance(item, bytes):
         return item if len(item) == 1 and item[0] < 0x80 else _headed(0x80, item)
     return _headed(0xC0, b"".join(encode(part) for part in item))  # type: ignore[arg-type]
 
 
 def number(value: int) -> bytes:
-    """A number as an item: big-endian without leading zeros, so that zero has no bytes."""
+    """Return a number as an item: big-endian without leading zeros, so that zero has no bytes."""
     return value.to_bytes((value.bit_length() + 7) // 8, "big")
 
 
 def decode(content: bytes) -> Item:
-    """The one item in some bytes; ValueError where they are not exactly that."""
+    """Return the one item in some bytes.
+
+    Raises:
+        ValueError: They are not exactly one item.
+    """
     item, end = _item(content, 0, len(content), 0)
     if end != len(content):
         raise ValueError(f"{len(content) - end} bytes after the end of the item")
@@ -60,13 +64,13 @@ def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
     return parts, end
 
 
-def _sized(content: bytes, at: int, limit: int, mark: int) -> tuple[int, int]:
-    """Where the body of a string or list begins, and its size."""
-    if mark < 56:
-        return at + 1, mark
-    start = at + 1 + mark - 55
-    written = content[at + 1 : min(start, limit)]
-    size = int.from_bytes(written, "big")
-    if len(written) < mark - 55 or written[0] == 0 or size < 56:
+def _sized(content: bytes, start_at: int, limit: int, prefix: int) -> tuple[int, int]:
+    """Return the start of a string's or list's body, and its size."""
+    if prefix < 56:
+        return start_at + 1, prefix
+    start = start_at + 1 + prefix - 55
+    size_bytes = content[start_at + 1 : min(start, limit)]
+    size = int.from_bytes(size_bytes, "big")
+    if len(size_bytes) < prefix - 55 or size_bytes[0] == 0 or size < 56:
         raise ValueError("a size that is not written as it has to be")
     return start, size

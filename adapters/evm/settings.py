@@ -7,14 +7,16 @@ from typing import Annotated, ClassVar
 
 from chainfolio.chain_settings import ChainSettings, doc, is_http
 from chainfolio.errors import BadSettings
-from transport.settings import EndpointSettings
+from chainfolio.transport.settings import EndpointSettings
 
 INTEGRITY = ("off", "bloom", "roots")
 
 
 class EvmSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
-    """An EVM chain: its endpoints, and how far they are believed. What the chain is like is in its facts
-    (`configs/chains`)."""
+    """The settings of an EVM chain: its endpoints, and how their answers are checked.
+
+    The properties of the chain itself are in its facts (`configs/chains`).
+    """
 
     SECRETS: ClassVar[tuple[str, ...]] = ("rpc", "explorer")
     RENAMED: ClassVar[Mapping[str, str]] = {**ChainSettings.RENAMED, "witnesses": "quorum"}
@@ -26,7 +28,11 @@ class EvmSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     quorum: Annotated[int, doc("so many endpoints have to give the same answer")] = 1
 
     def check(self, section: str) -> None:
-        """Whether every value can be meant; BadSettings names the first that cannot."""
+        """Check every value.
+
+        Raises:
+            BadSettings: A value is invalid; it names the first one.
+        """
         EndpointSettings.check(self, section)
         if self.integrity not in INTEGRITY:
             raise BadSettings(f"{section}.integrity", f"`{self.integrity}` is none of {', '.join(INTEGRITY)}")
@@ -34,8 +40,9 @@ class EvmSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
             raise BadSettings(f"{section}.explorer", "an explorer's interface is an http:// or https:// address")
         if self.sample < 1 or self.quorum < 1:
             raise BadSettings(section, "sample and quorum are at least 1")
-        if self.quorum > max(1, named := len(set(self.rpc))):
+        if self.quorum > max(1, endpoint_count := len(set(self.rpc))):
             raise BadSettings(
-                f"{section}.quorum", f"{self.quorum} endpoints have to agree, and rpc names {named}",
+                f"{section}.quorum",
+                f"{self.quorum} endpoints have to agree, and rpc names {endpoint_count}",
                 remedy="name at least so many different endpoints, one more to decide between two, or lower quorum",
-            )  # fmt: skip
+            )

@@ -1,4 +1,4 @@
-"""One endpoint for many who ask at once: what they ask in one turn of the event loop goes out as one batch."""
+"""Share one endpoint among tasks: their requests of one turn of the event loop are one batch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from transport.endpoint import Answer, Endpoint
-from transport.http_endpoint import ErrorCounters
-from transport.wire import Request
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.http_endpoint import ErrorCounters
+from chainfolio.transport.wire import Request
 
 
-class Asked(Protocol):
-    """What reads of state need of an endpoint."""
+class StateEndpoint(Protocol):
+    """The methods of an endpoint that reads of state use."""
 
     name: str
     capabilities: dict[str, int]
@@ -20,17 +20,17 @@ class Asked(Protocol):
 
     @property
     def max_body(self) -> int:
-        """How many bytes it is sent in one body at most."""
+        """The largest request body in bytes."""
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about it."""
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """An answer or a typed refusal for each request."""
+        """Return an answer or a typed refusal for each request."""
 
 
-class Shared:
-    """An endpoint, shared by tasks that were started together: they go on together, so each round is one batch."""
+class SharedEndpoint:
+    """An endpoint shared by tasks that were started together: each of their rounds is one batch."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name, self.capabilities, self.errors = endpoint.name, endpoint.capabilities, endpoint.errors
@@ -40,7 +40,7 @@ class Shared:
 
     @property
     def max_body(self) -> int:
-        """As the endpoint's."""
+        """The largest request body in bytes."""
         return self._endpoint.max_body
 
     def learn(self, name: str, value: int) -> None:
@@ -48,32 +48,32 @@ class Shared:
         self._endpoint.learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """As the endpoint's, with whatever the others ask in this turn."""
+        """Return an answer or a typed refusal for each request, sent with the other requests of this turn."""
         loop = asyncio.get_running_loop()
-        if not self._waiting:  # the first of a turn: those that run after it have asked by then
+        if not self._waiting:  # the first request of this turn: later ones join it
             loop.call_soon(self._send)
-        mine: asyncio.Future[list[Answer]] = loop.create_future()
-        self._waiting.append((requests, height, mine))
-        return await mine
+        answers: asyncio.Future[list[Answer]] = loop.create_future()
+        self._waiting.append((requests, height, answers))
+        return await answers
 
     def _send(self) -> None:
-        together, self._waiting = self._waiting, []
-        task = asyncio.create_task(self._exchange(together))
+        batch, self._waiting = self._waiting, []
+        task = asyncio.create_task(self._exchange(batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _exchange(self, together: list[tuple[Sequence[Request], int, asyncio.Future[list[Answer]]]]) -> None:
+    async def _exchange(self, batch: list[tuple[Sequence[Request], int, asyncio.Future[list[Answer]]]]) -> None:
         try:
-            every = [request for requests, _, _ in together for request in requests]
-            answers = iter(await self._endpoint.ask(every, height=min(height for _, height, _ in together)))
-        except BaseException as error:  # whatever it is, those who wait must not wait for ever
-            for _, _, mine in together:
-                if not mine.done():
-                    mine.set_exception(error)
+            all_requests = [request for requests, _, _ in batch for request in requests]
+            answer_iterator = iter(await self._endpoint.ask(all_requests, height=min(height for _, height, _ in batch)))
+        except BaseException as error:  # of any kind: a waiting task must not wait for ever
+            for _, _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
             if not isinstance(error, Exception):
                 raise
             return
-        for requests, _, mine in together:
-            given = [next(answers) for _ in requests]
-            if not mine.done():
-                mine.set_result(given)
+        for requests, _, future in batch:
+            results = [next(answer_iterator) for _ in requests]
+            if not future.done():
+                future.set_result(results)

@@ -1,8 +1,8 @@
-"""Bulk logs: as wide a span as each endpoint allows, learnt as it goes, and checked before it is believed.
+"""Read logs in bulk: in spans as wide as each endpoint allows, learned on the way, and checked.
 
-Two kinds of caps are told apart. A structural one ("limited to 50 blocks") holds everywhere: it is remembered for good.
-A density one ("more than 10,000 results") holds for the stretch of chain at hand: it is forgotten again as answers get
-smaller. Every refusal makes the next question strictly smaller, so there is no standing still.
+There are two kinds of limits. A structural one ("limited to 50 blocks") always holds: it is remembered for good. A
+density one ("more than 10,000 results") holds for one stretch of the chain: it is raised again as answers get smaller.
+Every refusal makes the next request strictly smaller, so that reading always progresses.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from adapters.evm import logs as columns
-from adapters.evm.integrity import Query, check_links, check_logs
-from adapters.evm.logs import Logs
-from adapters.evm.node import Header, Node, header_key, hex_of
-from adapters.evm.proven import are_receipts_proven, prove_logs
+from chainfolio.adapters.evm import logs as columns
+from chainfolio.adapters.evm.integrity import Query, check_links, check_logs
+from chainfolio.adapters.evm.logs import Logs
+from chainfolio.adapters.evm.node import Header, Node, header_key, hex_of
+from chainfolio.adapters.evm.proven import are_receipts_proven, prove_logs
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
-from transport.endpoint import Endpoint
-from transport.wire import Request
+from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request
 
-T = TypeVar("T")
-U = TypeVar("U")
-DENSE_CUT = 8
-GROW_AFTER = 4
+FirstResult = TypeVar("FirstResult")
+SecondResult = TypeVar("SecondResult")
+DENSE_DIVISOR = 8
+CALM_ANSWERS_TO_GROW = 4
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A log that an endpoint left out of its answers: its height and contract, and a sentence for people."""
+    """A log that is missing from an endpoint's answers: its height and contract, and a reason for people."""
 
     height: int
     contract: str
@@ -42,9 +42,11 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Chunk:
-    """One span as it came: logs, headers where they were wanted, and how many logs had to be asked for again.
-    `left_out`: a log that an answer lacked, if the answer may lack more that nothing shows. `source`: the endpoint that
-    gave the logs of accounts."""
+    """The logs of one span, and its headers if they were requested.
+
+    `restored`: the number of logs that a second answer added. `left_out`: a missing log, if more may be missing
+    unnoticed. `source`: the endpoint that gave the logs of accounts.
+    """
 
     span: Span
     logs: Logs
@@ -55,7 +57,13 @@ class Chunk:
 
 
 class LogReader:
-    """Reads spans of logs from a chain's nodes."""
+    """Reads spans of logs from a chain's nodes.
+
+    Args:
+        node: The endpoints.
+        integrity: The setting of this name: `off`, `bloom` or `roots`.
+        sample: With `roots`, one block in so many is proven even if nothing seems to be missing.
+    """
 
     def __init__(self, node: Node, *, integrity: str = "bloom", sample: int = 100) -> None:
         self.node, self.integrity, self.sample = node, integrity, sample
@@ -69,68 +77,70 @@ class LogReader:
         before: Block | None = None,
         *,
         headers: bool = False,
-        also: Sequence[Query] = (),
+        further_queries: Sequence[Query] = (),
     ) -> Chunk:
-        """The logs of one span, verified against the headers of its blocks unless integrity is off.
+        """Read the logs of one span, verified against the headers of its blocks unless integrity is off.
 
-        `also`: other questions, of which no log answers two, about the same blocks of the same endpoint; with headers.
+        `further_queries`: queries for the same blocks at the same endpoint, which select no common logs; needs headers.
         """
-        assert headers or not also, "only headers show that answers are about the same blocks"
+        assert headers or not further_queries, "only headers show that answers are about the same blocks"
 
         async def at(endpoint: Endpoint) -> Chunk:
-            if headers or self.integrity != "off" or self.node.quorum > 1:  # what is compared is read alike
-                chain_asked = self.node.headers_at(endpoint, _heights(span))
-                logs, chain = await _both(self._logs(endpoint, span, query), chain_asked)
+            if headers or self.integrity != "off" or self.node.quorum > 1:  # endpoints are compared with headers
+                header_reads = self.node.headers_at(endpoint, _heights(span))
+                logs, span_headers = await _run_both(self._logs(endpoint, span, query), header_reads)
             else:
                 logs = await self._logs(endpoint, span, query)
                 if len(logs) == 0 or bool((logs.time_s >= 0).all()):
                     return Chunk(span, logs, [])
-                chain = await self.node.headers_at(endpoint, _heights(span))
-            check_links(endpoint.name, chain, before)
-            chunk = await self._complete(endpoint, Chunk(span, logs, chain), query)
-            for other in also:
-                more = Chunk(span, await self._logs(endpoint, span, other), chain)
-                chunk = _together(endpoint.name, chunk, await self._complete(endpoint, more, other))
+                span_headers = await self.node.headers_at(endpoint, _heights(span))
+            check_links(endpoint.name, span_headers, before)
+            chunk = await self._complete(endpoint, Chunk(span, logs, span_headers), query)
+            for further_query in further_queries:
+                further_chunk = Chunk(span, await self._logs(endpoint, span, further_query), span_headers)
+                chunk = _join_chunks(endpoint.name, chunk, await self._complete(endpoint, further_chunk, further_query))
             return chunk
 
         return await self._agreed(at, span, f"the logs of blocks {span.first}..{span.last}")
 
     async def read_headers(self, span: Span, before: Block | None = None) -> Chunk:
-        """The headers of one span, linked, without any log."""
+        """Read the headers of one span, checked for parent links, without logs."""
 
         async def at(endpoint: Endpoint) -> Chunk:
-            chain = await self.node.headers_at(endpoint, _heights(span))
-            check_links(endpoint.name, chain, before)
-            return Chunk(span, Logs.blank(0), chain)
+            span_headers = await self.node.headers_at(endpoint, _heights(span))
+            check_links(endpoint.name, span_headers, before)
+            return Chunk(span, Logs.blank(0), span_headers)
 
         return await self._agreed(at, span, f"the headers of blocks {span.first}..{span.last}")
 
-    async def _agreed(self, read: Callable[[Endpoint], Awaitable[Chunk]], span: Span, asked: str) -> Chunk:
-        """One span as a quorum of endpoints gives it."""
+    async def _agreed(self, read: Callable[[Endpoint], Awaitable[Chunk]], span: Span, description: str) -> Chunk:
+        """Read one span on which a quorum of endpoints agrees."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
             return [await read(endpoint)]
 
         is_final = self.node.is_final(span.last)
-        chunks = await self.node.agreed(at, key=chunk_key, asked=lambda _: asked, final=lambda _: is_final, kind="logs")
+        chunks = await self.node.agreed(
+            at, key=chunk_key, asked=lambda _: description, final=lambda _: is_final, kind="logs"
+        )
         return chunks[0]
 
     async def _logs(self, endpoint: Endpoint, span: Span, query: Query) -> Logs:
-        """All logs of a span from one endpoint, in pieces it accepts, pieces together in one batch."""
+        """Read the logs of a span from one endpoint, in batches of pieces that it accepts."""
         pieces, parts = list(span.cut(self._cap(endpoint, len(span)))), []
         while pieces:
             answers = await self._ask(endpoint, pieces, query)
-            refused: list[Span] = []
+            smaller_pieces: list[Span] = []
             for piece, answer in zip(pieces, answers, strict=True):
-                if isinstance(answer, TooMuch):
-                    refused += piece.cut(self._shrink(endpoint, piece, answer))
+                if isinstance(answer, ResponseTooLarge):
+                    smaller_pieces += piece.cut(self._shrink(endpoint, piece, answer))
                 elif isinstance(answer, SourceError):
                     raise answer
                 else:
-                    parts.append(_within(endpoint, piece, answer))
-            if not refused:
+                    parts.append(_check_in_piece(endpoint, piece, answer))
+            if not smaller_pieces:
                 self._grow(endpoint)
-            pieces = sorted(refused)
+            pieces = sorted(smaller_pieces)
         if len(parts) > 1:
             parts.sort(key=lambda part: int(part.height[0]) if len(part) else -1)
         return columns.join(parts)
@@ -141,29 +151,30 @@ class LogReader:
             if len(reads) == 1:
                 return [await endpoint.big(reads[0], columns.parse, height=pieces[0].first)]
             answers = await endpoint.ask(reads, height=pieces[0].first)
-        except TooMuch as refusal:
+        except ResponseTooLarge as refusal:
             return [refusal] * len(pieces)
         return [
             answer if isinstance(answer, SourceError) else await asyncio.to_thread(columns.parse, endpoint.name, answer)
             for answer in answers
         ]
 
-    def _cap(self, endpoint: Endpoint, wanted: int) -> int:
-        structural = endpoint.capabilities.get("max_span", wanted)
-        return max(1, min(wanted, structural, self._density.get(endpoint.name, wanted)))
+    def _cap(self, endpoint: Endpoint, max_size: int) -> int:
+        structural = endpoint.capabilities.get("max_span", max_size)
+        return max(1, min(max_size, structural, self._density.get(endpoint.name, max_size)))
 
-    def _shrink(self, endpoint: Endpoint, piece: Span, refusal: TooMuch) -> int:
-        """A strictly smaller size for a refused piece, remembered as a rule of the node or as a dense stretch."""
+    def _shrink(self, endpoint: Endpoint, piece: Span, refusal: ResponseTooLarge) -> int:
+        """Return a strictly smaller size for a refused piece, and remember the limit."""
         endpoint.errors.note(refusal)
         if len(piece) == 1:
             raise BadAnswer(
-                endpoint.name, f"refuses the logs of the single block {piece.first}: {refusal.reason}",
+                endpoint.name,
+                f"refuses the logs of the single block {piece.first}: {refusal.reason}",
                 remedy="name the contracts to index, or use an endpoint with higher limits",
-            )  # fmt: skip
+            )
         if refusal.max_span is not None:
-            size = min(refusal.max_span, len(piece) - 1)  # a node may mean one less than it says
+            size = min(refusal.max_span, len(piece) - 1)  # some nodes allow one less than they say
         else:
-            size = -(-len(piece) // (DENSE_CUT if refusal.dense else 2))
+            size = -(-len(piece) // (DENSE_DIVISOR if refusal.dense else 2))
         if refusal.dense:
             self._density[endpoint.name], self._calm[endpoint.name] = size, 0
         else:
@@ -172,89 +183,95 @@ class LogReader:
         return size
 
     def _grow(self, endpoint: Endpoint) -> None:
-        """After a few calm answers a density cap is doubled; a structural one never is."""
+        """Double a density limit after a few answers without refusal; a structural limit stays."""
         if endpoint.name in self._density:
             self._calm[endpoint.name] += 1
-            if self._calm[endpoint.name] >= GROW_AFTER:
+            if self._calm[endpoint.name] >= CALM_ANSWERS_TO_GROW:
                 self._density[endpoint.name] *= 2
                 self._calm[endpoint.name] = 0
 
     async def _complete(self, endpoint: Endpoint, chunk: Chunk, query: Query) -> Chunk:
-        """Check a chunk; blocks whose bloom promises logs that did not come are asked again, by hash."""
+        """Check a chunk, and read the blocks whose bloom promises missing logs again, by hash."""
         bloom = self.integrity != "off"
         missing = await asyncio.to_thread(check_logs, endpoint.name, chunk.logs, chunk.headers, query, bloom=bloom)
-        silent = [chunk.headers[int(height) - chunk.span.first] for height in missing]
-        if silent:
-            again = await self._by_hash(endpoint, [header.hash for header in silent], query)
-            silent = [header for header, logs in zip(silent, again, strict=True) if len(logs) == 0]
-            chunk = await self._restored(endpoint, chunk, again, query)
-        await self._prove(endpoint, chunk, silent, query)
+        without_logs = [chunk.headers[int(height) - chunk.span.first] for height in missing]
+        if without_logs:
+            second_answers = await self._by_hash(endpoint, [header.hash for header in without_logs], query)
+            without_logs = [header for header, logs in zip(without_logs, second_answers, strict=True) if len(logs) == 0]
+            chunk = await self._restored(endpoint, chunk, second_answers, query)
+        await self._prove(endpoint, chunk, without_logs, query)
         return chunk
 
-    async def _restored(self, endpoint: Endpoint, chunk: Chunk, again: Sequence[Logs], query: Query) -> Chunk:
-        count = sum(len(logs) for logs in again)
+    async def _restored(self, endpoint: Endpoint, chunk: Chunk, second_answers: Sequence[Logs], query: Query) -> Chunk:
+        count = sum(len(logs) for logs in second_answers)
         if count == 0:
             return chunk
         span = chunk.span
-        endpoint.errors.note(Omitted(endpoint.name, f"left out {count} logs in blocks {span.first}..{span.last}"))
-        logs = _merged(endpoint.name, [chunk.logs, *again])
+        endpoint.errors.note(OmittedLogs(endpoint.name, f"left out {count} logs in blocks {span.first}..{span.last}"))
+        logs = _merge_logs(endpoint.name, [chunk.logs, *second_answers])
         check_logs(endpoint.name, logs, chunk.headers, query)
         return Chunk(span, logs, chunk.headers, count)
 
-    async def _prove(self, endpoint: Endpoint, chunk: Chunk, silent: Sequence[Header], query: Query) -> None:
-        """Blocks that stay silent though their blooms promise logs, and some others: are these all of their logs?
+    async def _prove(self, endpoint: Endpoint, chunk: Chunk, without_logs: Sequence[Header], query: Query) -> None:
+        """Check blocks that lack logs although their blooms promise some, and a sample of others.
 
-        With "roots" the receipts say so, under the root that the header's hash covers. Else a silent block is believed
-        where another endpoint gives nothing either; where there is none, a bloom may promise what is not there.
+        With "roots", the receipts decide, under the root that the header's hash covers. Otherwise a block without logs
+        counts if another endpoint gives none either; without another endpoint it counts, because a bloom may promise
+        too much.
         """
-        others = [each for each in self.node.ranked() if each is not endpoint]
+        witnesses = [candidate for candidate in self.node.ranked() if candidate is not endpoint]
         if are_receipts_proven(self.node.facts, self.integrity):
-            heights = {header.height for header in silent}
-            chance = self.node.seams.random
+            heights = {header.height for header in without_logs}
+            chance = self.node.environment.random
             sampled = [h for h in chunk.headers if h.height not in heights and chance.randrange(self.sample) == 0]
-            await prove_logs(self.node.facts, endpoint, chunk.logs, [*silent, *sampled], query)
-        elif self.integrity != "off" and silent and others and self.node.quorum < 2:
-            await self._corroborate(endpoint, others[0], silent, query)
+            await prove_logs(self.node.facts, endpoint, chunk.logs, [*without_logs, *sampled], query)
+        elif self.integrity != "off" and without_logs and witnesses and self.node.quorum < 2:
+            await self._corroborate(endpoint, witnesses[0], without_logs, query)
 
-    async def _corroborate(self, endpoint: Endpoint, other: Endpoint, silent: Sequence[Header], query: Query) -> None:
+    async def _corroborate(
+        self, endpoint: Endpoint, witness: Endpoint, without_logs: Sequence[Header], query: Query
+    ) -> None:
+        """Compare blocks without logs with another endpoint; raise OmittedLogs if it has some."""
         try:
-            told = await self._by_hash(other, [header.hash for header in silent], query)
-            for header, logs in zip(silent, told, strict=True):
-                check_logs(other.name, logs, [header], query)
+            second_answers = await self._by_hash(witness, [header.hash for header in without_logs], query)
+            for header, logs in zip(without_logs, second_answers, strict=True):
+                check_logs(witness.name, logs, [header], query)
         except SourceError as error:
-            other.errors.note(error)
+            witness.errors.note(error)
             return
-        for header, logs in zip(silent, told, strict=True):
+        for header, logs in zip(without_logs, second_answers, strict=True):
             if len(logs):
-                raise Omitted(endpoint.name, f"left out {len(logs)} logs of block {header.height}, twice")
+                raise OmittedLogs(endpoint.name, f"left out {len(logs)} logs of block {header.height}, twice")
 
     async def _by_hash(self, endpoint: Endpoint, hashes: Sequence[str], query: Query) -> list[Logs]:
-        """The logs of single blocks named by hash: a node that does not have the block must say so instead of `[]`."""
+        """Read the logs of single blocks by hash: a node without the block must say so instead of `[]`."""
         answers = await endpoint.ask([Request("eth_getLogs", ({"blockHash": h, **query.filter()},)) for h in hashes])
-        found = []
+        parts = []
         for answer in answers:
             if isinstance(answer, SourceError):
                 raise Unavailable(endpoint.name, f"cannot give the logs of a block by its hash: {answer.reason}")
-            found.append(columns.parse(endpoint.name, answer))
-        return found
+            parts.append(columns.parse(endpoint.name, answer))
+        return parts
 
 
-async def _both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Two questions on their way at once; where one fails the other is called off, and the failure is its own."""
+async def _run_both(
+    first: Coroutine[None, None, FirstResult], second: Coroutine[None, None, SecondResult]
+) -> tuple[FirstResult, SecondResult]:
+    """Run two coroutines together; if one fails, cancel the other and raise its error."""
     try:
         async with asyncio.TaskGroup() as group:
-            first, second = group.create_task(one), group.create_task(other)
+            first_task, second_task = group.create_task(first), group.create_task(second)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return first.result(), second.result()
+    return first_task.result(), second_task.result()
 
 
-class Omitted(BadAnswer):
+class OmittedLogs(BadAnswer):
     """Logs that a first answer left out and a second one gave."""
 
 
 def chunk_key(chunk: Chunk) -> Hashable:
-    """What two equal chunks share: all that is read from their headers and logs."""
+    """Return a digest of all that is read from a chunk's headers and logs, for comparison."""
     logs, digest = chunk.logs, hashlib.sha256()
     for column in (logs.height, logs.tx_index, logs.log_index, logs.address, logs.tx_hash, logs.data_size, logs.word):
         digest.update(np.ascontiguousarray(column).tobytes())
@@ -265,19 +282,22 @@ def chunk_key(chunk: Chunk) -> Hashable:
     return f"{len(logs)} logs in {len(chunk.headers)} headers, digest {digest.hexdigest()[:16]}"
 
 
-def _within(endpoint: Endpoint, piece: Span, logs: Logs) -> Logs:
-    """Logs from elsewhere would be counted twice: with this piece and with their own."""
+def _check_in_piece(endpoint: Endpoint, piece: Span, logs: Logs) -> Logs:
+    """Raise BadAnswer for logs outside of a piece, which would be counted twice."""
     if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
         raise BadAnswer(endpoint.name, "logs from outside the span that was asked for")
     return logs
 
 
-def _together(source: str, one: Chunk, other: Chunk) -> Chunk:
-    """Two chunks of the same blocks as one."""
-    return Chunk(one.span, _merged(source, [one.logs, other.logs]), one.headers, one.restored + other.restored)
+def _join_chunks(source: str, first: Chunk, second: Chunk) -> Chunk:
+    """Return two chunks of the same blocks as one."""
+    return Chunk(
+        first.span, _merge_logs(source, [first.logs, second.logs]), first.headers, first.restored + second.restored
+    )
 
 
-def _merged(source: str, parts: Sequence[Logs]) -> Logs:
+def _merge_logs(source: str, parts: Sequence[Logs]) -> Logs:
+    """Merge logs in the order of the chain; raise BadAnswer if two share a position."""
     logs = columns.join(parts)
     logs = logs.take(np.lexsort((logs.log_index, logs.height)))
     if ((np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)).any():
@@ -289,5 +309,5 @@ def _heights(span: Span) -> range:
     return range(span.first, span.last + 1)
 
 
-def _range(span: Span) -> dict[str, Any]:
+def _range(span: Span) -> dict[str, object]:
     return {"fromBlock": hex_of(span.first), "toBlock": hex_of(span.last)}

@@ -1,24 +1,32 @@
-"""What token contracts say about themselves, made safe: names are hostile until cleaned, decimals until checked."""
+"""Read tokens' names, decimals and balances from their contracts, cleaned of hostile text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from adapters.evm.facts import Facts
-from adapters.evm.reads import BALANCE_OF_ID, DECIMALS, OWNER, Call, NativeBalance, Read, balance_of
+from chainfolio.adapters.evm.facts import Facts
+from chainfolio.adapters.evm.reads import (
+    BALANCE_OF_ID,
+    DECIMALS,
+    OWNER,
+    AbiValue,
+    Call,
+    NativeBalance,
+    Read,
+    balance_of,
+)
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Token
 from chainfolio.plans import Plan, Unknown
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from chainfolio.reads import ReadResult
 
-SINGLE = "erc721"  # the standard of what is one of a kind: who has it is asked, not how many
+SINGLE_OWNER_KIND = "erc721"  # tokens with one owner each: the owner is read instead of a balance
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
-def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, Any, dict[str, Token]]:
-    """The token behind each contract, in one round. Who says nothing usable gets an empty name and no decimals."""
+def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, AbiValue, dict[str, Token]]:
+    """Read the token of each contract in one round; unusable names become empty, decimals None."""
     answers = yield [Call(contract, signature) for contract in contracts for signature in SIGNATURES]
     tokens = {}
     for k, contract in enumerate(contracts):
@@ -30,7 +38,7 @@ def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, Any, dict[str
 
 
 def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
-    """The reads behind a loose holding, by the numbers that they say: its balance, and a token's decimals."""
+    """Return the reads behind a token in a wallet, by the numbers that they show: balance and decimals."""
     asset, decimals = holding.token.asset, holding.token.decimals
     if asset.is_native:
         return [("balance", ReadResult(NativeBalance(holding.account), holding.raw))]
@@ -40,53 +48,55 @@ def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
     return reads
 
 
-def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, list[Any]]:
-    """How much accounts have of assets, in one round. What cannot be owned by two is owned or not: a collectible that
-    its contract refuses to name an owner of is nobody's (EIP-721)."""
-    results = yield [_held(account, asset) for account, asset in pairs]
-    return [_raw(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]
+def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, AbiValue, list[AbiValue]]:
+    """Read the balances that accounts have of assets, in one round.
+
+    A collectible with one owner counts 1 or 0; it is 0 if its contract refuses to name an owner (EIP-721).
+    """
+    results = yield [_balance_read(account, asset) for account, asset in pairs]
+    return [_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]
 
 
-def _held(account: str, asset: Asset) -> Read:
+def _balance_read(account: str, asset: Asset) -> Read:
     if asset.is_native:
         return NativeBalance(account)
-    if _is_single(asset):
+    if _has_single_owner(asset):
         return Call(asset.reference, OWNER, (int(asset.token_id),))
     if asset.token_id:
         return Call(asset.reference, BALANCE_OF_ID, (account, int(asset.token_id)))
     return balance_of(asset.reference, account)
 
 
-def _raw(account: str, asset: Asset, result: Any) -> Any:
-    if not _is_single(asset) or isinstance(result, Unknown):
+def _balance(account: str, asset: Asset, result: AbiValue) -> AbiValue:
+    if not _has_single_owner(asset) or isinstance(result, Unknown):
         return result
     return int(result == account)
 
 
-def _is_single(asset: Asset) -> bool:
-    return asset.kind == SINGLE and asset.is_collectible
+def _has_single_owner(asset: Asset) -> bool:
+    return asset.kind == SINGLE_OWNER_KIND and asset.is_collectible
 
 
 def decimals_of(answer: object) -> int | None:
-    """Decimals as a number from 0 to 255, or None: never a guess."""
+    """Return decimals from 0 to 255; None for anything else."""
     if not isinstance(answer, bytes) or len(answer) < 32:
         return None
     value = int.from_bytes(answer[:32], "big")
     return value if value <= 255 else None
 
 
-def text(answer: object, longest: int) -> str:
-    """A name as printable text: an ABI string, or the bytes32 of old tokens; "" where it is neither."""
+def text(answer: object, max_length: int) -> str:
+    """Return a name as printable text, from an ABI string or the bytes32 of old tokens; otherwise empty."""
     if not isinstance(answer, bytes):
         return ""
     content = _string(answer)
     if content is None:
         content = answer.rstrip(b"\0") if len(answer) == 32 else b""
-    return clean(content.decode("utf-8", "replace"), longest)
+    return clean(content.decode("utf-8", "replace"), max_length)
 
 
 def _string(answer: bytes) -> bytes | None:
-    """The bytes of an ABI string, as far as they came; None where the answer is none."""
+    """Return the bytes of an ABI string, as far as present; None if the value is none."""
     if len(answer) < 64 or int.from_bytes(answer[:32], "big") != 32:
         return None
     size = int.from_bytes(answer[32:64], "big")

@@ -1,56 +1,61 @@
-"""What happened inside the transactions of blocks, by whichever way an endpoint knows: learnt once, and remembered."""
+"""Read internal transfers of blocks by the trace method that an endpoint supports; it is remembered."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
-from adapters.evm.forms import Hash
-from adapters.evm.node import Header, Node, hex_of
-from chainfolio.errors import BadAnswer, SourceError, Unsupported
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
+from chainfolio.adapters.evm.datasets.internal import CoinTransfer, TracedBlock, of_frames, of_traces
+from chainfolio.adapters.evm.forms import Hash
+from chainfolio.adapters.evm.node import Header, Node, hex_of
+from chainfolio.errors import BadAnswer, SourceError, UnsupportedMethod
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request, typed
 
-# Traces are large: so many blocks are asked for at once.
+# The blocks of one request: traces are large.
 BLOCKS_AT_ONCE = 10
 ROUTE = "traces"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to ask for a block's traces, and how its answers are read."""
+    """A trace method: its requests for a block, and the parser of their results."""
 
-    reads: Callable[[Place], Sequence[Request]]
-    read: Callable[[str, Sequence[bytes], Place], list[Moved]]
+    reads: Callable[[TracedBlock], Sequence[Request]]
+    read: Callable[[str, Sequence[bytes], TracedBlock], list[CoinTransfer]]
 
 
-CALLS: dict[str, Any] = {"tracer": "callTracer"}
+CALLS = {"tracer": "callTracer"}
 
 
 class _Steps(msgspec.Struct):
-    """What a node that does not know the tracer traces instead, or a frame, which has none."""
+    """The result of a node that ignores the tracer (`structLogs`), or a call frame, which has none."""
 
-    structLogs: Any = None
+    structLogs: object = None
 
 
-def of_transactions(source: str, answers: Sequence[bytes], place: Place) -> list[Moved]:
-    """Traces of single transactions as those of their block."""
+def of_transactions(source: str, answers: Sequence[bytes], block: TracedBlock) -> list[CoinTransfer]:
+    """Parse traces of single transactions like those of their block.
+
+    Raises:
+        UnsupportedMethod: The node ignores the callTracer.
+    """
     if any(typed(source, answer, _Steps).structLogs is not None for answer in answers):
-        raise Unsupported(source, "debug_traceTransaction ignores the callTracer")
+        raise UnsupportedMethod(source, "debug_traceTransaction ignores the callTracer")
     traced = (
         b'{"txHash":%b,"result":%b}' % (msgspec.json.encode(tx_hash), answer)
-        for tx_hash, answer in zip(place.transactions, answers, strict=True)
+        for tx_hash, answer in zip(block.transactions, answers, strict=True)
     )
-    return of_frames(source, b"[" + b",".join(traced) + b"]", place)
+    return of_frames(source, b"[" + b",".join(traced) + b"]", block)
 
 
-def _of_block(read: Callable[[str, bytes, Place], list[Moved]]) -> Callable[[str, Sequence[bytes], Place], list[Moved]]:
-    return lambda source, answers, place: read(source, answers[0], place)
+def _of_block(
+    read: Callable[[str, bytes, TracedBlock], list[CoinTransfer]],
+) -> Callable[[str, Sequence[bytes], TracedBlock], list[CoinTransfer]]:
+    return lambda source, answers, block: read(source, answers[0], block)
 
 
 ROUTES: dict[int, Route] = {
@@ -64,70 +69,78 @@ ROUTES: dict[int, Route] = {
 }
 
 
-def places(source: str, headers: Sequence[Header]) -> list[Place]:
-    """Blocks that have transactions, as they are asked for."""
+def traceable_blocks(source: str, headers: Sequence[Header]) -> list[TracedBlock]:
+    """Return the blocks with transactions, as keys of their traces."""
     return [
-        Place(
-            header.height, header.time_s, header.hash,
-            tuple(typed(source, bytes(each), Hash).lower() for each in header.transactions),
+        TracedBlock(
+            header.height,
+            header.time_s,
+            header.hash,
+            tuple(typed(source, bytes(tx_hash), Hash).lower() for tx_hash in header.transactions),
         )
-        for header in headers if header.transactions
-    ]  # fmt: skip
+        for header in headers
+        if header.transactions
+    ]
 
 
-async def moved(node: Node, blocks: Sequence[Place]) -> dict[Place, list[Moved]]:
-    """What moved inside each block. Unsupported where no endpoint traces."""
+async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[TracedBlock, list[CoinTransfer]]:
+    """Return the internal transfers of each block.
 
-    async def at(endpoint: Endpoint) -> list[list[Moved]]:
-        found: list[list[Moved]] = []
+    Raises:
+        UnsupportedMethod: No endpoint traces blocks.
+    """
+
+    async def at(endpoint: Endpoint) -> list[list[CoinTransfer]]:
+        traced: list[list[CoinTransfer]] = []
         for start in range(0, len(blocks), BLOCKS_AT_ONCE):
-            found += await _traced(endpoint, blocks[start : start + BLOCKS_AT_ONCE])
-        return found
+            traced += await _traced(endpoint, blocks[start : start + BLOCKS_AT_ONCE])
+        return traced
 
     if not blocks:
         return {}
-    inside = await node.agreed(
+    transfers = await node.agreed(
         at,
         key=tuple,
         asked=lambda question: f"the traces of block {blocks[question].height}",
         final=lambda question: node.is_final(blocks[question].height),
         kind="traces",
     )
-    return dict(zip(blocks, inside, strict=True))
+    return dict(zip(blocks, transfers, strict=True))
 
 
-async def _traced(endpoint: Endpoint, part: Sequence[Place]) -> list[list[Moved]]:
-    """By the way that is known to work; else by the first that does. A way that stops working is looked for again."""
-    known = endpoint.capabilities.get(ROUTE, 0)
-    ways = [known, *(number for number in ROUTES if number != known)] if known else [*ROUTES]
+async def _traced(endpoint: Endpoint, blocks: Sequence[TracedBlock]) -> list[list[CoinTransfer]]:
+    """Trace by the method known to work, or else by the first that does; search again if it stops working."""
+    route_number = endpoint.capabilities.get(ROUTE, 0)
+    numbers = [route_number, *(number for number in ROUTES if number != route_number)] if route_number else [*ROUTES]
     refusals = []
-    for number in ways:
+    for number in numbers:
         try:
-            found = await _ask(endpoint, ROUTES[number], part)
-        except Unsupported as refusal:
+            transfers = await _ask(endpoint, ROUTES[number], blocks)
+        except UnsupportedMethod as refusal:
             refusals.append(refusal.reason)
             continue
         endpoint.learn(ROUTE, number)
-        return found
-    raise Unsupported(
-        endpoint.name, f"does not trace blocks: {refusals[0]}",
+        return transfers
+    raise UnsupportedMethod(
+        endpoint.name,
+        f"does not trace blocks: {refusals[0]}",
         remedy="use a node with trace_block or the callTracer, or leave `internal` out of the chain's datasets",
-    )  # fmt: skip
+    )
 
 
-async def _ask(endpoint: Endpoint, route: Route, part: Sequence[Place]) -> list[list[Moved]]:
-    reads = [route.reads(place) for place in part]
-    answers = iter(await endpoint.ask([ask for several in reads for ask in several], height=part[0].height))
-    found = []
-    for place, several in zip(part, reads, strict=True):
-        given = [_given(endpoint, next(answers), place) for _ in several]
-        found.append(await asyncio.to_thread(route.read, endpoint.name, given, place))
-    return found
+async def _ask(endpoint: Endpoint, route: Route, blocks: Sequence[TracedBlock]) -> list[list[CoinTransfer]]:
+    reads = [route.reads(block) for block in blocks]
+    answers = iter(await endpoint.ask([read for block_reads in reads for read in block_reads], height=blocks[0].height))
+    transfers = []
+    for block, block_reads in zip(blocks, reads, strict=True):
+        block_answers = [_trace_answer(endpoint, next(answers), block) for _ in block_reads]
+        transfers.append(await asyncio.to_thread(route.read, endpoint.name, block_answers, block))
+    return transfers
 
 
-def _given(endpoint: Endpoint, answer: Answer, place: Place) -> bytes:
+def _trace_answer(endpoint: Endpoint, answer: Answer, block: TracedBlock) -> bytes:
     if isinstance(answer, SourceError):
         raise answer
     if answer == b"null":
-        raise BadAnswer(endpoint.name, f"has no traces of block {place.height}")
+        raise BadAnswer(endpoint.name, f"has no traces of block {block.height}")
     return answer

@@ -1,7 +1,7 @@
-"""What reads of untrusted contracts may cost: gas for each read, for each contract, and for all of one answer.
+"""Limits on reads of untrusted contracts: gas for each read, for each contract, and for one answer.
 
-Anybody can send a token whose contract uses up all gas that it gets. Such reads travel in calls of their own behind all
-others, and what they may use is bounded by their number, not by what the contracts do.
+Anybody can send a token whose contract uses up all gas that it gets. Such reads are sent in separate calls after all
+others, and their gas is bounded by their number, not by what the contracts do.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MAX_CALL_GAS: Final = 30_000_000  # of one scanner call
 BASE_GAS, AVERAGE_GAS = 3_000_000, 15_000  # of one scanner call, and for each of its reads
 MAX_CALL_READS: Final = (MAX_CALL_GAS - BASE_GAS) // AVERAGE_GAS
 MAX_SHORT_ROUNDS: Final = 3  # rounds of one answer in which calls may end before their last read
-SPLIT: Final = 4  # how many calls the rest of such a call goes into
-TRIES: Final = 2  # how often all reads could be sent, if each attempt used its whole gas
+SPLIT: Final = 4  # calls into which the rest of such a call is split
+TRIES: Final = 2  # attempts of all reads for which the gas suffices
 
 BURNT: Final = Unknown(f"its contract is untrusted and used up {READ_GAS:,} gas without an answer", cause="contract")
 
@@ -31,8 +31,10 @@ def call_gas(read_count: int) -> int:
 
 @dataclass(slots=True)
 class Budget:
-    """The gas that reads of untrusted contracts may still use in one answer, and the contracts that are read no more
-    because one of their reads used up its gas."""
+    """The remaining gas of reads of untrusted contracts in one answer.
+
+    `burnt`: contracts that are no longer read because a read used up its gas.
+    """
 
     gas: int
     burnt: set[str] = field(default_factory=set)
@@ -56,7 +58,7 @@ class Budget:
         self.is_short = False
 
     def answer(self, contract: str) -> Unknown | None:
-        """Return why a contract is read no more, None if it still may be."""
+        """Return why a contract is no longer read; None if it still may be."""
         if contract in self.burnt:
             return BURNT
         is_over = self.gas < call_gas(1) or self.short_rounds >= MAX_SHORT_ROUNDS

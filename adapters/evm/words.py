@@ -1,12 +1,16 @@
-"""Values of one word each, and lists of them, as the ABI writes them: numbers, addresses, truth and 32 bytes. What is
-not of these, or does not fit, is left to eth-abi, whose import takes a quarter of a second."""
+"""Encode and decode ABI values of one word, and lists of them: numbers, addresses, bools, bytes32.
+
+Other types, and values that do not fit, are left to eth-abi, whose import takes a quarter of a second.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from chainfolio.adapters.evm.reads import AbiValue
 
 WORD: Final = 32
 ADDRESS: Final = re.compile(r"0x[0-9a-f]{40}\Z")
@@ -14,91 +18,100 @@ _NUMBER: Final = re.compile(r"(u?)int([1-9][0-9]{0,2})\Z")
 
 
 class Kind(NamedTuple):
-    """What a word may be: a whole number within bounds, shown as an address, as truth, as bytes, or as it is; `many`: a
-    list of such words."""
+    """The values that a word may have: integers within bounds.
 
-    least: int
-    most: int
-    shown: str = ""
-    many: bool = False
+    `python_type` says how they are represented: as `address` text, `bool`, `bytes`, or int if empty. `is_list`: a list
+    of such words.
+    """
+
+    min_value: int
+    max_value: int
+    python_type: str = ""
+    is_list: bool = False
 
 
 ADDRESSES: Final = Kind(0, 2**160 - 1, "address")
-TRUTH: Final = Kind(0, 1, "bool")
+BOOLS: Final = Kind(0, 1, "bool")
 BYTES: Final = Kind(0, 2**256 - 1, "bytes")
-NAMED: Final = {"address": ADDRESSES, "bool": TRUTH, "bytes32": BYTES}
+KINDS_BY_NAME: Final = {"address": ADDRESSES, "bool": BOOLS, "bytes32": BYTES}
 
 
 @lru_cache(maxsize=4096)
 def kinds(types: tuple[str, ...]) -> tuple[Kind, ...] | None:
-    """What the words of these types may be; None where one of them is neither a single word nor a list of such."""
-    found = tuple(map(_kind, types))
-    known = tuple(kind for kind in found if kind is not None)
-    return known if len(known) == len(types) else None
+    """Return the kinds of words of some ABI types; None if one is neither a word nor a list of words."""
+    by_type = tuple(map(_kind, types))
+    supported = tuple(kind for kind in by_type if kind is not None)
+    return supported if len(supported) == len(types) else None
 
 
-def _kind(written: str) -> Kind | None:
-    if written.endswith("[]"):
-        one = _kind(written[:-2])
-        return None if one is None or one.many else one._replace(many=True)
-    if written in NAMED:
-        return NAMED[written]
-    number = _NUMBER.match(written)
+def _kind(abi_type: str) -> Kind | None:
+    if abi_type.endswith("[]"):
+        item = _kind(abi_type[:-2])
+        return None if item is None or item.is_list else item._replace(is_list=True)
+    if abi_type in KINDS_BY_NAME:
+        return KINDS_BY_NAME[abi_type]
+    number = _NUMBER.match(abi_type)
     bits = int(number[2]) if number else 0
     if number is None or bits % 8 or bits > 256:
         return None
     return Kind(0, 2**bits - 1) if number[1] else Kind(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def read(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
-    """The values in some data; None where the types are of others, or a word is none of its type."""
-    of = kinds(types)
-    if of is None:
+def decode_words(types: tuple[str, ...], data: bytes) -> tuple[AbiValue, ...] | None:
+    """Decode values; None if a type is not supported or a word is out of its type's range."""
+    word_kinds = kinds(types)
+    if word_kinds is None:
         return None
-    values: list[Any] = []
-    for at, kind in enumerate(of):
-        value = _listed(kind, data, WORD * at, WORD * len(of)) if kind.many else _value(kind, data, WORD * at)
+    values: list[AbiValue] = []
+    for index, kind in enumerate(word_kinds):
+        value = (
+            _decode_list(kind, data, WORD * index, WORD * len(word_kinds))
+            if kind.is_list
+            else _decode_word(kind, data, WORD * index)
+        )
         if value is None:
             return None
         values.append(value)
     return tuple(values)
 
 
-def _value(kind: Kind, data: bytes, at: int) -> Any:
-    """The value of the word that begins at a byte; None where there is none."""
-    word = data[at : at + WORD]
-    value = int.from_bytes(word, "big", signed=kind.least < 0)
-    if len(word) < WORD or not kind.least <= value <= kind.most:
+def _decode_word(kind: Kind, data: bytes, start: int) -> AbiValue:
+    """Decode the word that begins at a byte; None if it is missing or out of range."""
+    content = data[start : start + WORD]
+    value = int.from_bytes(content, "big", signed=kind.min_value < 0)
+    if len(content) < WORD or not kind.min_value <= value <= kind.max_value:
         return None
-    if kind.shown == "address":
+    if kind.python_type == "address":
         return f"0x{value:040x}"
-    return word if kind.shown == "bytes" else bool(value) if kind.shown == "bool" else value
+    return content if kind.python_type == "bytes" else bool(value) if kind.python_type == "bool" else value
 
 
-def _listed(kind: Kind, data: bytes, at: int, heads: int) -> tuple[Any, ...] | None:
-    """The list to which the word at a byte points, behind the heads: how many there are, and then they."""
-    start = int.from_bytes(data[at : at + WORD], "big")
+def _decode_list(kind: Kind, data: bytes, pointer: int, heads: int) -> tuple[AbiValue, ...] | None:
+    """Decode the list to which the word at a byte points, behind the heads; None if it is malformed."""
+    start = int.from_bytes(data[pointer : pointer + WORD], "big")
     count = int.from_bytes(data[start : start + WORD], "big")
     first = start + WORD
-    if len(data) < at + WORD or start < heads or first + WORD * count > len(data):
+    if len(data) < pointer + WORD or start < heads or first + WORD * count > len(data):
         return None
-    values = tuple(_value(kind, data, each) for each in range(first, first + WORD * count, WORD))
+    values = tuple(
+        _decode_word(kind, data, start_of_item) for start_of_item in range(first, first + WORD * count, WORD)
+    )
     return None if None in values else values
 
 
-def written(types: tuple[str, ...], values: Sequence[Any]) -> bytes | None:
-    """The words of some values; None where the types are of others, or a value is none of its type."""
-    of = kinds(types)
-    if of is None or len(values) != len(of):
+def encode_words(types: tuple[str, ...], values: Sequence[AbiValue]) -> bytes | None:
+    """Encode values; None if a type is not supported or a value is out of its type's range."""
+    word_kinds = kinds(types)
+    if word_kinds is None or len(values) != len(word_kinds):
         return None
     head, tail = b"", b""
-    for kind, value in zip(of, values, strict=True):
-        if not kind.many:
-            word = _word(kind, value)
+    for kind, value in zip(word_kinds, values, strict=True):
+        if not kind.is_list:
+            word = _encode_word(kind, value)
         elif isinstance(value, list | tuple):
-            words = [_word(kind, each) for each in value]
-            word = None if None in words else (WORD * len(of) + len(tail)).to_bytes(WORD, "big")
-            tail += len(words).to_bytes(WORD, "big") + b"".join(each for each in words if each)
+            items = [_encode_word(kind, item) for item in value]
+            word = None if None in items else (WORD * len(word_kinds) + len(tail)).to_bytes(WORD, "big")
+            tail += len(items).to_bytes(WORD, "big") + b"".join(item for item in items if item)
         else:
             word = None
         if word is None:
@@ -107,14 +120,14 @@ def written(types: tuple[str, ...], values: Sequence[Any]) -> bytes | None:
     return head + tail
 
 
-def _word(kind: Kind, value: Any) -> bytes | None:
-    """The word of a value; None where it is none of its type."""
-    if kind.shown == "bytes":
+def _encode_word(kind: Kind, value: AbiValue) -> bytes | None:
+    """Encode a value as a word; None if it is out of range."""
+    if kind.python_type == "bytes":
         return value if type(value) is bytes and len(value) == WORD else None
-    if kind.shown == "address":
+    if kind.python_type == "address":
         number = int(value, 16) if isinstance(value, str) and ADDRESS.match(value) else None
     else:
-        number = value if type(value) is (bool if kind.shown == "bool" else int) else None
-    if number is None or not kind.least <= number <= kind.most:
+        number = value if type(value) is (bool if kind.python_type == "bool" else int) else None
+    if number is None or not kind.min_value <= number <= kind.max_value:
         return None
-    return number.to_bytes(WORD, "big", signed=kind.least < 0)
+    return number.to_bytes(WORD, "big", signed=kind.min_value < 0)

@@ -1,1 +1,1 @@
-"""Solana, and every chain with its JSON-RPC."""
+"""Reading Solana: its blocks, accounts, balances and positions."""

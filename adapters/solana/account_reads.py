@@ -1,5 +1,4 @@
-"""Reads of accounts of programs as values: whose account it is, how its bytes are read, and where it lies, or what it
-names."""
+"""Reads of program accounts as values: by address, by seeds, or by an address that they contain."""
 
 from __future__ import annotations
 
@@ -7,48 +6,59 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import base58
 from solders.pubkey import Pubkey
 
-from adapters.solana.account_layouts import KNOWN, LAMPORTS, LAYOUTS, Lamports, read
-from adapters.solana.forms import Plain
-from adapters.solana.layouts import SYSTEM, BadLayout
+from chainfolio.adapters.solana.account_layouts import LAMPORTS, LAYOUT_NAMES, LAYOUTS, Lamports, read
+from chainfolio.adapters.solana.forms import Plain
+from chainfolio.adapters.solana.layouts import SYSTEM, BadLayout
 from chainfolio.plans import Unknown
 
 
 @dataclass(frozen=True, slots=True)
 class AccountRead:
-    """What an account says by its layout, now: no node keeps what it said before. Answered with the fields of the
-    layout, or Unknown.
+    """A read of one account. Its result is the record of its layout, or Unknown.
 
-    `at` is its address, or the seeds from which its program derives it: a text is an address, the rest are bytes.
-    `pick` says which part is meant, where an account has many.
+    The account is read as it is now: nodes keep no past state.
+
+    Attributes:
+        program: The program that the account must belong to; empty for mints and token accounts.
+        layout: A name of `LAYOUT_NAMES`.
+        location: The address of the account alone, or the seeds from which its program derives the address. A text is
+            an address.
+        pick: The index of a tick in a tick array; empty for other layouts.
     """
 
     program: str
     layout: str
-    at: tuple[str | bytes, ...]
+    location: tuple[str | bytes, ...]
     pick: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.layout in KNOWN, f"no layout is called {self.layout}"
+        assert self.layout in LAYOUT_NAMES, f"no layout is called {self.layout}"
 
     @property
     def address(self) -> str:
-        """Where it lies."""
-        if len(self.at) == 1 and isinstance(self.at[0], str):
-            return self.at[0]
-        return derived(self.program, self.at)
+        """The address of the account."""
+        if len(self.location) == 1 and isinstance(self.location[0], str):
+            return self.location[0]
+        return derived(self.program, self.location)
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+        """The read as answers show it: method, address, layout and arguments."""
         return "getMultipleAccounts", self.address, self.layout, self.pick
 
     def result(self, account: Plain | None, content: bytes) -> Any:
-        """What the account says."""
+        """Return the record of an account, or Unknown if it does not exist or has another layout.
+
+        Args:
+            account: None if the account does not exist.
+            content: Its bytes; empty if it does not exist.
+        """
         if self.layout == LAMPORTS:
             return Lamports(account.lamports if account else 0)
-        if account is None or (account.owner == SYSTEM and not content):  # to any address lamports can be sent
+        if account is None or (account.owner == SYSTEM and not content):  # anybody can send lamports to any address
             return Unknown(f"there is no account {self.address}", "absent")
         try:
             return read(self.layout, content, account.owner, self.program, self.pick)
@@ -58,34 +68,40 @@ class AccountRead:
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
-    """The addresses of all accounts of a program that are of one layout, and have an address at some byte. Answered
-    with them in their order, or Unknown where an endpoint does not look for them."""
+    """A search for the accounts of a program with one layout that contain an address.
+
+    Its result is their sorted addresses, or Unknown if no endpoint serves the search.
+
+    Attributes:
+        program: The program that owns the accounts.
+        layout: A name of `LAYOUTS`.
+        offset: The byte offset of the address in the accounts.
+        address: The address that they contain.
+    """
 
     program: str
     layout: str
-    at: int
-    named: str
+    offset: int
+    address: str
 
     def __post_init__(self) -> None:
         assert self.layout in LAYOUTS, f"no layout is called {self.layout}"
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
-        return "getProgramAccounts", self.program, self.layout, (self.at, self.named)
+    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+        """The read as answers show it: method, program, layout and arguments."""
+        return "getProgramAccounts", self.program, self.layout, (self.offset, self.address)
 
     @property
     def filters(self) -> tuple[int | tuple[int, str], ...]:
-        """A size in bytes, or what lies at a byte, in base58: by the mark of the layout, or else its size."""
-        import base58
-
+        """The filters of the search: a size in bytes, or an offset with the base58 text of the bytes there."""
         layout = LAYOUTS[self.layout]
-        kind = (0, base58.b58encode(layout.mark).decode()) if layout.mark else layout.least
-        return kind, (self.at, self.named)
+        kind = (0, base58.b58encode(layout.discriminator).decode()) if layout.discriminator else layout.min_size
+        return kind, (self.offset, self.address)
 
 
 @lru_cache(65_536)
 def derived(program: str, seeds: tuple[str | bytes, ...]) -> str:
-    """The address that a program derives from seeds."""
+    """Return the address that a program derives from seeds. A text seed is an address."""
     parts = [bytes(Pubkey.from_string(each)) if isinstance(each, str) else each for each in seeds]
     return str(Pubkey.find_program_address(parts, Pubkey.from_string(program))[0])

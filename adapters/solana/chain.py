@@ -1,4 +1,4 @@
-"""One Solana chain as the indexer sees it: where it stands, what lies in a span, what accounts have now."""
+"""One Solana chain as the indexer uses it: heads, rows of spans, and the state of accounts."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.solana import facts as chain_facts
-from adapters.solana.datasets import DATASETS, REWARDS
-from adapters.solana.endpoint import SolanaEndpoint
-from adapters.solana.facts import Facts
-from adapters.solana.node import Node
-from adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana import facts as chain_facts
+from chainfolio.adapters.solana.datasets import DATASETS, REWARDS
+from chainfolio.adapters.solana.endpoint import SolanaEndpoint
+from chainfolio.adapters.solana.facts import Facts
+from chainfolio.adapters.solana.node import Node
+from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.assets import Asset
-from chainfolio.behind_nodes import BehindNodes
+from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, KnownTransaction
+from chainfolio.chains import Capability, IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
+from chainfolio.environment import Environment
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
-from chainfolio.plans import Plan
-from chainfolio.seams import Seams
-from transport import remembered
-from transport.http import Transport
+from chainfolio.transport import remembered
+from chainfolio.transport.http import Transport
 
-# State and blocks are loaded when they are asked for.
+# Modules of state and blocks load solders, pyarrow and others, so they are imported when they are needed.
 if TYPE_CHECKING:
-    from adapters.solana.accounts import Accounts
-    from adapters.solana.history import AccountHistory
-    from adapters.solana.reward_rows import RewardRows
-    from adapters.solana.stake_histories import StakeHistories
+    from chainfolio.adapters.solana.accounts import Accounts, ReadPlan
+    from chainfolio.adapters.solana.history import AccountHistory
+    from chainfolio.adapters.solana.reward_rows import RewardRows
+    from chainfolio.adapters.solana.stake_histories import StakeHistories
     from chainfolio.budgets import Budget
+    from chainfolio.plans import Unknown
     from chainfolio.positions import OpenPosition
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
 
-class SolanaChain(BehindNodes[Node]):
-    """A Solana chain behind its nodes. It keeps no old state and proves nothing."""
+class SolanaChain(NodeBackedChain[Node]):
+    """A Solana chain behind its nodes. They keep no past state and prove nothing."""
 
     kind = "solana"
     datasets = DATASETS
-    usual = tuple(name for name, each in DATASETS.items() if not each.of_positions)
+    default_datasets = tuple(name for name, each in DATASETS.items() if not each.reward_protocol)
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
     past_positions = frozenset(["solana_stake"])
 
@@ -51,7 +51,7 @@ class SolanaChain(BehindNodes[Node]):
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
 
     async def first_served(self) -> int:
-        """The lowest slot of which a node still has the block."""
+        """Return the oldest slot whose block a node still has."""
         return await self.node.first_served()
 
     async def collect(
@@ -61,36 +61,36 @@ class SolanaChain(BehindNodes[Node]):
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Collected:
-        """The rows of whole blocks in a span."""
-        from adapters.solana.spans import collect
+    ) -> SpanTables:
+        """Read the rows of whole blocks in a span."""
+        from chainfolio.adapters.solana.spans import collect
 
         return await collect(self.node, self.key, span, datasets, contracts, before)
 
     @cached_property
     def _history(self) -> AccountHistory:
-        from adapters.solana.history import AccountHistory
+        from chainfolio.adapters.solana.history import AccountHistory
 
         return AccountHistory(self)
 
     @cached_property
     def _rewards(self) -> RewardRows:
-        from adapters.solana.reward_rows import RewardRows
+        from chainfolio.adapters.solana.reward_rows import RewardRows
 
         return RewardRows(self)
 
     @cached_property
     def stake_histories(self) -> StakeHistories:
-        """The stake accounts that accounts have and had."""
-        from adapters.solana.stake_histories import StakeHistories
+        """The reader of current and past stake accounts."""
+        from chainfolio.adapters.solana.stake_histories import StakeHistories
 
         return StakeHistories(self)
 
     async def positions_at(
         self, accounts: Collection[str], block: Block
     ) -> Mapping[str, tuple[Sequence[OpenPosition], Sequence[Issue]]]:
-        """What stake accounts held at a block."""
-        from adapters.solana.past_stakes import PastStakes
+        """Read the stake accounts of accounts at a block, as positions and issues by account."""
+        from chainfolio.adapters.solana.past_stakes import PastStakes
 
         past = PastStakes(self, block)
         return {account: await past.of(account) for account in accounts}
@@ -102,77 +102,91 @@ class SolanaChain(BehindNodes[Node]):
         datasets: Sequence[str],
         before: Block | None = None,
         budget: Budget | None = None,
-    ) -> Collected:
-        """The rows that concern some accounts, from the transactions that name them or their token accounts; what
-        their stake accounts earned by epochs."""
+    ) -> SpanTables:
+        """Read the rows that concern some accounts, for the first part of a span.
+
+        They come from transactions that name the accounts or their token accounts. Staking rewards are read by epochs,
+        and cannot be combined with other datasets.
+        """
         if REWARDS in datasets:
-            assert len(datasets) == 1, "it is read by epochs, and nothing else is"
+            assert len(datasets) == 1, "rewards are read by epochs, unlike other datasets"
             return await self._rewards.collect(span, accounts, before, budget)
         return await self._history.collect(span, accounts, datasets, before, budget)
 
-    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
-        """Transactions that the index knows, in order."""
-        from adapters.solana.lookup import look_up
+    async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
+        """Read the details of transactions that the index has, in order."""
+        from chainfolio.adapters.solana.lookup import look_up
 
-        return await look_up(self.node, known)
+        return await look_up(self.node, transactions)
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
-        """The results of some reads, now: no older than a block. Each says at which block it was read."""
-        from adapters.solana.state import answer
+        """Return the results of reads now, not older than `block`. Wallets name the block of their state."""
+        from chainfolio.adapters.solana.state import answer
 
         return await answer(self.node, reads, block, with_stakes=self.settings.stake_accounts)
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """The same for several blocks; an error in the place of one that cannot be read. What accounts have is read
-        now, and no older than any of them, so it is read once; what programs say is not told of a past block."""
-        from adapters.solana.reads import LeavesRead, MintRead, WalletRead
+    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """Return the results of reads at each of several blocks, or the error of a block that cannot be read.
 
-        of_now = WalletRead | MintRead | LeavesRead
-        lasting = list(dict.fromkeys(read for _, reads in asked for read in reads if isinstance(read, of_now)))
-        newest = max((block for block, _ in asked), key=lambda block: block.height, default=None)
+        Wallets, mints and NFT lists are read once, now, and not older than any of the blocks. Program accounts are read
+        per block, and are Unknown for past blocks.
+        """
+        from chainfolio.adapters.solana.reads import LeavesRead, MintRead, WalletRead
+
+        current_reads = WalletRead | MintRead | LeavesRead
+        shared_reads = list(
+            dict.fromkeys(read for _, reads in requests for read in reads if isinstance(read, current_reads))
+        )
+        newest = max((block for block, _ in requests), key=lambda block: block.height, default=None)
         try:
-            now = dict(zip(lasting, await self.answer(lasting, newest), strict=True)) if newest and lasting else {}
+            shared_results = (
+                dict(zip(shared_reads, await self.answer(shared_reads, newest), strict=True))
+                if newest and shared_reads
+                else {}
+            )
         except SourceError as error:
-            return [error] * len(asked)
-        return [await self._answered(block, reads, now) for block, reads in asked]
+            return [error] * len(requests)
+        return [await self._answered(block, reads, shared_results) for block, reads in requests]
 
-    async def _answered(self, block: Block, reads: Sequence[Any], known: Mapping[Any, Any]) -> list[Any] | SourceError:
-        """The results of some reads at a block, of which some are known."""
-        rest = list(dict.fromkeys(read for read in reads if read not in known))
+    async def _answered(
+        self, block: Block, reads: Sequence[Any], known_results: Mapping[Any, Any]
+    ) -> list[Any] | SourceError:
+        """Return the results of reads at a block, or its error. `known_results` are not read again."""
+        missing = list(dict.fromkeys(read for read in reads if read not in known_results))
         try:
-            found = dict(zip(rest, await self.answer(rest, block), strict=True)) if rest else {}
+            results = dict(zip(missing, await self.answer(missing, block), strict=True)) if missing else {}
         except SourceError as error:
             return error
-        return [known[read] if read in known else found[read] for read in reads]
+        return [known_results[read] if read in known_results else results[read] for read in reads]
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
-        """What reads accounts, with the positions of these protocols."""
-        from adapters.solana.accounts import Accounts
+    def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
+        """Return the reader of accounts, with the positions of some protocols."""
+        from chainfolio.adapters.solana.accounts import Accounts
 
         return Accounts(self.facts, installed, reward_epochs=self.settings.reward_epochs)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
-        """The read behind a loose holding."""
-        from adapters.solana.reads import WalletRead
+        """Return the read behind a holding that is in no position."""
+        from chainfolio.adapters.solana.reads import WalletRead
         from chainfolio.reads import ReadResult
 
         return [("balance", ReadResult(WalletRead(holding.account), holding.raw))]
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
-        """How much accounts have of assets."""
-        from adapters.solana.accounts import balances
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[int | Unknown]]:
+        """Plan the reads of balances, in the order of `pairs`."""
+        from chainfolio.adapters.solana.accounts import balances
 
         return balances(pairs)
 
-    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
-        """What some mints say of themselves."""
-        from adapters.solana.accounts import describe
+    def describe(self, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+        """Plan the reads of symbol, name and decimals of tokens."""
+        from chainfolio.adapters.solana.accounts import describe
 
         return describe(assets)
 
     async def examine(self) -> list[dict[str, Any]]:
-        """What `doctor` shows of each endpoint."""
-        from adapters.solana.doctor import examine
+        """Read the rows of `doctor`, one per endpoint."""
+        from chainfolio.adapters.solana.doctor import examine
 
         return await examine(self)
 
@@ -180,14 +194,14 @@ class SolanaChain(BehindNodes[Node]):
 def build(
     key: str,
     settings: SolanaSettings,
-    seams: Seams,
+    environment: Environment,
     *,
     configs: Path,
     transport: Transport | None = None,
     memory: EndpointMemory = remembered.NO_MEMORY,
 ) -> SolanaChain:
-    """Build one chain from its settings and its file of facts."""
+    """Build a chain from its settings and its facts."""
     facts = chain_facts.of(key, settings.facts, configs)
-    endpoints = remembered.endpoints(SolanaEndpoint, key, settings, seams, memory=memory, transport=transport)
-    node = Node(facts, endpoints, seams, commitment=settings.commitment, hedge=settings.hedge)
+    endpoints = remembered.endpoints(SolanaEndpoint, key, settings, environment, memory=memory, transport=transport)
+    node = Node(facts, endpoints, environment, commitment=settings.commitment, hedge=settings.hedge)
     return SolanaChain(facts, node, settings, memory)

@@ -1,4 +1,4 @@
-"""Which compressed NFTs accounts have at the slot of a snapshot: those whose leaves lie in their trees there."""
+"""Compressed NFTs of accounts at the slot of a snapshot: those whose leaves are proven by their trees."""
 
 from __future__ import annotations
 
@@ -6,85 +6,101 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.solana.account_layouts import BubblegumTree
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.facts import COMPRESSED
-from adapters.solana.parsing import key_bytes
-from adapters.solana.reads import Leaves, TreeRead
-from adapters.solana.trees import BUBBLEGUM, Leaf, Tree, fault
+from chainfolio.adapters.solana.account_layouts import BubblegumTree
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.facts import COMPRESSED
+from chainfolio.adapters.solana.parsing import key_bytes
+from chainfolio.adapters.solana.reads import LeafList, TreeRead
+from chainfolio.adapters.solana.trees import BUBBLEGUM, Leaf, Tree, fault
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.plans import Unknown
 
-UNSEEN: Final = "compressed NFTs lie in no account of their own, and are not seen: no endpoint has an index of them"
-SHOWN: Final = 3  # of many that have the same fault
+NO_INDEX: Final = "compressed NFTs lie in no account of their own, and are not seen: no endpoint has an index of them"
+MAX_SHOWN_IDS: Final = 3  # in an issue
 
 
 @dataclass(slots=True)
-class Compressed:
-    """The compressed NFTs of all accounts of one snapshot: what was said of each account, and what their trees say.
-    `caip2` is the name of the chain in assets."""
+class CompressedNfts:
+    """The compressed NFTs of all accounts of one snapshot.
+
+    Attributes:
+        caip2: The name of the chain in assets.
+        lists: The lists of the endpoints, by account.
+        tree_results: The results of `tree_reads`.
+    """
 
     caip2: str = ""
-    told: dict[str, Leaves | Unknown] = field(default_factory=dict)
-    trees: Mapping[TreeRead | AccountRead, Any] = field(default_factory=dict)
+    lists: dict[str, LeafList | Unknown] = field(default_factory=dict)
+    tree_results: Mapping[TreeRead | AccountRead, Any] = field(default_factory=dict)
 
-    def wanted(self) -> list[TreeRead | AccountRead]:
-        """The trees that have to be read, and what Bubblegum says of each."""
-        several = [each for each in self.told.values() if isinstance(each, Leaves)]
-        trees = sorted({_tree(each, leaf) for each in several for leaf in each.found}, key=lambda tree: tree.address)
-        return [*trees, *map(_planted, dict.fromkeys(each.address for each in trees))]
+    def tree_reads(self) -> list[TreeRead | AccountRead]:
+        """Return the reads that prove the listed NFTs: each tree, and Bubblegum's account about it."""
+        lists = [each for each in self.lists.values() if isinstance(each, LeafList)]
+        trees = sorted(
+            {_tree_read(each, leaf) for each in lists for leaf in each.leaves}, key=lambda read: read.address
+        )
+        return [*trees, *map(_config_read, dict.fromkeys(each.address for each in trees))]
 
     def proven(self, account: str) -> list[Leaf]:
-        """Those that an account has."""
-        return [leaf for leaf, why in self._judged(account) if not why]
+        """Return the NFTs of an account whose leaves are proven."""
+        return [leaf for leaf, reason in self._checked_leaves(account) if not reason]
 
     def issues(self, account: str) -> list[Issue]:
-        """What is not known of an account's, an issue for each reason."""
-        told = self.told.get(account)
-        if isinstance(told, Unknown):
-            if told.cause == "absent":
-                return [Issue("solana", account, UNSEEN, makes_partial=False, account=account)]
-            # What is written about NFTs, and how much of it there is, is up to whoever sends them.
-            reason, is_fault = f"compressed NFTs could not be read: {told.reason}", told.cause != "contract"
-            return [Issue("solana", account, reason, makes_partial=is_fault, account=account)]
-        faults: dict[str, list[str]] = {}
-        for id, why in [*(told.faults if told else ()), *((leaf.id, why) for leaf, why in self._judged(account))]:
-            if why:
-                faults.setdefault(why, []).append(id)
-        return [self._issue(account, why, ids) for why, ids in faults.items()]
+        """Return one issue per reason why NFTs of an account are not proven, or are not known."""
+        leaf_list = self.lists.get(account)
+        if isinstance(leaf_list, Unknown):
+            if leaf_list.cause == "absent":
+                return [Issue("solana", account, NO_INDEX, makes_partial=False, account=account)]
+            # A list that is too large makes nothing partial: the senders of NFTs decide on its size.
+            makes_partial = leaf_list.cause != "contract"
+            reason = f"compressed NFTs could not be read: {leaf_list.reason}"
+            return [Issue("solana", account, reason, makes_partial=makes_partial, account=account)]
+        ids_by_reason: dict[str, list[str]] = {}
+        unproven = [(leaf.id, reason) for leaf, reason in self._checked_leaves(account)]
+        for id, reason in [*(leaf_list.faults if leaf_list else ()), *unproven]:
+            if reason:
+                ids_by_reason.setdefault(reason, []).append(id)
+        return [self._issue(account, reason, ids) for reason, ids in ids_by_reason.items()]
 
-    def _issue(self, account: str, why: str, ids: list[str]) -> Issue:
-        """Return an issue about NFTs that are not shown: which of them, how many, and why. Of entries of the list that
-        name no asset, `ids` repeats the account: nobody can trust those."""
+    def _issue(self, account: str, reason: str, ids: list[str]) -> Issue:
+        """Return the issue about NFTs that are not shown.
+
+        The ids repeat the account for list entries without an id. Such entries cannot be trusted assets, so their
+        issue makes nothing partial.
+        """
         if set(ids) == {account}:
-            reason = f"of compressed NFTs: {why}"
-            return Issue("solana", account, reason, makes_partial=False, account=account, count=len(ids))
-        more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-        reason = f"not shown as held, for it is not proven ({', '.join(ids[:SHOWN])}{more}): {why}"
+            text = f"of compressed NFTs: {reason}"
+            return Issue("solana", account, text, makes_partial=False, account=account, count=len(ids))
+        rest_count = f" and {len(ids) - MAX_SHOWN_IDS} more" if len(ids) > MAX_SHOWN_IDS else ""
+        text = f"not shown as held, for it is not proven ({', '.join(ids[:MAX_SHOWN_IDS])}{rest_count}): {reason}"
         assets = tuple(Asset(self.caip2, COMPRESSED, id) for id in ids)
-        return Issue("solana", ids[0], reason, account=account, count=len(ids), assets=assets)
+        return Issue("solana", ids[0], text, account=account, count=len(ids), assets=assets)
 
-    def _judged(self, account: str) -> list[tuple[Leaf, str]]:
-        told = self.told.get(account)
-        if not isinstance(told, Leaves):
+    def _checked_leaves(self, account: str) -> list[tuple[Leaf, str]]:
+        """Return the listed leaves, each with the reason why it is not proven; empty if it is."""
+        leaf_list = self.lists.get(account)
+        if not isinstance(leaf_list, LeafList):
             return []
-        return [(leaf, self._fault(leaf, _tree(told, leaf))) for leaf in told.found]
+        return [(leaf, self._fault(leaf, _tree_read(leaf_list, leaf))) for leaf in leaf_list.leaves]
 
     def _fault(self, leaf: Leaf, read: TreeRead) -> str:
-        tree, planted = self.trees.get(read), self.trees.get(_planted(leaf.tree))
+        tree, config = self.tree_results.get(read), self.tree_results.get(_config_read(leaf.tree))
         if not isinstance(tree, Tree):
             return f"its tree could not be read: {tree.reason if tree else 'what else there is changes too fast'}"
-        if isinstance(planted, Unknown) and planted.cause == "read":
-            return f"what Bubblegum says of its tree could not be read: {planted.reason}"
-        return fault(leaf, tree, planted.minted if isinstance(planted, BubblegumTree) else 0)
+        if isinstance(config, Unknown) and config.cause == "read":
+            return f"what Bubblegum says of its tree could not be read: {config.reason}"
+        return fault(leaf, tree, config.minted_count if isinstance(config, BubblegumTree) else 0)
 
 
-def _planted(tree: str) -> AccountRead:
-    """What Bubblegum keeps of a tree that it has planted. Whoever made a tree himself, and wrote leaves into it, can
-    name Bubblegum as the one who may change it, but cannot make this."""
+def _config_read(tree: str) -> AccountRead:
+    """Return the read of Bubblegum's own account about a tree.
+
+    Anybody can make a tree, write leaves into it, and then name Bubblegum as its authority. But only Bubblegum can make
+    this account.
+    """
     return AccountRead(BUBBLEGUM, "bubblegum_tree", (key_bytes(tree),))
 
 
-def _tree(told: Leaves, leaf: Leaf) -> TreeRead:
-    return TreeRead(leaf.tree, told.sizes[leaf.tree])
+def _tree_read(leaf_list: LeafList, leaf: Leaf) -> TreeRead:
+    return TreeRead(leaf.tree, leaf_list.tree_sizes[leaf.tree])

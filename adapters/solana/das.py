@@ -1,44 +1,52 @@
-"""Compressed NFTs by the Digital Asset Standard, an index that some endpoints have beside the methods of a node.
+"""Compressed NFTs by the Digital Asset Standard (DAS), an index that some endpoints have.
 
-What it lists is its word, and so are names: whether a leaf is the account's is proven by the account of its tree
-(`trees.py`, `compressed.py`). Each asset that cannot be read is a fault of its own.
+Its lists and names are unproven. The account of a tree proves that a leaf belongs to an account (`trees.py`,
+`compressed.py`). An asset that cannot be read becomes one fault, and the others are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import msgspec
 
-from adapters.solana.forms import U64, Key, Plain
-from adapters.solana.layouts import BadLayout
-from adapters.solana.node import Node, ask_each
-from adapters.solana.parsing import decoded, key_bytes, slot_and_content
-from adapters.solana.reads import Leaves
-from adapters.solana.trees import HEADER_SIZE, MOST_DEPTH, Leaf, asset_address, first_leaf, ring_end, second_leaf
-from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.adapters.solana.forms import U64, Key, Plain
+from chainfolio.adapters.solana.layouts import BadLayout
+from chainfolio.adapters.solana.node import Node, ask_each, result
+from chainfolio.adapters.solana.parsing import decoded, key_bytes, slot_and_content
+from chainfolio.adapters.solana.reads import LeafList
+from chainfolio.adapters.solana.trees import (
+    HEADER_SIZE,
+    MAX_DEPTH,
+    Leaf,
+    asset_address,
+    first_leaf,
+    ring_end,
+    second_leaf,
+)
+from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
 from chainfolio.plans import Unknown
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
-PAGE: Final = 500  # assets of one answer
-SMALL: Final = 50  # and of one where too much is written about them
-PAGES: Final = 20
-MOST: Final = 1_000  # compressed NFTs of an account that are looked at
-MOST_BYTES: Final = 16 * 2**20  # of all trees of an account together: many are sent to people who never asked for them
-PROOFS: Final = 200  # of one answer
-TREES: Final = 100  # accounts that one request may name
-NAMES: Final = 100_000  # that are remembered
-SERVED: Final = "assets"  # what is remembered of an endpoint: 0, where it has no such index
-ROUTE: Final = "proofs"  # and which of the names its batches of proofs have
-ROUTES: Final = ("getAssetProofs", "getAssetProofBatch", "")
-UNSERVED: Final = Unknown("no endpoint has an index of compressed NFTs", "absent")
+PAGE: Final = 500  # assets per page
+SMALL_PAGE: Final = 50  # assets per page if a larger one has too many bytes
+MAX_PAGES: Final = 20  # per account
+MAX_LEAVES: Final = 1_000  # compressed NFTs of an account that are checked
+MAX_TREE_BYTES: Final = 16 * 2**20  # all trees of an account; anybody can send NFTs of any tree to anybody
+PROOFS: Final = 200  # per request
+TREES: Final = 100  # accounts per request
+MAX_NAMES: Final = 100_000  # cached
+INDEX_CAPABILITY: Final = "assets"  # 0 if the endpoint has no index
+PROOF_CAPABILITY: Final = "proofs"  # index in PROOF_METHODS
+PROOF_METHODS: Final = ("getAssetProofs", "getAssetProofBatch", "")  # names of a batch of proofs; the last is none
+NO_INDEX: Final = Unknown("no endpoint has an index of compressed NFTs", "absent")
 
 
 class NoIndex(Unavailable):
-    """An endpoint has no index of assets; perhaps another one has."""
+    """An endpoint has no index of assets; another endpoint may have one."""
 
 
 class _Compression(msgspec.Struct):
@@ -64,20 +72,20 @@ class _Content(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
-class _Kind(msgspec.Struct):
+class _CompressionFlag(msgspec.Struct):
     compressed: bool = False
 
 
-class _Listed(msgspec.Struct):
-    """Any asset of a list: the others are of no concern here, whatever else they say."""
+class _ListEntry(msgspec.Struct):
+    """The fields of a list entry that tell if it is a compressed NFT. Others may have any fields."""
 
     id: Key
     burnt: bool = False
-    compression: _Kind | None = None
+    compression: _CompressionFlag | None = None
 
 
 class _Asset(msgspec.Struct):
-    """A compressed asset of a list. Whose it is says its hash, and not the list."""
+    """A compressed NFT of a list. Its owner follows from the hash of its leaf, not from the list."""
 
     id: Key
     compression: _Compression
@@ -91,108 +99,118 @@ class _Page(msgspec.Struct):
 
 
 class _Proof(msgspec.Struct):
-    """What lies beside the way up from a leaf. Where that leads is worked out, and not believed."""
+    """The sibling nodes from a leaf to the root."""
 
-    proof: Annotated[list[Key], msgspec.Meta(max_length=MOST_DEPTH)]
+    proof: Annotated[list[Key], msgspec.Meta(max_length=MAX_DEPTH)]
 
 
-async def leaves(node: Node, account: str) -> Leaves | Unknown:
-    """What the best endpoint with an index says that an account has; Unknown where none has one, or none answers."""
-    unknown = UNSERVED
+async def leaves(node: Node, account: str) -> LeafList | Unknown:
+    """Read the compressed NFTs that the best endpoint with an index lists for an account.
+
+    Returns:
+        Unknown with the cause `absent` if no endpoint has an index; with another cause if none answered.
+    """
+    unknown = NO_INDEX
     for endpoint in node.ranked():
-        if not endpoint.capabilities.get(SERVED, 1):
+        if not endpoint.capabilities.get(INDEX_CAPABILITY, 1):
             continue
         try:
             return await _leaves(node, endpoint, account)
         except NoIndex:  # which is no fault
-            endpoint.learn(SERVED, 0)
+            endpoint.learn(INDEX_CAPABILITY, 0)
         except SourceError as error:
             endpoint.errors.note(error)
-            unknown = Unknown(error.reason, "contract" if isinstance(error, TooMuch) else "read")
+            unknown = Unknown(error.reason, "contract" if isinstance(error, ResponseTooLarge) else "read")
     return unknown
 
 
 async def serves(endpoint: Endpoint, account: str) -> bool | None:
-    """Whether an endpoint has an index, asked anew and remembered; None where it does not say."""
+    """Ask an endpoint if it has an index, and store the answer as its capability.
+
+    Returns:
+        None if the endpoint does not answer.
+    """
     try:
         await _page(endpoint, account, 1)
     except NoIndex:
-        served = False
+        has_index = False
     except SourceError:
         return None
     else:
-        served = True
-    endpoint.learn(SERVED, int(served))
-    return served
+        has_index = True
+    endpoint.learn(INDEX_CAPABILITY, int(has_index))
+    return has_index
 
 
-async def _leaves(node: Node, endpoint: Endpoint, account: str) -> Leaves:
-    own, faults = await _listed(endpoint, account)
-    if len(own) > MOST:
-        why = f"{len(own) - MOST} more than {MOST} were not looked at"
-        faults += [(each.id, why) for each in own[MOST:]]
+async def _leaves(node: Node, endpoint: Endpoint, account: str) -> LeafList:
+    assets, faults = await _read_assets(endpoint, account)
+    if len(assets) > MAX_LEAVES:
+        reason = f"{len(assets) - MAX_LEAVES} more than {MAX_LEAVES} were not looked at"
+        faults += [(asset.id, reason) for asset in assets[MAX_LEAVES:]]
     hashed: dict[str, Leaf] = {}
-    for each in own[:MOST]:
+    for asset in assets[:MAX_LEAVES]:
         try:
-            hashed[each.id] = _hashed(each, account)
+            hashed[asset.id] = _hashed(asset, account)
         except ValueError as error:
-            faults.append((each.id, str(error)))
+            faults.append((asset.id, str(error)))
     proofs = await _proofs(endpoint, list(hashed))
-    found = [leaf._replace(proof=proofs[leaf.id]) for leaf in hashed.values() if leaf.id in proofs]
+    leaves = [leaf._replace(proof=proofs[leaf.id]) for leaf in hashed.values() if leaf.id in proofs]
     faults += [(id, "its proof cannot be read") for id in hashed if id not in proofs]
-    if len(node.names) > NAMES:
-        node.names.clear()
-    node.names |= {each.id: _name(each) for each in own if each.id in proofs}
-    sizes, unread = await _sizes(node, endpoint, sorted({each.tree for each in found}))
-    faults += [(each.id, unread[each.tree]) for each in found if each.tree in unread]
-    return Leaves(tuple(each for each in found if each.tree in sizes), sizes, tuple(faults))
+    if len(node.nft_names) > MAX_NAMES:
+        node.nft_names.clear()
+    node.nft_names |= {asset.id: _name(asset) for asset in assets if asset.id in proofs}
+    sizes, unread = await _sizes(node, endpoint, sorted({leaf.tree for leaf in leaves}))
+    faults += [(leaf.id, unread[leaf.tree]) for leaf in leaves if leaf.tree in unread]
+    return LeafList(tuple(leaf for leaf in leaves if leaf.tree in sizes), sizes, tuple(faults))
 
 
-_List = tuple[list[_Asset], list[tuple[str, str]]]
+_AssetList = tuple[list[_Asset], list[tuple[str, str]]]  # and faults: ids with reasons
 
 
-async def _listed(endpoint: Endpoint, account: str) -> _List:
-    """The compressed assets of the list, in the order of their ids, and what of the list cannot be read. Whoever sent
-    them may have written as much about them as he liked."""
+async def _read_assets(endpoint: Endpoint, account: str) -> _AssetList:
+    """Return the compressed NFTs of an account, sorted by id, and the faults of list entries.
+
+    If a page of the usual size is too large, the list is read in small pages: senders decide on the size of their NFTs.
+    """
     try:
         return await _paged(endpoint, account, PAGE)
-    except TooMuch:
-        return await _paged(endpoint, account, SMALL)
+    except ResponseTooLarge:
+        return await _paged(endpoint, account, SMALL_PAGE)
 
 
-async def _paged(endpoint: Endpoint, account: str, size: int) -> _List:
-    found: dict[str, _Asset] = {}
-    seen: set[str] = set()
+async def _paged(endpoint: Endpoint, account: str, size: int) -> _AssetList:
+    assets: dict[str, _Asset] = {}
+    ids: set[str] = set()
     faults: list[tuple[str, str]] = []
     count = 0
-    for number in range(1, PAGES + 1):
+    for number in range(1, MAX_PAGES + 1):
         page = await _page(endpoint, account, number, size)
         count += len(page.items)
         for item in page.items:
             try:
-                kind = msgspec.json.decode(item, type=_Listed)
-                _key(kind.id)
-                if kind.compression and kind.compression.compressed and not kind.burnt:
-                    found[kind.id] = msgspec.json.decode(item, type=_Asset)
-            except (ValueError, RecursionError):  # of msgspec, too
+                entry = msgspec.json.decode(item, type=_ListEntry)
+                _key(entry.id)
+                if entry.compression and entry.compression.compressed and not entry.burnt:
+                    assets[entry.id] = msgspec.json.decode(item, type=_Asset)
+            except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
                 faults.append((account, "an asset of the list cannot be read"))
                 continue
-            if kind.id in seen:
-                raise BadAnswer(endpoint.name, f"lists the asset {kind.id} twice")
-            seen.add(kind.id)
+            if entry.id in ids:
+                raise BadAnswer(endpoint.name, f"lists the asset {entry.id} twice")
+            ids.add(entry.id)
         if len(page.items) < min(size, page.limit):
             break
     else:
         faults.append((account, f"assets behind the first {count} of the list were not looked at"))
-    return [found[id] for id in sorted(found)], faults
+    return [assets[id] for id in sorted(assets)], faults
 
 
 async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE) -> _Page:
     order = {"sortBy": "id", "sortDirection": "asc"}
-    named = {"ownerAddress": account, "sortBy": order, "limit": size, "page": number}
+    params = {"ownerAddress": account, "sortBy": order, "limit": size, "page": number}
     try:
-        content = await endpoint.one(Request("getAssetsByOwner", named=named))
-    except Unsupported as error:
+        content = await endpoint.one(Request("getAssetsByOwner", named=params))
+    except UnsupportedMethod as error:
         if number > 1:
             raise
         raise NoIndex(endpoint.name, error.reason) from None
@@ -201,22 +219,36 @@ async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE)
 
 
 def _hashed(asset: _Asset, account: str) -> Leaf:
-    """The leaf that an asset is if it is the account's, without its proof. ValueError where it can be none."""
-    said = asset.compression
-    if said.leaf_id is None or said.leaf_id >> MOST_DEPTH:
+    """Return the leaf of an asset that belongs to `account`, without its proof.
+
+    Raises:
+        ValueError: No leaf can have these fields.
+    """
+    compression = asset.compression
+    if compression.leaf_id is None or compression.leaf_id >> MAX_DEPTH:
         raise ValueError("no tree has such a leaf")
-    if asset.id != _address(said.tree, said.leaf_id):
+    if asset.id != _address(compression.tree, compression.leaf_id):
         raise ValueError("it is called otherwise than its leaf")
-    first = (
-        key_bytes(asset.id), key_bytes(account), _key(asset.ownership.delegate or account), said.leaf_id,
-        _key(said.data_hash), _key(said.creator_hash),
-    )  # fmt: skip
-    collection, data, flags = said.collection_hash, said.asset_data_hash, said.flags
+    common_fields = (
+        key_bytes(asset.id),
+        key_bytes(account),
+        _key(asset.ownership.delegate or account),
+        compression.leaf_id,
+        _key(compression.data_hash),
+        _key(compression.creator_hash),
+    )
+    collection, data, flags = compression.collection_hash, compression.asset_data_hash, compression.flags
     if collection is None and data is None and flags is None:
-        return Leaf(asset.id, said.tree, said.leaf_id, first_leaf(*first), ())
+        return Leaf(asset.id, compression.tree, compression.leaf_id, first_leaf(*common_fields), ())
     if collection is None or data is None or flags is None:
-        raise ValueError("it is of a version that nobody knows here")
-    return Leaf(asset.id, said.tree, said.leaf_id, second_leaf(*first, _key(collection), _key(data), flags), ())
+        raise ValueError("it is of a version that is not known here")
+    return Leaf(
+        asset.id,
+        compression.tree,
+        compression.leaf_id,
+        second_leaf(*common_fields, _key(collection), _key(data), flags),
+        (),
+    )
 
 
 def _address(tree: str, leaf: int) -> str:
@@ -224,66 +256,58 @@ def _address(tree: str, leaf: int) -> str:
     return asset_address(tree, leaf)
 
 
-def _key(written: str) -> bytes:
+def _key(text: str) -> bytes:
     try:
-        return key_bytes(written)
+        return key_bytes(text)
     except ValueError:
         raise ValueError("what its leaf is made of cannot be read") from None
 
 
 def _name(asset: _Asset) -> tuple[str, str]:
-    """Symbol and name, made safe; none where they are no texts."""
+    """Return symbol and name, cleaned; both empty if they are no texts."""
     try:
         content = msgspec.json.decode(asset.content, type=_Content | None)
     except (ValueError, RecursionError):
         return "", ""
-    said = (content and content.metadata) or _Metadata()
-    return clean(said.symbol or "", MAX_SYMBOL), clean(said.name or "", MAX_NAME)
+    metadata = (content and content.metadata) or _Metadata()
+    return clean(metadata.symbol or "", MAX_SYMBOL), clean(metadata.name or "", MAX_NAME)
 
 
 # --- proofs and trees -------------------------------------------------------------------------------------------------
 
 
 async def _proofs(endpoint: Endpoint, ids: Sequence[str]) -> dict[str, tuple[bytes, ...]]:
-    """The proofs of some assets, those that can be read."""
-    found: dict[str, tuple[bytes, ...]] = {}
+    """Return the proofs of assets by id, without those that cannot be read."""
+    proofs: dict[str, tuple[bytes, ...]] = {}
     pages = [ids[first : first + PROOFS] for first in range(0, len(ids), PROOFS)]
     for page in pages:
-        for id, said in (await _told(endpoint, page)).items():
+        for id, content in (await _raw_proofs(endpoint, page)).items():
             try:
-                proof = msgspec.json.decode(said, type=_Proof).proof
-                found[id] = tuple(map(_key, proof))
-            except (ValueError, RecursionError):  # of msgspec, too: it is a fault of this one
+                proofs[id] = tuple(map(_key, msgspec.json.decode(content, type=_Proof).proof))
+            except (ValueError, RecursionError):  # msgspec's errors are ValueErrors; only this proof is lost
                 continue
-    return found
+    return proofs
 
 
-async def _told(endpoint: Endpoint, ids: Sequence[str]) -> Mapping[str, bytes]:
-    """What an endpoint answers about the proofs of some assets: in a batch, by whatever name it has one, or one by
-    one."""
-    for number in range(endpoint.capabilities.get(ROUTE, 0), len(ROUTES) - 1):
-        answer = (await endpoint.ask([Request(ROUTES[number], named={"ids": ids})]))[0]
-        if isinstance(answer, Unsupported):
+async def _raw_proofs(endpoint: Endpoint, ids: Sequence[str]) -> Mapping[str, bytes]:
+    """Return the JSON of proofs by id, read in a batch if the endpoint has a method for that."""
+    for number in range(endpoint.capabilities.get(PROOF_CAPABILITY, 0), len(PROOF_METHODS) - 1):
+        answer = (await endpoint.ask([Request(PROOF_METHODS[number], named={"ids": ids})]))[0]
+        if isinstance(answer, UnsupportedMethod):
             continue
-        endpoint.learn(ROUTE, number)
-        told: dict[str, msgspec.Raw] = typed(endpoint.name, _given(answer), dict[str, msgspec.Raw])
-        return {id: told[id] for id in ids if id in told}
-    endpoint.learn(ROUTE, len(ROUTES) - 1)
+        endpoint.learn(PROOF_CAPABILITY, number)
+        proofs = typed(endpoint.name, result(answer), dict[str, msgspec.Raw])
+        return {id: proofs[id] for id in ids if id in proofs}
+    endpoint.learn(PROOF_CAPABILITY, len(PROOF_METHODS) - 1)
     answers = await ask_each(endpoint, [Request("getAssetProof", named={"id": id}) for id in ids])
     return {id: each for id, each in zip(ids, answers, strict=True) if not isinstance(each, SourceError)}
 
 
-def _given(answer: Answer) -> bytes:
-    if isinstance(answer, SourceError):
-        raise answer
-    return answer
-
-
 async def _sizes(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """How many bytes of each tree have to be read, by its header; and why others are not read."""
+    """Return the bytes to read of each tree, and the reasons why other trees are not read."""
     sizes: dict[str, int] = {}
     unread: dict[str, str] = {}
-    left = MOST_BYTES
+    budget = MAX_TREE_BYTES
     for tree, account in await _headers(node, endpoint, trees):
         try:
             size = ring_end(decoded(endpoint.name, account), account.owner) if account else 0
@@ -292,25 +316,26 @@ async def _sizes(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> tuple[
             continue
         if not size:
             unread[tree] = "there is no such tree"
-        elif size > left:
-            unread[tree] = f"the trees of all have more than {MOST_BYTES // 2**20} MiB"
+        elif size > budget:
+            unread[tree] = f"the trees of all have more than {MAX_TREE_BYTES // 2**20} MiB"
         else:
-            sizes[tree], left = size, left - size
+            sizes[tree], budget = size, budget - size
     return sizes, unread
 
 
-async def _headers(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> Iterator[tuple[str, Plain | None]]:
+async def _headers(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> list[tuple[str, Plain | None]]:
+    """Read the headers of trees; None for accounts that do not exist."""
     pages = [trees[first : first + TREES] for first in range(0, len(trees), TREES)]
-    options: dict[str, Any] = {
-        "encoding": "base64", "commitment": node.commitment, "dataSlice": {"offset": 0, "length": HEADER_SIZE},
-    }  # fmt: skip
+    options = {
+        "encoding": "base64",
+        "commitment": node.commitment,
+        "dataSlice": {"offset": 0, "length": HEADER_SIZE},
+    }
     answers = await ask_each(endpoint, [Request("getMultipleAccounts", (page, options)) for page in pages])
-    found: list[tuple[str, Plain | None]] = []
+    headers: list[tuple[str, Plain | None]] = []
     for page, answer in zip(pages, answers, strict=True):
-        listed: list[Plain | None] = typed(
-            endpoint.name, slot_and_content(endpoint.name, _given(answer))[1], list[Plain | None]
-        )
-        if len(listed) != len(page):
-            raise BadAnswer(endpoint.name, f"{len(listed)} accounts in answer to {len(page)}")
-        found += zip(page, listed, strict=True)
-    return iter(found)
+        accounts = typed(endpoint.name, slot_and_content(endpoint.name, result(answer))[1], list[Plain | None])
+        if len(accounts) != len(page):
+            raise BadAnswer(endpoint.name, f"{len(accounts)} accounts in answer to {len(page)}")
+        headers += zip(page, accounts, strict=True)
+    return headers

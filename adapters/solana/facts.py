@@ -1,4 +1,4 @@
-"""Facts of one Solana chain, from `configs/chains/<key>.toml`."""
+"""The facts of one Solana chain, from `configs/chains/<key>.toml`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from chainfolio.addresses import SOLANA
 from chainfolio.chain_facts import ChainFacts
 
 TOKENS = "token"  # the CAIP-19 namespace of mints
-COMPRESSED = "cnft"  # and that of compressed NFTs, by their ids: they have no mint
-GENESIS_SHOWN = 32  # characters of the genesis hash that name the chain (CAIP-2)
+COMPRESSED = "cnft"  # the namespace of compressed NFTs, which have ids and no mints
+REFERENCE_LENGTH = 32  # characters of the genesis hash that name the chain (CAIP-2)
 
 
 class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One chain as its file describes it. `genesis` is the hash of its first block."""
+    """The facts of one chain. `genesis` is the hash of its first block."""
 
     NAMESPACE: ClassVar[str] = "solana"
     TOKENS: ClassVar[str] = TOKENS
@@ -24,11 +24,11 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     @property
     def reference(self) -> str:
-        """The beginning of its genesis hash."""
-        return self.genesis[:GENESIS_SHOWN]
+        """The CAIP-2 reference: the first characters of the genesis hash."""
+        return self.genesis[:REFERENCE_LENGTH]
 
     def fault(self) -> str:
-        """What cannot be meant, in words."""
+        """Return the reason why the facts are invalid; empty if they are valid."""
         is_hash = SOLANA.canonical(self.genesis) == self.genesis
         return "" if is_hash else "genesis is the hash of the first block, in base58"
 

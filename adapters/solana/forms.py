@@ -1,4 +1,4 @@
-"""Answers about accounts as nodes write them (`jsonParsed`), strictly: whole numbers, amounts as texts."""
+"""JSON types of answers about accounts, in the encoding `jsonParsed`. Numbers are strict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 
 T = TypeVar("T")
-# Whole numbers of the chain: lamports, slots, epochs. All lamports that there are fit into half of this.
+# Whole numbers of the chain: lamports, slots, epochs. The total supply of lamports fits into half of this.
 U64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Digits = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,19})$")]
@@ -16,20 +16,20 @@ Decimals = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
 class Context(msgspec.Struct):
-    """At which slot something was read."""
+    """The slot of an answer."""
 
     slot: U64
 
 
-class ReadAt(msgspec.Struct):
-    """A value of which nothing is decoded yet, and at which slot it was read."""
+class AnswerAtSlot(msgspec.Struct):
+    """An answer with its slot. The value is not decoded yet."""
 
     context: Context
     value: msgspec.Raw
 
 
 class Amount(msgspec.Struct, gc=False):
-    """So much of a token. What else is there (`uiAmount`) is a float, and not looked at."""
+    """An amount of a token. The other fields, such as `uiAmount`, are floats and are ignored."""
 
     amount: Digits
     decimals: Decimals
@@ -42,8 +42,8 @@ class Extension(msgspec.Struct):
     state: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Holder(msgspec.Struct, gc=False):
-    """What a token account says."""
+class TokenAccountData(msgspec.Struct, gc=False):
+    """The data of a token account."""
 
     mint: Key
     owner: Key
@@ -53,8 +53,8 @@ class Holder(msgspec.Struct, gc=False):
     extensions: list[Extension] = []
 
 
-class Parsed(msgspec.Struct, Generic[T], gc=False):
-    """What a program's account says, as the node has parsed it."""
+class ParsedData(msgspec.Struct, Generic[T], gc=False):
+    """The data of a program's account, parsed by the node."""
 
     info: T
     type: str
@@ -63,19 +63,19 @@ class Parsed(msgspec.Struct, Generic[T], gc=False):
 class Data(msgspec.Struct, Generic[T], gc=False):
     """The data of an account that the node could parse."""
 
-    parsed: Parsed[T]
+    parsed: ParsedData[T]
     program: str = ""
 
 
 class Account(msgspec.Struct, Generic[T], gc=False):
-    """An account whose data the node could parse."""
+    """An account that the node could parse."""
 
     data: Data[T]
     owner: str
     lamports: U64
 
 
-class Keyed(msgspec.Struct, Generic[T], gc=False):
+class AddressedAccount(msgspec.Struct, Generic[T], gc=False):
     """An account with its address."""
 
     pubkey: Key
@@ -83,7 +83,7 @@ class Keyed(msgspec.Struct, Generic[T], gc=False):
 
 
 class Plain(msgspec.Struct):
-    """An account of which nothing is parsed: the bytes in base64."""
+    """An account with its data in base64."""
 
     data: tuple[str, str]
     owner: str
@@ -91,20 +91,20 @@ class Plain(msgspec.Struct):
 
 
 class Authorized(msgspec.Struct):
-    """Who decides over a stake account."""
+    """The authorities of a stake account."""
 
     staker: Key
     withdrawer: Key
 
 
 class Lockup(msgspec.Struct):
-    """Until when nothing can be withdrawn."""
+    """The time until which nothing can be withdrawn."""
 
     unixTimestamp: I64 = 0
 
 
 class Meta(msgspec.Struct):
-    """What every stake account says."""
+    """The fields that every stake account has."""
 
     authorized: Authorized
     rentExemptReserve: Digits
@@ -112,7 +112,7 @@ class Meta(msgspec.Struct):
 
 
 class Delegation(msgspec.Struct):
-    """What is delegated to a validator, and from which epoch to which."""
+    """A delegation to a vote account, with its first and last epoch."""
 
     voter: Key
     stake: Digits
@@ -121,17 +121,17 @@ class Delegation(msgspec.Struct):
 
 
 class Stake(msgspec.Struct):
-    """The part of a stake account that is there once it is delegated."""
+    """The fields of a delegated stake account."""
 
     delegation: Delegation
 
 
-class Staked(msgspec.Struct):
-    """What a stake account says."""
+class StakeAccountData(msgspec.Struct):
+    """The data of a stake account."""
 
     meta: Meta
     stake: Stake | None = None
 
 
-TokenAccount = Keyed[Account[Holder]]
-StakeAccount = Keyed[Account[Staked]]
+ParsedTokenAccount = AddressedAccount[Account[TokenAccountData]]
+ParsedStakeAccount = AddressedAccount[Account[StakeAccountData]]

@@ -1,8 +1,9 @@
-"""What concerns some accounts alone: the transactions that name them or their token accounts, in the order of slots.
+"""Histories of accounts: the transactions that name them or their token accounts, by slot.
 
-Who is sent tokens is not named by the transaction, but the token account is: those that an account has now are listed,
-those that are closed are found in transactions that name it. One that is found too late for what was read before is
-told as not explained. What was done with stake is told to whoever reads stake accounts, which looks at nothing twice.
+A transfer of tokens names the recipient's token account, not the recipient. Open token accounts are listed by the node;
+closed ones are found in transactions that name the owner. If one is found after older slots were read without it, the
+result reports an unexplained change. Stake instructions are passed on to the reader of stake accounts, so that it does
+not read the same transactions again.
 """
 
 from __future__ import annotations
@@ -11,68 +12,69 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
-from adapters.solana.datasets import DATASETS
-from adapters.solana.forms import U64, TokenAccount
-from adapters.solana.layouts import STAKE, TOKEN_PROGRAMS
-from adapters.solana.node import MAX_TIME_S, Node, first_block
-from adapters.solana.parsing import slot_and_content
-from adapters.solana.rows import Done, places, tables
-from adapters.solana.stake_calls import StakeCall, staked
-from adapters.solana.transactions import Found, change, token_accounts_of
+from chainfolio.adapters.solana.datasets import DATASETS
+from chainfolio.adapters.solana.forms import U64, ParsedTokenAccount
+from chainfolio.adapters.solana.layouts import STAKE, TOKEN_PROGRAMS
+from chainfolio.adapters.solana.node import MAX_TIME_S, Node, first_block
+from chainfolio.adapters.solana.parsing import slot_and_content
+from chainfolio.adapters.solana.rows import LocatedChange, tables, tx_indexes
+from chainfolio.adapters.solana.stake_calls import StakeCall, parse_stake_transaction
+from chainfolio.adapters.solana.transactions import FetchedTransaction, change, token_accounts_of
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected, Unexplained
+from chainfolio.chains import SpanTables, UnexplainedChange
 from chainfolio.errors import BadAnswer, HistoryUnavailable
-from transport import metering
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport import metering
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
 if TYPE_CHECKING:
-    from adapters.solana.chain import SolanaChain
+    from chainfolio.adapters.solana.chain import SolanaChain
 
-WAY: Final = "signatures"
+METHOD: Final = "signatures"  # how the rows were found, as tables record it
 PAGE: Final = 1000
 MAX_PAGES: Final = 10_000  # of the transactions of one address
-MAX_ROUNDS: Final = 1_000  # in which transactions name further token accounts
-AT_ONCE: Final = 200  # transactions of one piece
-TOGETHER: Final = 16  # of them that are on their way at once
-LOOK_BACK: Final = 256  # slots among which the newest block is looked for
+MAX_ROUNDS: Final = 1_000  # of transactions that name further token accounts
+PIECE_SIZE: Final = 200  # transactions per piece of a span
+MAX_PARALLEL: Final = 16  # concurrent requests for transactions
+LAST_BLOCK_SLOTS: Final = 256  # the last slots of a piece, in which its newest block is looked for
 FULL: Final = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": "finalized"}
 FINAL: Final = {"commitment": "finalized"}
 
 
-class Listed(msgspec.Struct):
+class ListedTransaction(msgspec.Struct):
     """A transaction as `getSignaturesForAddress` lists it."""
 
     signature: str
     slot: U64
 
 
-class _Read(NamedTuple):
-    """A transaction, and what it had the stake program do; None where the node does not keep that."""
+class _ReadTransaction(NamedTuple):
+    """A transaction and its stake instructions; None if the node did not record inner instructions."""
 
-    entry: Found
+    entry: FetchedTransaction
     calls: tuple[StakeCall, ...] | None
 
 
 @dataclass(slots=True)
-class _Known:
-    """The transactions of one address up to a slot, the oldest first."""
+class _ListCache:
+    """The listed transactions of one address up to the slot `top`, the oldest first."""
 
     top: int
-    listed: list[Listed]
+    listings: list[ListedTransaction]
 
 
 @dataclass(slots=True)
 class AccountHistory:
-    """Reads the histories of accounts of one chain. What was listed is kept for the next piece of the same span."""
+    """Reads histories of accounts, and caches lists of transactions for the next piece of a span."""
 
     chain: SolanaChain
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _lists: dict[str, _ListCache] = field(default_factory=dict)  # by address
     _token_accounts: dict[str, set[str]] = field(default_factory=dict)  # by owner
 
     async def collect(
@@ -82,192 +84,213 @@ class AccountHistory:
         datasets: Sequence[str],
         before: Block | None,
         budget: Budget | None,
-    ) -> Collected:
-        """As `ReadsAccounts.collect_accounts` has it."""
+    ) -> SpanTables:
+        """Read the first transactions of a span, as `AccountHistoryReader.collect_accounts` defines it."""
         with metering.on(budget):
             if before is not None or span.first > self.chain.node.finalized:
-                return await self._linked(span, accounts, datasets, before)
+                return await self._collect_blocks(span, accounts, datasets, before)
             span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
-            return await self._final(span, accounts, datasets)
+            return await self._collect_final(span, accounts, datasets)
 
-    async def _linked(
+    async def _collect_blocks(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
-    ) -> Collected:
-        """Blocks that may still go are read whole: what is listed of accounts may be of another branch."""
-        found = await self.chain.collect(span, datasets, (), before)
-        rows = {
-            name: next(each for each in DATASETS.values() if each.table.name == name).concerning(table, accounts)
-            for name, table in found.tables.items()
-        }
-        events = len(rows["transfers"]) if "transfers" in rows else 0
-        return Collected(span, rows, found.last, found.chain, events, is_linked=True, ways=dict.fromkeys(datasets, WAY))
-
-    async def _final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Collected:
-        node = self.chain.node
-        found = await node.with_any(partial(self._read, span, accounts), kind="history")
-        rows = tables(self.chain.key, found.done, datasets)
-        rows = {
-            name: next(each for each in DATASETS.values() if each.table.name == name).concerning(table, accounts)
-            for name, table in rows.items()
-        }
-        events = len(rows["transfers"]) if "transfers" in rows else 0
-        return Collected(
-            found.span, rows, found.last, [], events, ways=dict.fromkeys(datasets, WAY), unexplained=found.unexplained
+    ) -> SpanTables:
+        """Read whole blocks that are not final: the lists of accounts may be of another branch."""
+        blocks = await self.chain.collect(span, datasets, (), before)
+        rows = _rows_of(blocks.tables, accounts)
+        methods = dict.fromkeys(datasets, METHOD)
+        return SpanTables(
+            span, rows, blocks.last, blocks.blocks, _event_count(rows), is_linked=True, read_methods=methods
         )
 
-    async def _read(self, span: Span, accounts: Sequence[str], endpoint: Endpoint) -> _Piece:
-        """The oldest transactions of a span, as many as go at once, by one endpoint."""
+    async def _collect_final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> SpanTables:
+        """Read the listed transactions of final slots."""
+        piece = await self.chain.node.with_any(partial(self._read_piece, span, accounts), kind="history")
+        rows = _rows_of(tables(self.chain.key, piece.changes, datasets), accounts)
+        methods = dict.fromkeys(datasets, METHOD)
+        return SpanTables(
+            piece.span, rows, piece.last, [], _event_count(rows), read_methods=methods, unexplained=piece.unexplained
+        )
+
+    async def _read_piece(self, span: Span, accounts: Sequence[str], endpoint: Endpoint) -> _Piece:
+        """Read the oldest transactions of a span, about `PIECE_SIZE`, from one endpoint."""
         for account in accounts:
             if account not in self._token_accounts:
-                self._token_accounts[account] = await _open_accounts(endpoint, account)
-        done: dict[str, _Read] = {}
-        late: set[tuple[str, str]] = set()
+                self._token_accounts[account] = await _open_token_accounts(endpoint, account)
+        transactions: dict[str, _ReadTransaction] = {}
+        late: set[tuple[str, str]] = set()  # owners with token accounts that were found only now
         for _ in range(MAX_ROUNDS):
-            addresses = {*accounts, *(each for own in accounts for each in self._token_accounts[own])}
-            listed = await self._listed(endpoint, sorted(addresses), span)
-            piece, wanted = _oldest(span, listed)
-            missing = [each for each in wanted if each.signature not in done]
+            addresses = {*accounts, *(each for account in accounts for each in self._token_accounts[account])}
+            piece, listings = _first_piece(span, await self._list(endpoint, sorted(addresses), span))
+            missing = [each for each in listings if each.signature not in transactions]
             if not missing:
                 break
-            for each, read in zip(missing, await _transactions(endpoint, missing), strict=True):
-                done[each.signature] = read
+            for each, read in zip(missing, await _read_transactions(endpoint, missing), strict=True):
+                transactions[each.signature] = read
                 for owner, address in token_accounts_of(endpoint.name, read.entry):
                     if owner in accounts and address not in self._token_accounts[owner]:
                         self._token_accounts[owner].add(address)
                         late.add((owner, address))
         else:
             raise BadAnswer(endpoint.name, f"names token accounts of {accounts[0]} without an end")
-        reads = [done[each.signature] for each in wanted]
-        made = [_done(endpoint.name, each, read.entry) for each, read in zip(wanted, reads, strict=True)]
-        made.sort(key=lambda each: (each.slot, each.tx_index))
+        reads = [transactions[each.signature] for each in listings]
+        changes = [_change(endpoint.name, each, read.entry) for each, read in zip(listings, reads, strict=True)]
+        changes.sort(key=lambda each: (each.slot, each.tx_index))
+        await self._pass_on_stake_calls(endpoint, accounts, piece, reads)
+        unexplained = await self._unexplained(endpoint, late, span)
+        return _Piece(piece, changes, await _last_block(self.chain.node, endpoint, piece), unexplained)
+
+    async def _pass_on_stake_calls(
+        self, endpoint: Endpoint, accounts: Sequence[str], piece: Span, reads: Sequence[_ReadTransaction]
+    ) -> None:
+        """Store the stake instructions of a piece in the reader of stake accounts, if all of them are known."""
+        if any(read.calls is None for read in reads):
+            return
         calls = [call for read in reads for call in read.calls or ()]
-        is_whole = all(read.calls is not None for read in reads)
-        if is_whole and (served := await first_block(endpoint)) <= piece.last:  # of what was before, it lists nothing
+        first_served = await first_block(endpoint)
+        if first_served <= piece.last:  # an endpoint lists no transactions before its first block
             for account in accounts:
-                self.chain.stake_histories.saw(account, Span(max(piece.first, served), piece.last), calls)
-        told = await self._told(endpoint, late, span)
-        return _Piece(piece, made, await _last(self.chain.node, endpoint, piece), told)
+                span = Span(max(piece.first, first_served), piece.last)
+                self.chain.stake_histories.add_scanned(account, span, calls)
 
-    async def _listed(self, endpoint: Endpoint, addresses: Sequence[str], span: Span) -> list[Listed]:
-        """The transactions of a span that name some addresses, each once, the oldest first."""
+    async def _list(self, endpoint: Endpoint, addresses: Sequence[str], span: Span) -> list[ListedTransaction]:
+        """Return the transactions of a span that name some addresses, each once and the oldest first."""
         for address in addresses:
-            known = self._known.get(address)
-            if known is None or known.top < span.last:
-                down_to = span.first if known is None else known.top + 1
-                new = await signatures(endpoint, address, down_to)
-                before = [] if known is None else known.listed
-                self._known[address] = _Known(self.chain.node.finalized, [*before, *reversed(new)])
-        found = {each.signature: each for address in addresses for each in self._known[address].listed}
-        return sorted((each for each in found.values() if each.slot in span), key=lambda each: each.slot)
+            cache = self._lists.get(address)
+            if cache is None or cache.top < span.last:
+                first_slot = span.first if cache is None else cache.top + 1
+                new = await signatures(endpoint, address, first_slot)
+                old = [] if cache is None else cache.listings
+                self._lists[address] = _ListCache(self.chain.node.finalized, [*old, *reversed(new)])
+        by_signature = {each.signature: each for address in addresses for each in self._lists[address].listings}
+        return sorted((each for each in by_signature.values() if each.slot in span), key=lambda each: each.slot)
 
-    async def _told(self, endpoint: Endpoint, late: Iterable[tuple[str, str]], span: Span) -> tuple[Unexplained, ...]:
-        """Token accounts that had transactions before the heights that are read, when nobody knew of them."""
-        told = []
-        for owner, address in sorted(late):
-            if span.first == 0:
-                continue
+    async def _unexplained(
+        self, endpoint: Endpoint, late: Iterable[tuple[str, str]], span: Span
+    ) -> tuple[UnexplainedChange, ...]:
+        """Return a change for each token account that was found late and has transactions before the span."""
+        changes: list[UnexplainedChange] = []
+        for owner, address in sorted(late) if span.first else ():
             older = [each for each in await signatures(endpoint, address, 0) if each.slot < span.first]
             if older:
                 reason = f"the token account {address} was not known yet when older slots were read"
-                told.append(Unexplained(owner, older[0].slot, self.chain.info.native.asset, 0, reason))
-        return tuple(told)
+                changes.append(UnexplainedChange(owner, older[0].slot, self.chain.info.native.asset, 0, reason))
+        return tuple(changes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What was read of the beginning of a span."""
+    """The first part of a span, with its newest block if that is among its last slots."""
 
     span: Span
-    done: list[Done]
+    changes: list[LocatedChange]
     last: Block | None
-    unexplained: tuple[Unexplained, ...]
+    unexplained: tuple[UnexplainedChange, ...]
 
 
-def _oldest(span: Span, listed: Sequence[Listed]) -> tuple[Span, Sequence[Listed]]:
-    """The first transactions, whole slots of them, and the heights that they are all of."""
-    if len(listed) <= AT_ONCE:
-        return span, listed
-    last = listed[AT_ONCE - 1].slot
-    return Span(span.first, last), [each for each in listed if each.slot <= last]
+def _rows_of(all_rows: dict[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
+    """Return the rows of tables that concern some accounts."""
+    return {
+        name: next(each for each in DATASETS.values() if each.table.name == name).rows_of_accounts(table, accounts)
+        for name, table in all_rows.items()
+    }
 
 
-async def signatures(endpoint: Endpoint, address: str, down_to: int) -> list[Listed]:
-    """The transactions that name an address, down to a slot, the newest first. Only an empty page is the end: endpoints
-    cut pages where they like. BadAnswer where pages do not end."""
-    found: list[Listed] = []
+def _event_count(rows: dict[str, pa.Table]) -> int:
+    return len(rows["transfers"]) if "transfers" in rows else 0
+
+
+def _first_piece(span: Span, listings: Sequence[ListedTransaction]) -> tuple[Span, Sequence[ListedTransaction]]:
+    """Return the slots with the first `PIECE_SIZE` transactions, and all transactions in these slots."""
+    if len(listings) <= PIECE_SIZE:
+        return span, listings
+    last = listings[PIECE_SIZE - 1].slot
+    return Span(span.first, last), [each for each in listings if each.slot <= last]
+
+
+async def signatures(endpoint: Endpoint, address: str, first_slot: int) -> list[ListedTransaction]:
+    """Read the list of transactions that name an address, from `first_slot` on, the newest first.
+
+    Only an empty page is the end, because endpoints may cut pages anywhere.
+
+    Raises:
+        BadAnswer: The pages do not end, are not in order, or repeat a transaction.
+    """
+    listings: list[ListedTransaction] = []
     for _ in range(MAX_PAGES):
-        if found and found[-1].slot < down_to:
+        if listings and listings[-1].slot < first_slot:
             break
-        options: dict[str, Any] = {"limit": PAGE, **FINAL, **({"before": found[-1].signature} if found else {})}
-        page = typed(
-            endpoint.name, await endpoint.one(Request("getSignaturesForAddress", (address, options))), list[Listed]
-        )
+        options = {"limit": PAGE, **FINAL, **({"before": listings[-1].signature} if listings else {})}
+        answer = await endpoint.one(Request("getSignaturesForAddress", (address, options)))
+        page = typed(endpoint.name, answer, list[ListedTransaction])
         if not page:
             break
-        slots = [*(each.slot for each in found[-1:]), *(each.slot for each in page)]
-        if slots != sorted(slots, reverse=True) or {each.signature for each in page} & {
-            each.signature for each in found[-1:]
-        }:
+        slots = [each.slot for each in (*listings[-1:], *page)]
+        is_repeated = bool(listings) and listings[-1].signature in {each.signature for each in page}
+        if slots != sorted(slots, reverse=True) or is_repeated:
             raise BadAnswer(endpoint.name, "lists transactions of an address out of their order")
-        found += page
+        listings += page
     else:
         raise BadAnswer(
-            endpoint.name, f"lists transactions of {address} without an end",
+            endpoint.name,
+            f"lists transactions of {address} without an end",
             remedy="read it from another node, or begin at a later slot (start_block)",
-        )  # fmt: skip
-    if len({each.signature for each in found}) != len(found):
+        )
+    if len({each.signature for each in listings}) != len(listings):
         raise BadAnswer(endpoint.name, "lists a transaction of an address twice")
-    return [each for each in found if each.slot >= down_to]
+    return [each for each in listings if each.slot >= first_slot]
 
 
-async def _open_accounts(endpoint: Endpoint, account: str) -> set[str]:
-    """The token accounts that an account has now."""
-    found = set()
+async def _open_token_accounts(endpoint: Endpoint, account: str) -> set[str]:
+    """Read the addresses of the token accounts that an account has now."""
+    addresses = set()
     for program in TOKEN_PROGRAMS:
         options = {"encoding": "jsonParsed", **FINAL}
         answer = await endpoint.one(Request("getTokenAccountsByOwner", (account, {"programId": program}, options)))
-        listed = typed(endpoint.name, slot_and_content(endpoint.name, answer)[1], list[TokenAccount])
-        found |= {each.pubkey for each in listed}
-    return found
+        listings = typed(endpoint.name, slot_and_content(endpoint.name, answer)[1], list[ParsedTokenAccount])
+        addresses |= {each.pubkey for each in listings}
+    return addresses
 
 
-async def _transactions(endpoint: Endpoint, listed: Sequence[Listed]) -> list[_Read]:
-    """Some transactions, in their order. HistoryUnavailable where a node has lost one that it lists."""
-    gate = asyncio.Semaphore(TOGETHER)
+async def _read_transactions(endpoint: Endpoint, listings: Sequence[ListedTransaction]) -> list[_ReadTransaction]:
+    """Read transactions in order, or raise HistoryUnavailable if the node lost one that it lists."""
+    gate = asyncio.Semaphore(MAX_PARALLEL)
 
-    async def one(each: Listed) -> _Read:
+    async def read(each: ListedTransaction) -> _ReadTransaction:
         async with gate:
-            return await endpoint.big(Request("getTransaction", (each.signature, FULL)), partial(_found, each))
+            request = Request("getTransaction", (each.signature, FULL))
+            return await endpoint.big(request, partial(_parse_transaction, each))
 
-    return list(await asyncio.gather(*(one(each) for each in listed)))
-
-
-def _found(listed: Listed, source: str, content: bytes | memoryview) -> _Read:
-    found = typed(source, content, Found | None)  # type: ignore[arg-type]
-    if found is None:
-        raise HistoryUnavailable(source, listed.slot, "the node lists a transaction that it does not have")
-    if found.slot != listed.slot:
-        raise BadAnswer(source, f"a transaction of slot {found.slot} that is listed in slot {listed.slot}")
-    about = staked(source, bytes(content)) if STAKE.encode() in bytes(content) else None
-    return _Read(found, about.calls if about else ())
+    return list(await asyncio.gather(*map(read, listings)))
 
 
-def _done(source: str, listed: Listed, entry: Found) -> Done:
-    slot = listed.slot
+def _parse_transaction(listing: ListedTransaction, source: str, content: bytes | memoryview) -> _ReadTransaction:
+    entry = typed(source, content, FetchedTransaction | None)  # type: ignore[arg-type]
+    if entry is None:
+        raise HistoryUnavailable(source, listing.slot, "the node lists a transaction that it does not have")
+    if entry.slot != listing.slot:
+        raise BadAnswer(source, f"a transaction of slot {entry.slot} that is listed in slot {listing.slot}")
+    has_stake_program = STAKE.encode() in bytes(content)
+    stake_transaction = parse_stake_transaction(source, bytes(content)) if has_stake_program else None
+    return _ReadTransaction(entry, stake_transaction.calls if stake_transaction else ())
+
+
+def _change(source: str, listing: ListedTransaction, entry: FetchedTransaction) -> LocatedChange:
+    slot = listing.slot
     if entry.blockTime is None:
         raise HistoryUnavailable(source, slot, "the node does not know its time")
     if not 0 <= entry.blockTime < MAX_TIME_S:
         raise BadAnswer(source, f"a transaction of slot {slot} at a time that cannot be")
-    changed = change(source, entry, slot)
-    if changed.signature != listed.signature:
+    tx_change = change(source, entry, slot)
+    if tx_change.signature != listing.signature:
         raise BadAnswer(source, f"another transaction than the one that it lists in slot {slot}")
-    (number,) = places(source, [changed.signature])
-    return Done(slot, entry.blockTime * 1_000_000, number, changed)
+    (tx_index,) = tx_indexes(source, [tx_change.signature])
+    return LocatedChange(slot, entry.blockTime * 1_000_000, tx_index, tx_change)
 
 
-async def _last(node: Node, endpoint: Endpoint, span: Span) -> Block | None:
-    """The newest block of a span, where it is among the last slots."""
-    first = max(span.first, span.last - LOOK_BACK + 1)
-    listed = await endpoint.one(Request("getBlocks", (first, span.last, FINAL)), height=span.last)
-    slots = typed(endpoint.name, listed, list[int])
+async def _last_block(node: Node, endpoint: Endpoint, span: Span) -> Block | None:
+    """Read the newest block of a span; None if its last `LAST_BLOCK_SLOTS` slots have no block."""
+    first = max(span.first, span.last - LAST_BLOCK_SLOTS + 1)
+    answer = await endpoint.one(Request("getBlocks", (first, span.last, FINAL)), height=span.last)
+    slots = typed(endpoint.name, answer, list[int])
     return await node.header_at(endpoint, slots[-1]) if slots else None

@@ -1,4 +1,4 @@
-"""Solana as a kind of chain: the entry point `chainfolio.chains`. Light, for it is loaded with every settings file."""
+"""Solana as a kind of chain: the entry point `chainfolio.chains`, loaded with every settings file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.addresses import SOLANA, AddressRules
 from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
-    from adapters.solana.account_reads import AccountRead
-    from adapters.solana.chain import SolanaChain
+    from chainfolio.adapters.solana.account_reads import AccountRead
+    from chainfolio.adapters.solana.chain import SolanaChain
     from chainfolio.datasets import Dataset
-    from chainfolio.seams import Seams
+    from chainfolio.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
 class SolanaKind:
-    """Solana, and every chain with its JSON-RPC."""
+    """Solana, and other chains with its JSON-RPC."""
 
     name: str = "solana"
     settings: type[SolanaSettings] = SolanaSettings
@@ -28,40 +28,46 @@ class SolanaKind:
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
-        """The datasets that its chains have."""
-        from adapters.solana.datasets import DATASETS
+        """The datasets of its chains."""
+        from chainfolio.adapters.solana.datasets import DATASETS
 
         return DATASETS
 
     def build(
-        self, key: str, settings: SolanaSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+        self, key: str, settings: SolanaSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
     ) -> SolanaChain:
-        """One chain, from its settings and its file of facts."""
-        from adapters.solana.chain import build
+        """Build one chain from its settings and its facts."""
+        from chainfolio.adapters.solana.chain import build
 
-        return build(key, settings, seams, configs=configs, memory=memory)
+        return build(key, settings, environment, configs=configs, memory=memory)
 
     def identities(self, settings: SolanaSettings) -> Sequence[tuple[str, str]]:
-        """The name and the identity of each endpoint."""
-        from transport.http_endpoint import identity, name_of
+        """Return the name and the identity of each endpoint."""
+        from chainfolio.transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def selector(self, function: str) -> bytes:
-        """The first four bytes of the data of a function such as `solana:sharedAccountsRoute()`."""
-        from adapters.solana.functions import selector
+        """Return the first four data bytes of an instruction such as `solana:sharedAccountsRoute()`."""
+        from chainfolio.adapters.solana.functions import selector
 
         return selector(function)
 
     def call(self, contract: str, function: str, args: tuple[Any, ...] = ()) -> AccountRead:
-        """The read of an account of a program by its layout; `args` are its address, or the seeds of it."""
-        from adapters.solana.account_reads import AccountRead
+        """Return the read of a program's account.
+
+        Args:
+            contract: The program.
+            function: The layout.
+            args: The address of the account, or the seeds from which the program derives it.
+        """
+        from chainfolio.adapters.solana.account_reads import AccountRead
 
         return AccountRead(contract, function, args)
 
     def identity(self, key: str, settings: SolanaSettings, *, configs: Path) -> str:
         """Return the hash of the chain's first block, from its file of facts."""
-        from adapters.solana import facts
+        from chainfolio.adapters.solana import facts
 
         return facts.of(key, settings.facts, configs).genesis
 

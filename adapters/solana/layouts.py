@@ -1,12 +1,12 @@
-"""What accounts of Solana's programs hold, byte by byte: mints with their extensions, and names of tokens. No I/O.
+"""Layouts of Solana's own programs: mints with their extensions, and token metadata. No I/O.
 
-Sizes and offsets are those of the programs: SPL Token, Token-2022 and Metaplex Token Metadata.
+Sizes and offsets are those of SPL Token, Token-2022 and Metaplex Token Metadata.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from solana.constants import STAKE_PROGRAM_ID, SYSTEM_PROGRAM_ID
@@ -25,20 +25,25 @@ STAKE: Final = str(STAKE_PROGRAM_ID)
 CLOCK: Final = str(sysvar.CLOCK)
 STAKE_HISTORY: Final = str(sysvar.STAKE_HISTORY)
 
-MINT_MARK: Final = 1  # the byte behind 165 others: a mint, and no token account
+MINT_MARK: Final = 1  # byte 165 of an extended account of Token-2022: a mint, not a token account
 METADATA_KEY: Final = 4
 TOKEN_METADATA: Final = 19
-# Extensions of a mint that change what a holder has, or may do with it.
-MEANING: Final = {
-    1: "a fee is withheld from transfers", 4: "balances may be confidential",
+# Extensions of a mint that change the amount of a holder, or what a holder may do with it.
+EXTENSION_NOTES: Final = {
+    1: "a fee is withheld from transfers",
+    4: "balances may be confidential",
     6: "accounts may be frozen from the start",
-    9: "it cannot be transferred", 10: "it bears interest: its amount grows for display", 12: "somebody may take it",
-    14: "a program decides on transfers", 25: "its amount is scaled for display", 26: "its transfers can be paused",
-}  # fmt: skip
+    9: "it cannot be transferred",
+    10: "it bears interest: its amount grows for display",
+    12: "somebody may take it",
+    14: "a program decides on transfers",
+    25: "its amount is scaled for display",
+    26: "its transfers can be paused",
+}
 
 
 class BadLayout(ValueError):
-    """Bytes that are not what the owner of the account says."""
+    """The bytes of an account are not what its owner's layout requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,10 @@ class Mint:
     """The facts of a mint account.
 
     Attributes:
-        extensions: The numbers of those that `MEANING` describes.
-        symbol: Of the token metadata extension; empty if the mint has none.
+        supply: In raw units.
+        decimals: Decimal places of an amount.
+        extensions: The numbers of its extensions that `EXTENSION_NOTES` describes, sorted.
+        symbol: In the token metadata extension; empty if the mint has none.
         name: As `symbol`.
         authority: The address that may issue more; empty if the supply is fixed.
     """
@@ -63,15 +70,17 @@ class Mint:
 @dataclass(slots=True)
 class _Reader:
     content: bytes
-    at: int = field(default=0)
+    offset: int = 0
 
     def take(self, size: int) -> bytes:
-        if size > len(self.content) - self.at:
+        """Return the next bytes, or raise BadLayout if there are fewer."""
+        if size > len(self.content) - self.offset:
             raise BadLayout("it breaks off")
-        self.at += size
-        return self.content[self.at - size : self.at]
+        self.offset += size
+        return self.content[self.offset - size : self.offset]
 
     def text(self) -> str:
+        """Return the next text, which follows its length."""
         (size,) = struct.unpack("<I", self.take(4))
         return self.take(size).rstrip(b"\0").decode("utf-8", "replace")
 
@@ -98,29 +107,36 @@ def mint(content: bytes, owner: str) -> Mint:
 
 
 def _extensions(content: bytes) -> tuple[tuple[int, ...], str, str]:
-    """What the list of extensions says: type and size before each. Unknown ones are passed over."""
-    reader, found, symbol, name = _Reader(content), set(), "", ""
-    while len(content) - reader.at >= 4:
+    """Return the numbers of known extensions, and the symbol and name of a mint.
+
+    Symbol and name are empty if the mint has no metadata extension. Unknown extensions are skipped.
+    """
+    reader, numbers, symbol, name = _Reader(content), set(), "", ""
+    while len(content) - reader.offset >= 4:
         number, size = struct.unpack("<HH", reader.take(4))
         if number == 0:  # padding up to the end
             break
-        if number in found:
+        if number in numbers:
             raise BadLayout("it has an extension twice")
-        found.add(number)
+        numbers.add(number)
         body = reader.take(size)
         if number == TOKEN_METADATA:
-            inner = _Reader(body, 64)  # who may change it, and the mint
-            name, symbol = clean(inner.text(), MAX_NAME), clean(inner.text(), MAX_SYMBOL)
-    return tuple(sorted(found & MEANING.keys())), symbol, name
+            metadata_reader = _Reader(body, 64)  # after the update authority and the mint
+            name, symbol = clean(metadata_reader.text(), MAX_NAME), clean(metadata_reader.text(), MAX_SYMBOL)
+    return tuple(sorted(numbers & EXTENSION_NOTES.keys())), symbol, name
 
 
-def metadata(content: bytes, owner: str, of_mint: bytes) -> tuple[str, str]:
-    """Symbol and name in an account of Metaplex; BadLayout where it is not that of the mint."""
+def metadata(content: bytes, owner: str, mint_key: bytes) -> tuple[str, str]:
+    """Return symbol and name in a metadata account of Metaplex.
+
+    Raises:
+        BadLayout: It is not the metadata account of the mint.
+    """
     reader = _Reader(content)
     if owner != METADATA or reader.take(1) != bytes([METADATA_KEY]):
         raise BadLayout("it is no metadata")
     reader.take(32)
-    if reader.take(32) != of_mint:
+    if reader.take(32) != mint_key:
         raise BadLayout("it is the metadata of another mint")
     name, symbol = reader.text(), reader.text()
     return clean(symbol, MAX_SYMBOL), clean(name, MAX_NAME)

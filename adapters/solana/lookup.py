@@ -1,41 +1,41 @@
-"""Single transactions by their signatures, compared with their place in the index."""
+"""Single transactions by their signatures, checked against their position in the index."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.solana.functions import SELECTOR_SIZE
-from adapters.solana.node import Node, ask_each
-from adapters.solana.transactions import Found, change
-from chainfolio.chains import KnownTransaction
+from chainfolio.adapters.solana.functions import SELECTOR_SIZE
+from chainfolio.adapters.solana.node import Node, ask_each
+from chainfolio.adapters.solana.transactions import FetchedTransaction, change
+from chainfolio.chains import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request, typed
 
 
-async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
-    """What nodes say of transactions that the index knows, in order."""
+async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
+    """Read the details of transactions that the index has, in order."""
     options = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": node.commitment}
 
     async def read(endpoint: Endpoint) -> list[TransactionDetails]:
-        asked = [Request("getTransaction", (each.tx_hash, options)) for each in known]
-        answers = await ask_each(endpoint, asked, height=max(each.height for each in known))
-        return [_details(endpoint.name, each, answer) for each, answer in zip(known, answers, strict=True)]
+        requests = [Request("getTransaction", (each.tx_hash, options)) for each in transactions]
+        answers = await ask_each(endpoint, requests, height=max(each.height for each in transactions))
+        return [_details(endpoint.name, each, answer) for each, answer in zip(transactions, answers, strict=True)]
 
-    return await node.with_any(read, kind="lookup") if known else []
+    return await node.with_any(read, kind="lookup") if transactions else []
 
 
-def _details(source: str, known: KnownTransaction, answer: Answer) -> TransactionDetails:
+def _details(source: str, indexed: IndexedTransaction, answer: Answer) -> TransactionDetails:
     if isinstance(answer, SourceError):
         raise answer
-    found = typed(source, answer, Found | None)  # type: ignore[arg-type]
-    if found is None:
-        if known.final:
-            raise NodeBehind(source, f"does not have transaction {known.tx_hash}")
-        raise Reorged(source, known.height, known.block_hash or "")
-    changed = change(source, found, found.slot)
-    if (found.slot, changed.signature) != (known.height, known.tx_hash):
-        raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
-    selector = changed.content[:SELECTOR_SIZE] if changed.content else None
-    return TransactionDetails(changed.payer, changed.program, None, 0, changed.fee, changed.failed, selector)
+    entry = typed(source, answer, FetchedTransaction | None)  # type: ignore[arg-type]
+    if entry is None:
+        if indexed.final:
+            raise NodeBehind(source, f"does not have transaction {indexed.tx_hash}")
+        raise Reorged(source, indexed.height, indexed.block_hash or "")
+    tx_change = change(source, entry, entry.slot)
+    if (entry.slot, tx_change.signature) != (indexed.height, indexed.tx_hash):
+        raise BadAnswer(source, f"has transaction {indexed.tx_hash} elsewhere than the index")
+    selector = tx_change.content[:SELECTOR_SIZE] if tx_change.content else None
+    return TransactionDetails(tx_change.payer, tx_change.program, None, 0, tx_change.fee, tx_change.failed, selector)

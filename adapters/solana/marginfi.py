@@ -1,7 +1,7 @@
-"""A bank of MarginFi at a time: interest since it was last counted, as the program has it. No I/O.
+"""Interest of a MarginFi bank up to a time, as the program computes it. No I/O.
 
-The program counts in units times 2^48, and cuts off what is smaller. It counts a bank anew before anybody takes
-something out of it: https://github.com/0dotxyz/marginfi-v2
+The program computes in units times 2^48, rounded down. It updates a bank before anybody withdraws from it.
+Source: https://github.com/0dotxyz/marginfi-v2
 """
 
 from __future__ import annotations
@@ -10,87 +10,102 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from adapters.solana.lending_layouts import MarginfiBank, MarginfiGroup
-from adapters.solana.positions import Unreadable
+from chainfolio.adapters.solana.lending_layouts import MarginfiBank, MarginfiGroup
+from chainfolio.adapters.solana.positions import Unreadable
 
 BITS: Final = 48
 ONE: Final = 1 << BITS
 LARGEST: Final = 1 << 127
 YEAR_S: Final = 365 * 86_400
-WHOLE: Final = 2**32 - 1  # all is lent; a rate of this is ten
+FULL: Final = 2**32 - 1  # utilization: everything is borrowed; rate: ten per year
 TEN: Final = 10
 POINTS: Final = 5
-POINT: Final = Struct("<II")  # of a curve: how much is lent, and at which rate
-PROGRAM_TAKES: Final = 1  # a flag of groups
-CURVE: Final = 1
+POINT: Final = Struct("<II")  # of a rate curve: utilization and yearly rate
+CHARGES_PROGRAM_FEES: Final = 1  # a flag of groups
+POINT_CURVE: Final = 1  # a curve type
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """What a share of what was deposited is worth, and one of what is owed, times 2^48."""
+class ShareValues:
+    """The values of one deposit share and one debt share in raw units, times 2^48."""
 
     asset: int
     debt: int
 
-    def redeemed(self, shares: int) -> int:
-        """What so many shares, times 2^48, give: rounded down."""
-        return _times(shares, self.asset) >> BITS
+    def redeemable(self, shares: int) -> int:
+        """Return the raw units that deposit shares (times 2^48) redeem for, rounded down."""
+        return _multiply(shares, self.asset) >> BITS
 
-    def owed(self, shares: int) -> int:
-        """What it takes to repay so many shares, times 2^48: rounded up."""
-        return -(-_times(shares, self.debt) // ONE)
+    def repayable(self, shares: int) -> int:
+        """Return the raw units that repay debt shares (times 2^48), rounded up."""
+        return -(-_multiply(shares, self.debt) // ONE)
 
 
-def counted(bank: MarginfiBank, group: MarginfiGroup, time_s: int) -> Values:
-    """What shares of a bank are worth at a time; Unreadable where its numbers are none that the program writes."""
+def updated(bank: MarginfiBank, group: MarginfiGroup, time_s: int) -> ShareValues:
+    """Return the values of a bank's shares at a time, with interest since the last update.
+
+    Raises:
+        Unreadable: The program cannot have written these numbers, or the bank's rate curve is unknown.
+    """
     numbers = (
-        bank.asset_value, bank.debt_value, bank.asset_shares, bank.debt_shares, bank.insurance_fixed,
-        bank.insurance_part, bank.group_fixed, bank.group_part, group.fixed, group.part,
-    )  # fmt: skip
-    if min(numbers) < 0 or not bank.debt_value or bank.time_s > time_s:
+        bank.asset_share_value,
+        bank.debt_share_value,
+        bank.asset_shares,
+        bank.debt_shares,
+        bank.insurance_fee_fixed,
+        bank.insurance_fee_rate,
+        bank.group_fee_fixed,
+        bank.group_fee_rate,
+        group.program_fee_fixed,
+        group.program_fee_rate,
+    )
+    if min(numbers) < 0 or not bank.debt_share_value or bank.updated_s > time_s:
         raise Unreadable("its bank has less than nothing, or was counted at a time that is to come")
-    assets, debts = _times(bank.asset_shares, bank.asset_value), _times(bank.debt_shares, bank.debt_value)
-    seconds = time_s - bank.time_s
+    assets = _multiply(bank.asset_shares, bank.asset_share_value)
+    debts = _multiply(bank.debt_shares, bank.debt_share_value)
+    seconds = time_s - bank.updated_s
     if not (seconds and assets and debts):
-        return Values(bank.asset_value, bank.debt_value)
-    if bank.curve != CURVE:
+        return ShareValues(bank.asset_share_value, bank.debt_share_value)
+    if bank.curve_type != POINT_CURVE:
         raise Unreadable("its bank has a curve of rates that is not known here")
-    used = (debts << BITS) // assets
-    rate = _rate(bank, min(used, ONE))
-    program = group if group.flags & PROGRAM_TAKES else MarginfiGroup(0, 0, 0)
-    part = bank.insurance_part + bank.group_part + program.part
-    fixed = bank.insurance_fixed + bank.group_fixed + program.fixed
-    return Values(
-        _grown(bank.asset_value, _times(rate, used), seconds),
-        _grown(bank.debt_value, _times(rate, ONE + part) + fixed, seconds),
+    utilization = (debts << BITS) // assets
+    rate = _yearly_rate(bank, min(utilization, ONE))
+    program = group if group.flags & CHARGES_PROGRAM_FEES else MarginfiGroup(0, 0, 0)
+    fee_rate = bank.insurance_fee_rate + bank.group_fee_rate + program.program_fee_rate
+    fixed_fee = bank.insurance_fee_fixed + bank.group_fee_fixed + program.program_fee_fixed
+    return ShareValues(
+        _with_interest(bank.asset_share_value, _multiply(rate, utilization), seconds),
+        _with_interest(bank.debt_share_value, _multiply(rate, ONE + fee_rate) + fixed_fee, seconds),
     )
 
 
-def _times(one: int, other: int) -> int:
-    product = one * other >> BITS
+def _multiply(a: int, b: int) -> int:
+    """Return the product of two numbers that are times 2^48, itself times 2^48."""
+    product = a * b >> BITS
     if product >= LARGEST:
         raise Unreadable("its bank says of itself what the program cannot have counted")
     return product
 
 
-def _rate(bank: MarginfiBank, used: int) -> int:
-    """The rate of a year, by how much is lent: straight lines between points, of which some are not in use."""
-    start, low = 0, _share(bank.lowest) * TEN
-    points = [(end, high) for end, high in POINT.iter_unpack(bank.points[: POINTS * POINT.size]) if end]
-    for end, high in [(_share(end), _share(high) * TEN) for end, high in (*points, (WHOLE, bank.highest))]:
+def _yearly_rate(bank: MarginfiBank, utilization: int) -> int:
+    """Return the yearly rate, interpolated between the points of the curve. Points at 0 are unused."""
+    start, low = 0, _fraction(bank.zero_utilization_rate) * TEN
+    points = [(end, high) for end, high in POINT.iter_unpack(bank.rate_points[: POINTS * POINT.size]) if end]
+    points.append((FULL, bank.full_utilization_rate))
+    for end, high in [(_fraction(end), _fraction(high) * TEN) for end, high in points]:
         if end <= start:
             return low
-        if used <= end:
+        if utilization <= end:
             if high < low:
                 break
-            return low + _times(high - low, (used - start << BITS) // (end - start))
+            return low + _multiply(high - low, (utilization - start << BITS) // (end - start))
         start, low = end, high
     raise Unreadable("its bank has no rate for what is lent of it")
 
 
-def _share(of_whole: int) -> int:
-    return (of_whole << BITS) // WHOLE
+def _fraction(of_full: int) -> int:
+    return (of_full << BITS) // FULL
 
 
-def _grown(value: int, rate: int, seconds: int) -> int:
-    return _times(value, ONE + rate * seconds // YEAR_S)
+def _with_interest(share_value: int, rate: int, seconds: int) -> int:
+    return _multiply(share_value, ONE + rate * seconds // YEAR_S)

@@ -1,31 +1,38 @@
-"""A chain's nodes as one: connect, check that they are who they should be, fail over, read blocks.
+"""The endpoints of a chain as one node: genesis check, heads, blocks, failover.
 
-A height is a slot. A slot may have no block; the parent of the next block says whether it was skipped.
+A height is a slot. A slot may have no block; the next block's parent tells whether it was skipped.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from adapters.solana.facts import Facts
+from chainfolio.adapters.solana.facts import Facts
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NoBlock, NodeBehind, SourceError, WrongChain
-from chainfolio.seams import Seams
-from transport.endpoint import Answer, Endpoint, Handshake
-from transport.pool import Pool
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Answer, Endpoint, Handshake
+from chainfolio.transport.pool import Pool
+from chainfolio.transport.wire import Request, typed
+
+if TYPE_CHECKING:
+    from chainfolio.adapters.solana.reads import Reward, RewardRead
+    from chainfolio.plans import Unknown
 
 MAX_SLOT = 2**62
 MAX_TIME_S = 2**37
-# What is asked of a block beside its transactions. The newest that is final is confirmed, too, whoever is asked.
+# Options of a block without its transactions. Commitment "confirmed" also covers final blocks on every endpoint.
 HEADER = {
-    "transactionDetails": "none", "rewards": False, "maxSupportedTransactionVersion": 0, "commitment": "confirmed",
-}  # fmt: skip
+    "transactionDetails": "none",
+    "rewards": False,
+    "maxSupportedTransactionVersion": 0,
+    "commitment": "confirmed",
+}
 
 
 class Header(msgspec.Struct):
@@ -37,7 +44,12 @@ class Header(msgspec.Struct):
     blockTime: int | None = None
 
     def block(self, source: str, slot: int) -> Block:
-        """As everything else knows a block."""
+        """Return the block with this header.
+
+        Raises:
+            BadAnswer: It has no hash.
+            HistoryUnavailable: It has no time.
+        """
         if not self.blockhash:
             raise BadAnswer(source, f"block {slot} has no hash")
         if self.blockTime is None or not 0 <= self.blockTime < MAX_TIME_S:
@@ -46,92 +58,115 @@ class Header(msgspec.Struct):
 
 
 def result(answer: Answer) -> bytes:
-    """An answer; its refusal is raised."""
+    """Return an answer, or raise it if it is an error."""
     if isinstance(answer, SourceError):
         raise answer
     return answer
 
 
 class Node(Pool[Endpoint]):
-    """All endpoints of one chain. `finalized` is the newest slot that was seen to be final."""
+    """The endpoints of one chain.
+
+    Attributes:
+        finalized: The newest slot known to be final; -1 before `connect`.
+        reward_cache: Rewards in final blocks, which never change, by read.
+        nft_names: Symbol and name of compressed NFTs, as they were last listed, by id.
+    """
 
     def __init__(
-        self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams, *, commitment: str, hedge: bool = True
+        self,
+        facts: Facts,
+        endpoints: Sequence[Endpoint],
+        environment: Environment,
+        *,
+        commitment: str,
+        hedge: bool = True,
     ) -> None:
-        super().__init__(facts.key, endpoints, seams, hedge=hedge)
+        super().__init__(facts.key, endpoints, environment, hedge=hedge)
         self.facts, self.commitment, self.finalized = facts, commitment, -1
-        self.kept: dict[Any, Any] = {}  # what final blocks say, by the read: it never changes
-        self.names: dict[str, tuple[str, str]] = {}  # what compressed NFTs were called when they were listed last
+        self.reward_cache: dict[RewardRead, Reward | Unknown | None] = {}
+        self.nft_names: dict[str, tuple[str, str]] = {}
         handshake = Handshake([Request("getGenesisHash")], self._same_chain)
         for endpoint in self.endpoints:
             endpoint.handshake = handshake
 
     def _same_chain(self, endpoint: Endpoint, answers: Sequence[Answer]) -> None:
-        found = typed(endpoint.name, result(answers[0]), str)
-        if found != self.facts.genesis:
+        genesis = typed(endpoint.name, result(answers[0]), str)
+        if genesis != self.facts.genesis:
             raise WrongChain(
-                endpoint.name, f"serves another chain than {self.facts.key}: its genesis is another one",
+                endpoint.name,
+                f"serves another chain than {self.facts.key}: its genesis is another one",
                 remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
-            )  # fmt: skip
+            )
         endpoint.checked = True
 
     async def connect(self) -> Heads:
-        """Where the chain stands: the newest slot of the commitment, and the newest that is final."""
+        """Return the heads of the chain: the newest block of the commitment, and the newest final slot."""
         heads = await self.with_any(self._heads, kind="heads")
         self.finalized = max(self.finalized, heads.finalized)
         return heads
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
         levels = dict.fromkeys((self.commitment, "finalized"))
-        asked = [Request("getSlot", ({"commitment": level},)) for level in levels]
-        slots = [slot_of(endpoint.name, result(answer)) for answer in await endpoint.ask(asked)]
+        requests = [Request("getSlot", ({"commitment": level},)) for level in levels]
+        slots = [slot_of(endpoint.name, result(answer)) for answer in await endpoint.ask(requests)]
         latest = await self.header_at(endpoint, slots[0])
         endpoint.health.height, endpoint.health.head_us = latest.height, latest.time_us
         return Heads(latest, min(slots[-1], latest.height))
 
     async def header_at(self, endpoint: Endpoint, slot: int) -> Block:
-        """The block at a slot, by one endpoint."""
+        """Read the block at a slot from one endpoint."""
         (answer,) = await endpoint.ask([Request("getBlock", (slot, HEADER))], height=slot)
         return self.header_of(endpoint.name, slot, answer)
 
     def header_of(self, source: str, slot: int, answer: Answer) -> Block:
-        """A block from what was answered. A null says only that the node does not have it."""
+        """Return the block in an answer. A null raises the error of `absent`."""
         header = typed(source, result(answer), Header | None)  # type: ignore[arg-type]
         if header is None:
             raise self.absent(source, slot)
         return header.block(source, slot)
 
     def absent(self, source: str, slot: int) -> SourceError:
-        """What it means that a node has nothing at a slot and does not say why."""
+        """Return the error for a slot without a block and without a reason.
+
+        NodeBehind if the slot is newer than the last final one, else HistoryUnavailable.
+        """
         if slot > self.finalized:
             return NodeBehind(source, f"does not have block {slot}")
         return HistoryUnavailable(source, slot, "the node has nothing at that slot")
 
     async def first_served(self) -> int:
-        """The oldest slot whose block a node has, by its own word."""
+        """Return the oldest slot whose block a node has, as the node states it."""
         return await self.with_any(first_block, kind="headers")
 
     async def block(self, slot: int) -> Block:
-        """One block; NoBlock where the slot was skipped."""
+        """Read one block.
+
+        Raises:
+            NoBlock: The slot was skipped.
+        """
         return await self.with_any(lambda endpoint: self.header_at(endpoint, slot), kind="headers")
 
     async def blocks(self, slots: Sequence[int]) -> list[Block]:
-        """The blocks that there are at some slots, in order."""
+        """Read the blocks at some slots, in order. Skipped slots are left out."""
 
         async def read(endpoint: Endpoint) -> list[Block]:
-            asked = [Request("getBlock", (slot, HEADER)) for slot in slots]
-            answers = await ask_each(endpoint, asked, height=slots[0])
-            found = []
+            requests = [Request("getBlock", (slot, HEADER)) for slot in slots]
+            answers = await ask_each(endpoint, requests, height=slots[0])
+            blocks = []
             for slot, answer in zip(slots, answers, strict=True):
                 if not isinstance(answer, NoBlock):
-                    found.append(self.header_of(endpoint.name, slot, answer))
-            return found
+                    blocks.append(self.header_of(endpoint.name, slot, answer))
+            return blocks
 
         return await self.with_any(read, kind="headers") if slots else []
 
 
 async def ask_each(endpoint: Endpoint, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-    """As `ask`; where an endpoint takes one request at a time, all are on their way together."""
+    """Send requests and return an answer or error for each.
+
+    They are sent as a batch, or at the same time if the endpoint accepts no batches.
+    """
     if endpoint.capabilities.get("max_batch", len(requests)) > 1 or not requests:
         return await endpoint.ask(requests, height=height)
     answers = await asyncio.gather(*(endpoint.ask([request], height=height) for request in requests))
@@ -139,13 +174,17 @@ async def ask_each(endpoint: Endpoint, requests: Sequence[Request], *, height: i
 
 
 async def first_block(endpoint: Endpoint) -> int:
-    """The oldest slot whose block an endpoint has."""
+    """Return the oldest slot whose block an endpoint has."""
     return slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
 
 
 def slot_of(source: str, content: bytes) -> int:
-    """A slot, strictly."""
-    slot: Any = typed(source, content, int)
+    """Return a slot from its JSON.
+
+    Raises:
+        BadAnswer: It is no slot.
+    """
+    slot = typed(source, content, int)
     if not 0 <= slot < MAX_SLOT:
         raise BadAnswer(source, "a number that is no slot")
-    return int(slot)
+    return slot

@@ -1,4 +1,4 @@
-"""What stake accounts held at a past slot, exactly: what transactions left in them, and what was paid to them since."""
+"""Stake accounts at a past slot, exactly: their lamports by transactions and rewards."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from adapters.solana.accounts import stake_position
-from adapters.solana.epochs import Schedule, schedule_of
-from adapters.solana.reads import Reward, RewardRead, Staking
-from adapters.solana.rewards import rewards
-from adapters.solana.stake_histories import Known, TooMany
-from adapters.solana.stake_lives import Life
-from adapters.solana.state import stakes_of
+from chainfolio.adapters.solana.accounts import stake_position
+from chainfolio.adapters.solana.epochs import Schedule, schedule_of
+from chainfolio.adapters.solana.reads import Reward, RewardRead, WalletStake
+from chainfolio.adapters.solana.rewards import read_rewards
+from chainfolio.adapters.solana.stake_histories import StakeAccounts, TooManyReads
+from chainfolio.adapters.solana.stake_lives import AccountStakeHistory
+from chainfolio.adapters.solana.state import stakes_of
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.errors import SourceError
@@ -21,54 +21,57 @@ from chainfolio.plans import Unknown
 from chainfolio.positions import OpenPosition
 
 if TYPE_CHECKING:
-    from adapters.solana.chain import SolanaChain
+    from chainfolio.adapters.solana.chain import SolanaChain
 
 ADAPTER: Final = "solana"
-MOST_TRANSACTIONS: Final = 500  # of an account that are looked at for an answer
-MOST_EPOCHS: Final = 100  # of which rewards are asked for
-BEING_MADE: Final = (
-    "stake accounts that have changed since the newest final block are not told of one that may still go"
-)
+MAX_TRANSACTIONS: Final = 500  # of an account that are read for one answer
+MAX_EPOCHS: Final = 100  # whose rewards are read
+NOT_FINAL: Final = "stake accounts that have changed since the newest final block are not told of one that may still go"
 
 
 @dataclass(frozen=True, slots=True)
 class PastStakes:
-    """The stake accounts of one chain at a block."""
+    """Reads the stake accounts of one chain at a block."""
 
     chain: SolanaChain
     block: Block
 
     async def of(self, account: str) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
-        """Those of an account, and which are not known, or why none is."""
+        """Return the stake accounts of an account as positions, and issues about those that are not known."""
         if not self.chain.settings.stake_accounts:
             return (), ()
         slot = self.block.height
         try:
             if slot > self.chain.node.finalized and slot > (final := (await self.chain.heads()).finalized):
-                return await self._between(account, final)
-            known = await self.chain.stake_histories.of(account, slot, MOST_TRANSACTIONS)
-            return await self._positions(account, known)
-        except (SourceError, TooMany) as error:
+                return await self._unchanged_since(account, final)
+            stake_accounts = await self.chain.stake_histories.of(account, slot, MAX_TRANSACTIONS)
+            return await self._positions(account, stake_accounts)
+        except (SourceError, TooManyReads) as error:
             reason = error.reason if isinstance(error, SourceError) else str(error)
             return (), [self._issue(account, account, f"stake accounts of that block are not known: {reason}")]
 
-    async def _between(self, account: str, final: int) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
-        """Those of a block that may still go: what is the same at the newest final slot and now was so between them."""
-        positions, issues = await PastStakes(self.chain, replace(self.block, height=final)).of(account)
-        now = await self.chain.node.with_any(partial(stakes_of, self.chain.node, account), kind="state")
-        native = self.chain.info.native.asset
-        then = {each.pool: each.supplied[native] for each in positions}
-        if issues or then == {stake: each.lamports for stake, each in now.items()}:
-            return positions, issues
-        return (), [self._issue(account, account, BEING_MADE)]
+    async def _unchanged_since(self, account: str, final_slot: int) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
+        """Return the stake accounts at a block that is not final.
 
-    async def _positions(self, account: str, known: Known) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
+        They are known if they are the same at the newest final slot and now. Otherwise an issue says that they are not.
+        """
+        positions, issues = await PastStakes(self.chain, replace(self.block, height=final_slot)).of(account)
+        current = await self.chain.node.with_any(partial(stakes_of, self.chain.node, account), kind="state")
+        native = self.chain.info.native.asset
+        final_lamports = {position.pool: position.supplied[native] for position in positions}
+        if issues or final_lamports == {address: stake.lamports for address, stake in current.items()}:
+            return positions, issues
+        return (), [self._issue(account, account, NOT_FINAL)]
+
+    async def _positions(
+        self, account: str, stake_accounts: StakeAccounts
+    ) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
         positions, issues = [], []
-        for address, life in sorted(known.lives.items()):
-            owner = life.owner(self.block.height)
+        for address, history in sorted(stake_accounts.histories.items()):
+            owner = history.owner(self.block.height)
             if owner not in (account, None):
                 continue
-            raw = await self._lamports(life)
+            raw = await self._lamports(history)
             if isinstance(raw, Unknown):
                 reason = f"what the stake account {address} held at that block is not known: {raw.reason}"
                 issues.append(self._issue(account, address, reason))
@@ -76,47 +79,52 @@ class PastStakes:
                 reason = f"who could withdraw from the stake account {address} at that block is not known"
                 issues.append(self._issue(account, address, reason))
             elif raw:
-                positions.append(self._position(account, life, raw))
+                positions.append(self._position(account, history, raw))
         return positions, issues
 
-    def _position(self, account: str, life: Life, raw: int) -> OpenPosition:
+    def _position(self, account: str, history: AccountStakeHistory, lamports: int) -> OpenPosition:
         slot = self.block.height
-        voter = life.last(slot, lambda call: call.voter) or ""
-        unlock_s = max(0, life.last(slot, lambda call: call.unlock_s) or 0)
-        found = Staking(life.address, raw, 0, 0, voter, "", unlock_s)
-        return stake_position(account, found, self.chain.info.native.asset)
+        voter = history.last_value(slot, lambda call: call.voter) or ""
+        unlock_s = max(0, history.last_value(slot, lambda call: call.unlock_s) or 0)
+        stake = WalletStake(history.address, lamports, 0, 0, voter, "", unlock_s)
+        return stake_position(account, stake, self.chain.info.native.asset)
 
-    async def _lamports(self, life: Life) -> int | Unknown:
-        """What lay in it, by the fewer rewards: those before the slot, or those behind it."""
-        gap, slot = life.gap(self.block.height), self.block.height
-        if gap.had == gap.has:
-            return gap.has
-        if gap.had is not None and gap.had > gap.has:
+    async def _lamports(self, history: AccountStakeHistory) -> int | Unknown:
+        """Return the lamports at the block: those at one end of its gap, corrected by the rewards in between.
+
+        The end with fewer slots in between is tried first. Unknown if the rewards are not known, or contradict the
+        transactions.
+        """
+        gap, slot = history.gap(self.block.height), self.block.height
+        start, end = gap.start_lamports, gap.end_lamports
+        if start == end:
+            return end
+        if start is not None and start > end:
             return Unknown("it has less than transactions left in it")
         schedule = await self.chain.node.with_any(schedule_of, kind="rewards")
-        sides = [(slot, gap.until, gap.has, -1)] + ([] if gap.had is None else [(gap.since, slot, gap.had, 1)])
+        sides = [(slot, gap.last_slot, end, -1)] + ([] if start is None else [(gap.first_slot, slot, start, 1)])
         raw: int | Unknown = Unknown("nothing tells it")
-        for since, until, rest, sign in sorted(sides, key=lambda side: side[1] - side[0]):
-            paid = await self._paid(schedule, life.address, since, until)
-            raw = paid if isinstance(paid, Unknown) else rest + sign * paid
+        for after_slot, last_slot, lamports, sign in sorted(sides, key=lambda side: side[1] - side[0]):
+            rewards = await self._rewards(schedule, history.address, after_slot, last_slot)
+            raw = rewards if isinstance(rewards, Unknown) else lamports + sign * rewards
             if isinstance(raw, int):
                 break
-        return raw if isinstance(raw, Unknown) else _checked(raw, gap.had or 0, gap.has)
+        return raw if isinstance(raw, Unknown) else _checked(raw, start or 0, end)
 
-    async def _paid(self, schedule: Schedule, stake: str, since: int, until: int) -> int | Unknown:
-        """What was paid in the slots behind one, up to another."""
-        epochs = range(max(1, schedule.epoch(since)), schedule.epoch(until) + 1)
-        if len(epochs) > MOST_EPOCHS:
+    async def _rewards(self, schedule: Schedule, stake: str, after_slot: int, last_slot: int) -> int | Unknown:
+        """Return the rewards that were paid after `after_slot`, up to `last_slot`."""
+        epochs = range(max(1, schedule.epoch(after_slot)), schedule.epoch(last_slot) + 1)
+        if len(epochs) > MAX_EPOCHS:
             return Unknown(f"rewards of {len(epochs)} epochs would have to be asked for")
-        found = await rewards(self.chain.node, [RewardRead(stake, epoch - 1) for epoch in epochs])
-        unknown = next((each for each in found.values() if isinstance(each, Unknown)), None)
-        paid = [each for each in found.values() if isinstance(each, Reward)]
-        return unknown or sum(each.lamports for each in paid if since < each.slot <= until)
+        results = await read_rewards(self.chain.node, [RewardRead(stake, epoch - 1) for epoch in epochs])
+        unknown = next((each for each in results.values() if isinstance(each, Unknown)), None)
+        rewards = [each for each in results.values() if isinstance(each, Reward)]
+        return unknown or sum(reward.lamports for reward in rewards if after_slot < reward.slot <= last_slot)
 
     def _issue(self, account: str, subject: str, reason: str) -> Issue:
         return Issue(ADAPTER, subject, reason, account=account)
 
 
-def _checked(raw: int, least: int, most: int) -> int | Unknown:
-    """An amount; Unknown where rewards and transactions contradict each other."""
-    return raw if least <= raw <= most else Unknown("rewards are told that do not fit its transactions")
+def _checked(raw: int, minimum: int, maximum: int) -> int | Unknown:
+    """Return an amount; Unknown if rewards and transactions contradict each other."""
+    return raw if minimum <= raw <= maximum else Unknown("rewards are told that do not fit its transactions")

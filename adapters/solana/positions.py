@@ -1,48 +1,64 @@
-"""Positions in protocols on Solana: what a family says of itself, and how all that accounts have is read at one slot.
+"""Positions in protocols on Solana: decoders, and reads at one slot together with the wallets.
 
-A position belongs to whoever holds its token, or to whom an account of the program names. A token is one of a mint
-without decimals, or a share of a pool. A decoder is a generator that yields reads of accounts. Decoders are run until
-nothing more is asked; then all that positions need is read once more together with the wallets, and the decoders are
-run on that.
+A position belongs to the owner of its token, or to the owner that an account of the program contains. The token is an
+NFT, or a share of a pool. A decoder is a generator that yields reads of accounts. Decoders run until they need no
+further reads. Then all accounts of positions are read once more, together with the wallets, and the decoders run again
+on these results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from adapters.solana.account_reads import AccountRead, ListRead
-from adapters.solana.compressed import Compressed
-from adapters.solana.facts import TOKENS
-from adapters.solana.layouts import TOKEN
-from adapters.solana.parsing import is_address
-from adapters.solana.reads import LeavesRead, Wallet, WalletRead
+from chainfolio.adapters.solana.account_reads import AccountRead, ListRead
+from chainfolio.adapters.solana.compressed import CompressedNfts
+from chainfolio.adapters.solana.facts import TOKENS
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.parsing import is_address
+from chainfolio.adapters.solana.reads import LeavesRead, Wallet, WalletRead
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
-from chainfolio.decoded import founds, notes
+from chainfolio.decoded import as_positions, notes
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, ProtocolFamily
 
-ROUNDS: Final = 6  # in which decoders ask for more
-MOST: Final = 1_000  # things of an account that are looked at: many are sent to people who never asked for them
-MOST_SHARES: Final = 2_000  # and so many other tokens
-TRIES: Final = 2  # at a slot, if a wallet got another position meanwhile
-MOST_ALIKE: Final = 50  # accounts of one kind whose claims on one vault are added
-MOST_LISTS: Final = 100  # pools that are looked for: shares of them can be sent to anybody, and a list is dear
-UNLISTED: Final = Unknown(f"the pools of more than {MOST_LISTS} shares would have to be looked for")
-SLOT_MS: Final = 400  # as the cluster has it in mind
+T = TypeVar("T")
+MAX_ROUNDS: Final = 6  # of a decoder
+MAX_CLAIMS: Final = 1_000  # NFTs, or accounts of a program, of one account: anybody can send NFTs to anybody
+MAX_SHARES: Final = 2_000  # other tokens of one account
+MAX_ATTEMPTS: Final = 2  # at one slot, if a wallet got another position meanwhile
+MAX_SIBLINGS: Final = 50  # accounts of one owner whose deposits are added
+MAX_SEARCHES: Final = 100  # for pools: anybody can send shares to anybody, and searches are expensive
+SEARCH_LIMIT: Final = Unknown(f"the pools of more than {MAX_SEARCHES} shares would have to be looked for")
+SLOT_MS: Final = 400  # the nominal pace of the cluster
 PROGRAM: Final = "program"
 SHARED: Final = (
     "no file names its market: it counts because the vaults there have as much now, which other accounts may claim, too"
 )
-THING, SHARE, ACCOUNT = "thing", "share", "account"
+NFT, SHARE, ACCOUNT = "nft", "share", "account"  # kinds of claims
+
+AccountPlan = Plan[AccountRead | ListRead, Any, T]
+DecoderPlan = AccountPlan[Sequence[DecodedPosition]]
+Results = dict[Any, Any]  # by read
+ClaimKey = tuple[str, str, str, str]  # family, program, account and subject
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What may stand for a position of a program: a mint of which the account has `raw` units, or an account that names
-    it. `time_s` is the time of the slot; `contracts` are those of the protocol's file, by their roles."""
+    """A possible position: a token of an account, or an account of the program with that owner.
+
+    Attributes:
+        account: The owner.
+        subject: The mint of the token, or the address of the program's account.
+        program: The program.
+        time_s: The time of the slot.
+        raw: The raw units of the token; 1 for NFTs and accounts of the program.
+        slot: The slot of the snapshot.
+        epoch: The epoch of the slot.
+        contracts: The contracts in the protocol's file, by role.
+    """
 
     account: str
     subject: str
@@ -54,246 +70,294 @@ class Claim:
     contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-DecoderPlan = Plan[AccountRead | ListRead, Any, Sequence[DecodedPosition]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Family(ProtocolFamily):
-    """One kind of protocol on Solana; its forks are other programs with the same accounts, named in `role`.
+    """One kind of protocol on Solana. Its forks are other programs with the same accounts.
 
-    What stands for a position is a `THING` (a token of which there is one), a `SHARE` (any other token of SPL Token),
-    or an `ACCOUNT` of the layout `owned`, which names its owner at a byte."""
+    Attributes:
+        position: The decoder.
+        role: The role of the programs in the protocol's file.
+        claim_kind: `NFT` if an NFT is a position, `SHARE` for other tokens of SPL Token, `ACCOUNT` for accounts of the
+            program that contain their owner.
+        owner_field: For `ACCOUNT`: the layout of these accounts, and the byte offset of the owner.
+    """
 
     position: Callable[[Claim], DecoderPlan]
     kind: str = "solana"
     role: str = PROGRAM
-    stands: str = THING
-    owned: tuple[str, int] = ("", 0)
+    claim_kind: str = NFT
+    owner_field: tuple[str, int] = ("", 0)
 
     @property
-    def finding_roles(self) -> tuple[str, ...]:
-        """The program whose accounts are looked for."""
+    def lookup_roles(self) -> tuple[str, ...]:
+        """The role of the programs whose accounts are positions."""
         return (self.role,)
 
-    def list_of(self, program: str, account: str) -> ListRead:
-        """What finds the accounts that name one."""
-        layout, at = self.owned
-        return ListRead(program, layout, at, account)
+    def owner_search(self, program: str, account: str) -> ListRead:
+        """Return the search for the accounts of a program that belong to an owner."""
+        layout, offset = self.owner_field
+        return ListRead(program, layout, offset, account)
 
-    def alike(self, claim: Claim) -> Plan[AccountRead | ListRead, Any, Sequence[Any]]:
-        """What all accounts of the layout say that name the same owner; nothing where they are more than are added."""
-        [listed] = yield [self.list_of(claim.program, claim.account)]
-        if len(sure(listed)) > MOST_ALIKE:
+    def sibling_records(self, claim: Claim) -> AccountPlan[Sequence[Any]]:
+        """Read all accounts with the owner of a claim.
+
+        Returns:
+            Their records without those that are closed; an empty list if there are more than `MAX_SIBLINGS`.
+
+        Raises:
+            Unreadable: The accounts could not be searched for or read.
+        """
+        [result] = yield [self.owner_search(claim.program, claim.account)]
+        addresses = require(result)
+        if len(addresses) > MAX_SIBLINGS:
             return []
-        told = yield [AccountRead(claim.program, self.owned[0], (each,)) for each in listed]
-        return [sure(each) for each in told if not isinstance(each, Unknown) or each.cause == "read"]
+        results = yield [AccountRead(claim.program, self.owner_field[0], (address,)) for address in addresses]
+        return [require(each) for each in results if not isinstance(each, Unknown) or each.cause == "read"]
 
 
 class Unreadable(Exception):
-    """An account that a decoder cannot do without is not what it should be."""
+    """An account that a decoder needs could not be read, or is not what it should be."""
 
 
-def sure(said: Any) -> Any:
-    """What an account says; Unreadable where that is not known."""
-    if isinstance(said, Unknown):
-        raise Unreadable(said.reason)
-    return said
+def require(result: Any) -> Any:
+    """Return the result of a read.
+
+    Raises:
+        Unreadable: The result is Unknown.
+    """
+    if isinstance(result, Unknown):
+        raise Unreadable(result.reason)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A position that was found: of which protocol, what stands for it, and what was read."""
+class ClaimedPosition:
+    """A decoded position, with its protocol and its claim."""
 
-    row: InstalledProtocol
+    installed: InstalledProtocol
     claim: Claim
     position: DecodedPosition
 
     def notes(self, assets: tuple[Asset, ...]) -> Iterator[Issue]:
-        """What the position itself says is not known of it, or not to be relied on. `assets` stand for it."""
-        account, subject = self.claim.account, self.claim.subject
+        """Yield issues about values of the position that are unknown or unreliable. `assets` are its tokens."""
+        account, subject, protocol = self.claim.account, self.claim.subject, self.installed.protocol
         yield from notes(
-            self.position, account,
-            lambda reason, is_partial: Issue(self.row.protocol, subject, reason, is_partial, account, assets=assets),
-        )  # fmt: skip
+            self.position,
+            account,
+            lambda reason, is_partial: Issue(protocol, subject, reason, is_partial, account, assets=assets),
+        )
 
 
 @dataclass(slots=True)
-class Positions:
-    """The positions of all accounts of one snapshot, which are read together so that all are of one slot. The account
-    that comes first reads for the others, which wait. `caip2` is the name of the chain in assets; `own` are the tokens
-    that accounts came by in acts of their own, which are looked at before others."""
+class SnapshotPositions:
+    """The positions of all accounts of one snapshot, read together at one slot.
 
-    rows: Sequence[InstalledProtocol]
+    The plan of the first account reads for all accounts; the plans of the others wait for it.
+
+    Attributes:
+        protocols: The installed protocols of the chain.
+        caip2: The name of the chain in assets.
+        wallets: By account; None until it was read.
+        search_results: The results of the searches by owner: sorted addresses, or Unknown.
+        positions: By account.
+        issues: About positions of all accounts.
+        own_tokens: The mints that each account acquired itself. They are decoded before others.
+        compressed: The compressed NFTs of all accounts.
+        is_done: True once the first plan has ended.
+    """
+
+    protocols: Sequence[InstalledProtocol]
     caip2: str = ""
     wallets: dict[str, Wallet | None] = field(default_factory=dict)
-    lists: dict[ListRead, Any] = field(default_factory=dict)
-    opened: dict[str, list[Opened]] = field(default_factory=dict)
+    search_results: Results = field(default_factory=dict)
+    positions: dict[str, list[ClaimedPosition]] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
-    own: dict[str, Collection[str]] = field(default_factory=dict)
-    compressed: Compressed = field(init=False)
-    done: bool = False
+    own_tokens: dict[str, Collection[str]] = field(default_factory=dict)
+    compressed: CompressedNfts = field(init=False)
+    is_done: bool = False
 
     def __post_init__(self) -> None:
-        self.compressed = Compressed(self.caip2)
+        self.compressed = CompressedNfts(self.caip2)
 
     def read(
-        self, account: str, own: Collection[Asset] = ()
-    ) -> Plan[Any, Any, tuple[Wallet, Sequence[Opened], Sequence[Issue]]]:
-        """What an account has, its positions, and those that could not be read."""
-        first = not self.wallets
-        self.wallets[account], self.own[account] = None, {asset.reference for asset in own}
-        lists = list(self._lists(account))
-        wallet, leaves, *listed = yield [WalletRead(account), LeavesRead(account), *lists]
-        self.wallets[account], self.compressed.told[account] = wallet, leaves
-        self.lists |= zip(lists, listed, strict=True)
-        if first:
-            yield from self._wait(lambda: all(self.wallets.values()))
+        self, account: str, own_tokens: Collection[Asset] = ()
+    ) -> Plan[Any, Any, tuple[Wallet, Sequence[ClaimedPosition], Sequence[Issue]]]:
+        """Read an account: its wallet, its positions, and issues about positions that could not be read."""
+        is_first = not self.wallets
+        self.wallets[account], self.own_tokens[account] = None, {asset.reference for asset in own_tokens}
+        searches = list(self._owner_searches(account))
+        wallet, leaves, *results = yield [WalletRead(account), LeavesRead(account), *searches]
+        self.wallets[account], self.compressed.lists[account] = wallet, leaves
+        self.search_results |= zip(searches, results, strict=True)
+        if is_first:
+            yield from self._wait_until(lambda: all(self.wallets.values()))
             try:
-                yield from self._settle()
+                yield from self._read_at_one_slot()
             finally:
-                self.done = True
+                self.is_done = True
         else:
-            yield from self._wait(lambda: self.done)
-        settled = self.wallets[account]
-        assert settled is not None, "every wallet was read"
-        issues = [each for each in self.issues if each.account == account]
-        return settled, self.opened.get(account, ()), [*issues, *self.compressed.issues(account)]
+            yield from self._wait_until(lambda: self.is_done)
+        wallet = self.wallets[account]
+        assert wallet is not None, "every wallet was read"
+        issues = [issue for issue in self.issues if issue.account == account]
+        return wallet, self.positions.get(account, ()), [*issues, *self.compressed.issues(account)]
 
-    def _wait(self, over: Callable[[], bool]) -> Plan[Any, Any, None]:
-        while not over():
+    def _wait_until(self, is_ready: Callable[[], bool]) -> AccountPlan[None]:
+        while not is_ready():
             yield []
 
-    def _lists(self, account: str) -> Iterator[ListRead]:
-        """What finds accounts of programs that name an account."""
+    def _owner_searches(self, account: str) -> Iterator[ListRead]:
+        """Yield the searches for accounts of programs that contain an account as their owner."""
         for _, family, program in self._programs():
-            if family.stands == ACCOUNT:
-                yield family.list_of(program, account)
+            if family.claim_kind == ACCOUNT:
+                yield family.owner_search(program, account)
 
     def _programs(self) -> Iterator[tuple[InstalledProtocol, Family, str]]:
-        for row in self.rows:
-            assert isinstance(row.family, Family), "rows of this kind of chain"
-            for program in row.contracts.get(row.family.role, ()):
-                yield row, row.family, program
+        for installed in self.protocols:
+            family = _family(installed)
+            for program in installed.contracts.get(family.role, ()):
+                yield installed, family, program
 
-    def _settle(self) -> Plan[Any, Any, None]:
-        """Find what there is, and read it at one slot with the wallets."""
-        self._say_what_is_left_out()
-        trees = self.compressed.wanted()
-        for _ in range(TRIES):
+    def _read_at_one_slot(self) -> Plan[Any, Any, None]:
+        """Find the positions, then read them at one slot with the wallets and decode them."""
+        self._report_skipped_tokens()
+        trees = self.compressed.tree_reads()
+        for _ in range(MAX_ATTEMPTS):
             claims = list(self._claims())
-            known = yield from self._known(claims)
-            tried = {_key(row, claim): _tried(row, claim, known) for row, claim in claims}
-            nothing = {key for key, each in tried.items() if not (each.found or each.fault or each.missing)}
-            if len(nothing) == len(tried) and not trees:
-                break  # nothing that they have stands for a position
-            left = {read: said for read, said in known.items() if isinstance(read, ListRead) and _untold(said)}
-            told = left.keys() | self.lists.keys()
+            inputs = yield from self._read_inputs(claims)
+            runs = {_key(installed, claim): _run_decoder(installed, claim, inputs) for installed, claim in claims}
+            empty = {key for key, run in runs.items() if not (run.positions or run.fault or run.missing)}
+            if len(empty) == len(runs) and not trees:
+                break
+            failed = {
+                read: result for read, result in inputs.items() if isinstance(read, ListRead) and _is_unknown(result)
+            }
+            skipped = failed.keys() | self.search_results.keys()
             reads = list(
                 dict.fromkeys(
-                    read for key, each in tried.items() if key not in nothing for read in each.reads if read not in told
+                    read for key, run in runs.items() if key not in empty for read in run.reads if read not in skipped
                 )
             )
-            accounts, lists = list(self.wallets), [each for each, said in self.lists.items() if not _untold(said)]
-            answers = iter((yield [*map(WalletRead, accounts), *lists, *trees, *reads]))
-            self.wallets = {account: next(answers) for account in accounts}
-            self.lists |= {each: next(answers) for each in lists}
-            self.compressed.trees = {each: next(answers) for each in trees}
-            if self._decode(left | self.lists | dict(zip(reads, answers, strict=True)), nothing):
+            # A search that failed is not repeated: what it would find stays unknown.
+            searches = [search for search, result in self.search_results.items() if not _is_unknown(result)]
+            accounts = list(self.wallets)
+            results = iter((yield [*map(WalletRead, accounts), *searches, *trees, *reads]))
+            self.wallets = {account: next(results) for account in accounts}
+            self.search_results |= {search: next(results) for search in searches}
+            self.compressed.tree_results = {tree: next(results) for tree in trees}
+            if self._decode(failed | self.search_results | dict(zip(reads, results, strict=True)), empty):
                 break
         else:
             for account in self.wallets:
-                self._unread(account, account, "its positions change faster than they can be read")
-        self._say_what_was_refused()
+                self._add_issue(account, account, "its positions change faster than they can be read")
+        self._report_failed_searches()
 
-    def _say_what_is_left_out(self) -> None:
+    def _report_skipped_tokens(self) -> None:
+        """Add an issue for each account with more tokens than are decoded."""
+        for account, wallet in self._read_wallets():
+            own_tokens = self.own_tokens[account]
+            if skipped := _nft_mints(wallet, own_tokens)[MAX_CLAIMS:]:
+                reason = f"{len(skipped)} tokens of which there is one were not looked at for positions"
+                self._add_issue(account, account, reason, skipped)
+            skipped = [mint for mint, _ in _share_balances(wallet, own_tokens)[MAX_SHARES:]]
+            if skipped and any(family.claim_kind == SHARE for _, family, _ in self._programs()):
+                reason = f"{len(skipped)} tokens were not looked at for shares of pools"
+                self._add_issue(account, account, reason, skipped)
+
+    def _report_failed_searches(self) -> None:
+        """Add one issue per account and reason for searches that failed, and per search with too many results."""
+        protocols_by_failure: dict[tuple[str, Unknown], list[str]] = {}
+        for installed, family, program in self._programs():
+            for account in self.wallets if family.claim_kind == ACCOUNT else ():
+                result = self.search_results[family.owner_search(program, account)]
+                if isinstance(result, Unknown):
+                    protocols_by_failure.setdefault((account, result), []).append(installed.protocol)
+                elif (excess := len(result) - MAX_CLAIMS) > 0:
+                    reason = f"{excess} positions of {installed.protocol} were not looked at"
+                    self._add_issue(account, account, reason)
+        for (account, unknown), protocols in protocols_by_failure.items():
+            reason = f"positions of {', '.join(sorted(set(protocols)))} were not looked for: {unknown.reason}"
+            # Nodes keep no past state, so every snapshot of the past lacks positions and has balances only.
+            self.issues.append(Issue("solana", account, reason, unknown.cause != "absent", account))
+
+    def _read_wallets(self) -> Iterator[tuple[str, Wallet]]:
         for account, wallet in self.wallets.items():
             assert wallet is not None, "every wallet was read"
-            own = self.own[account]
-            if rest := _things(wallet, own)[MOST:]:
-                reason = f"{len(rest)} tokens of which there is one were not looked at for positions"
-                self._unread(account, account, reason, rest)
-            rest = [mint for mint, _ in _shares(wallet, own)[MOST_SHARES:]]
-            if rest and any(family.stands == SHARE for _, family, _ in self._programs()):
-                self._unread(account, account, f"{len(rest)} tokens were not looked at for shares of pools", rest)
-
-    def _say_what_was_refused(self) -> None:
-        """One issue for each reason why accounts of programs were not looked for."""
-        refused: dict[tuple[str, Unknown], list[str]] = {}
-        for row, family, program in self._programs():
-            for account in self.wallets if family.stands == ACCOUNT else ():
-                said = self.lists[family.list_of(program, account)]
-                if isinstance(said, Unknown):
-                    refused.setdefault((account, said), []).append(row.protocol)
-                elif (more := len(said) - MOST) > 0:
-                    self._unread(account, account, f"{more} positions of {row.protocol} were not looked at")
-        for (account, said), protocols in refused.items():
-            reason = f"positions of {', '.join(sorted(set(protocols)))} were not looked for: {said.reason}"
-            # What no node keeps of the past is lacking in every answer about it, which is of balances alone.
-            self.issues.append(Issue("solana", account, reason, said.cause != "absent", account))
+            yield account, wallet
 
     def _claims(self) -> Iterator[tuple[InstalledProtocol, Claim]]:
-        """Everything that may stand for a position, with every program whose it may be."""
-        for account, wallet in self.wallets.items():
-            assert wallet is not None, "every wallet was read"
+        """Yield every possible position of every account, once for each program that it may belong to."""
+        for account, wallet in self._read_wallets():
             time_s, slot = wallet.block.time_us // 1_000_000, wallet.block.height
-            for row, family, program in self._programs():
+            for installed, family, program in self._programs():
                 for subject, raw in self._subjects(family, program, account, wallet):
-                    yield row, Claim(account, subject, program, time_s, raw, slot, wallet.epoch, row.contracts)
+                    claim = Claim(account, subject, program, time_s, raw, slot, wallet.epoch, installed.contracts)
+                    yield installed, claim
 
     def _subjects(self, family: Family, program: str, account: str, wallet: Wallet) -> list[tuple[str, int]]:
-        """What may stand for positions of a program, and how much of it there is."""
-        if family.stands == THING:
-            return [(mint, 1) for mint in _things(wallet, self.own[account])[:MOST]]
-        if family.stands == SHARE:
-            return _shares(wallet, self.own[account])[:MOST_SHARES]
-        said = self.lists[family.list_of(program, account)]
-        return [] if isinstance(said, Unknown) else [(address, 1) for address in said[:MOST]]
+        """Return the tokens or accounts that may be positions in a program, with their raw units."""
+        if family.claim_kind == NFT:
+            return [(mint, 1) for mint in _nft_mints(wallet, self.own_tokens[account])[:MAX_CLAIMS]]
+        if family.claim_kind == SHARE:
+            return _share_balances(wallet, self.own_tokens[account])[:MAX_SHARES]
+        result = self.search_results[family.owner_search(program, account)]
+        return [] if isinstance(result, Unknown) else [(address, 1) for address in result[:MAX_CLAIMS]]
 
-    def _known(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Any, Any, dict[Any, Any]]:
-        """What decoders have to know, in rounds."""
-        known: dict[Any, Any] = {**self.lists}
-        open_claims = list(claims)
-        lists_left = MOST_LISTS
-        for _ in range(ROUNDS):
-            tried = [(row, claim, _tried(row, claim, known)) for row, claim in open_claims]
-            open_claims = [(row, claim) for row, claim, each in tried if each.missing]
-            missing = list(dict.fromkeys(read for *_, each in tried for read in each.missing))
+    def _read_inputs(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Any, Any, Results]:
+        """Read the accounts that decoders ask for, up to `MAX_ROUNDS` rounds, and return the results by read."""
+        results: Results = {**self.search_results}
+        unfinished = list(claims)
+        search_budget = MAX_SEARCHES
+        for _ in range(MAX_ROUNDS):
+            runs = [(installed, claim, _run_decoder(installed, claim, results)) for installed, claim in unfinished]
+            unfinished = [(installed, claim) for installed, claim, run in runs if run.missing]
+            missing = list(dict.fromkeys(read for *_, run in runs for read in run.missing))
             if not missing:
                 break
-            lists = [each for each in missing if isinstance(each, ListRead)]
-            known |= dict.fromkeys(lists[lists_left:], UNLISTED)
-            lists_left -= len(lists[:lists_left])
-            if asked := [each for each in missing if each not in known]:
-                known |= zip(asked, (yield asked), strict=True)
-        return known
+            searches = [read for read in missing if isinstance(read, ListRead)]
+            results |= dict.fromkeys(searches[search_budget:], SEARCH_LIMIT)
+            search_budget -= len(searches[:search_budget])
+            if reads := [read for read in missing if read not in results]:
+                results |= zip(reads, (yield reads), strict=True)
+        return results
 
-    def _decode(self, known: Mapping[Any, Any], nothing: Collection[Any]) -> bool:
-        """The positions by what is known, but for what is none; whether that was all that had to be known."""
-        opened: dict[str, list[Opened]] = {}
-        issues = []
-        for row, claim in self._claims():
-            if _key(row, claim) in nothing:
+    def _decode(self, results: Results, empty: Collection[ClaimKey]) -> bool:
+        """Store the positions and issues by the results of reads.
+
+        Args:
+            results: By read.
+            empty: Keys of claims that are no positions.
+
+        Returns:
+            False, and nothing is stored, if a decoder needs further reads.
+        """
+        positions: dict[str, list[ClaimedPosition]] = {}
+        faults = []
+        for installed, claim in self._claims():
+            if _key(installed, claim) in empty:
                 continue
-            tried = _tried(row, claim, known)
-            if tried.missing:
+            run = _run_decoder(installed, claim, results)
+            if run.missing:
                 return False
-            if tried.fault:
-                issues.append((claim, row, tried.fault))
-            opened.setdefault(claim.account, []).extend(Opened(row, claim, each) for each in tried.found)
-        self.opened = opened
+            if run.fault:
+                faults.append((claim, installed, run.fault))
+            positions.setdefault(claim.account, []).extend(
+                ClaimedPosition(installed, claim, position) for position in run.positions
+            )
+        self.positions = positions
         self.issues += [
-            note
-            for several in opened.values()
-            for each in several
-            for note in each.notes(self._assets(_mints(each.row, each.claim)))
+            issue
+            for claimed_positions in positions.values()
+            for each in claimed_positions
+            for issue in each.notes(self._assets(_mints(each.installed, each.claim)))
         ]
-        for claim, row, fault in issues:
-            reason = f"a position of {row.protocol} could not be read: {fault}"
-            self._unread(claim.account, claim.subject, reason, _mints(row, claim))
+        for claim, installed, fault in faults:
+            reason = f"a position of {installed.protocol} could not be read: {fault}"
+            self._add_issue(claim.account, claim.subject, reason, _mints(installed, claim))
         return True
 
-    def _unread(self, account: str, subject: str, reason: str, mints: Sequence[str] = ()) -> None:
-        """Add an issue about positions that are not read. `mints` stand for them, none if something else does."""
+    def _add_issue(self, account: str, subject: str, reason: str, mints: Sequence[str] = ()) -> None:
+        """Add an issue about positions that were not read. `mints` are their tokens, if tokens are positions."""
         assets, count = self._assets(mints), max(1, len(mints))
         self.issues.append(Issue("solana", subject, reason, account=account, count=count, assets=assets))
 
@@ -301,65 +365,78 @@ class Positions:
         return tuple(Asset(self.caip2, TOKENS, mint) for mint in mints)
 
 
-def _mints(row: InstalledProtocol, claim: Claim) -> Sequence[str]:
-    """Return the mint that stands for a position, none if an account of a program does."""
-    assert isinstance(row.family, Family), "rows of this kind of chain"
-    return () if row.family.stands == ACCOUNT else (claim.subject,)
+def _family(installed: InstalledProtocol) -> Family:
+    assert isinstance(installed.family, Family), "a protocol of this kind of chain"
+    return installed.family
 
 
-def _untold(said: Any) -> bool:
-    """Whether a list was not told: then it is not asked for again, and what it finds stays unknown."""
-    return isinstance(said, Unknown)
+def _mints(installed: InstalledProtocol, claim: Claim) -> Sequence[str]:
+    """Return the mint of a claim; empty if the claim is an account of a program."""
+    return () if _family(installed).claim_kind == ACCOUNT else (claim.subject,)
 
 
-def _key(row: InstalledProtocol, claim: Claim) -> tuple[str, str, str, str]:
-    return row.family.name, claim.program, claim.account, claim.subject
+def _is_unknown(result: object) -> bool:
+    return isinstance(result, Unknown)
 
 
-def _things(wallet: Wallet, own: Collection[str]) -> list[str]:
-    """The mints of which a wallet has one that cannot be divided, its `own` ones first."""
-    found = [mint for mint, held in wallet.tokens.items() if (held.raw, held.decimals) == (1, 0)]
-    return sorted(found, key=lambda mint: mint not in own)
+def _key(installed: InstalledProtocol, claim: Claim) -> ClaimKey:
+    return installed.family.name, claim.program, claim.account, claim.subject
 
 
-def _shares(wallet: Wallet, own: Collection[str]) -> list[tuple[str, int]]:
-    """The mints of SPL Token of which a wallet has any part, and how much, its `own` ones first: programs issue shares
-    in that alone."""
-    found = [
-        (mint, held.raw)
-        for mint, held in wallet.tokens.items()
-        if held.raw and held.program == TOKEN and (held.raw, held.decimals) != (1, 0)
+def _nft_mints(wallet: Wallet, own_tokens: Collection[str]) -> list[str]:
+    """Return the mints of a wallet with one unit and no decimals, the acquired ones first."""
+    mints = [mint for mint, balance in wallet.tokens.items() if (balance.raw, balance.decimals) == (1, 0)]
+    return sorted(mints, key=lambda mint: mint not in own_tokens)
+
+
+def _share_balances(wallet: Wallet, own_tokens: Collection[str]) -> list[tuple[str, int]]:
+    """Return the other mints of SPL Token in a wallet with their raw units, the acquired ones first.
+
+    Programs issue shares in SPL Token only, not in Token-2022.
+    """
+    balances = [
+        (mint, balance.raw)
+        for mint, balance in wallet.tokens.items()
+        if balance.raw and balance.program == TOKEN and (balance.raw, balance.decimals) != (1, 0)
     ]
-    return sorted(found, key=lambda share: share[0] not in own)
+    return sorted(balances, key=lambda balance: balance[0] not in own_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
-    """How far a decoder came with what is known: what it asked for, what it still needs, what it found, or why it
-    cannot."""
+class _DecoderRun:
+    """One run of a decoder on the results of reads.
 
-    reads: Sequence[Any]
-    missing: Sequence[Any] = ()
-    found: Sequence[DecodedPosition] = ()
+    Attributes:
+        reads: Every read that it asked for.
+        missing: Reads whose results it still needs; empty if it has ended.
+        positions: Its result.
+        fault: The reason of its failure; empty if it did not fail.
+    """
+
+    reads: Sequence[AccountRead | ListRead]
+    missing: Sequence[AccountRead | ListRead] = ()
+    positions: Sequence[DecodedPosition] = ()
     fault: str = ""
 
 
-def _tried(row: InstalledProtocol, claim: Claim, known: Mapping[Any, Any]) -> _Tried:
-    family = row.family
-    assert isinstance(family, Family), "rows of this kind of chain"
-    asked: list[Any] = []
+def _run_decoder(installed: InstalledProtocol, claim: Claim, results: Results) -> _DecoderRun:
+    """Run a decoder on the results of reads, up to the first read without a result."""
+    family = _family(installed)
+    requested: list[AccountRead | ListRead] = []
     try:
         plan = family.position(claim)
         reads = next(plan)
         while True:
-            asked += reads
-            if missing := [each for each in reads if each not in known]:
-                return _Tried(asked, missing)
-            reads = plan.send([known[each] for each in reads])
+            requested += reads
+            if missing := [read for read in reads if read not in results]:
+                return _DecoderRun(requested, missing)
+            reads = plan.send([results[read] for read in reads])
     except StopIteration as stop:
-        found = founds(stop.value, is_address)
-        return _Tried(asked, fault=found) if isinstance(found, str) else _Tried(asked, found=found)
+        positions = as_positions(stop.value, is_address)
+        if isinstance(positions, str):
+            return _DecoderRun(requested, fault=positions)
+        return _DecoderRun(requested, positions=positions)
     except Unreadable as error:
-        return _Tried(asked, fault=str(error))
+        return _DecoderRun(requested, fault=str(error))
     except Exception as error:  # a decoder may be third-party code: whatever it raises is its own issue
-        return _Tried(asked, fault=f"{type(error).__name__}: {error}")
+        return _DecoderRun(requested, fault=f"{type(error).__name__}: {error}")

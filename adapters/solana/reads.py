@@ -1,126 +1,149 @@
-"""Reads of a Solana chain as values, and what they give."""
+"""Reads of a Solana chain as values, and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from adapters.solana.forms import Plain
-from adapters.solana.layouts import BadLayout, Mint
-from adapters.solana.trees import Leaf, Tree
-from adapters.solana.trees import read as tree_of
+from chainfolio.adapters.solana.forms import Plain
+from chainfolio.adapters.solana.layouts import BadLayout, Mint
+from chainfolio.adapters.solana.trees import Leaf, Tree
+from chainfolio.adapters.solana.trees import read as read_tree
 from chainfolio.blocks import Block
 from chainfolio.plans import Unknown
 
 __all__ = [
-    "Held", "Leaves", "LeavesRead", "Mint", "MintRead", "NameRead", "Note", "Reward", "RewardRead", "Staking",
-    "TreeRead", "Wallet", "WalletRead",
-]  # fmt: skip
+    "LeafList",
+    "LeavesRead",
+    "Mint",
+    "MintBalance",
+    "MintRead",
+    "NameRead",
+    "Note",
+    "Reward",
+    "RewardRead",
+    "TreeRead",
+    "Wallet",
+    "WalletRead",
+    "WalletStake",
+]
+
+Shown = tuple[str, str | None, str | None, tuple[object, ...]]  # a read in answers: method, subject, layout, arguments
 
 
 @dataclass(frozen=True, slots=True)
 class WalletRead:
-    """Everything that an account has: its lamports, all its token accounts, its stake accounts. Answered with a
-    `Wallet`."""
+    """A read of the lamports, token accounts and stake accounts of an account. Its result is a `Wallet`."""
 
     account: str
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> Shown:
+        """The read as answers show it."""
         return "getTokenAccountsByOwner", self.account, None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class MintRead:
-    """What a mint says of itself, and what its metadata says. Answered with a `Mint` or Unknown."""
+    """A read of a mint and its metadata. Its result is a `Mint`, or Unknown if there is no such mint."""
 
     mint: str
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> Shown:
+        """The read as answers show it."""
         return "getMultipleAccounts", self.mint, None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class LeavesRead:
-    """The compressed NFTs that an endpoint says an account has, with their proofs. Answered with `Leaves`, or Unknown:
-    `absent` where no endpoint has an index of them."""
+    """A read of the compressed NFTs that an endpoint lists for an account, with their proofs.
+
+    Its result is a `LeafList`, or Unknown with the cause `absent` if no endpoint has an index of compressed NFTs.
+    """
 
     account: str
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> Shown:
+        """The read as answers show it."""
         return "getAssetsByOwner", self.account, None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRead:
-    """The tree at an address, of which so many bytes are read. Answered with a `Tree` or Unknown."""
+    """A read of the first `size` bytes of a Merkle tree account. Its result is a `Tree` or Unknown."""
 
     address: str
     size: int
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> Shown:
+        """The read as answers show it."""
         return "getMultipleAccounts", self.address, None, (self.size,)
 
     def result(self, account: Plain | None, content: bytes) -> Tree | Unknown:
-        """What the account says."""
+        """Return the tree, or Unknown if the account does not exist (None) or is no tree."""
         if account is None:
             return Unknown(f"there is no tree {self.address}", "absent")
         try:
-            return tree_of(content, account.owner)
+            return read_tree(content, account.owner)
         except BadLayout as error:
             return Unknown(f"the account {self.address} is no tree: {error}", "contract")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
-    """Compressed NFTs of an account by the word of an endpoint, not proven yet; the size of each of their trees as far
-    as it has to be read; and what cannot be proven, each with the reason."""
+class LeafList:
+    """The compressed NFTs of an account as an endpoint lists them, before they are proven.
 
-    found: tuple[Leaf, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    Attributes:
+        leaves: The NFTs that can be checked.
+        tree_sizes: By tree: the bytes of its account that have to be read.
+        faults: Ids of NFTs that cannot be checked, each with the reason. The account stands for an unreadable id.
+    """
+
+    leaves: tuple[Leaf, ...] = ()
+    tree_sizes: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NameRead:
-    """What an endpoint called a compressed NFT when it listed it. Answered with symbol and name, or Unknown."""
+    """A read of the symbol and name in the last list with a compressed NFT; Unknown without a list."""
 
     id: str
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> Shown:
+        """The read as answers show it."""
         return "getAssetsByOwner", self.id, None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class RewardRead:
-    """What a stake account earned in an epoch that is over. Answered with a `Reward`, None where it earned nothing, or
-    Unknown."""
+    """A read of a stake account's reward in a past epoch: a `Reward`, None for none, or Unknown."""
 
     stake: str
     epoch: int
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> Shown:
+        """The read as answers show it."""
         return "getInflationReward", self.stake, None, (self.epoch,)
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What was paid to a stake account, at which slot, and when, where that is known. `commission`, in per cent, is
-    what its validator kept."""
+    """A reward that was paid to a stake account.
+
+    Attributes:
+        lamports: The amount.
+        slot: The slot that paid it.
+        time_s: The time of the slot; None if the node does not have it.
+        commission: The part that the validator kept, in per cent; None if the node does not have it.
+    """
 
     lamports: int
     slot: int
@@ -130,8 +153,14 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What has to be said beside an amount: about which mint or account, and whether the answer lacks something.
-    `mint`: the token that is lacking, if it is one."""
+    """A remark about an amount, which becomes an issue of the answer.
+
+    Attributes:
+        subject: The mint or account that it is about.
+        reason: The text for users.
+        is_partial: True if the answer lacks an amount.
+        mint: The token that is lacking; empty if it is no token.
+    """
 
     subject: str
     reason: str
@@ -139,8 +168,8 @@ class Note:
     mint: str = ""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """What all token accounts of one mint hold together. `program` is whose mint it is."""
+class MintBalance(msgspec.Struct, frozen=True, gc=False):
+    """The sum of all token accounts of one mint. `program` is the token program of the mint."""
 
     raw: int
     decimals: int
@@ -148,9 +177,19 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Staking:
-    """One stake account: what lies in it altogether, what of it is delegated, what of that is active, to whom, and how
-    far that is. `earning` are the first and the last epoch that it may have earned something in, by its delegation."""
+class WalletStake:
+    """A stake account that the wallet may withdraw from.
+
+    Attributes:
+        address: Of the stake account.
+        lamports: All lamports in it.
+        delegated: The delegated part.
+        active: The active part of the delegation.
+        voter: The vote account of the delegation; empty if there is none.
+        state: `active`, `activating`, `deactivating` or `inactive`.
+        unlock_s: The time until which it is locked; 0 if it is not.
+        reward_epochs: The first and last epoch in which its delegation may earn rewards; None without a delegation.
+    """
 
     address: str
     lamports: int
@@ -159,16 +198,16 @@ class Staking:
     voter: str
     state: str
     unlock_s: int
-    earning: tuple[int, int] | None = None
+    reward_epochs: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wallet:
-    """What an account has at `block`, in an epoch: everything in it was read at that one slot."""
+    """The lamports, tokens and stake accounts of an account, all read at the slot of `block`."""
 
     block: Block
     lamports: int
-    tokens: Mapping[str, Held]
-    stakes: tuple[Staking, ...]
+    tokens: Mapping[str, MintBalance]  # by mint
+    stakes: tuple[WalletStake, ...]
     notes: tuple[Note, ...]
     epoch: int = 0

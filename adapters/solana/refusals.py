@@ -1,4 +1,4 @@
-"""What Solana nodes mean when they refuse: by the code where it is one of the chain's own, else by the words."""
+"""The meaning of a Solana node's error codes and messages."""
 
 from __future__ import annotations
 
@@ -6,45 +6,53 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from chainfolio.errors import BadAnswer, HistoryUnavailable, NoBlock, NodeBehind, SourceError, Unavailable, Unsupported
-from transport.exchange import RateLimited
-from transport.messages import shown
-from transport.wire import RpcError
+from chainfolio.errors import (
+    BadAnswer,
+    HistoryUnavailable,
+    NoBlock,
+    NodeBehind,
+    SourceError,
+    Unavailable,
+    UnsupportedMethod,
+)
+from chainfolio.transport.exchange import RateLimited
+from chainfolio.transport.messages import shown
+from chainfolio.transport.wire import RpcError
 
 _Kind = Callable[[str, int, str], SourceError]
 
 
-def _behind(source: str, height: int, said: str) -> SourceError:
-    return NodeBehind(source, said)
+def _node_behind(source: str, height: int, text: str) -> SourceError:
+    return NodeBehind(source, text)
 
 
-def _forgotten(source: str, height: int, said: str) -> SourceError:
-    return HistoryUnavailable(source, height, said)
+def _forgotten(source: str, height: int, text: str) -> SourceError:
+    return HistoryUnavailable(source, height, text)
 
 
-def _skipped(source: str, height: int, said: str) -> SourceError:
+def _skipped(source: str, height: int, text: str) -> SourceError:
     return NoBlock(source, height)
 
 
-def _later(source: str, height: int, said: str) -> SourceError:
-    return Unavailable(source, said)
+def _later(source: str, height: int, text: str) -> SourceError:
+    return Unavailable(source, text)
 
 
-def _unsupported(source: str, height: int, said: str) -> SourceError:
-    return Unsupported(source, said)
+def _unsupported(source: str, height: int, text: str) -> SourceError:
+    return UnsupportedMethod(source, text)
 
 
-def _bad(source: str, height: int, said: str) -> SourceError:
-    return BadAnswer(source, said)
+def _bad(source: str, height: int, text: str) -> SourceError:
+    return BadAnswer(source, text)
 
 
-# Every code of Agave's `RpcCustomError`, and those of JSON-RPC. -32007 and -32009 are also said of slots that a node
-# lost: whoever takes a height for skipped holds the parent of the next block against it.
+# Every code of Agave's `RpcCustomError`, and those of JSON-RPC. Nodes also send -32007 and -32009 for slots whose
+# blocks they lost. So a caller that treats a slot as skipped compares the parent of the next block.
 CODES: Final[dict[int, _Kind]] = {
     -32001: _forgotten,  # block cleaned up
     -32002: _bad,  # preflight failed
     -32003: _bad,  # signature verification failed
-    -32004: _behind,  # block not available for the slot
+    -32004: _node_behind,  # block not available for the slot
     -32005: _later,  # node unhealthy; some providers: too many requests
     -32006: _bad,  # precompile verification failed
     -32007: _skipped,  # slot skipped
@@ -54,9 +62,9 @@ CODES: Final[dict[int, _Kind]] = {
     -32011: _forgotten,  # no transaction history
     -32012: _later,  # a scan of accounts was given up
     -32013: _bad,  # length of a signature
-    -32014: _behind,  # status of the block not known yet
+    -32014: _node_behind,  # status of the block not known yet
     -32015: _unsupported,  # version of a transaction
-    -32016: _behind,  # the minimum context slot is not reached
+    -32016: _node_behind,  # the minimum context slot is not reached
     -32017: _later,  # rewards of an epoch are being paid
     -32018: _bad,  # slot is no boundary of an epoch
     -32019: _later,  # long-term storage cannot be reached
@@ -69,23 +77,34 @@ CODES: Final[dict[int, _Kind]] = {
 }
 _LIMITED = re.compile(
     r"rate.?limit|too many requests|requests? per|throttl|compute units|\bcredits\b|capacity|quota|calls? per|"
-    r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down", re.I)  # fmt: skip
+    r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down",
+    re.I,
+)
 _REFUSED = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|excluded|upgrade|paid plan|"
-    r"free (?:plan|tier)|forbidden|only method calls|batch", re.I)  # fmt: skip
+    r"free (?:plan|tier)|forbidden|only method calls|batch",
+    re.I,
+)
 _FORGOTTEN = re.compile(r"history is not available|cleaned up|pruned|not (?:found )?in (?:ledger|storage)", re.I)
 
 
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
-    """The typed error behind a refusal of `method` that was about slot `height`."""
-    words = "".join(char if char.isprintable() else " " for char in error.message[:400])
-    said = f"{method}: {shown(words)}"
-    if error.code in (429, -32429, -32097) or _LIMITED.search(words):  # some take codes of the chain for this
-        return RateLimited(source, f"it limits us: {shown(words)}")
+    """Return the typed error for a refusal.
+
+    Args:
+        source: The endpoint.
+        method: The method that was refused.
+        error: The refusal.
+        height: The slot that the request was about.
+    """
+    message = "".join(char if char.isprintable() else " " for char in error.message[:400])
+    text = f"{method}: {shown(message)}"
+    if error.code in (429, -32429, -32097) or _LIMITED.search(message):  # some take codes of the chain for this
+        return RateLimited(source, f"it limits us: {shown(message)}")
     if error.code in CODES:
-        return CODES[error.code](source, height, said)
-    if _FORGOTTEN.search(words):
-        return HistoryUnavailable(source, height, said)
-    if error.code in (401, 403, -32052) or _REFUSED.search(words):
-        return Unsupported(source, said)
-    return BadAnswer(source, f"{method} was refused: {shown(words)} (code {error.code})")
+        return CODES[error.code](source, height, text)
+    if _FORGOTTEN.search(message):
+        return HistoryUnavailable(source, height, text)
+    if error.code in (401, 403, -32052) or _REFUSED.search(message):
+        return UnsupportedMethod(source, text)
+    return BadAnswer(source, f"{method} was refused: {shown(message)} (code {error.code})")

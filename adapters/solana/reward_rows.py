@@ -1,7 +1,7 @@
-"""Rows of what stake accounts earned: in the name of whoever may withdraw it, though the stake keeps it.
+"""Table rows of staking rewards, in the name of the withdrawer although the stake account keeps them.
 
-An epoch is paid by the first blocks of the next one. So what an epoch paid belongs to the slots of the next epoch, and
-a span is read epoch by epoch.
+The rewards of an epoch are paid in the first blocks of the next epoch. So they belong to the slots of the next epoch,
+and a span is read epoch by epoch.
 """
 
 from __future__ import annotations
@@ -10,55 +10,53 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from adapters.solana.datasets import REWARDS
-from adapters.solana.epochs import Schedule, schedule_of
-from adapters.solana.reads import Reward, RewardRead
-from adapters.solana.rewards import PAGE, Dropped, NotServed, of_epoch
-from adapters.solana.rows import Rewarded, reward_table
-from adapters.solana.stake_histories import Known, TooMany
+from chainfolio.adapters.solana.datasets import REWARDS
+from chainfolio.adapters.solana.epochs import Schedule, schedule_of
+from chainfolio.adapters.solana.reads import Reward, RewardRead
+from chainfolio.adapters.solana.rewards import PAGE, NoRewardBlock, RewardsNotServed, read_epoch_rewards
+from chainfolio.adapters.solana.rows import StakeReward, reward_table
+from chainfolio.adapters.solana.stake_histories import StakeAccounts, TooManyReads
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.tables import TRANSFERS
-from transport import metering
+from chainfolio.transport import metering
 
 if TYPE_CHECKING:
-    from adapters.solana.chain import SolanaChain
+    from chainfolio.adapters.solana.chain import SolanaChain
 
-WAY: Final = "epochs"
-EPOCHS: Final = 64  # of one piece
-LATELY: Final = 10_000  # slots, about an hour: whoever lacks a block of then is behind
-KEPT: Final = 10_000  # epochs of accounts that are remembered
+METHOD: Final = "epochs"  # how the rows were found, as tables record it
+MAX_EPOCHS: Final = 64  # per piece of a span
+RECENT_SLOTS: Final = 10_000  # about an hour: a node without so recent a block is behind
+MAX_CACHED: Final = 10_000  # epochs of sets of accounts
 
 
-@dataclass(frozen=True, slots=True)
-class Earned:
-    """What one stake account earned in an epoch, and who may withdraw it."""
+class OwnedReward(NamedTuple):
+    """A reward of a stake account, and the owner who could withdraw it."""
 
     stake: str
     owner: str
     reward: Reward
 
 
-Told = tuple[Earned, ...] | None  # None: no node tells it
+EpochRewards = tuple[OwnedReward, ...] | None  # None: no node can tell them
 
 
 @dataclass(slots=True)
 class RewardRows:
-    """Reads what stakes of accounts of one chain earned. What was told of an epoch is kept, for the next piece may have
-    slots of the same."""
+    """Reads staking rewards of accounts, and caches them: the next piece may be in the same epoch."""
 
     chain: SolanaChain
     _schedule: Schedule | None = None
-    _told: dict[tuple[frozenset[str], int], Told] = field(default_factory=dict)
+    _cache: dict[tuple[frozenset[str], int], EpochRewards] = field(default_factory=dict)
 
     async def collect(
         self, span: Span, accounts: Sequence[str], before: Block | None, budget: Budget | None
-    ) -> Collected:
-        """As `ReadsAccounts.collect_accounts` has it."""
+    ) -> SpanTables:
+        """Read the first epochs of a span, as `AccountHistoryReader.collect_accounts` defines it."""
         with metering.on(budget):
             node = self.chain.node
             if before is None:
@@ -67,107 +65,129 @@ class RewardRows:
                 try:
                     self._schedule = await node.with_any(schedule_of, kind="rewards")
                 except BadAnswer:
-                    return self._collected(span, [], is_told=False)
-            schedule, who = self._schedule, frozenset(accounts)
-            epochs = _paid_in(schedule, span)
-            # A follower does not ask anew with every block what nobody tells.
-            known = [each for each in epochs if self._told.get((who, each)) is not None]
-            asked = [each for each in epochs if (who, each) in self._told] if before else known
-            told: Mapping[int, Told] = {each: self._told[who, each] for each in asked}
-            if len(asked) < len(epochs):
-                told = await self._learn(schedule, who, epochs)
-            return await self._piece(schedule, span, told)
+                    return self._tables(span, [], is_known=False)
+            schedule, owners = self._schedule, frozenset(accounts)
+            epochs = _paid_epochs(schedule, span)
+            # A follower reads block by block, and must not ask again for rewards that no node could tell.
+            cached = [
+                epoch
+                for epoch in epochs
+                if (owners, epoch) in self._cache and (before or self._cache[owners, epoch] is not None)
+            ]
+            rewards: Mapping[int, EpochRewards] = {epoch: self._cache[owners, epoch] for epoch in cached}
+            if len(cached) < len(epochs):
+                rewards = await self._read_epochs(schedule, owners, epochs)
+            return await self._first_piece(schedule, span, rewards)
 
-    async def _learn(self, schedule: Schedule, who: frozenset[str], epochs: Sequence[int]) -> Mapping[int, Told]:
-        """What some epochs paid: of the first of them, as many as go at once."""
-        if len(self._told) > KEPT:
-            self._told.clear()
-        stakes = await self._stakes(who, schedule.first(epochs[0] + 1))
-        told = dict.fromkeys(epochs, None) if stakes is None else await self._asked(schedule, who, stakes, epochs)
-        top = self.chain.node.finalized
-        self._told |= {
-            (who, epoch): each for epoch, each in told.items() if all(one.reward.slot <= top for one in each or ())
+    async def _read_epochs(
+        self, schedule: Schedule, owners: frozenset[str], epochs: Sequence[int]
+    ) -> Mapping[int, EpochRewards]:
+        """Read the rewards of the first epochs, up to `MAX_EPOCHS` with stake accounts, and cache final ones."""
+        if len(self._cache) > MAX_CACHED:
+            self._cache.clear()
+        stake_accounts = await self._stake_accounts(owners, schedule.first(epochs[0] + 1))
+        if stake_accounts is None:
+            rewards: dict[int, EpochRewards] = dict.fromkeys(epochs, None)
+        else:
+            rewards = await self._read_stake_rewards(schedule, owners, stake_accounts, epochs)
+        finalized = self.chain.node.finalized
+        self._cache |= {
+            (owners, epoch): owned_rewards
+            for epoch, owned_rewards in rewards.items()
+            if all(each.reward.slot <= finalized for each in owned_rewards or ())
         }
-        return told
+        return rewards
 
-    async def _asked(
-        self, schedule: Schedule, who: Collection[str], known: Known, epochs: Sequence[int]
-    ) -> dict[int, Told]:
-        """What the stake accounts of some accounts earned, epoch by epoch; only those are asked about that have more
-        than transactions left in them."""
-        asked: dict[int, list[str]] = {}
-        if lost := [epoch for epoch in epochs if schedule.first(epoch + 1) < known.begun]:
-            return dict.fromkeys(lost, None)
+    async def _read_stake_rewards(
+        self, schedule: Schedule, owners: Collection[str], stake_accounts: StakeAccounts, epochs: Sequence[int]
+    ) -> dict[int, EpochRewards]:
+        """Read the rewards of stake accounts with lamports that no transaction explains, by epoch.
+
+        If nodes lack transactions of some of the epochs, only these are returned, with None.
+        """
+        if missing_epochs := [epoch for epoch in epochs if schedule.first(epoch + 1) < stake_accounts.first_slot]:
+            return dict.fromkeys(missing_epochs, None)
+        stakes_by_epoch: dict[int, list[str]] = {}
         for epoch in epochs:
-            span = schedule.first(epoch + 1), schedule.first(epoch + 2) - 1
-            asked[epoch] = known.earning(*span)
-            if sum(map(bool, asked.values())) >= EPOCHS:
+            first_slot, last_slot = schedule.first(epoch + 1), schedule.first(epoch + 2) - 1
+            stakes_by_epoch[epoch] = stake_accounts.earning(first_slot, last_slot)
+            if sum(map(bool, stakes_by_epoch.values())) >= MAX_EPOCHS:
                 break
-        paid = await asyncio.gather(*(self._epoch(schedule, *each) for each in asked.items()))
+        results = await asyncio.gather(*(self._read_epoch(schedule, *each) for each in stakes_by_epoch.items()))
         return {
-            epoch: None if told is None else self._earned(who, known, told)
-            for epoch, told in zip(asked, paid, strict=True)
+            epoch: None if rewards is None else self._of_owners(owners, stake_accounts, rewards)
+            for epoch, rewards in zip(stakes_by_epoch, results, strict=True)
         }
 
-    def _earned(self, who: Collection[str], known: Known, told: Sequence[tuple[str, Reward]]) -> Told:
-        """Of what was paid, that of some accounts: of whoever could withdraw then. None where that is not known."""
-        found = []
-        for stake, reward in told:
-            owner = known.lives[stake].owner(reward.slot - 1)
+    def _of_owners(
+        self, owners: Collection[str], stake_accounts: StakeAccounts, rewards: Sequence[tuple[str, Reward]]
+    ) -> EpochRewards:
+        """Return the rewards that some owners could withdraw; None if the owner of a reward is unknown."""
+        owned_rewards = []
+        for stake, reward in rewards:
+            owner = stake_accounts.histories[stake].owner(reward.slot - 1)
             if owner is None:
                 return None
-            if owner in who:
-                found.append(Earned(stake, owner, reward))
-        return tuple(found)
+            if owner in owners:
+                owned_rewards.append(OwnedReward(stake, owner, reward))
+        return tuple(owned_rewards)
 
-    async def _stakes(self, who: Collection[str], slot: int) -> Known | None:
-        """The stake accounts that some accounts have, or had since a slot; None where nobody tells."""
+    async def _stake_accounts(self, owners: Collection[str], slot: int) -> StakeAccounts | None:
+        """Read the stake accounts of owners since a slot; None if they are disabled or not served."""
         if not self.chain.settings.stake_accounts:
             return None
         try:
-            return await self.chain.stake_histories.since(who, slot)
-        except (BadAnswer, HistoryUnavailable, TooMany):  # it is refused, lost, or cannot be
+            return await self.chain.stake_histories.read_since(owners, slot)
+        except (BadAnswer, HistoryUnavailable, TooManyReads):  # refused, not recorded, or too many
             return None
 
-    async def _epoch(self, schedule: Schedule, epoch: int, stakes: Sequence[str]) -> list[tuple[str, Reward]] | None:
-        """What some stake accounts earned in an epoch; None where no node tells it, or what is told cannot be."""
-        node, begin = self.chain.node, schedule.first(epoch + 1)
-        found: dict[RewardRead, Reward | None] = {}
+    async def _read_epoch(
+        self, schedule: Schedule, epoch: int, stakes: Sequence[str]
+    ) -> list[tuple[str, Reward]] | None:
+        """Read the rewards of stake accounts in an epoch; None if they are not served, or impossible."""
+        node, first_slot = self.chain.node, schedule.first(epoch + 1)
+        results: dict[RewardRead, Reward | None] = {}
         for first in range(0, len(stakes), PAGE):
+            page = [RewardRead(stake, epoch) for stake in stakes[first : first + PAGE]]
             try:
-                found |= await of_epoch(node, [RewardRead(each, epoch) for each in stakes[first : first + PAGE]])
-            except (NotServed, BadAnswer):
+                results |= await read_epoch_rewards(node, page)
+            except (RewardsNotServed, BadAnswer):
                 return None
-            except Dropped:
-                if begin > node.finalized - LATELY:  # it is behind
+            except NoRewardBlock:
+                if first_slot > node.finalized - RECENT_SLOTS:  # the node is behind
                     raise
                 return None
-        paid = [(read.stake, each) for read, each in found.items() if each is not None]
-        return paid if all(begin <= each.slot < schedule.first(epoch + 2) for _, each in paid) else None
+        rewards = [(read.stake, reward) for read, reward in results.items() if reward is not None]
+        is_valid = all(first_slot <= reward.slot < schedule.first(epoch + 2) for _, reward in rewards)
+        return rewards if is_valid else None
 
-    async def _piece(self, schedule: Schedule, span: Span, told: Mapping[int, Told]) -> Collected:
-        """The first epochs of a span as rows, as far as they are told, or as far as they are not."""
-        if not told:
-            return self._collected(span, [], is_told=True)
-        is_told = next(iter(told.values())) is not None
-        some = list(takewhile(lambda epoch: (told[epoch] is not None) == is_told, told))
-        if not is_told and span.first < schedule.first(1):  # nothing is paid before an epoch is over
-            return self._collected(Span(span.first, schedule.first(1) - 1), [], is_told=True)
-        piece = Span(span.first, min(span.last, schedule.first(some[-1] + 2) - 1))
-        paid = [each for epoch in some for each in told[epoch] or () if each.reward.slot in piece]
-        blocks = await self.chain.node.blocks(sorted({each.reward.slot for each in paid}))
-        known = {block.height: block for block in blocks}
-        if lost := {each.reward.slot for each in paid} - known.keys():
-            raise BadAnswer(self.chain.key, f"says that slot {min(lost)} paid rewards, which has no block")
-        rows = [(known[each.reward.slot], each.stake, each.owner, each.reward.lamports) for each in paid]
-        return replace(self._collected(piece, rows, is_told=is_told), chain=blocks)
+    async def _first_piece(self, schedule: Schedule, span: Span, rewards: Mapping[int, EpochRewards]) -> SpanTables:
+        """Return the rows of the first epochs of a span whose rewards are all known, or all unknown."""
+        if not rewards:
+            return self._tables(span, [], is_known=True)
+        is_known = next(iter(rewards.values())) is not None
+        epochs = list(takewhile(lambda epoch: (rewards[epoch] is not None) == is_known, rewards))
+        if not is_known and span.first < schedule.first(1):  # nothing is paid before an epoch is over
+            return self._tables(Span(span.first, schedule.first(1) - 1), [], is_known=True)
+        piece = Span(span.first, min(span.last, schedule.first(epochs[-1] + 2) - 1))
+        owned_rewards = [each for epoch in epochs for each in rewards[epoch] or () if each.reward.slot in piece]
+        blocks = await self.chain.node.blocks(sorted({each.reward.slot for each in owned_rewards}))
+        block_by_slot = {block.height: block for block in blocks}
+        if missing := {each.reward.slot for each in owned_rewards} - block_by_slot.keys():
+            raise BadAnswer(self.chain.key, f"says that slot {min(missing)} paid rewards, which has no block")
+        rows = [
+            StakeReward(block_by_slot[each.reward.slot], each.stake, each.owner, each.reward.lamports)
+            for each in owned_rewards
+        ]
+        return replace(self._tables(piece, rows, is_known=is_known), blocks=blocks)
 
-    def _collected(self, piece: Span, rows: Sequence[Rewarded], *, is_told: bool) -> Collected:
-        table = reward_table(self.chain.key, rows)
-        return Collected(piece, {TRANSFERS.name: table}, None, [], len(table), ways={REWARDS: WAY} if is_told else {})
+    def _tables(self, piece: Span, rewards: Sequence[StakeReward], *, is_known: bool) -> SpanTables:
+        table = reward_table(self.chain.key, rewards)
+        methods = {REWARDS: METHOD} if is_known else {}
+        return SpanTables(piece, {TRANSFERS.name: table}, None, [], len(table), read_methods=methods)
 
 
-def _paid_in(schedule: Schedule, span: Span) -> list[int]:
-    """The epochs whose rewards the slots of a span may have paid."""
+def _paid_epochs(schedule: Schedule, span: Span) -> list[int]:
+    """Return the epochs whose rewards may have been paid in the slots of a span."""
     first, last = schedule.epoch(span.first), schedule.epoch(span.last)
     return [epoch - 1 for epoch in range(max(first, 1), last + 1)]

@@ -1,7 +1,7 @@
-"""What stake accounts earned in epochs that are over: all accounts of an epoch in one request.
+"""Rewards of stake accounts in past epochs: all accounts of an epoch in one request.
 
-A node says it by the block that paid the rewards of an epoch, the first ones of the next. One that has dropped that
-block does not know; none that answers nothing for an account says that the account earned nothing.
+A node derives them from the first blocks of the next epoch, which paid them. A node that no longer has these blocks
+cannot tell. A null for an account means that the account was paid nothing.
 """
 
 from __future__ import annotations
@@ -14,31 +14,37 @@ from typing import Annotated, Final
 
 import msgspec
 
-from adapters.solana.forms import U64
-from adapters.solana.node import MAX_TIME_S, Node, ask_each
-from adapters.solana.reads import Reward, RewardRead
-from chainfolio.errors import BadAnswer, HistoryUnavailable, NoBlock, NodeBehind, SourceError, Unavailable, Unsupported
+from chainfolio.adapters.solana.forms import U64
+from chainfolio.adapters.solana.node import MAX_TIME_S, Node, ask_each
+from chainfolio.adapters.solana.reads import Reward, RewardRead
+from chainfolio.errors import (
+    BadAnswer,
+    HistoryUnavailable,
+    NoBlock,
+    NodeBehind,
+    SourceError,
+    Unavailable,
+    UnsupportedMethod,
+)
 from chainfolio.plans import Unknown
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request, typed
 
-PAGE: Final = 100  # accounts that one request may name
-DROPPED: Final = "the node does not have the block that paid them"
-
-
-class Dropped(Unavailable):
-    """A node does not have the block that paid an epoch: not any more, or not yet."""
+PAGE: Final = 100  # accounts per request
+NO_REWARD_BLOCK: Final = "the node does not have the block that paid them"
+MAX_CACHED: Final = 100_000  # rewards
 
 
-class NotServed(Unavailable):
-    """A node does not tell what stake accounts earned."""
+class NoRewardBlock(Unavailable):
+    """A node does not have the block that paid the rewards of an epoch: no longer, or not yet."""
 
 
-KEPT: Final = 100_000  # rewards that are remembered
+class RewardsNotServed(Unavailable):
+    """A node does not serve rewards of stake accounts."""
 
 
-class Paid(msgspec.Struct):
-    """A reward as `getInflationReward` tells it."""
+class InflationReward(msgspec.Struct):
+    """A reward as `getInflationReward` returns it."""
 
     epoch: U64
     effectiveSlot: U64
@@ -47,75 +53,85 @@ class Paid(msgspec.Struct):
     commission: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
 
 
-async def rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
-    """What each account earned in its epoch. Those that are in final blocks are asked for once."""
-    missing = sorted({each for each in reads if each not in node.kept}, key=lambda each: (each.epoch, each.stake))
+async def read_rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
+    """Return the reward of each read: None if nothing was paid, Unknown if no endpoint can tell.
+
+    Rewards in final blocks are cached in `node.reward_cache`.
+    """
+    cache = node.reward_cache
+    missing = sorted({read for read in reads if read not in cache}, key=lambda read: (read.epoch, read.stake))
     pages = [
-        several[first : first + PAGE]
-        for _, group in groupby(missing, key=lambda each: each.epoch)
-        for several in [list(group)]
-        for first in range(0, len(several), PAGE)
+        reads_of_epoch[first : first + PAGE]
+        for _, group in groupby(missing, key=lambda read: read.epoch)
+        for reads_of_epoch in [list(group)]
+        for first in range(0, len(reads_of_epoch), PAGE)
     ]
-    found: dict[RewardRead, Reward | Unknown | None] = {each: node.kept[each] for each in reads if each in node.kept}
-    for page in await asyncio.gather(*(_page(node, each) for each in pages)):
-        found |= page
-    if len(node.kept) > KEPT:
-        node.kept.clear()
-    node.kept |= {
-        read: paid
-        for read, paid in found.items()
-        if isinstance(paid, Reward) and paid.time_s is not None and paid.slot <= node.finalized
+    results: dict[RewardRead, Reward | Unknown | None] = {read: cache[read] for read in reads if read in cache}
+    for page in await asyncio.gather(*(_read_page(node, page) for page in pages)):
+        results |= page
+    if len(cache) > MAX_CACHED:
+        cache.clear()
+    cache |= {
+        read: reward
+        for read, reward in results.items()
+        if isinstance(reward, Reward) and reward.time_s is not None and reward.slot <= node.finalized
     }
-    return found
+    return results
 
 
-async def _page(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
-    """Some accounts of one epoch; Unknown where no endpoint knows."""
+async def _read_page(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
+    """Read some rewards of one epoch; Unknown if no endpoint can tell."""
     try:
-        return {**await of_epoch(node, reads)}
+        return {**await read_epoch_rewards(node, reads)}
     except SourceError as error:
         return dict.fromkeys(reads, Unknown(error.reason))
 
 
-async def of_epoch(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | None]:
-    """What some accounts, at most `PAGE`, earned in one epoch. Dropped or NotServed where no endpoint tells it."""
-    found = await node.with_any(partial(_asked, node, reads), kind="rewards")
-    return dict(zip(reads, found, strict=True))
+async def read_epoch_rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | None]:
+    """Read at most `PAGE` rewards of one epoch; None if nothing was paid.
+
+    Raises:
+        NoRewardBlock: No endpoint has the block that paid them.
+        RewardsNotServed: No endpoint serves rewards.
+    """
+    rewards = await node.with_any(partial(_request_rewards, node, reads), kind="rewards")
+    return dict(zip(reads, rewards, strict=True))
 
 
-async def _asked(node: Node, reads: Sequence[RewardRead], endpoint: Endpoint) -> list[Reward | None]:
-    """The same by one endpoint."""
+async def _request_rewards(node: Node, reads: Sequence[RewardRead], endpoint: Endpoint) -> list[Reward | None]:
+    """Read rewards of one epoch from one endpoint."""
     epoch = reads[0].epoch
     options = {"epoch": epoch, "commitment": node.commitment}
-    (answer,) = await endpoint.ask([Request("getInflationReward", ([each.stake for each in reads], options))])
-    several = typed(endpoint.name, _told(endpoint.name, answer), list[Paid | None])
-    if len(several) != len(reads):
-        raise BadAnswer(endpoint.name, f"{len(several)} rewards in answer to {len(reads)}")
-    for each in several:
+    (answer,) = await endpoint.ask([Request("getInflationReward", ([read.stake for read in reads], options))])
+    rewards = typed(endpoint.name, _content(endpoint.name, answer), list[InflationReward | None])
+    if len(rewards) != len(reads):
+        raise BadAnswer(endpoint.name, f"{len(rewards)} rewards in answer to {len(reads)}")
+    for each in rewards:
         if each and each.amount and (each.epoch != epoch or each.amount > each.postBalance):
             raise BadAnswer(endpoint.name, f"a reward of epoch {each.epoch} that cannot be, in answer to {epoch}")
-    slots = sorted({each.effectiveSlot for each in several if each and each.amount})
-    times = dict(zip(slots, await _times(endpoint, slots), strict=True))
+    slots = sorted({each.effectiveSlot for each in rewards if each and each.amount})
+    times = dict(zip(slots, await _block_times(endpoint, slots), strict=True))
     return [
         Reward(each.amount, each.effectiveSlot, times[each.effectiveSlot], each.commission)
-        if each and each.amount else None
-        for each in several
-    ]  # fmt: skip
+        if each and each.amount
+        else None
+        for each in rewards
+    ]
 
 
-def _told(source: str, answer: Answer) -> bytes:
-    """An answer. A node that lacks the block that paid an epoch is not behind: the epoch is over."""
+def _content(source: str, answer: Answer) -> bytes:
+    """Return an answer, or raise its error. A node without the reward block of an epoch is not behind."""
     if isinstance(answer, NodeBehind | NoBlock | HistoryUnavailable):
-        raise Dropped(source, DROPPED)
-    if isinstance(answer, Unsupported):  # perhaps another one serves it
-        raise NotServed(source, answer.reason)
+        raise NoRewardBlock(source, NO_REWARD_BLOCK)
+    if isinstance(answer, UnsupportedMethod):  # another endpoint may serve it
+        raise RewardsNotServed(source, answer.reason)
     if isinstance(answer, SourceError):
         raise answer
     return answer
 
 
-async def _times(endpoint: Endpoint, slots: Sequence[int]) -> list[int | None]:
-    """When the blocks of some slots were made; None where the node does not say."""
+async def _block_times(endpoint: Endpoint, slots: Sequence[int]) -> list[int | None]:
+    """Read the times of blocks in Unix seconds; None if the node does not have a time."""
     answers = await ask_each(endpoint, [Request("getBlockTime", (slot,)) for slot in slots])
     times: list[int | None] = [
         None if isinstance(each, SourceError) else typed(endpoint.name, each, int | None)  # type: ignore[arg-type]

@@ -6,15 +6,14 @@ from typing import Annotated
 
 from chainfolio.chain_settings import doc
 from chainfolio.errors import BadSettings
-from transport.settings import EndpointSettings
+from chainfolio.transport.settings import EndpointSettings
 
-MOST_EPOCHS = 100  # more than half a year
+MAX_REWARD_EPOCHS = 100  # more than half a year
 COMMITMENTS = ("finalized", "confirmed")
 
 
 class SolanaSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
-    """A Solana chain: its endpoints, and how sure its newest slot has to be. What the chain is like is in its facts
-    (`configs/chains`)."""
+    """The endpoints of a Solana chain, and what is read from them. Its facts are in `configs/chains`."""
 
     commitment: Annotated[str, doc('what the newest slot is: `"finalized"`, or `"confirmed"`, which may still go')] = (
         "finalized"
@@ -23,15 +22,21 @@ class SolanaSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     reward_epochs: Annotated[int, doc("epochs of which rewards of stake accounts are read; 0: none")] = 5
 
     def check(self, section: str) -> None:
-        """Whether every value can be meant; BadSettings names the first that cannot."""
+        """Check all values.
+
+        Raises:
+            BadSettings: A value is invalid; the error names the first one.
+        """
         EndpointSettings.check(self, section)
         if self.commitment not in COMMITMENTS:
             raise BadSettings(
-                f"{section}.commitment", f"`{self.commitment}` is none of {', '.join(COMMITMENTS)}",
+                f"{section}.commitment",
+                f"`{self.commitment}` is none of {', '.join(COMMITMENTS)}",
                 remedy="what is only processed is on no branch yet: blocks of it cannot be read",
-            )  # fmt: skip
-        if not 0 <= self.reward_epochs <= MOST_EPOCHS:
+            )
+        if not 0 <= self.reward_epochs <= MAX_REWARD_EPOCHS:
             raise BadSettings(
-                f"{section}.reward_epochs", f"{self.reward_epochs} is not between 0 and {MOST_EPOCHS}",
+                f"{section}.reward_epochs",
+                f"{self.reward_epochs} is not between 0 and {MAX_REWARD_EPOCHS}",
                 remedy="an epoch is about two days; 0 reads none",
-            )  # fmt: skip
+            )

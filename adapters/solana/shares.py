@@ -1,19 +1,24 @@
-"""Shares of pools: tokens that a program alone may issue, by an address that follows from it (decision 68)."""
+"""Shares of pools: tokens that only a program may issue, by an address that it derives (decision 68)."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from adapters.solana.account_layouts import MintFacts
-from adapters.solana.account_reads import AccountRead, ListRead, derived
-from adapters.solana.positions import Claim, sure
-from chainfolio.plans import Plan, Unknown
+from chainfolio.adapters.solana.account_layouts import MintFacts
+from chainfolio.adapters.solana.account_reads import AccountRead, derived
+from chainfolio.adapters.solana.positions import AccountPlan, Claim, require
+from chainfolio.plans import Unknown
 
 
-def issued(claim: Claim, *seeds: bytes) -> Plan[AccountRead | ListRead, Any, MintFacts | None]:
-    """The mint of a token that the program issues by the address of these seeds; None where it is any other token."""
-    [mint] = yield [AccountRead("", "mint", (claim.subject,))]
-    if isinstance(mint, Unknown) and mint.cause != "read":
+def issued(claim: Claim, *seeds: bytes) -> AccountPlan[MintFacts | None]:
+    """Read the mint of a claim if the program issues it by the address derived from `seeds`.
+
+    Returns:
+        None if another address may issue the token, or if it has no readable mint.
+
+    Raises:
+        Unreadable: The mint could not be read.
+    """
+    [result] = yield [AccountRead("", "mint", (claim.subject,))]
+    if isinstance(result, Unknown) and result.cause != "read":
         return None
-    found: MintFacts = sure(mint)
-    return found if found.issuer == derived(claim.program, seeds) else None
+    mint: MintFacts = require(result)
+    return mint if mint.authority == derived(claim.program, seeds) else None

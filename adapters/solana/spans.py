@@ -1,4 +1,4 @@
-"""Whole blocks of a span: which slots have one, what was done in each, linked from block to block."""
+"""Whole blocks of a span, linked from block to block, as table rows."""
 
 from __future__ import annotations
 
@@ -9,93 +9,123 @@ from functools import partial
 
 import msgspec
 
-from adapters.solana.node import Header, Node
-from adapters.solana.rows import Done, blocks_table, places, tables
-from adapters.solana.transactions import Entry, change
+from chainfolio.adapters.solana.node import Header, Node
+from chainfolio.adapters.solana.rows import LocatedChange, blocks_table, tables, tx_indexes
+from chainfolio.adapters.solana.transactions import Entry, change
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
 FULL = {
-    "encoding": "json", "transactionDetails": "full", "rewards": False, "maxSupportedTransactionVersion": 0,
-}  # fmt: skip
+    "encoding": "json",
+    "transactionDetails": "full",
+    "rewards": False,
+    "maxSupportedTransactionVersion": 0,
+}
 
 
-class Whole(Header, kw_only=True, gc=False):
-    """A block with its transactions, each still as bytes: they are decoded one by one, and none is kept."""
+class FullBlock(Header, kw_only=True, gc=False):
+    """A block with its transactions as bytes: they are decoded one by one, and none is kept."""
 
     transactions: list[msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A block, the slot before it that has one, and what was done in it."""
+class BlockChanges:
+    """A block, the slot of its parent, and the changes of its transactions."""
 
     block: Block
     parent_slot: int
-    done: tuple[Done, ...]
+    changes: tuple[LocatedChange, ...]
 
 
-def whole(slot: int, source: str, content: bytes | memoryview) -> Read | None:
-    """A block as `getBlock` gives it; None where the node has none."""
-    found = typed(source, content, Whole | None)  # type: ignore[arg-type]
-    if found is None:
+def parse_block(slot: int, source: str, content: bytes | memoryview) -> BlockChanges | None:
+    """Return a block from the JSON of `getBlock`; None for a null.
+
+    Raises:
+        BadAnswer: The block contradicts itself.
+        HistoryUnavailable: The node did not record its time, or the outcome of a transaction.
+    """
+    full_block = typed(source, content, FullBlock | None)  # type: ignore[arg-type]
+    if full_block is None:
         return None
-    if not 0 <= found.parentSlot < max(slot, 1):
-        raise BadAnswer(source, f"block {slot} says that its parent is {found.parentSlot}")
-    block = found.block(source, slot)
-    changes = [change(source, typed(source, entry, Entry), slot) for entry in found.transactions]
-    numbers, moment = places(source, [each.signature for each in changes]), block.time_us
-    done = tuple(Done(slot, moment, number, each) for number, each in zip(numbers, changes, strict=True))
-    return Read(block, found.parentSlot, done)
+    if not 0 <= full_block.parentSlot < max(slot, 1):
+        raise BadAnswer(source, f"block {slot} says that its parent is {full_block.parentSlot}")
+    block = full_block.block(source, slot)
+    changes = [change(source, typed(source, entry, Entry), slot) for entry in full_block.transactions]
+    indexes = tx_indexes(source, [each.signature for each in changes])
+    located = tuple(
+        LocatedChange(slot, block.time_us, index, each) for index, each in zip(indexes, changes, strict=True)
+    )
+    return BlockChanges(block, full_block.parentSlot, located)
 
 
 async def collect(
     node: Node, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
-) -> Collected:
-    """The rows of a span, from blocks that follow each other and what lies before."""
-    blocks = await node.with_any(partial(_blocks, node, span), kind="blocks")
+) -> SpanTables:
+    """Read the blocks of a span and return their rows.
+
+    Args:
+        node: The endpoints.
+        chain: The key of the chain.
+        span: The slots to read.
+        datasets: Names of `DATASETS`.
+        contracts: Keep only transfers of these mints and of lamports; empty for all.
+        before: The last block before the span; None if it is not known.
+
+    Raises:
+        Reorged: `before` is no longer the parent of the first block.
+        BadAnswer: A block is missing.
+    """
+    blocks = await node.with_any(partial(_read_blocks, node, span), kind="blocks")
     _check_links(node.key, span, blocks, before)
-    done = [each for read in blocks for each in read.done]
-    found = tables(chain, done, datasets, contracts)
+    changes = [change for read in blocks for change in read.changes]
+    filled = tables(chain, changes, datasets, contracts)
     if "blocks" in datasets:
-        found["blocks"] = blocks_table(chain, [(read.block, len(read.done)) for read in blocks])
-    chained = [read.block for read in blocks]
-    events = len(found["transfers"]) if "transfers" in found else 0
-    return Collected(span, found, chained[-1] if chained else None, chained, events, 0, True)
+        filled["blocks"] = blocks_table(chain, [(read.block, len(read.changes)) for read in blocks])
+    linked = [read.block for read in blocks]
+    events = len(filled["transfers"]) if "transfers" in filled else 0
+    return SpanTables(span, filled, linked[-1] if linked else None, linked, events, 0, True)
 
 
-async def _blocks(node: Node, span: Span, endpoint: Endpoint) -> list[Read]:
-    """Every block of a span, by one endpoint."""
+async def _read_blocks(node: Node, span: Span, endpoint: Endpoint) -> list[BlockChanges]:
+    """Read every block of a span from one endpoint."""
     commitment = {"commitment": node.commitment}
-    if span.last > node.finalized:  # a slot without a block yet may get one
+    if span.last > node.finalized:  # a slot without a block may still get one
         await _check_reached(node, endpoint, span.last)
-    listed = await endpoint.one(Request("getBlocks", (span.first, span.last, commitment)), height=span.last)
-    slots = typed(endpoint.name, listed, list[int])
+    answer = await endpoint.one(Request("getBlocks", (span.first, span.last, commitment)), height=span.last)
+    slots = typed(endpoint.name, answer, list[int])
     if slots != sorted({*slots}) or any(slot not in span for slot in slots):
         raise BadAnswer(endpoint.name, f"lists other slots than those from {span.first} to {span.last}")
-    return list(await asyncio.gather(*(_block(node, endpoint, slot) for slot in slots)))
+    return list(await asyncio.gather(*(_read_block(node, endpoint, slot) for slot in slots)))
 
 
 async def _check_reached(node: Node, endpoint: Endpoint, slot: int) -> None:
-    reached = typed(endpoint.name, await endpoint.one(Request("getSlot", ({"commitment": node.commitment},))), int)
-    if reached < slot:
-        raise NodeBehind(endpoint.name, f"is at slot {reached}, and slot {slot} is not there yet")
+    """Raise NodeBehind if the endpoint is not yet at a slot."""
+    newest = typed(endpoint.name, await endpoint.one(Request("getSlot", ({"commitment": node.commitment},))), int)
+    if newest < slot:
+        raise NodeBehind(endpoint.name, f"is at slot {newest}, and slot {slot} is not there yet")
 
 
-async def _block(node: Node, endpoint: Endpoint, slot: int) -> Read:
+async def _read_block(node: Node, endpoint: Endpoint, slot: int) -> BlockChanges:
     request = Request("getBlock", (slot, {**FULL, "commitment": node.commitment}))
-    read = await endpoint.big(request, partial(whole, slot), height=slot)
+    read = await endpoint.big(request, partial(parse_block, slot), height=slot)
     if read is None:
         raise node.absent(endpoint.name, slot)
     return read
 
 
-def _check_links(chain: str, span: Span, blocks: Sequence[Read], before: Block | None) -> None:
-    """Whether each block follows the one before it, so that none is left out. What lies between is skipped for ever,
-    by the word of the next block."""
+def _check_links(chain: str, span: Span, blocks: Sequence[BlockChanges], before: Block | None) -> None:
+    """Check that each block is the parent of the next, so that none is missing.
+
+    The slots between a block and its parent were skipped for good.
+
+    Raises:
+        BadAnswer: A block is missing.
+        Reorged: `before` is no longer the parent of the first block.
+    """
     last = before
     for read in blocks:
         if last is None and read.parent_slot >= span.first and read.block.height:  # the first block is its own parent

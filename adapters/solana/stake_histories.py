@@ -1,8 +1,8 @@
-"""The stake accounts that an account has, and those that it had: found by what it signed, and read to their ends.
+"""Current and past stake accounts of an account, found by its transactions and read completely.
 
-The chain lists stake accounts of now by who may withdraw from them. One that somebody had and has no more ended by an
-instruction that took the withdrawer, so it is named in transactions of that account; or it was merged into another one
-of theirs, whose transactions name it.
+Nodes list current stake accounts by their withdrawer. If an account lost a stake account, an instruction took the
+withdrawer's signature, so a transaction of the account names it. Or it was merged into another stake account of the
+same withdrawer, whose transactions name it.
 """
 
 from __future__ import annotations
@@ -13,184 +13,226 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from adapters.solana.history import FULL, TOGETHER, Listed, signatures
-from adapters.solana.node import first_block
-from adapters.solana.stake_calls import NOT_KEPT, OF_TWO, StakeCall, Staked, named_by, staked
-from adapters.solana.stake_lives import Life, Step, lives
-from adapters.solana.state import lamports_of, stakes_of
+from chainfolio.adapters.solana.history import FULL, MAX_PARALLEL, ListedTransaction, signatures
+from chainfolio.adapters.solana.node import first_block
+from chainfolio.adapters.solana.stake_calls import (
+    NOT_KEPT,
+    TWO_STAKES,
+    StakeCall,
+    StakeTransaction,
+    parse_stake_transaction,
+    stakes_of_authority,
+)
+from chainfolio.adapters.solana.stake_lives import AccountStakeHistory, Step, add_owners
+from chainfolio.adapters.solana.state import lamports_of, stakes_of
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadAnswer, ChainfolioError, HistoryUnavailable
-from transport.endpoint import Endpoint
-from transport.wire import Request
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request
 
 if TYPE_CHECKING:
-    from adapters.solana.chain import SolanaChain
+    from chainfolio.adapters.solana.chain import SolanaChain
 
-SEEN, HALF = "seen", 31  # where transactions of an account were looked at, as one number: both ends, of so many bits
-MOST_STAKES: Final = 1_000  # stake accounts of one account
-MOST_STEPS: Final = 2_000  # transactions of one of them: anybody may name any account
-KEPT: Final = 20_000  # transactions that are remembered
+SCANNED_SPAN: Final = "seen"  # the capability that stores a scanned span as one number
+SLOT_BITS: Final = 31  # of each end of the span in that number
+MAX_STAKES: Final = 1_000  # stake accounts of one account
+MAX_STEPS: Final = 2_000  # transactions of one stake account: anybody can name any account
+MAX_CACHED: Final = 20_000  # transactions
 
 
-class TooMany(ChainfolioError):
-    """More would have to be read than a question is worth."""
+class TooManyReads(ChainfolioError):
+    """A question about the past would take more reads than are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The stake accounts that some accounts had at any slot of `span`, and some that they never had; of what was before
-    `begun`, nodes have no transactions. `idle` are those of now that were never delegated."""
+class StakeAccounts:
+    """Stake accounts that some accounts had at any slot of a span, and related stake accounts.
+
+    Attributes:
+        span: The span.
+        histories: By stake account.
+        undelegated: Current stake accounts without a delegation.
+        first_slot: The oldest slot of which nodes have all transactions.
+    """
 
     span: Span
-    lives: Mapping[str, Life]
-    idle: frozenset[str] = frozenset()
-    begun: int = 0
+    histories: Mapping[str, AccountStakeHistory]
+    undelegated: frozenset[str] = frozenset()
+    first_slot: int = 0
 
     def earning(self, first: int, last: int) -> list[str]:
-        """Which of them may have been paid rewards in some slots."""
-        each = sorted(self.lives.items())
-        return [s for s, life in each if life.may_have_earned(first, last, otherwise=s not in self.idle)]
+        """Return the sorted stake accounts that may have been paid rewards in the slots `first` to `last`."""
+        return [
+            stake
+            for stake, history in sorted(self.histories.items())
+            if history.may_have_earned(first, last, default=stake not in self.undelegated)
+        ]
 
 
 @dataclass(slots=True)
 class StakeHistories:
-    """Reads the stake accounts of accounts of one chain. What was read is kept."""
+    """Reads and caches the stake accounts of accounts of one chain."""
 
     chain: SolanaChain
-    _seen: dict[str, Spans] = field(default_factory=dict)  # of each account, where its transactions were looked at
-    _named: dict[str, set[str]] = field(default_factory=dict)
-    _known: dict[str, Known] = field(default_factory=dict)
-    _parts: dict[str, Staked] = field(default_factory=dict)  # by signature
-    _gate: asyncio.Lock = field(default_factory=asyncio.Lock)  # days that are asked for together read once
+    _scanned: dict[str, Spans] = field(default_factory=dict)  # fully read slots, by account
+    _stakes: dict[str, set[str]] = field(default_factory=dict)  # stake accounts in these transactions, by account
+    _cache: dict[str, StakeAccounts] = field(default_factory=dict)
+    _transaction_cache: dict[str, StakeTransaction] = field(default_factory=dict)  # by signature
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # concurrent questions about days read once
 
-    def saw(self, account: str, span: Span, calls: Iterable[StakeCall]) -> None:
-        """What all transactions of an account in a span had the stake program do. It is kept over a restart: they are
-        not read again."""
-        self._recall(account)
-        self._seen[account] |= Spans([span])
-        new = named_by(calls, account) - self._named[account]
-        self._named[account] |= new
-        whole = next(each for each in self._seen[account] if span.first in each)
-        for stake in sorted(new):
-            self.chain.memory.on_capability(self._name(account), stake, span.first)
-        if whole.last < 1 << HALF:
-            self.chain.memory.on_capability(self._name(account), SEEN, whole.first << HALF | whole.last)
+    def add_scanned(self, account: str, span: Span, calls: Iterable[StakeCall]) -> None:
+        """Store the stake instructions in all transactions of an account in a span.
 
-    def _recall(self, account: str) -> None:
-        """What is kept of an account."""
-        if account not in self._seen:
-            kept = dict(self.chain.memory.capabilities(self._name(account)))
-            seen = kept.pop(SEEN, None)
-            self._seen[account] = Spans([] if seen is None else [Span(seen >> HALF, seen & (1 << HALF) - 1)])
-            self._named[account] = set(kept)
+        The stake accounts and the span are also stored in the endpoint memory, which survives a restart.
+        """
+        self._load(account)
+        self._scanned[account] |= Spans([span])
+        new_stakes = stakes_of_authority(calls, account) - self._stakes[account]
+        self._stakes[account] |= new_stakes
+        merged = next(each for each in self._scanned[account] if span.first in each)
+        for stake in sorted(new_stakes):
+            self.chain.memory.on_capability(self._memory_key(account), stake, span.first)
+        if merged.last < 1 << SLOT_BITS:
+            self.chain.memory.on_capability(
+                self._memory_key(account), SCANNED_SPAN, merged.first << SLOT_BITS | merged.last
+            )
 
-    def _name(self, account: str) -> str:
+    def _load(self, account: str) -> None:
+        """Load the stored span and stake accounts of an account, once."""
+        if account not in self._scanned:
+            stored = dict(self.chain.memory.capabilities(self._memory_key(account)))
+            span = stored.pop(SCANNED_SPAN, None)
+            self._scanned[account] = Spans(
+                [] if span is None else [Span(span >> SLOT_BITS, span & (1 << SLOT_BITS) - 1)]
+            )
+            self._stakes[account] = set(stored)
+
+    def _memory_key(self, account: str) -> str:
         return f"stake accounts of {account} on {self.chain.key}"
 
-    async def of(self, account: str, slot: int, most: int) -> Known:
-        """The stake accounts that an account had since a slot. Unless they were seen, at most so many of its
-        transactions are looked at: TooMany where there are more. HistoryUnavailable where nodes keep none so old."""
-        async with self._gate:
-            known = self._known.get(account)
-            if known is None or slot not in known.span:
-                read = partial(self._read, [account], slot, most)
-                known = self._known[account] = await self.chain.node.with_any(read, kind="history")
-            return known
+    async def of(self, account: str, slot: int, max_transactions: int) -> StakeAccounts:
+        """Return the stake accounts that an account had since a slot, from the cache if possible.
 
-    async def since(self, accounts: Collection[str], slot: int) -> Known:
-        """Those of some accounts, as far back as nodes have transactions, however many."""
+        Args:
+            account: The withdrawer.
+            slot: The oldest slot.
+            max_transactions: Limit of transactions that were not scanned before.
+
+        Raises:
+            TooManyReads: There are more such transactions, or too many stake accounts.
+            HistoryUnavailable: Nodes have no transactions that are so old.
+        """
+        async with self._lock:
+            stake_accounts = self._cache.get(account)
+            if stake_accounts is None or slot not in stake_accounts.span:
+                read = partial(self._read, [account], slot, max_transactions)
+                stake_accounts = self._cache[account] = await self.chain.node.with_any(read, kind="history")
+            return stake_accounts
+
+    async def read_since(self, accounts: Collection[str], slot: int) -> StakeAccounts:
+        """Read the stake accounts of accounts since a slot, as far back as nodes have transactions."""
         return await self.chain.node.with_any(partial(self._read, sorted(accounts), slot, None), kind="history")
 
-    async def _read(self, accounts: Sequence[str], slot: int, most: int | None, endpoint: Endpoint) -> Known:
+    async def _read(
+        self, accounts: Sequence[str], slot: int, max_transactions: int | None, endpoint: Endpoint
+    ) -> StakeAccounts:
+        """Read the stake accounts from one endpoint. `max_transactions` is per account; None for no limit."""
         node = self.chain.node
-        served = await first_block(endpoint)
-        if most is not None and served > slot + 1:
+        first_served = await first_block(endpoint)
+        if max_transactions is not None and first_served > slot + 1:
             raise HistoryUnavailable(endpoint.name, slot, "the node has no transactions that are so old")
-        span, owners, idle = Span(slot, max(slot, node.finalized)), dict[str, str](), set[str]()
-        begun = slot
+        span, owners, undelegated = Span(slot, max(slot, node.finalized)), dict[str, str](), set[str]()
+        first_slot = slot
         for account in accounts:
-            self._recall(account)
-            if served <= span.last:  # of what was before, it lists nothing
-                await self._look(endpoint, account, Span(max(slot, served), span.last), most)
-            whole = (each.first for each in self._seen[account] if span.last in each)
-            begun = max(begun, next(whole, span.last + 1))
-            present = await stakes_of(node, account, endpoint)
-            owners |= dict.fromkeys(present, account)
-            idle |= {stake for stake, each in present.items() if not each.voter}
-        named = {stake for account in accounts for stake in self._named[account]}
-        found = await self._follow(endpoint, named | owners.keys())
-        return Known(span, lives(list(found.values()), owners), frozenset(idle), begun)
+            self._load(account)
+            if first_served <= span.last:  # an endpoint lists no transactions before its first block
+                await self._scan(endpoint, account, Span(max(slot, first_served), span.last), max_transactions)
+            scanned = (each.first for each in self._scanned[account] if span.last in each)
+            first_slot = max(first_slot, next(scanned, span.last + 1))
+            current = await stakes_of(node, account, endpoint)
+            owners |= dict.fromkeys(current, account)
+            undelegated |= {address for address, stake in current.items() if not stake.voter}
+        stakes = {stake for account in accounts for stake in self._stakes[account]}
+        histories = await self._read_histories(endpoint, stakes | owners.keys())
+        return StakeAccounts(span, add_owners(list(histories.values()), owners), frozenset(undelegated), first_slot)
 
-    async def _look(self, endpoint: Endpoint, account: str, span: Span, most: int | None) -> None:
-        """Look at those transactions of an account that were not looked at yet."""
-        left = list(Spans([span]) - self._seen[account])
-        if not left:
+    async def _scan(self, endpoint: Endpoint, account: str, span: Span, max_transactions: int | None) -> None:
+        """Read those transactions of an account in a span that were not scanned yet, and store their stakes."""
+        unscanned = list(Spans([span]) - self._scanned[account])
+        if not unscanned:
             return
-        listed = [each for each in await signatures(endpoint, account, left[0].first) if each.slot <= span.last]
-        listed = [each for each in listed if any(each.slot in part for part in left)]
-        if most is not None and len(listed) > most:
-            raise TooMany(f"{len(listed)} transactions since would have to be looked at")
-        calls = [call for part in await self._transactions(endpoint, listed) for call in part.calls or ()]
-        self.saw(account, span, calls)
+        listings = await signatures(endpoint, account, unscanned[0].first)
+        listings = [
+            each for each in listings if each.slot <= span.last and any(each.slot in part for part in unscanned)
+        ]
+        if max_transactions is not None and len(listings) > max_transactions:
+            raise TooManyReads(f"{len(listings)} transactions since would have to be looked at")
+        transactions = await self._transactions(endpoint, listings)
+        self.add_scanned(account, span, [call for each in transactions for call in each.calls or ()])
 
-    async def _follow(self, endpoint: Endpoint, stakes: Collection[str]) -> dict[str, Life]:
-        """What became of some stake accounts, and of those that were split from them or merged into them."""
-        found: dict[str, Life] = {}
-        left = sorted(stakes)
-        while left:
-            if len(found) + len(left) > MOST_STAKES:
-                raise TooMany(f"more than {MOST_STAKES} stake accounts would have to be looked at")
-            lamports = await lamports_of(endpoint, left)
-            gate = asyncio.Semaphore(TOGETHER)
-            read = [self._life(endpoint, each, *lamports[each], gate) for each in left]
-            found |= zip(left, await asyncio.gather(*read), strict=True)
-            kin = {
+    async def _read_histories(self, endpoint: Endpoint, stakes: Collection[str]) -> dict[str, AccountStakeHistory]:
+        """Read the histories of stake accounts, and of those that were split from them or merged into them."""
+        histories: dict[str, AccountStakeHistory] = {}
+        pending = sorted(stakes)
+        while pending:
+            if len(histories) + len(pending) > MAX_STAKES:
+                raise TooManyReads(f"more than {MAX_STAKES} stake accounts would have to be looked at")
+            lamports = await lamports_of(endpoint, pending)
+            gate = asyncio.Semaphore(MAX_PARALLEL)
+            reads = [self._read_history(endpoint, stake, *lamports[stake], gate) for stake in pending]
+            histories |= zip(pending, await asyncio.gather(*reads), strict=True)
+            related = {
                 call.stakes[1]
-                for each in left
-                for step in found[each].steps
+                for stake in pending
+                for step in histories[stake].steps
                 for call in step.calls
-                if call.kind in OF_TWO and len(call.stakes) > 1 and call.stakes[0] == each
+                if call.kind in TWO_STAKES and len(call.stakes) > 1 and call.stakes[0] == stake
             }
-            left = sorted(kin - found.keys())
-        return found
+            pending = sorted(related - histories.keys())
+        return histories
 
-    async def _life(self, endpoint: Endpoint, stake: str, lamports: int, top: int, gate: asyncio.Semaphore) -> Life:
+    async def _read_history(
+        self, endpoint: Endpoint, stake: str, lamports: int, top: int, gate: asyncio.Semaphore
+    ) -> AccountStakeHistory:
+        """Read the history of one stake account up to the slot `top`, at which it has `lamports`."""
         async with gate:
-            listed = [each for each in await signatures(endpoint, stake, 0) if each.slot <= top]
-        if len(listed) > MOST_STEPS:
-            raise TooMany(f"{len(listed)} transactions name the stake account {stake}")
+            listings = [each for each in await signatures(endpoint, stake, 0) if each.slot <= top]
+        if len(listings) > MAX_STEPS:
+            raise TooManyReads(f"{len(listings)} transactions name the stake account {stake}")
         steps = []
-        for part in await self._transactions(endpoint, list(reversed(listed))):
-            if stake not in part.lamports:
+        for transaction in await self._transactions(endpoint, list(reversed(listings))):
+            if stake not in transaction.lamports:
                 raise BadAnswer(endpoint.name, f"lists a transaction for {stake} that does not name it")
-            own = tuple(call for call in part.calls or () if stake in call.stakes)
-            steps.append(Step(part.slot, *part.lamports[stake], own))
-        return Life(stake, tuple(steps), lamports, top)
+            calls = tuple(call for call in transaction.calls or () if stake in call.stakes)
+            steps.append(Step(transaction.slot, *transaction.lamports[stake], calls))
+        return AccountStakeHistory(stake, tuple(steps), lamports, top)
 
-    async def _transactions(self, endpoint: Endpoint, listed: Sequence[Listed]) -> list[Staked]:
-        """The parts of some transactions that are about stake, in their order."""
-        if len(self._parts) > KEPT:
-            self._parts.clear()
-        gate = asyncio.Semaphore(TOGETHER)
+    async def _transactions(self, endpoint: Endpoint, listings: Sequence[ListedTransaction]) -> list[StakeTransaction]:
+        """Read the stake parts of transactions in order, from the cache if possible."""
+        if len(self._transaction_cache) > MAX_CACHED:
+            self._transaction_cache.clear()
+        gate = asyncio.Semaphore(MAX_PARALLEL)
 
-        async def one(each: Listed) -> Staked:
-            if each.signature not in self._parts:
+        async def read(each: ListedTransaction) -> StakeTransaction:
+            if each.signature not in self._transaction_cache:
                 async with gate:
                     request = Request("getTransaction", (each.signature, FULL))
-                    self._parts[each.signature] = await endpoint.big(request, partial(_part, each))
-            return self._parts[each.signature]
+                    transaction = await endpoint.big(request, partial(_stake_transaction, each))
+                    self._transaction_cache[each.signature] = transaction
+            return self._transaction_cache[each.signature]
 
-        return list(await asyncio.gather(*map(one, listed)))
+        return list(await asyncio.gather(*map(read, listings)))
 
 
-def _part(listed: Listed, source: str, content: bytes | memoryview) -> Staked:
-    found = None if bytes(content) == b"null" else staked(source, bytes(content))
-    if found is None:
-        raise HistoryUnavailable(source, listed.slot, "the node lists a transaction that it does not have")
-    if found.slot != listed.slot:
-        raise BadAnswer(source, f"a transaction of slot {found.slot} that is listed in slot {listed.slot}")
-    if found.signature != listed.signature:
-        raise BadAnswer(source, f"another transaction than the one that it lists in slot {found.slot}")
-    if found.calls is None:
-        raise HistoryUnavailable(source, listed.slot, NOT_KEPT)
-    return found
+def _stake_transaction(listing: ListedTransaction, source: str, content: bytes | memoryview) -> StakeTransaction:
+    """Return the stake part of a transaction, or raise if it is not the listed one or is incomplete."""
+    transaction = None if bytes(content) == b"null" else parse_stake_transaction(source, bytes(content))
+    if transaction is None:
+        raise HistoryUnavailable(source, listing.slot, "the node lists a transaction that it does not have")
+    if transaction.slot != listing.slot:
+        raise BadAnswer(source, f"a transaction of slot {transaction.slot} that is listed in slot {listing.slot}")
+    if transaction.signature != listing.signature:
+        raise BadAnswer(source, f"another transaction than the one that it lists in slot {transaction.slot}")
+    if transaction.calls is None:
+        raise HistoryUnavailable(source, listing.slot, NOT_KEPT)
+    return transaction

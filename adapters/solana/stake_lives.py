@@ -1,6 +1,7 @@
-"""What a stake account was, transaction by transaction: what lay in it, and who could withdraw that. No I/O.
+"""Histories of stake accounts: lamports and withdrawer at any slot, by transactions. No I/O.
 
-Every transaction says what an account had before and after. What it has more before the next one was paid as rewards.
+Every transaction has the lamports before and after it. The lamports that an account gains between two transactions were
+paid as rewards.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from adapters.solana.stake_calls import SPLIT, StakeCall
+from chainfolio.adapters.solana.stake_calls import SPLIT, StakeCall
 
 T = TypeVar("T")
-ROUNDS: Final = 8  # of stake accounts that were split from or merged with others whose owner is known
+MAX_ROUNDS: Final = 8  # of deriving a withdrawer from related stake accounts
+NO_OWNER: Final = ""  # the withdrawer of an account that does not exist
 
 
 class Step(NamedTuple):
-    """One transaction that named a stake account: its lamports before and after, and what was done with it."""
+    """A transaction that names a stake account: its lamports before and after, and instructions."""
 
     slot: int
     before: int
@@ -26,114 +28,150 @@ class Step(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Between two transactions: what an account had behind the one of slot `since`, where that is known, and before the
-    one of slot `until`. What differs was paid as rewards, in the slots behind `since` up to `until`."""
+    """The time between two transactions of a stake account.
 
-    had: int | None
-    has: int
-    since: int
-    until: int
+    Attributes:
+        start_lamports: After the transaction of `first_slot`; None if that is not known.
+        end_lamports: Before the transaction of `last_slot`. The difference was paid as rewards.
+        first_slot: The slot of the first transaction.
+        last_slot: The slot of the second transaction; rewards may be paid up to this slot.
+    """
+
+    start_lamports: int | None
+    end_lamports: int
+    first_slot: int
+    last_slot: int
 
 
 @dataclass(slots=True)
-class _Reign:
-    """From the slot of a transaction on somebody could withdraw: "" is nobody, None is not known yet. `kin` are stake
-    accounts that had the same withdrawer in the transaction of a slot."""
+class _Ownership:
+    """A period that begins with the transaction of `slot`, and ends with the next one.
+
+    Attributes:
+        slot: Of the transaction.
+        owner: The withdrawer; `NO_OWNER` if the account does not exist, None if it is not known yet.
+        related: Stake accounts with the same withdrawer at a slot.
+    """
 
     slot: int
     owner: str | None
-    kin: set[tuple[str, int]] = field(default_factory=set)
+    related: set[tuple[str, int]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """A stake account: the transactions that name it, the oldest first, and what it has at the slot `top`."""
+class AccountStakeHistory:
+    """The history of one stake account.
+
+    Attributes:
+        address: Of the stake account.
+        steps: All transactions that name it, the oldest first.
+        lamports: Its lamports at the slot `top`.
+        top: The slot up to which `steps` is complete.
+    """
 
     address: str
     steps: tuple[Step, ...]
     lamports: int
     top: int
-    _reigns: list[_Reign] = field(default_factory=list)
+    _ownerships: list[_Ownership] = field(default_factory=list)
 
     def gap(self, slot: int) -> Gap:
-        """The time between two transactions in which a slot lies, at its end."""
-        number = bisect_right(self.steps, slot, key=lambda each: each.slot)
-        behind = self.steps[number] if number < len(self.steps) else Step(self.top, self.lamports, self.lamports)
+        """Return the gap in which the end of a slot lies."""
+        number = bisect_right(self.steps, slot, key=lambda step: step.slot)
+        after = self.steps[number] if number < len(self.steps) else Step(self.top, self.lamports, self.lamports)
         if number:
             last = self.steps[number - 1]
-            return Gap(last.after, behind.before, last.slot, behind.slot)
-        return Gap(None if behind.before else 0, behind.before, slot, behind.slot)
+            return Gap(last.after, after.before, last.slot, after.slot)
+        return Gap(None if after.before else 0, after.before, slot, after.slot)
 
-    def may_have_earned(self, first: int, last: int, *, otherwise: bool) -> bool:
-        """Whether anything may have been paid as rewards in some slots; `otherwise`, where transactions do not say."""
-        within = (each.slot for each in self.steps if first <= each.slot < last)
-        gaps = [self.gap(slot) for slot in (first - 1, *within)]
-        told = [each for each in gaps if each.had is not None]
-        is_told = len(told) == len(gaps) and last <= self.top
-        return any(each.had != each.has for each in told) or (otherwise and not is_told)
+    def may_have_earned(self, first: int, last: int, *, default: bool) -> bool:
+        """Return True if rewards may have been paid in the slots `first` to `last`.
+
+        Args:
+            first: The first slot.
+            last: The last slot.
+            default: The result if the transactions do not show it.
+        """
+        step_slots = (step.slot for step in self.steps if first <= step.slot < last)
+        gaps = [self.gap(slot) for slot in (first - 1, *step_slots)]
+        complete_gaps = [gap for gap in gaps if gap.start_lamports is not None]
+        is_complete = len(complete_gaps) == len(gaps) and last <= self.top
+        return any(gap.start_lamports != gap.end_lamports for gap in complete_gaps) or (default and not is_complete)
 
     def owner(self, slot: int) -> str | None:
-        """Who could withdraw from it at the end of a slot: "" is nobody, None where that is not known."""
-        number = bisect_right(self._reigns, slot, key=lambda each: each.slot)
-        return self._reigns[number - 1].owner if number else None
+        """Return the withdrawer at the end of a slot; None if unknown, `NO_OWNER` without an account."""
+        number = bisect_right(self._ownerships, slot, key=lambda ownership: ownership.slot)
+        return self._ownerships[number - 1].owner if number else None
 
-    def last(self, slot: int, said: Callable[[StakeCall], T | None]) -> T | None:
-        """What instructions about it said last, up to a slot."""
+    def last_value(self, slot: int, value_of: Callable[[StakeCall], T | None]) -> T | None:
+        """Return the value in the last instruction up to a slot that has one; None if no instruction has one."""
         calls = (call for step in reversed(self.steps) if step.slot <= slot for call in reversed(step.calls))
-        told = (said(call) for call in calls if call.stakes[:1] == (self.address,))
-        return next((each for each in told if each is not None), None)
+        values = (value_of(call) for call in calls if call.stakes[:1] == (self.address,))
+        return next((value for value in values if value is not None), None)
 
 
-def lives(lived: Sequence[Life], owners: Mapping[str, str]) -> dict[str, Life]:
-    """Stake accounts with who could withdraw when: as instructions say it, and as those that needed the withdrawer bear
-    it out. `owners` are those of now."""
-    found = {each.address: each for each in lived}
-    for each in lived:
-        each._reigns[:] = _reigns(each, owners.get(each.address))
-    for _ in range(ROUNDS):
-        for each in lived:
-            for reign in each._reigns:
-                if reign.owner is None:
-                    reign.owner = next(_of_kin(each, reign, found), None)
-    return found
+def add_owners(histories: Sequence[AccountStakeHistory], owners: Mapping[str, str]) -> dict[str, AccountStakeHistory]:
+    """Store successive withdrawers in the histories of stake accounts; return these by address.
+
+    The withdrawers follow from instructions that set them or needed their signature, and from related accounts.
+
+    Args:
+        histories: Stake accounts, with those that were split from them or merged with them.
+        owners: The current withdrawers, as far as they are known.
+    """
+    by_address = {history.address: history for history in histories}
+    for history in histories:
+        history._ownerships[:] = _ownerships(history, owners.get(history.address))
+    for _ in range(MAX_ROUNDS):
+        for history in histories:
+            for ownership in history._ownerships:
+                if ownership.owner is None:
+                    ownership.owner = next(_related_owners(history, ownership, by_address), None)
+    return by_address
 
 
-def _of_kin(life: Life, reign: _Reign, found: Mapping[str, Life]) -> Iterator[str]:
-    """Who could withdraw from those that had the same withdrawer then."""
-    for address, slot in reign.kin:
-        for each in found[address]._reigns if address in found else ():
-            if (life.address, slot) in each.kin and each.owner:
-                yield each.owner
+def _related_owners(
+    history: AccountStakeHistory, ownership: _Ownership, by_address: Mapping[str, AccountStakeHistory]
+) -> Iterator[str]:
+    """Yield the known withdrawers of accounts that had the same withdrawer in a common transaction."""
+    for address, slot in ownership.related:
+        for other_ownership in by_address[address]._ownerships if address in by_address else ():
+            if (history.address, slot) in other_ownership.related and other_ownership.owner:
+                yield other_ownership.owner
 
 
-def _signed(last: _Reign, slot: int, authority: str | None) -> Iterator[_Reign]:
-    """What follows from who had to be the withdrawer. If that was somebody else before, it was changed at a time that
-    no transaction tells: a node has left one out."""
-    if authority is None or last.owner in (authority, ""):
+def _after_signature(last: _Ownership, slot: int, authority: str | None) -> Iterator[_Ownership]:
+    """Correct the last ownership by a signer, and yield a new one if both differ.
+
+    The signer was the withdrawer. If they differ, the node left out the transaction that changed the withdrawer, so the
+    previous one is unknown.
+    """
+    if authority is None or last.owner in (authority, NO_OWNER):
         return
     if last.owner is None:
         last.owner = authority
         return
     last.owner = None
-    last.kin.clear()
-    yield _Reign(slot, authority)
+    last.related.clear()
+    yield _Ownership(slot, authority)
 
 
-def _reigns(life: Life, owner: str | None) -> list[_Reign]:
-    """Who could withdraw, one after the other."""
-    found = [_Reign(0, "" if life.steps and life.steps[0].before == 0 else None)]
-    for step in life.steps:
+def _ownerships(history: AccountStakeHistory, owner: str | None) -> list[_Ownership]:
+    """Return the successive withdrawers. `owner` is the current one; None if it is not known."""
+    did_not_exist = history.steps and history.steps[0].before == 0
+    ownerships = [_Ownership(0, NO_OWNER if did_not_exist else None)]
+    for step in history.steps:
         if step.before == 0:
-            found.append(_Reign(step.slot, ""))
+            ownerships.append(_Ownership(step.slot, NO_OWNER))
         for call in step.calls:
-            if life.address not in call.stakes:
+            if history.address not in call.stakes:
                 continue
-            if call.kind == SPLIT and call.stakes[1:] == (life.address,):
-                found.append(_Reign(step.slot, None))
-            found += _signed(found[-1], step.slot, call.authority)
+            if call.kind == SPLIT and call.stakes[1:] == (history.address,):
+                ownerships.append(_Ownership(step.slot, None))
+            ownerships += _after_signature(ownerships[-1], step.slot, call.authority)
             if call.withdrawer is not None:
-                found.append(_Reign(step.slot, call.withdrawer))
-            found[-1].kin |= {(each, step.slot) for each in call.stakes if each != life.address}
-    if found[-1].owner is None and owner is not None:
-        found[-1].owner = owner
-    return found
+                ownerships.append(_Ownership(step.slot, call.withdrawer))
+            ownerships[-1].related |= {(stake, step.slot) for stake in call.stakes if stake != history.address}
+    if ownerships[-1].owner is None and owner is not None:
+        ownerships[-1].owner = owner
+    return ownerships

@@ -1,7 +1,7 @@
-"""How much of a delegation is active: stake comes and goes with the cluster's, by so much an epoch. No I/O.
+"""The active part of a delegation: the cluster limits the stake that moves per epoch. No I/O.
 
-As the stake program computes it, in whole numbers. Where the history of the cluster says nothing of an epoch, whatever
-moved in it has arrived: https://docs.anza.xyz/consensus/stake-delegation-and-rewards
+Computed like the stake program, in whole numbers. If the stake history lacks an epoch, all stake that moved in it has
+arrived. Source: https://docs.anza.xyz/consensus/stake-delegation-and-rewards
 """
 
 from __future__ import annotations
@@ -10,81 +10,96 @@ import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-ENTRIES: Final = 64  # epochs that are read: half a year
+MAX_EPOCHS: Final = 64  # of the stake history that are read: about half a year
 ENTRY, COUNT = struct.Struct("<4Q"), struct.Struct("<Q")
-HISTORY_SIZE: Final = COUNT.size + ENTRIES * ENTRY.size
-RATE, WHOLE = 9, 100  # per cent of the active stake may come or go in an epoch
+HISTORY_SIZE: Final = COUNT.size + MAX_EPOCHS * ENTRY.size
+RATE, WHOLE = 9, 100  # per cent of the active stake may be activated or deactivated in an epoch
 
 
-class Moving(NamedTuple):
-    """The stake of the cluster as an epoch ended: what was active, what was to come, what was to go."""
-
-    active: int
-    coming: int
-    going: int
-
-
-class Share(NamedTuple):
-    """The same of one delegation now."""
+class ClusterStake(NamedTuple):
+    """The stake of the whole cluster at the end of an epoch, in lamports."""
 
     active: int
-    coming: int
-    going: int
+    activating: int
+    deactivating: int
+
+
+class ActivationStatus(NamedTuple):
+    """The parts of one delegation, in lamports."""
+
+    active: int
+    activating: int
+    deactivating: int
 
     @property
     def state(self) -> str:
-        """In the word of wallets."""
-        if self.coming:
+        """`activating`, `deactivating`, `active` or `inactive`, as wallets show it."""
+        if self.activating:
             return "activating"
-        if self.going:
+        if self.deactivating:
             return "deactivating"
         return "active" if self.active else "inactive"
 
 
-History = Mapping[int, Moving]
+StakeHistory = Mapping[int, ClusterStake]  # by epoch
 
 
-def history(content: bytes) -> dict[int, Moving]:
-    """What the chain tells of past epochs, as far as the bytes go; ValueError where they are none."""
+def stake_history(content: bytes) -> dict[int, ClusterStake]:
+    """Return the stake history in the bytes of its sysvar account, which may be cut off.
+
+    Raises:
+        ValueError: There are too few bytes for a history.
+    """
     if len(content) < COUNT.size:
         raise ValueError("a history of stake that breaks off")
     (count,) = COUNT.unpack_from(content)
-    there = min(count, (len(content) - COUNT.size) // ENTRY.size)
-    entries = ENTRY.iter_unpack(content[COUNT.size : COUNT.size + there * ENTRY.size])
-    return {epoch: Moving(*rest) for epoch, *rest in entries}
+    available = min(count, (len(content) - COUNT.size) // ENTRY.size)
+    entries = ENTRY.iter_unpack(content[COUNT.size : COUNT.size + available * ENTRY.size])
+    return {epoch: ClusterStake(*amounts) for epoch, *amounts in entries}
 
 
-def share(stake: int, begun: int, ended: int, epoch: int, past: History) -> Share:
-    """What of a stake is active in an epoch, by the epochs in which it was delegated and taken back."""
-    active = _come(stake, begun, min(epoch, ended), past) if begun != ended and begun < epoch else 0
-    if begun == ended or epoch < begun:
-        return Share(0, 0, 0)
-    if epoch <= ended:
-        going = active if epoch == ended else 0
-        return Share(active, 0 if epoch == ended else stake - active, going)
-    left = _gone(active, ended, epoch, past)
-    return Share(left, 0, left)
+def activation_status(
+    stake: int, activation: int, deactivation: int, epoch: int, history: StakeHistory
+) -> ActivationStatus:
+    """Return the parts of a delegation in an epoch.
+
+    Args:
+        stake: The delegated lamports.
+        activation: The epoch in which it was delegated.
+        deactivation: The epoch in which the delegation was ended, 2^64 - 1 if it was not.
+        epoch: The current epoch.
+        history: The stake history of the cluster.
+    """
+    if activation == deactivation or epoch < activation:
+        return ActivationStatus(0, 0, 0)
+    active = _activated(stake, activation, min(epoch, deactivation), history) if activation < epoch else 0
+    if epoch < deactivation:
+        return ActivationStatus(active, stake - active, 0)
+    if epoch == deactivation:
+        return ActivationStatus(active, 0, active)
+    remaining = _still_active(active, deactivation, epoch, history)
+    return ActivationStatus(remaining, 0, remaining)
 
 
-def _come(stake: int, begun: int, until: int, past: History) -> int:
-    """How much has become active before an epoch."""
-    active, at = 0, begun
-    while (cluster := past.get(at)) is not None and cluster.coming:
-        active += max(1, (stake - active) * cluster.active * RATE // (cluster.coming * WHOLE))
-        at += 1
-        if active >= stake or at >= until:
+def _activated(stake: int, activation: int, end_epoch: int, history: StakeHistory) -> int:
+    """Return the lamports that were activated before the epoch `end_epoch`."""
+    active, epoch = 0, activation
+    while (cluster := history.get(epoch)) is not None and cluster.activating:
+        active += max(1, (stake - active) * cluster.active * RATE // (cluster.activating * WHOLE))
+        epoch += 1
+        if active >= stake or epoch >= end_epoch:
             return min(active, stake)
-    return stake if at == begun and past.get(at) is None else active
+    return stake if epoch == activation and history.get(epoch) is None else active
 
 
-def _gone(active: int, ended: int, epoch: int, past: History) -> int:
-    """How much is still active before an epoch."""
-    left, at = active, ended
-    if past.get(at) is None:
+def _still_active(active: int, deactivation: int, end_epoch: int, history: StakeHistory) -> int:
+    """Return the lamports that were not yet deactivated before the epoch `end_epoch`."""
+    remaining, epoch = active, deactivation
+    if history.get(epoch) is None:
         return 0
-    while (cluster := past.get(at)) is not None and cluster.going:
-        left -= min(left, max(1, left * cluster.active * RATE // (cluster.going * WHOLE)))
-        at += 1
-        if not left or at >= epoch:
+    while (cluster := history.get(epoch)) is not None and cluster.deactivating:
+        remaining -= min(remaining, max(1, remaining * cluster.active * RATE // (cluster.deactivating * WHOLE)))
+        epoch += 1
+        if not remaining or epoch >= end_epoch:
             break
-    return left
+    return remaining

@@ -1,7 +1,8 @@
-"""A transaction as nodes write it, and what it changed: exact to the unit, per account and asset. No I/O.
+"""Changes of one transaction, exact to the raw unit, per account and asset. No I/O.
 
-A node says what every account had before and after. What changed is the difference; who gave it to whom is paired from
-the differences, so that the sums of an account are exact whatever the programs did inside. The fee is kept apart.
+A node returns the balances of each account before and after a transaction; the change is the difference. Senders and
+recipients are paired from the differences, so the sums per account are exact, whatever the programs did. The fee is
+kept apart.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from base58 import BITCOIN_ALPHABET, b58encode
@@ -19,54 +20,60 @@ from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID
 
-from adapters.solana.forms import U64, Key
-from adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
+from chainfolio.adapters.solana.forms import U64, Key
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 
 COMPUTE_BUDGET: Final = str(compute_budget.ID)
-BASE_FEE: Final = 5_000  # lamports for each signature; what is above pays for priority
+BASE_FEE: Final = 5_000  # lamports per signature; the rest is the priority fee
 NATIVE: Final = ""  # the native coin, among mints
-BASE58: Final = {chr(char): number for number, char in enumerate(BITCOIN_ALPHABET)}
-BEGINNING, KNOWN_DIGITS = 8, 14  # bytes of data that are kept; digits that mostly say them
-# Programs that others use: to pay, to open accounts, to move tokens, to write a note.
+BASE58_DIGITS: Final = {chr(char): number for number, char in enumerate(BITCOIN_ALPHABET)}
+PREFIX_SIZE: Final = 8  # bytes of instruction data that are kept
+PREFIX_DIGITS: Final = 14  # base58 digits that usually determine them
+# Programs that many transactions call on the side: to pay, to open accounts, to move tokens, to write a memo.
 COMMON: Final = frozenset([SYSTEM, *TOKEN_PROGRAMS, str(ASSOCIATED_TOKEN_PROGRAM_ID), str(MEMO_PROGRAM_ID)])
-# What these are given says nothing: who only pays or moves tokens does a plain transfer, and votes are many.
-UNTYPED: Final = frozenset([None, str(VOTE_PROGRAM_ID)])
+# Main programs whose data is not kept: None means a plain transfer, and votes are too many.
+NO_DATA: Final = frozenset([None, str(VOTE_PROGRAM_ID)])
 Index = Annotated[int, msgspec.Meta(ge=0, lt=256)]
 
 
-class Units(msgspec.Struct, gc=False):
-    """An amount of a token, in digits; its decimals are the mint's affair. That they are digits is checked where they
-    are added up: to match a pattern takes as long as all the rest."""
+class TokenUnits(msgspec.Struct, gc=False):
+    """An amount of a token in digits.
+
+    The digits are checked when they are summed: a pattern would take as long as all other decoding.
+    """
 
     amount: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
 
 
 class TokenBalance(msgspec.Struct, gc=False):
-    """What a token account had, before or after. Old nodes do not say whose it is."""
+    """The balance of a token account before or after a transaction. Old nodes leave out the owner."""
 
     accountIndex: Index
     mint: Key
-    uiTokenAmount: Units
+    uiTokenAmount: TokenUnits
     owner: Key | None = None
 
 
 BALANCES: Final = msgspec.json.Decoder(list[TokenBalance] | None)
-UNTOLD: Final = b"null"  # nodes that do not keep balances of tokens say null, or nothing
-NOTHING: Final = (b"[]", UNTOLD)
-NO_BALANCES: Final = msgspec.Raw(UNTOLD)
+NOT_RECORDED: Final = b"null"  # from nodes that do not record token balances; others of them leave out the field
+EMPTY: Final = (b"[]", NOT_RECORDED)
+NO_BALANCES: Final = msgspec.Raw(NOT_RECORDED)
 
 
-class Loaded(msgspec.Struct, gc=False):
-    """Accounts that a transaction named by tables."""
+class LoadedAddresses(msgspec.Struct, gc=False):
+    """Accounts that a transaction names by lookup tables."""
 
     writable: list[Key] = []
     readonly: list[Key] = []
 
 
 class Meta(msgspec.Struct, gc=False):
-    """What came of a transaction. Balances of tokens are lists of `TokenBalance`, and still bytes: where nothing moved,
-    both are the same and are never looked at."""
+    """The outcome of a transaction.
+
+    Token balances are lists of `TokenBalance` that are not decoded yet: if no token moved, both lists are equal and are
+    never decoded.
+    """
 
     fee: U64
     preBalances: list[U64]
@@ -74,38 +81,38 @@ class Meta(msgspec.Struct, gc=False):
     err: Any = None
     preTokenBalances: msgspec.Raw = NO_BALANCES
     postTokenBalances: msgspec.Raw = NO_BALANCES
-    loadedAddresses: Loaded | None = None
+    loadedAddresses: LoadedAddresses | None = None
 
 
-class Called(msgspec.Struct, gc=False):
-    """An instruction: which program it calls, and with which data, which a node that has parsed them leaves out."""
+class Instruction(msgspec.Struct, gc=False):
+    """An instruction: its program, and its data in base58 unless the node parsed it."""
 
     programIdIndex: Index | None = None
     programId: Key | None = None
     data: str = ""
 
 
-class Named(msgspec.Struct, gc=False):
-    """An account as a node names it that has parsed the transaction."""
+class ParsedKey(msgspec.Struct, gc=False):
+    """An account in the encoding `jsonParsed`."""
 
     pubkey: Key
 
 
-class Header(msgspec.Struct, gc=False):
-    """How many of the first accounts signed."""
+class MessageHeader(msgspec.Struct, gc=False):
+    """The number of leading accounts that signed."""
 
     numRequiredSignatures: Index
 
 
 class Message(msgspec.Struct, gc=False):
-    """What was signed."""
+    """The signed message of a transaction."""
 
-    accountKeys: list[Key | Named]
-    instructions: list[Called]
-    header: Header | None = None
+    accountKeys: list[Key | ParsedKey]
+    instructions: list[Instruction]
+    header: MessageHeader | None = None
 
 
-class Signed(msgspec.Struct, gc=False):
+class SignedMessage(msgspec.Struct, gc=False):
     """A message with its signatures."""
 
     signatures: list[str]
@@ -115,20 +122,31 @@ class Signed(msgspec.Struct, gc=False):
 class Entry(msgspec.Struct, gc=False):
     """A transaction in a block, in the encoding `json`, `jsonParsed` or `base64`."""
 
-    transaction: Signed | tuple[str, str]
+    transaction: SignedMessage | tuple[str, str]
     meta: Meta | None = None
 
 
-class Found(Entry, gc=False):
-    """A transaction that was asked for by its signature."""
+class FetchedTransaction(Entry, gc=False):
+    """A transaction that was requested by its signature."""
 
     slot: U64 = 0
     blockTime: int | None = None
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one transaction changed. `native` and `tokens` are by account and by owner; of who paid the fee, without it.
-    `program` is the one that it is about, `content` what that was given."""
+    """The changes of one transaction.
+
+    Attributes:
+        signature: The first signature, which identifies the transaction.
+        payer: The account that paid the fee.
+        program: The main program; None if there is none.
+        fee: In lamports.
+        failed: True if the transaction failed.
+        signatures: The number of signatures.
+        native: Lamports by account. The fee is not part of the payer's change.
+        tokens: Raw units by mint and owner.
+        content: The first bytes of the main program's instruction data; None if they are not kept.
+    """
 
     signature: str
     payer: str
@@ -142,23 +160,32 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def priority_fee(self) -> int:
-        """What of the fee was paid to be early."""
+        """The part of the fee above the base fee of its signatures."""
         return max(0, self.fee - BASE_FEE * self.signatures)
 
     def net(self, account: str, mint: str = NATIVE) -> int:
-        """How an account's coins or tokens changed altogether, the fee included."""
+        """Return the change of an account in raw units of a mint, or in lamports with the fee."""
         if mint:
             return self.tokens.get(mint, {}).get(account, 0)
         return self.native.get(account, 0) - (self.fee if account == self.payer else 0)
 
 
 def change(source: str, entry: Entry, slot: int) -> Change:
-    """What a transaction changed. BadAnswer where it contradicts itself, HistoryUnavailable where what came of it is
-    not kept."""
+    """Return the changes of a transaction.
+
+    Args:
+        source: The endpoint.
+        entry: The transaction.
+        slot: Its slot.
+
+    Raises:
+        BadAnswer: The transaction contradicts itself.
+        HistoryUnavailable: The node did not record its outcome or its token balances.
+    """
     meta = entry.meta
     if meta is None:
         raise HistoryUnavailable(source, slot, "what came of a transaction is not kept")
-    signatures, keys, calls = _read(source, entry.transaction)
+    signatures, keys, instructions = _message_parts(source, entry.transaction)
     before, after = meta.preBalances, meta.postBalances
     if len(keys) != len(before) and meta.loadedAddresses:
         keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
@@ -167,54 +194,65 @@ def change(source: str, entry: Entry, slot: int) -> Change:
     native = {key: new - old for key, old, new in zip(keys, before, after, strict=True) if old != new}
     native[keys[0]] = native.get(keys[0], 0) + meta.fee
     tokens = _tokens(source, keys, meta)
-    is_untold = not tokens and bytes(meta.preTokenBalances) == UNTOLD and meta.err is None
-    if is_untold and any(each in keys for each in TOKEN_PROGRAMS):
+    is_unrecorded = not tokens and bytes(meta.preTokenBalances) == NOT_RECORDED and meta.err is None
+    if is_unrecorded and any(each in keys for each in TOKEN_PROGRAMS):
         raise HistoryUnavailable(source, slot, "what token accounts had in a transaction is not kept")
-    program, content = _main(source, keys, calls)
+    program, content = _main_program(source, keys, instructions)
     failed = meta.err is not None
     return Change(signatures[0], keys[0], program, meta.fee, failed, len(signatures), native, tokens, content)
 
 
-def _main(source: str, keys: Sequence[str], calls: Sequence[Called]) -> tuple[str | None, bytes | None]:
-    """The program that a transaction is about, and the data that it was given: the first that does more than to pay,
-    to open accounts and to move tokens, else the first. Of several calls of it, the one that was given most."""
-    first = found = None
+def _main_program(
+    source: str, keys: Sequence[str], instructions: Sequence[Instruction]
+) -> tuple[str | None, bytes | None]:
+    """Return the main program of a transaction, and the first bytes of its data.
+
+    The main program is the first one that is not in `COMMON`, or else the first one. If it is called more than once,
+    the call with the most data counts.
+    """
+    first_program = main_program = None
     content = ""
-    for each in calls:
-        at = each.programIdIndex
-        program = each.programId if at is None else keys[at] if at < len(keys) else None
+    for each in instructions:
+        index = each.programIdIndex
+        program = each.programId if index is None else keys[index] if index < len(keys) else None
         if program is None or program == COMPUTE_BUDGET:
             continue
-        first = first or program
-        if program not in COMMON and found in (None, program):
-            found = program
+        first_program = first_program or program
+        if program not in COMMON and main_program in (None, program):
+            main_program = program
             if len(each.data) > len(content):
                 content = each.data
-    return found or first, beginning(source, content) if content and found not in UNTYPED else None
+    has_data = content and main_program not in NO_DATA
+    return main_program or first_program, base58_prefix(source, content) if has_data else None
 
 
-def beginning(source: str, text: str) -> bytes:
-    """The first bytes that a text in base58 stands for; fewer where it has fewer. Its first digits say them, but where
-    the rest could carry over into them."""
+def base58_prefix(source: str, text: str) -> bytes:
+    """Return the first `PREFIX_SIZE` bytes that a base58 text stands for, or all if there are fewer.
+
+    The first digits determine them, unless the other digits could carry over into them.
+
+    Raises:
+        BadAnswer: The text is not base58; `source` is the endpoint that sent it.
+    """
     digits = text.lstrip("1")
-    rest = len(digits) - KNOWN_DIGITS
+    rest_count = len(digits) - PREFIX_DIGITS
     try:
         number = 0
-        for char in digits[:KNOWN_DIGITS]:
-            number = number * 58 + BASE58[char]
-        spread = _power(rest) if rest > 0 else 1
+        for char in digits[:PREFIX_DIGITS]:
+            number = number * 58 + BASE58_DIGITS[char]
+        spread = _power(rest_count) if rest_count > 0 else 1
         low = number * spread
         size = (low.bit_length() + 7) // 8
-        behind = 8 * max(0, size - BEGINNING)
-        if low >> behind != low + spread - 1 >> behind:
-            for char in digits[KNOWN_DIGITS:]:
-                number = number * 58 + BASE58[char]
+        dropped_bits = 8 * max(0, size - PREFIX_SIZE)
+        if low >> dropped_bits != low + spread - 1 >> dropped_bits:
+            for char in digits[PREFIX_DIGITS:]:
+                number = number * 58 + BASE58_DIGITS[char]
             low, size = number, (number.bit_length() + 7) // 8
-            behind = 8 * max(0, size - BEGINNING)
+            dropped_bits = 8 * max(0, size - PREFIX_SIZE)
     except KeyError:
         raise BadAnswer(source, "data of an instruction that is not in base58") from None
-    found = (low >> behind).to_bytes(min(size, BEGINNING), "big")
-    return found if digits is text else (bytes(len(text) - len(digits)) + found)[:BEGINNING]
+    prefix = (low >> dropped_bits).to_bytes(min(size, PREFIX_SIZE), "big")
+    return prefix if digits is text else (bytes(len(text) - len(digits)) + prefix)[:PREFIX_SIZE]
 
 
 @lru_cache(2048)
@@ -222,78 +260,88 @@ def _power(count: int) -> int:
     return int(58**count)
 
 
-def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list[str], list[Called]]:
-    """The signatures, the accounts that the message names itself, and what it calls."""
-    if not isinstance(given, Signed):
-        return _unpacked(source, *given)
-    message = given.message
-    keys: Any = message.accountKeys
-    if Named in map(type, keys):
-        keys = [each.pubkey if isinstance(each, Named) else each for each in keys]
-    return given.signatures, keys, message.instructions
+def _message_parts(
+    source: str, transaction: SignedMessage | tuple[str, str]
+) -> tuple[list[str], list[str], list[Instruction]]:
+    """Return the signatures, the accounts in the message itself, and the instructions."""
+    if not isinstance(transaction, SignedMessage):
+        return _unpacked(source, *transaction)
+    message = transaction.message
+    keys = message.accountKeys
+    if ParsedKey in map(type, keys):
+        keys = [key.pubkey if isinstance(key, ParsedKey) else key for key in keys]
+    return transaction.signatures, cast(list[str], keys), message.instructions
 
 
-def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Called]]:
+def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Instruction]]:
     if encoding != "base64":
-        raise BadAnswer(source, "a transaction in an encoding that nobody asked for")
+        raise BadAnswer(source, "a transaction in an encoding that was not requested")
     try:
-        found = VersionedTransaction.from_bytes(b64decode(content, validate=True))
+        transaction = VersionedTransaction.from_bytes(b64decode(content, validate=True))
     except Exception as error:  # the library raises whatever its parser does
         raise BadAnswer(source, f"a transaction that cannot be read: {type(error).__name__}") from None
-    keys = [str(key) for key in found.message.account_keys]
-    calls = [Called(each.program_id_index, None, written(bytes(each.data))) for each in found.message.instructions]
-    return [str(each) for each in found.signatures], keys, calls
+    keys = [str(key) for key in transaction.message.account_keys]
+    instructions = [
+        Instruction(each.program_id_index, None, to_base58(bytes(each.data)))
+        for each in transaction.message.instructions
+    ]
+    return [str(each) for each in transaction.signatures], keys, instructions
 
 
-def written(content: bytes) -> str:
+def to_base58(content: bytes) -> str:
     """Return bytes as base58 text."""
     return b58encode(content).decode()
 
 
 def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:
-    """By mint and owner; a token account whose owner no node said is its own. One without lamports is closed, or not
-    open yet, and holds nothing, whatever a node says of it."""
+    """Return the changes of tokens by mint and owner.
+
+    A token account without a known owner counts as its own owner. A token account without lamports is closed, or not
+    yet open, and counts as empty.
+    """
     sums: dict[str, dict[str, int]] = {}
-    for is_after, several, lamports in _sides(source, meta):
-        for each in several:
-            at, amount = each.accountIndex, each.uiTokenAmount.amount
-            if at >= len(keys):
+    for is_after, balances, lamports in _sides(source, meta):
+        for each in balances:
+            index, amount = each.accountIndex, each.uiTokenAmount.amount
+            if index >= len(keys):
                 raise BadAnswer(source, "a balance of an account that the transaction does not name")
             if not (amount.isdigit() and amount.isascii()):
                 raise BadAnswer(source, "a balance of a token that is no whole number")
-            if not lamports[at]:
+            if not lamports[index]:
                 continue
             raw = int(amount) if is_after else -int(amount)
-            owner, own = each.owner or keys[at], sums.get(each.mint)
-            if own is None:
+            owner, raw_by_owner = each.owner or keys[index], sums.get(each.mint)
+            if raw_by_owner is None:
                 sums[each.mint] = {owner: raw}
-            elif owner in own:
-                own[owner] += raw
+            elif owner in raw_by_owner:
+                raw_by_owner[owner] += raw
             else:
-                own[owner] = raw
-    return {mint: own for mint, own in sums.items() if any(own.values())}
+                raw_by_owner[owner] = raw
+    return {mint: raw_by_owner for mint, raw_by_owner in sums.items() if any(raw_by_owner.values())}
 
 
 def _sides(source: str, meta: Meta) -> Sequence[tuple[bool, Sequence[TokenBalance], Sequence[int]]]:
-    """Whether it was after the transaction, what token accounts had, and their lamports, before and after. What is the
-    same on both sides changes nothing and may be left out, but where an account opens or closes."""
-    had, has = meta.preBalances, meta.postBalances
-    stays = 0 not in had and 0 not in has
+    """Return both sides of a transaction: True for after, the token balances, and the lamports.
+
+    Balances that are the same on both sides are left out, unless an account opens or closes.
+    """
+    lamports_before, lamports_after = meta.preBalances, meta.postBalances
+    keeps_accounts = 0 not in lamports_before and 0 not in lamports_after
     if meta.preTokenBalances == meta.postTokenBalances:
         content = bytes(meta.preTokenBalances)
-        if content in NOTHING or (stays and content[:1] == b"["):
+        if content in EMPTY or (keeps_accounts and content[:1] == b"["):
             return ()
-    elif UNTOLD in (bytes(meta.preTokenBalances), bytes(meta.postTokenBalances)):
+    elif NOT_RECORDED in (bytes(meta.preTokenBalances), bytes(meta.postTokenBalances)):
         raise BadAnswer(source, "it tells what token accounts had on one side of a transaction alone")
     before, after = _balances(source, meta.preTokenBalances), _balances(source, meta.postTokenBalances)
-    if stays and len(before) == len(after):
+    if keeps_accounts and len(before) == len(after):
         changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
         before, after = [pair[0] for pair in changed], [pair[1] for pair in changed]
-    return (False, before, had), (True, after, has)
+    return (False, before, lamports_before), (True, after, lamports_after)
 
 
 def _balances(source: str, content: msgspec.Raw) -> Sequence[TokenBalance]:
-    """What token accounts had, on one side of a transaction."""
+    """Decode the token balances on one side of a transaction."""
     try:
         return BALANCES.decode(content) or ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -301,71 +349,77 @@ def _balances(source: str, content: msgspec.Raw) -> Sequence[TokenBalance]:
 
 
 def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
-    """The token accounts that a transaction had to do with, each behind its owner."""
+    """Return the pairs of owner and token account in the token balances of a transaction."""
     meta = entry.meta
     if meta is None:
         return set()
     balances = [*_balances(source, meta.preTokenBalances), *_balances(source, meta.postTokenBalances)]
     if not balances:
         return set()
-    keys = _read(source, entry.transaction)[1]
+    keys = _message_parts(source, entry.transaction)[1]
     if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
         keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
     return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
 
 
-Moved = tuple[str, str, int]  # sender, recipient, raw
+Transfer = tuple[str, str, int]  # sender, recipient, raw
 
 
-def moved(changes: Mapping[str, int], rest: str = SYSTEM) -> list[Moved]:
-    """Who gave how much to whom, so that every account's sum is its change: those of equal amounts first, then in their
-    order. What nobody gave or got is of `rest`, which mints and burns."""
-    if len(changes) == 2:  # mostly one gave what the other got
-        (one, raw), (other, opposite) = changes.items()
+def paired_transfers(changes: Mapping[str, int], issuer: str = SYSTEM) -> list[Transfer]:
+    """Return transfers between accounts that add up to each account's change.
+
+    Equal amounts are paired first, then the others in order.
+
+    Args:
+        changes: The change of each account.
+        issuer: The counterparty of what is left over: the mint for tokens, the system program for lamports.
+    """
+    if len(changes) == 2:  # usually one account sent what the other received
+        (account_a, raw), (account_b, opposite) = changes.items()
         if raw and raw + opposite == 0:
-            return [(one, other, -raw) if raw < 0 else (other, one, raw)]
-    givers: list[tuple[str, int]] = []
-    takers: list[tuple[str, int]] = []
+            return [(account_a, account_b, -raw) if raw < 0 else (account_b, account_a, raw)]
+    senders: list[tuple[str, int]] = []
+    recipients: list[tuple[str, int]] = []
     for account, raw in changes.items():
         if raw > 0:
-            takers.append((account, raw))
+            recipients.append((account, raw))
         elif raw:
-            givers.append((account, -raw))
-    found: list[Moved] = []
-    if givers and takers:
-        if len(givers) + len(takers) > 2 and not {raw for _, raw in givers}.isdisjoint([raw for _, raw in takers]):
-            found = _equal(givers, takers)
-        found += _in_order(givers, takers)
-    found += [(sender, rest, raw) for sender, raw in givers]
-    return found + [(rest, recipient, raw) for recipient, raw in takers]
+            senders.append((account, -raw))
+    transfers: list[Transfer] = []
+    if senders and recipients:
+        has_equals = not {raw for _, raw in senders}.isdisjoint([raw for _, raw in recipients])
+        if len(senders) + len(recipients) > 2 and has_equals:
+            transfers = _pair_equal(senders, recipients)
+        transfers += _pair_in_order(senders, recipients)
+    transfers += [(sender, issuer, raw) for sender, raw in senders]
+    return transfers + [(issuer, recipient, raw) for recipient, raw in recipients]
 
 
-def _equal(givers: list[tuple[str, int]], takers: list[tuple[str, int]]) -> list[Moved]:
-    """Those that gave as much as another one got, who are taken out of both."""
-    found: list[Moved] = []
-    for giver in list(givers):
-        equal = next((taker for taker in takers if taker[1] == giver[1]), None)
+def _pair_equal(senders: list[tuple[str, int]], recipients: list[tuple[str, int]]) -> list[Transfer]:
+    """Pair senders and recipients of equal amounts, and remove them from both lists."""
+    transfers: list[Transfer] = []
+    for sender in list(senders):
+        equal = next((recipient for recipient in recipients if recipient[1] == sender[1]), None)
         if equal is not None:
-            found.append((giver[0], *equal))
-            givers.remove(giver)
-            takers.remove(equal)
-    return found
+            transfers.append((sender[0], *equal))
+            senders.remove(sender)
+            recipients.remove(equal)
+    return transfers
 
 
-def _in_order(givers: list[tuple[str, int]], takers: list[tuple[str, int]]) -> list[Moved]:
-    """Who gave what is given to who got some, in their order, until one side has no more; both are left with the
-    rest."""
-    found: list[Moved] = []
-    givers.reverse()
-    takers.reverse()
-    while givers and takers:
-        (sender, out), (recipient, into) = givers.pop(), takers.pop()
-        if out > into:
-            givers.append((sender, out - into))
-            out = into
-        elif into > out:
-            takers.append((recipient, into - out))
-        found.append((sender, recipient, out))
-    givers.reverse()
-    takers.reverse()
-    return found
+def _pair_in_order(senders: list[tuple[str, int]], recipients: list[tuple[str, int]]) -> list[Transfer]:
+    """Pair senders and recipients in order until one side is used up. Both lists keep what is left."""
+    transfers: list[Transfer] = []
+    senders.reverse()
+    recipients.reverse()
+    while senders and recipients:
+        (sender, debit), (recipient, credit) = senders.pop(), recipients.pop()
+        if debit > credit:
+            senders.append((sender, debit - credit))
+            debit = credit
+        elif credit > debit:
+            recipients.append((recipient, credit - debit))
+        transfers.append((sender, recipient, debit))
+    senders.reverse()
+    recipients.reverse()
+    return transfers

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapters.starknet.facts import Facts
-from adapters.starknet.felts import U128, text, u256
-from adapters.starknet.staking import delegated
-from adapters.starknet.state import Call, lacks
+from chainfolio.adapters.starknet.facts import Facts
+from chainfolio.adapters.starknet.felts import U128, text, u256
+from chainfolio.adapters.starknet.staking import delegated
+from chainfolio.adapters.starknet.state import Call, lacks
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
@@ -21,9 +21,13 @@ from chainfolio.plans import Plan, Unknown, all_of
 from chainfolio.positions import AccountState, Describe
 
 SPELLINGS: Final = {
-    "balanceOf": "balance_of", "ownerOf": "owner_of", "totalSupply": "total_supply", "getApproved": "get_approved",
-    "isApprovedForAll": "is_approved_for_all", "supportsInterface": "supports_interface",
-}  # fmt: skip
+    "balanceOf": "balance_of",
+    "ownerOf": "owner_of",
+    "totalSupply": "total_supply",
+    "getApproved": "get_approved",
+    "isApprovedForAll": "is_approved_for_all",
+    "supportsInterface": "supports_interface",
+}
 MAX_DECIMALS: Final = 255
 # What collections call their standard: by that of Ethereum, and by that of Starknet.
 ERC721: Final = (0x80AC58CD, 0x33EB2F84C309543403FD69F0D0F363781EF06EF6FAEB0131FF16EA3175BD943)
@@ -38,7 +42,7 @@ class Accounts:
     issues: Sequence[Issue] = ()
     finds_tokens: bool = False
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+    def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """Nobody knows which contracts keep something for an account."""
         return iter(())
 
@@ -50,15 +54,16 @@ class Accounts:
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[Asset],
-        named: Describe | None = None,
-        expected: Plan[Any, Any, None] | None = None,
+        assets: Sequence[Asset],
+        describe: Describe | None = None,
+        prefetch: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
         plans: dict[str, Plan[Any, Any, Any]] = {
-            "state": self._state(account, wanted, named), "stakes": delegated(self.facts, account, interactions),
-            **({"expected": expected} if expected else {}),
-        }  # fmt: skip
+            "state": self._state(account, assets, describe),
+            "stakes": delegated(self.facts, account, interactions),
+            **({"expected": prefetch} if prefetch else {}),
+        }
         found = yield from all_of(plans)
         coins, held = found["state"]
         positions, issues = found["stakes"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from adapters.starknet.accounts import ERC721, asked, halves, number_of
-from adapters.starknet.state import Call
+from chainfolio.adapters.starknet.accounts import ERC721, asked, halves, number_of
+from chainfolio.adapters.starknet.state import Call
 from chainfolio.contract_approvals import ContractApprovals, Function
 from chainfolio.plans import Plan
 
@@ -16,8 +16,9 @@ class Approvals(ContractApprovals):
 
     erc721: ClassVar[tuple[int, ...]] = ERC721
     erc1155: ClassVar[tuple[int, ...]] = (
-        0xD9B67A26, 0x6114A8F75559E1B39FCBA08CE02961A1AA082D9256A158DD3E64964E4B1B52,
-    )  # fmt: skip
+        0xD9B67A26,
+        0x6114A8F75559E1B39FCBA08CE02961A1AA082D9256A158DD3E64964E4B1B52,
+    )
 
     def question(self, contract: str, function: Function, *args: Any) -> Call:
         """A call; the numbers of collectibles are in two halves."""

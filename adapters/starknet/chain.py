@@ -7,42 +7,47 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.starknet import facts as chain_facts
-from adapters.starknet.approvals import Approvals
-from adapters.starknet.datasets import DATASETS
-from adapters.starknet.endpoint import StarknetEndpoint
-from adapters.starknet.facts import Facts
-from adapters.starknet.node import Node
-from adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet import facts as chain_facts
+from chainfolio.adapters.starknet.approvals import Approvals
+from chainfolio.adapters.starknet.datasets import DATASETS
+from chainfolio.adapters.starknet.endpoint import StarknetEndpoint
+from chainfolio.adapters.starknet.facts import Facts
+from chainfolio.adapters.starknet.node import Node
+from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.assets import Asset
-from chainfolio.behind_nodes import BehindNodes
+from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, KnownTransaction
+from chainfolio.chains import Capability, IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.environment import Environment
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
-from chainfolio.seams import Seams
-from transport import remembered
-from transport.http import Transport
+from chainfolio.transport import remembered
+from chainfolio.transport.http import Transport
 
 # State and blocks are loaded when they are asked for.
 if TYPE_CHECKING:
-    from adapters.starknet.accounts import Accounts
-    from adapters.starknet.history import AccountHistory
+    from chainfolio.adapters.starknet.accounts import Accounts
+    from chainfolio.adapters.starknet.history import AccountHistory
     from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
 
-class StarknetChain(BehindNodes[Node], Approvals):
+class StarknetChain(NodeBackedChain[Node], Approvals):
     """A Starknet chain behind its nodes. `collections` are contracts whose events do not say whether they are such."""
 
     kind = "starknet"
     datasets = DATASETS
-    usual = tuple(DATASETS)
-    capabilities = frozenset([
-        Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.PAST_BALANCES, Capability.TRANSACTIONS,
-    ])  # fmt: skip
+    default_datasets = tuple(DATASETS)
+    capabilities = frozenset(
+        [
+            Capability.ACCOUNT_HISTORY,
+            Capability.APPROVALS,
+            Capability.PAST_BALANCES,
+            Capability.TRANSACTIONS,
+        ]
+    )
 
     def __init__(self, facts: Facts, node: Node, settings: StarknetSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
@@ -56,15 +61,15 @@ class StarknetChain(BehindNodes[Node], Approvals):
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Collected:
+    ) -> SpanTables:
         """The rows of whole blocks in a span."""
-        from adapters.starknet.spans import collect
+        from chainfolio.adapters.starknet.spans import collect
 
         return await collect(self, span, datasets, contracts, before)
 
     @cached_property
     def _history(self) -> AccountHistory:
-        from adapters.starknet.history import AccountHistory
+        from chainfolio.adapters.starknet.history import AccountHistory
 
         return AccountHistory(self)
 
@@ -75,31 +80,31 @@ class StarknetChain(BehindNodes[Node], Approvals):
         datasets: Sequence[str],
         before: Block | None = None,
         budget: Budget | None = None,
-    ) -> Collected:
+    ) -> SpanTables:
         """The rows that concern some accounts, from the blocks in which something of them is found."""
         return await self._history.collect(span, accounts, datasets, before, budget)
 
-    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+    async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order."""
-        from adapters.starknet.lookup import look_up
+        from chainfolio.adapters.starknet.lookup import look_up
 
-        return await look_up(self.node, known)
+        return await look_up(self.node, transactions)
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
         """The results of some calls, all at that block's hash."""
-        from adapters.starknet.state import answer
+        from chainfolio.adapters.starknet.state import answer
 
         return await answer(self.node, reads, block)
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
+    def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
         """What reads accounts. There are no protocols of this kind yet."""
-        from adapters.starknet.accounts import Accounts
+        from chainfolio.adapters.starknet.accounts import Accounts
 
         return Accounts(self.facts)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """The call behind a loose holding."""
-        from adapters.starknet.state import Call
+        from chainfolio.adapters.starknet.state import Call
         from chainfolio.reads import ReadResult
 
         call = Call(self.facts.contract_of(holding.token.asset), "balanceOf", (int(holding.account, 16),))
@@ -107,19 +112,19 @@ class StarknetChain(BehindNodes[Node], Approvals):
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
         """How much accounts have of assets."""
-        from adapters.starknet.accounts import asked_at_once, balances
+        from chainfolio.adapters.starknet.accounts import asked_at_once, balances
 
         return balances(self.facts, pairs, asked_at_once)
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
         """What some tokens say of themselves."""
-        from adapters.starknet.accounts import describe
+        from chainfolio.adapters.starknet.accounts import describe
 
         return describe(self.facts, assets)
 
     async def examine(self) -> list[dict[str, Any]]:
         """What `doctor` shows of each endpoint."""
-        from adapters.starknet.doctor import examine
+        from chainfolio.adapters.starknet.doctor import examine
 
         return await examine(self)
 
@@ -127,7 +132,7 @@ class StarknetChain(BehindNodes[Node], Approvals):
 def build(
     key: str,
     settings: StarknetSettings,
-    seams: Seams,
+    environment: Environment,
     *,
     configs: Path,
     transport: Transport | None = None,
@@ -135,5 +140,5 @@ def build(
 ) -> StarknetChain:
     """Build one chain from its settings and its file of facts."""
     facts = chain_facts.of(key, settings.facts, configs)
-    endpoints = remembered.endpoints(StarknetEndpoint, key, settings, seams, memory=memory, transport=transport)
-    return StarknetChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings)
+    endpoints = remembered.endpoints(StarknetEndpoint, key, settings, environment, memory=memory, transport=transport)
+    return StarknetChain(facts, Node(facts, endpoints, environment, hedge=settings.hedge), settings)

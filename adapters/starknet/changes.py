@@ -13,14 +13,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
-from adapters.starknet.accounts import number_of
-from adapters.starknet.felts import felt
-from adapters.starknet.refusals import NoContract
-from adapters.starknet.state import Call, Pins
+from chainfolio.adapters.starknet.accounts import number_of
+from chainfolio.adapters.starknet.felts import felt
+from chainfolio.adapters.starknet.refusals import NoContract
+from chainfolio.adapters.starknet.state import Call, Pins
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request, typed
 
 MOST: Final = 1_000  # own transactions of one piece
 MOST_INTERVALS: Final = 10_000  # that are looked at together, beside those that a search begins with

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.starknet.node import Node
-from adapters.starknet.state import Call, answer
+from chainfolio.adapters.starknet.node import Node
+from chainfolio.adapters.starknet.state import Call, answer
 from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
-from transport.endpoint import Endpoint
-from transport.examination import examined
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.examination import examined
+from chainfolio.transport.wire import Request, typed
 
 if TYPE_CHECKING:
-    from adapters.starknet.chain import StarknetChain
+    from chainfolio.adapters.starknet.chain import StarknetChain
 
 
 async def examine(chain: StarknetChain) -> list[dict[str, Any]]:
     """A row for each endpoint, in the order of the settings."""
     node, unproven = chain.node, ["all of it: answers carry no proof"]
-    return await examined(node, unproven, lambda one: Node(node.facts, [one], node.seams), _abilities)
+    return await examined(node, unproven, lambda one: Node(node.facts, [one], node.environment), _abilities)
 
 
 async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:
     """The version of the specification that a node speaks, and whether it has the state of old blocks."""
     return {
-        "specVersion": await _version(node.endpoints[0]), "oldState": await _has_old_state(node, heads.latest.height),
-    }  # fmt: skip
+        "specVersion": await _version(node.endpoints[0]),
+        "oldState": await _has_old_state(node, heads.latest.height),
+    }
 
 
 async def _version(endpoint: Endpoint) -> str | None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from adapters.starknet.refusals import meaning
+from chainfolio.adapters.starknet.refusals import meaning
 from chainfolio.errors import SourceError
-from transport.endpoint import Endpoint
-from transport.wire import RpcError
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import RpcError
 
 # Compute units of single calls, about as large providers count them.
 UNITS: Final = {
-    "starknet_getBlockWithReceipts": 75, "starknet_getBlockWithTxs": 50, "starknet_getEvents": 75, "starknet_call": 26,
-}  # fmt: skip
+    "starknet_getBlockWithReceipts": 75,
+    "starknet_getBlockWithTxs": 50,
+    "starknet_getEvents": 75,
+    "starknet_call": 26,
+}
 OTHER_UNITS: Final = 20
 
 

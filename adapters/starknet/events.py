@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from adapters.starknet.felts import Padded, padded, selector, u256
-from adapters.starknet.forms import Event
+from chainfolio.adapters.starknet.felts import Padded, padded, selector, u256
+from chainfolio.adapters.starknet.forms import Event
 
 TRANSFER: Final = padded(selector("Transfer"))
 SINGLE: Final = padded(selector("TransferSingle"))
@@ -92,9 +92,7 @@ def _batch(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> Iterator[
         operator, sender, recipient, *rest = *keys, *data
         count = forms.numbers[rest[0]]
         if len(rest) == 2 + 4 * count and forms.numbers[rest[1 + 2 * count]] == count:
-            yield from _editions(
-                forms, (operator, sender, recipient), rest[1 : 1 + 2 * count], rest[2 + 2 * count :]
-            )  # fmt: skip
+            yield from _editions(forms, (operator, sender, recipient), rest[1 : 1 + 2 * count], rest[2 + 2 * count :])
 
 
 def _editions(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar, Final
 
-from adapters.starknet.felts import SHORT
 from chainfolio import chain_facts
+from chainfolio.adapters.starknet.felts import SHORT
 from chainfolio.addresses import STARKNET
 from chainfolio.assets import Asset
 from chainfolio.chain_facts import ChainFacts

@@ -14,8 +14,9 @@ U128: Final = 2**128
 SHORT: Final = 31  # bytes of a text that one felt holds
 MAX_WORDS: Final = 64  # of a text that is read
 _is_felt: Final = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII).fullmatch
-# Felts in lower case that are below the prime whatever their last 62 digits are, each before a comma.
-_are_plain: Final = re.compile(r"(?:0x0?[0-7]?[0-9a-f]{1,62},)*", re.ASCII).fullmatch
+# Felts in lower case that are below the prime whatever their last 62 digits are, each before a comma. What was
+# matched is not matched in another way (*+): three ways for each would be 3^n for n felts before one that is none.
+_are_plain: Final = re.compile(r"(?:0x0?[0-7]?[0-9a-f]{1,62},)*+", re.ASCII).fullmatch
 HALF: Final = 34  # characters of a felt that may be half of an amount
 _SELECTOR_BITS: Final = 2**250 - 1
 _SMALL: Final = {hex(each): each for each in range(1024)}  # counts, versions, upper halves: most felts that are read

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from adapters.starknet.felts import Numbers, Padded
+from chainfolio.adapters.starknet.felts import Numbers, Padded
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 
@@ -106,8 +106,9 @@ class Whole(Header, kw_only=True):
         """BadAnswer where there are others than the header counts: a node left something out."""
         events = sum(len(each.receipt.events) for each in self.transactions)
         for what, counted, there in (
-            ("transactions", self.transaction_count, len(self.transactions)), ("events", self.event_count, events),
-        ):  # fmt: skip
+            ("transactions", self.transaction_count, len(self.transactions)),
+            ("events", self.event_count, events),
+        ):
             if counted and counted != there:
                 raise BadAnswer(
                     source, f"block {self.block_number} has {there} {what}, and its header counts {counted}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from adapters.starknet import felts
+from chainfolio.adapters.starknet import felts
 
 SELECTOR_SIZE: Final = 4  # bytes that are compared: the last of the number, whose first ones are always small
 MARK: Final = "starknet:"

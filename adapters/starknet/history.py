@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from adapters.starknet import changes
-from adapters.starknet.datasets import DATASETS
-from adapters.starknet.forms import Header
-from adapters.starknet.named import Places, named
-from adapters.starknet.node import header_at
-from adapters.starknet.rows import Read, tables
-from adapters.starknet.spans import blocks_at, check_links, collections_among
-from adapters.starknet.state import Pins
+from chainfolio.adapters.starknet import changes
+from chainfolio.adapters.starknet.datasets import DATASETS
+from chainfolio.adapters.starknet.forms import Header
+from chainfolio.adapters.starknet.named import Places, named
+from chainfolio.adapters.starknet.node import header_at
+from chainfolio.adapters.starknet.rows import Read, tables
+from chainfolio.adapters.starknet.spans import blocks_at, check_links, collections_among
+from chainfolio.adapters.starknet.state import Pins
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected, Unexplained
-from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unsupported
-from transport import metering
-from transport.endpoint import Endpoint
-from transport.wire import typed
+from chainfolio.chains import SpanTables, UnexplainedChange
+from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, UnsupportedMethod
+from chainfolio.transport import metering
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from adapters.starknet.chain import StarknetChain
+    from chainfolio.adapters.starknet.chain import StarknetChain
 
 PIECE: Final = 100  # blocks that are read together
 UNITS: Final = 80  # of a block, about
@@ -67,8 +67,8 @@ class AccountHistory:
 
     async def collect(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None, budget: Budget | None
-    ) -> Collected:
-        """As `ReadsAccounts.collect_accounts` has it."""
+    ) -> SpanTables:
+        """As `AccountHistoryReader.collect_accounts` has it."""
         final = self.chain.node.finalized
         with metering.on(budget):
             try:
@@ -76,23 +76,23 @@ class AccountHistory:
                     return await self._searched(Span(span.first, min(span.last, final)), accounts, datasets)
                 if len(span) > FEW:
                     return await self._linked(span, accounts, datasets, before)
-            except (HistoryUnavailable, Unsupported):
+            except (HistoryUnavailable, UnsupportedMethod):
                 pass
             return await self._every(span, accounts, datasets, before)
 
     async def _every(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
-    ) -> Collected:
+    ) -> SpanTables:
         """Every block is read, as many as go at once."""
         span = Span(span.first, min(span.last, span.first + _most() - 1))
         found = await self.chain.collect(span, datasets, (), before)
         rows = _own(found.tables, accounts)
         events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[False])
-        return Collected(span, rows, found.last, found.chain, events, is_linked=True, ways=ways)
+        return SpanTables(span, rows, found.last, found.blocks, events, is_linked=True, read_methods=ways)
 
     async def _linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
-    ) -> Collected:
+    ) -> SpanTables:
         """Blocks that may still go: all are linked, and what is searched is named by their hashes."""
         node = self.chain.node
         span = Span(span.first, min(span.last, span.first + LINKED - 1))
@@ -105,12 +105,12 @@ class AccountHistory:
             if (await node.block(span.last)).hash != pins[span.last]:
                 raise Reorged(node.key, span.last, pins[span.last]) from None
             raise
-        found.chain, found.is_linked = [each for each in blocks if each.height in found.span], True
+        found.blocks, found.is_linked = [each for each in blocks if each.height in found.span], True
         return found
 
     async def _searched(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], pins: Pins = NO_PINS
-    ) -> Collected:
+    ) -> SpanTables:
         """The blocks in which something is found, as many as go at once."""
         node, facts = self.chain.node, self.chain.facts
         found = await self._found(span, tuple(sorted(accounts)), pins)
@@ -127,9 +127,9 @@ class AccountHistory:
         if pins.get(span.last, last.hash) != last.hash:
             raise Reorged(node.key, span.last, pins[span.last])
         reason, coin = UNSEEN.format(len(facts.searched)), self.chain.info.native.asset
-        told = tuple(Unexplained(each, span.last, coin, 0, reason) for each in accounts)
+        told = tuple(UnexplainedChange(each, span.last, coin, 0, reason) for each in accounts)
         events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[True])
-        return Collected(span, rows, last, [], events, ways=ways, unexplained=told)
+        return SpanTables(span, rows, last, [], events, read_methods=ways, unexplained=told)
 
     async def _found(self, span: Span, accounts: tuple[str, ...], pins: Pins) -> Found:
         """Where something is, from the start of a span as far as goes at once."""
@@ -186,5 +186,5 @@ def _check(chain: str, found: Found, blocks: Sequence[Read], accounts: Sequence[
 
 def _own(rows: Mapping[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
     """The rows that concern some accounts."""
-    by_table = {each.table.name: each for each in DATASETS.values() if each.parties}
-    return {name: by_table[name].concerning(table, accounts) for name, table in rows.items() if name in by_table}
+    by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
+    return {name: by_table[name].rows_of_accounts(table, accounts) for name, table in rows.items() if name in by_table}

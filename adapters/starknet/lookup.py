@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.starknet.felts import Padded
-from adapters.starknet.forms import Body, Receipt
-from adapters.starknet.node import Node
-from adapters.starknet.transactions import charged, parties
-from chainfolio.chains import KnownTransaction
+from chainfolio.adapters.starknet.felts import Padded
+from chainfolio.adapters.starknet.forms import Body, Receipt
+from chainfolio.adapters.starknet.node import Node
+from chainfolio.adapters.starknet.transactions import charged, parties
+from chainfolio.chains import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request, typed
 
 
 class Placed(Receipt, kw_only=True):
@@ -22,7 +22,7 @@ class Placed(Receipt, kw_only=True):
     block_hash: str | None = None
 
 
-async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+async def look_up(node: Node, known: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
     """What nodes say of transactions that the index knows, in order."""
 
     async def read(endpoint: Endpoint) -> list[TransactionDetails]:
@@ -39,7 +39,7 @@ async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[Transac
     return await node.with_any(read, kind="lookup") if known else []
 
 
-def _details(source: str, unit: str, known: KnownTransaction, body: Answer, receipt: Answer) -> TransactionDetails:
+def _details(source: str, unit: str, known: IndexedTransaction, body: Answer, receipt: Answer) -> TransactionDetails:
     for answer in (body, receipt):
         if isinstance(answer, BadAnswer) and not known.final:
             raise Reorged(source, known.height, known.block_hash or "")

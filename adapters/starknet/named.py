@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.starknet.events import APPROVAL, BATCH, FOR_ALL, SINGLE, TRANSFER
-from adapters.starknet.felts import Padded
-from adapters.starknet.forms import Event, Number
-from adapters.starknet.state import Pins
+from chainfolio.adapters.starknet.events import APPROVAL, BATCH, FOR_ALL, SINGLE, TRANSFER
+from chainfolio.adapters.starknet.felts import Padded
+from chainfolio.adapters.starknet.forms import Event, Number
+from chainfolio.adapters.starknet.state import Pins
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, Reorged, TooMuch
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.errors import BadAnswer, Reorged, ResponseTooLarge
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
 PAGE: Final = 1_000
 MIN_PAGE: Final = 60
@@ -29,8 +29,10 @@ LEARNT: Final = "events_page"
 # Where the parties of events stand, and which events have one there.
 Question = tuple[int, Sequence[str]]
 QUESTIONS: Final[Sequence[Question]] = (
-    (1, (TRANSFER, APPROVAL, FOR_ALL)), (2, (TRANSFER, APPROVAL, FOR_ALL, SINGLE, BATCH)), (3, (SINGLE, BATCH)),
-)  # fmt: skip
+    (1, (TRANSFER, APPROVAL, FOR_ALL)),
+    (2, (TRANSFER, APPROVAL, FOR_ALL, SINGLE, BATCH)),
+    (3, (SINGLE, BATCH)),
+)
 Places = dict[int, set[str]]  # transactions, by the height of their block
 
 
@@ -68,7 +70,7 @@ async def _asked(
     while True:
         try:
             return await _pages(endpoint, span, question, accounts, pins, found)
-        except TooMuch:
+        except ResponseTooLarge:
             size, half = endpoint.capabilities.get(LEARNT, PAGE), len(accounts) // 2
             if size > MIN_PAGE:
                 endpoint.learn(LEARNT, size // 4)
@@ -87,9 +89,11 @@ async def _pages(
     place, names = question
     keys = [[hex(int(each, 16)) for each in some] for some in (names, *[()] * (place - 1), accounts)]
     wanted: dict[str, Any] = {
-        "from_block": {"block_number": span.first}, "to_block": {"block_number": span.last},
-        "keys": keys, "chunk_size": endpoint.capabilities.get(LEARNT, PAGE),
-    }  # fmt: skip
+        "from_block": {"block_number": span.first},
+        "to_block": {"block_number": span.last},
+        "keys": keys,
+        "chunk_size": endpoint.capabilities.get(LEARNT, PAGE),
+    }
     forms, seen, own = Padded(endpoint.name), set[str](), Places()
     last = span.first
     for _ in range(MAX_PAGES):
@@ -119,7 +123,7 @@ def naming(forms: Padded, events: Sequence[Event], accounts: Collection[str]) ->
         len(each.keys) > place and forms[each.keys[0]] in names and forms[each.keys[place]] in accounts
         for each in events
         for place, names in QUESTIONS
-    )  # fmt: skip
+    )
 
 
 def _height(source: str, each: Listed, span: Span, last: int) -> int:

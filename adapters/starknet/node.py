@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.starknet.facts import ON_L1, Facts
-from adapters.starknet.felts import felt, packed, short_text
-from adapters.starknet.forms import Header
+from chainfolio.adapters.starknet.facts import ON_L1, Facts
+from chainfolio.adapters.starknet.felts import felt, packed, short_text
+from chainfolio.adapters.starknet.forms import Header
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, NodeBehind, SourceError, WrongChain
-from chainfolio.seams import Seams
+from chainfolio.transport.endpoint import Answer, Endpoint, Handshake
+from chainfolio.transport.pool import Pool
+from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import Skipped
-from transport.endpoint import Answer, Endpoint, Handshake
-from transport.pool import Pool
-from transport.wire import Request, typed
 
 BY_TAG = "l1_tag"  # whether an endpoint knows the block that Ethereum accepted last by a name
 ACCEPTED_ON_L1 = "ACCEPTED_ON_L1"
@@ -39,8 +39,10 @@ class Node(Pool[Endpoint]):
     """All endpoints of one chain. `finalized` is the newest block that was seen to be final, `skipped` are untrusted
     contracts that are not asked for a while."""
 
-    def __init__(self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams, *, hedge: bool = True) -> None:
-        super().__init__(facts.key, endpoints, seams, hedge=hedge)
+    def __init__(
+        self, facts: Facts, endpoints: Sequence[Endpoint], environment: Environment, *, hedge: bool = True
+    ) -> None:
+        super().__init__(facts.key, endpoints, environment, hedge=hedge)
         self.facts, self.finalized, self.skipped = facts, -1, Skipped()
         handshake = Handshake([Request("starknet_chainId")], self._same_chain)
         for endpoint in self.endpoints:
@@ -50,9 +52,10 @@ class Node(Pool[Endpoint]):
         found = felt(endpoint.name, typed(endpoint.name, result(answers[0]), str))
         if found != packed(self.facts.network):
             raise WrongChain(
-                endpoint.name, f"serves {short_text(found) or 'another chain'}, and {self.facts.key} is "
-                f"{self.facts.network}", remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
-            )  # fmt: skip
+                endpoint.name,
+                f"serves {short_text(found) or 'another chain'}, and {self.facts.key} is {self.facts.network}",
+                remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
+            )
         endpoint.checked = True
 
     async def connect(self) -> Heads:

@@ -9,10 +9,18 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
-from transport.exchange import RateLimited
-from transport.messages import shown
-from transport.wire import RpcError
+from chainfolio.errors import (
+    BadAnswer,
+    HistoryUnavailable,
+    NodeBehind,
+    ResponseTooLarge,
+    SourceError,
+    Unavailable,
+    UnsupportedMethod,
+)
+from chainfolio.transport.exchange import RateLimited
+from chainfolio.transport.messages import shown
+from chainfolio.transport.wire import RpcError
 
 NO_CONTRACT, NO_FUNCTION, NO_BLOCK, NO_TRANSACTION, NO_BLOCKS = 20, 21, 24, 29, 32
 INTERNAL = -32603  # which some nodes say of a contract's own error, too
@@ -20,18 +28,24 @@ BAD_PAGE, BAD_TOKEN, TOO_MANY_KEYS, CONTRACT_ERROR, NO_STATE = 31, 33, 34, 40, 4
 _LIMITED: Final = re.compile(
     r"rate.?limit|too many requests|requests? per|throttl|compute units|\bcredits\b|capacity|quota|calls? per|"
     r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down|rate exceeded|daily usage|query frequency|"
-    r"too quickly|reached .{0,40}limit", re.I)  # fmt: skip
+    r"too quickly|reached .{0,40}limit",
+    re.I,
+)
 _REFUSED: Final = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted|found)|disabled|unsupported|upgrade|paid plan|"
-    r"free (?:plan|tier)|forbidden|batch", re.I)  # fmt: skip
+    r"free (?:plan|tier)|forbidden|batch",
+    re.I,
+)
 _NO_FUNCTION: Final = re.compile(
     r"entry.?point.{0,200}(?:not found|does not exist)|invalid message selector|ENTRYPOINT_NOT_FOUND|"
-    r"Requested entry ?point", re.I | re.S)  # fmt: skip
+    r"Requested entry ?point",
+    re.I | re.S,
+)
 _NO_CONTRACT: Final = re.compile(r"contract address 0x[0-9a-f]+ is not deployed", re.I)
 _FAILED: Final = re.compile(
     r"Error at pc=|Cairo traceback|ASSERT_EQ instruction failed|Error in the called contract|"
     r"Execution was reverted; failure reason"
-)  # fmt: skip
+)
 MAX_READ: Final = 4000  # characters of what a node says beside its message
 
 
@@ -62,13 +76,13 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     if error.code == NO_STATE:
         return HistoryUnavailable(source, height, said)
     if error.code in (BAD_PAGE, TOO_MANY_KEYS):
-        return TooMuch(source, said)
+        return ResponseTooLarge(source, said)
     if error.code in (NO_TRANSACTION, BAD_TOKEN):
         return BadAnswer(source, said)
     if error.code in (429, -32429, -32097) or _LIMITED.search(words):
         return RateLimited(source, f"it limits us: {shown(words)}")
     if error.code in (401, 403, -32601, -32600) or _REFUSED.search(words):
-        return Unsupported(source, said)
+        return UnsupportedMethod(source, said)
     if error.code in (INTERNAL, -32000):
         return Unavailable(source, said)
     return BadAnswer(source, f"{method} was refused: {shown(words)} (code {error.code})")

@@ -9,27 +9,59 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from adapters.starknet.datasets import NATIVE, TOKENS
-from adapters.starknet.events import ALLOWS, ENDS, MOVES, UNSURE, allowed, moved
-from adapters.starknet.facts import Facts
-from adapters.starknet.felts import Padded
-from adapters.starknet.forms import Done, Event, Whole
-from adapters.starknet.transactions import NOBODY, charged, nonce, parties, version
+from chainfolio.adapters.starknet.datasets import NATIVE, TOKENS
+from chainfolio.adapters.starknet.events import ALLOWS, ENDS, MOVES, UNSURE, allowed, moved
+from chainfolio.adapters.starknet.facts import Facts
+from chainfolio.adapters.starknet.felts import Padded
+from chainfolio.adapters.starknet.forms import Done, Event, Whole
+from chainfolio.adapters.starknet.transactions import NOBODY, charged, nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
-    "height", "time", "tx_index", "hash", "sender", "recipient", "created", "nonce", "type", "status", "fee", "input",
-)  # fmt: skip
+    "height",
+    "time",
+    "tx_index",
+    "hash",
+    "sender",
+    "recipient",
+    "created",
+    "nonce",
+    "type",
+    "status",
+    "fee",
+    "input",
+)
 MOVEMENT: Final = (
-    "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "sender", "recipient", "raw", "token_id",
-    "operator", "item",
-)  # fmt: skip
+    "height",
+    "time",
+    "tx_index",
+    "log_index",
+    "tx_hash",
+    "token",
+    "standard",
+    "sender",
+    "recipient",
+    "raw",
+    "token_id",
+    "operator",
+    "item",
+)
 APPROVAL: Final = (
-    "height", "time", "tx_index", "log_index", "tx_hash", "token", "standard", "owner", "spender", "raw", "token_id",
+    "height",
+    "time",
+    "tx_index",
+    "log_index",
+    "tx_hash",
+    "token",
+    "standard",
+    "owner",
+    "spender",
+    "raw",
+    "token_id",
     "approved",
-)  # fmt: skip
+)
 NO_RAW: Final = bytes(32)
 LONGEST: Final = 8  # felts of an event that moves one thing: longer ones are rare, and without bound
 CALL: Final = 4  # felts of what an account was asked to do that say whom it calls first
@@ -101,9 +133,17 @@ def _paid(forms: Padded, place: tuple[int, datetime, int], done: Done, fee: int)
         raise BadAnswer(forms.source, f"a transaction with the receipt of another one, {hashed}")
     sender, recipient, created, called = parties(forms, body, receipt)
     return (
-        *place, hashed, sender, recipient, created, nonce(numbers, body), version(numbers, body),
-        int(not receipt.failed), fee.to_bytes(32, "big"), called,
-    )  # fmt: skip
+        *place,
+        hashed,
+        sender,
+        recipient,
+        created,
+        nonce(numbers, body),
+        version(numbers, body),
+        int(not receipt.failed),
+        fee.to_bytes(32, "big"),
+        called,
+    )
 
 
 def _say(found: Read, forms: Padded, row: Row, said: Sequence[Said]) -> None:
@@ -145,9 +185,13 @@ def _is_payment(movement: Row, payer: str, payment: tuple[str, str, int]) -> boo
 
 
 def tables(
-    chain: str, blocks: Sequence[Read], datasets: Collection[str], contracts: Collection[str], coin: str,
+    chain: str,
+    blocks: Sequence[Read],
+    datasets: Collection[str],
+    contracts: Collection[str],
+    coin: str,
     collections: Mapping[str, bool],
-) -> dict[str, pa.Table]:  # fmt: skip
+) -> dict[str, pa.Table]:
     """The rows of blocks in the tables that some datasets fill. `collections` says of the contracts whose events do not
     whether they are collections."""
     found = {}
@@ -161,9 +205,7 @@ def tables(
     if standards:
         wanted = (row for each in blocks for row in each.movements if "transfers" in datasets or row[5] == coin)
         rows = [_settled(row, coin, collections) for row in wanted]
-        rows = [
-            row for row in rows if row[6] in standards and not (contracts and row[5] and row[5] not in contracts)
-        ]  # fmt: skip
+        rows = [row for row in rows if row[6] in standards and not (contracts and row[5] and row[5] not in contracts)]
         found["transfers"] = TRANSFERS.filled(chain, MOVEMENT, rows)
     if "approvals" in datasets:
         rows = [_sure(row, coin, collections) for each in blocks for row in each.approvals]

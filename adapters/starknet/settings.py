@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transport.settings import EndpointSettings
+from chainfolio.transport.settings import EndpointSettings
 
 
 class StarknetSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):

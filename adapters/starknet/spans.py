@@ -8,23 +8,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.starknet.accounts import collections
-from adapters.starknet.facts import Facts
-from adapters.starknet.felts import Padded
-from adapters.starknet.forms import Bodies, Done, Hashes, Header, Receipt, Whole
-from adapters.starknet.named import naming
-from adapters.starknet.node import header_at, result
-from adapters.starknet.rows import Read, read, tables
-from adapters.starknet.state import answer
+from chainfolio.adapters.starknet.accounts import collections
+from chainfolio.adapters.starknet.facts import Facts
+from chainfolio.adapters.starknet.felts import Padded
+from chainfolio.adapters.starknet.forms import Bodies, Done, Hashes, Header, Receipt, Whole
+from chainfolio.adapters.starknet.named import naming
+from chainfolio.adapters.starknet.node import header_at, result
+from chainfolio.adapters.starknet.rows import Read, read, tables
+from chainfolio.adapters.starknet.state import answer
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Collected
-from chainfolio.errors import BadAnswer, Reorged, Unsupported
+from chainfolio.chains import SpanTables
+from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
 from chainfolio.plans import run_batched
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
 if TYPE_CHECKING:
-    from adapters.starknet.chain import StarknetChain
+    from chainfolio.adapters.starknet.chain import StarknetChain
 
 Reader = Callable[[str, int, Whole], Read]
 WITH_RECEIPTS = "receipts"  # whether an endpoint gives a block with its receipts
@@ -32,7 +32,7 @@ WITH_RECEIPTS = "receipts"  # whether an endpoint gives a block with its receipt
 
 async def collect(
     chain: StarknetChain, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
-) -> Collected:
+) -> SpanTables:
     """The rows of a span, from blocks that follow each other and what lies before."""
     node, coin = chain.node, chain.facts.coin
     heights = range(span.first, span.last + 1)
@@ -43,7 +43,7 @@ async def collect(
     found = tables(node.key, blocks, datasets, contracts, coin, known)
     chained = [each.block for each in blocks]
     events = len(found["transfers"]) if "transfers" in found else 0
-    return Collected(span, found, chained[-1], chained, events, 0, True)
+    return SpanTables(span, found, chained[-1], chained, events, 0, True)
 
 
 async def collections_among(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[str, bool]:
@@ -80,7 +80,7 @@ async def _block(endpoint: Endpoint, height: int, reader: Reader) -> Read:
         try:
             request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))
             return await endpoint.big(request, partial(_parsed, height, reader), height=height)
-        except Unsupported:
+        except UnsupportedMethod:
             endpoint.learn(WITH_RECEIPTS, 0)
     return await _in_parts(endpoint, height, reader)
 
@@ -102,9 +102,10 @@ async def _in_parts(endpoint: Endpoint, height: int, reader: Reader) -> Read:
     """A block and its receipts, one by one: nodes older than version 0.7 know no other way."""
     source = endpoint.name
     block = typed(
-        source, await endpoint.one(Request("starknet_getBlockWithTxs", ({"block_number": height},)), height=height),
+        source,
+        await endpoint.one(Request("starknet_getBlockWithTxs", ({"block_number": height},)), height=height),
         Bodies,
-    )  # fmt: skip
+    )
     hashes = [each.transaction_hash for each in block.transactions]
     if None in hashes:
         raise BadAnswer(source, f"block {height} has transactions without a hash")

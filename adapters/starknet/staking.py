@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapters.starknet.facts import Facts
-from adapters.starknet.felts import U128, padded
-from adapters.starknet.state import Call
+from chainfolio.adapters.starknet.facts import Facts
+from chainfolio.adapters.starknet.felts import U128, padded
+from chainfolio.adapters.starknet.state import Call
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
@@ -53,7 +53,7 @@ Found = tuple[tuple[OpenPosition, ...], tuple[Issue, ...]]
 
 def delegated(facts: Facts, account: str, interactions: Interactions) -> Plan[Any, Any, Found]:
     """The positions of an account in pools, and what could not be read of them."""
-    contracts = sorted(interactions.sent) if facts.staking else []
+    contracts = sorted(interactions.sent_to) if facts.staking else []
     asked, owner = contracts[:MAX_ASKED], int(account, 16)
     if not asked:
         return (), ()
@@ -128,9 +128,19 @@ def _position(
     doubt = NOT_READ if isinstance(pools, Unknown) else "" if is_named else NOT_NAMED
     name = f"Delegated to {validator[: 2 + SHOWN]}…{validator[-SHOWN:]}"
     return OpenPosition(
-        account, PROTOCOL, "STAKED", name, {asset: found.raw + found.leaving}, {}, {facts.native_asset: found.rewards},
-        unlock_s=found.unlock_s, pool=at, vouches=True, calls=(call,), unverified=doubt,
-    )  # fmt: skip
+        account,
+        PROTOCOL,
+        "STAKED",
+        name,
+        {asset: found.raw + found.leaving},
+        {},
+        {facts.native_asset: found.rewards},
+        unlock_s=found.unlock_s,
+        pool=at,
+        has_trusted_assets=True,
+        calls=(call,),
+        unverified=doubt,
+    )
 
 
 def _asset(facts: Facts, token: int) -> Asset:

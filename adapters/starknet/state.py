@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from adapters.starknet.felts import felt, selector
-from adapters.starknet.node import Node
-from adapters.starknet.refusals import NoContract, NoFunction, Refused
+from chainfolio.adapters.starknet.felts import felt, selector
+from chainfolio.adapters.starknet.node import Node
+from chainfolio.adapters.starknet.refusals import NoContract, NoFunction, Refused
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind, Reorged, SourceError
 from chainfolio.plans import Reverted, Unknown
+from chainfolio.transport.endpoint import Answer, Endpoint
+from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import MAX_SECONDS, OVER
-from transport.endpoint import Answer, Endpoint
-from transport.wire import Request, typed
 
 TOGETHER: Final = 50  # untrusted calls of one request, so that those of one that never ends cost few others
 SKIPPED_BLOCKS: Final = 20  # in which untrusted contracts are not asked again that gave no answer in time

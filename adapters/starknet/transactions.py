@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from adapters.starknet.felts import Numbers, Padded, padded
-from adapters.starknet.forms import Body, Receipt
-from adapters.starknet.functions import SELECTOR_SIZE
+from chainfolio.adapters.starknet.felts import Numbers, Padded, padded
+from chainfolio.adapters.starknet.forms import Body, Receipt
+from chainfolio.adapters.starknet.functions import SELECTOR_SIZE
 from chainfolio.errors import BadAnswer
 
 NOBODY: Final = padded(0)

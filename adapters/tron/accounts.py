@@ -1,6 +1,7 @@
-"""What a Tron chain reads of accounts, as `chainfolio.positions.AccountReader` has it: coins, both kinds of tokens.
+"""Read accounts: the native coin, TRC-10 tokens, tokens of contracts, stakes, and protocol positions.
 
-The chain lists its own tokens (TRC-10) with the account; those of contracts are asked for one by one.
+The chain lists TRC-10 balances with the account; those of contracts take one call each. Implements
+`chainfolio.positions.AccountReader`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from adapters.tron.facts import TRC10, Facts
-from adapters.tron.families import Families
-from adapters.tron.forms import Wallet
-from adapters.tron.one_block import OneBlock
-from adapters.tron.reads import AssetRead, Call, Told, WalletRead, text, uint
-from adapters.tron.stakes import notes, positions
+from chainfolio.adapters.tron.facts import TRC10, Facts
+from chainfolio.adapters.tron.families import EvmProtocols
+from chainfolio.adapters.tron.forms import Wallet
+from chainfolio.adapters.tron.one_block import OneBlock
+from chainfolio.adapters.tron.reads import (
+    AssetRead,
+    Call,
+    ReadPlan,
+    WalletRead,
+    WalletState,
+    decode_text,
+    decode_uint,
+    encode_word,
+)
+from chainfolio.adapters.tron.stakes import borrowed_stake_issues, positions
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Report, Unknown, all_of, batched
+from chainfolio.plans import Report, Unknown, all_of, batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
 
 MAX_DECIMALS: Final = 255
@@ -29,78 +39,88 @@ NO_AMOUNT: Final = Unknown("the contract answers what is no amount", "contract")
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Reads accounts, at whatever block the chain is by then. `families`: the protocols that are read, if there are
-    any."""
+    """Reads accounts at the newest block. `protocols` is None if none is installed."""
 
     facts: Facts
-    families: Families | None = None
+    protocols: EvmProtocols | None = None
     events: Sequence[str] = ()
     issues: Sequence[Issue] = ()
     finds_tokens: bool = False
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """What an account had to do with contracts that nobody reads."""
-        return iter(self.families.unknown(account, interactions) if self.families else ())
+    def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """Yield an issue per protocol that an account used and that no decoder reads."""
+        return iter(self.protocols.unread_protocols(account, interactions) if self.protocols else ())
 
-    def at(self, block: Block) -> AtBlock:
-        """The same for the accounts of one snapshot."""
-        return AtBlock(self.facts, self.families, block, OneBlock(self.facts.key))
+    def at(self, block: Block) -> SnapshotAccounts:
+        """Return a reader of the accounts of one snapshot."""
+        return SnapshotAccounts(self.facts, self.protocols, block, OneBlock(self.facts.key))
 
 
 @dataclass(frozen=True, slots=True)
-class AtBlock:
-    """Reads the accounts of one snapshot, all at one block: this one or a newer one."""
+class SnapshotAccounts:
+    """Reads the accounts of one snapshot, all at one block: `block` or a newer one."""
 
     facts: Facts
-    families: Families | None
+    protocols: EvmProtocols | None
     block: Block
-    together: OneBlock
+    one_block: OneBlock
 
     def read(
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[Asset],
-        named: Describe | None = None,
-        expected: Plan[Any, Any, None] | None = None,
-    ) -> Plan[Any, Any, AccountState]:
-        """As `chainfolio.positions.BlockReader` has it."""
-        state: AccountState = yield from self.together.read(
-            lambda first: self._read(account, interactions, wanted, *((named, expected) if first else (None, None)))
+        assets: Sequence[Asset],
+        describe: Describe | None = None,
+        prefetch: ReadPlan[None] | None = None,
+    ) -> ReadPlan[AccountState]:
+        """Read an account, as specified by `chainfolio.positions.BlockReader`."""
+        state: AccountState = yield from self.one_block.read(
+            lambda is_first: self._read(
+                account, interactions, assets, *((describe, prefetch) if is_first else (None, None))
+            )
         )
         return state
 
     def _read(
-        self, account: str, interactions: Interactions, wanted: Sequence[Asset], named: Describe | None,
-        expected: Plan[Any, Any, None] | None,
-    ) -> Plan[Any, Any, AccountState]:  # fmt: skip
-        """What the chain keeps of an account, with what protocols do."""
-        plans: dict[str, Plan[Any, Any, Any]] = {"state": self._state(account, wanted, named)}
+        self,
+        account: str,
+        interactions: Interactions,
+        tokens: Sequence[Asset],
+        describe: Describe | None,
+        expected: ReadPlan[None] | None,
+    ) -> ReadPlan[AccountState]:
+        plans: dict[str, ReadPlan[Any]] = {"state": self._read_wallet(account, tokens, describe)}
         if expected is not None:
             plans["expected"] = expected
-        if self.families is not None:
-            plans["families"] = self.families.read(account, interactions, wanted, named, self.block)
-        found = yield from _ours(plans)
-        read: AccountState = found["state"]
-        if self.families is None:
-            return read
-        theirs: AccountState = found["families"]
-        positions = (*read.positions, *theirs.positions)
-        return replace(read, positions=positions, issues=(*read.issues, *theirs.issues))
+        if self.protocols is not None:
+            plans["protocols"] = self.protocols.read(account, interactions, tokens, describe, self.block)
+        results = yield from _all_results(plans)
+        state: AccountState = results["state"]
+        if self.protocols is None:
+            return state
+        protocols: AccountState = results["protocols"]
+        positions = (*state.positions, *protocols.positions)
+        return replace(state, positions=positions, issues=(*state.issues, *protocols.issues))
 
-    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
-        tokens = [asset for asset in wanted if not asset.is_native]
-        told, raws = yield from _read(account, tokens)
-        own = {self.facts.token_asset(each.key): each.value for each in told.wallet.assetV2 if each.value}
-        held = {**own, **dict(zip(tokens, raws, strict=True))}
-        if named is not None:
-            yield from named([asset for asset, raw in held.items() if raw != 0])
-        stakes = positions(self.facts, account, told)
-        return AccountState(told.wallet.balance, held, stakes, tuple(notes(self.facts, account, told)), told.block)
+    def _read_wallet(self, account: str, tokens: Sequence[Asset], describe: Describe | None) -> ReadPlan[AccountState]:
+        """Read the balances and stakes of an account, without protocols."""
+        tokens = [asset for asset in tokens if not asset.is_native]
+        state, raws = yield from _read_balances(account, tokens)
+        trc10 = {self.facts.token_asset(number): raw for number, raw in trc10_balances(state.wallet).items() if raw}
+        balances = {**trc10, **dict(zip(tokens, raws, strict=True))}
+        if describe is not None:
+            yield from describe([asset for asset, raw in balances.items() if raw != 0])
+        return AccountState(
+            state.wallet.balance,
+            balances,
+            positions(self.facts, account, state),
+            tuple(borrowed_stake_issues(self.facts, account, state)),
+            state.block,
+        )
 
 
-def _ours(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, dict[str, Any]]:
-    """The results of plans that may hold a whole account: what decoders raise inside them is an issue by then."""
+def _all_results(plans: Mapping[str, ReadPlan[Any]]) -> ReadPlan[dict[str, Any]]:
+    """Return the results of plans that may each read a whole account; an error of a plan is raised."""
     reports: Mapping[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
     for report in reports.values():
         if report.status != "ok":
@@ -108,40 +128,41 @@ def _ours(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, dict[str, 
     return {name: report.result for name, report in reports.items()}
 
 
-def _read(account: str, assets: Sequence[Asset]) -> Plan[Any, Any, tuple[Told, list[Any]]]:
-    """An account and how much it has of some tokens, in one round."""
-    calls = [_balance(account, asset) for asset in assets if asset.kind != TRC10]
-    told, *answers = yield [WalletRead(account), *calls]
-    assert isinstance(told, Told), "an account is read or an error"
-    given = iter(answers)
+def _read_balances(account: str, assets: Sequence[Asset]) -> ReadPlan[tuple[WalletState, list[Any]]]:
+    """Return an account and its balances of tokens, in one round."""
+    calls = [_balance_call(account, asset) for asset in assets if asset.kind != TRC10]
+    state, *results = yield [WalletRead(account), *calls]
+    assert isinstance(state, WalletState), "an account is read or an error"
+    trc10, call_results = trc10_balances(state.wallet), iter(results)
     raws = [
-        own_tokens(told.wallet).get(asset.reference, 0) if asset.kind == TRC10 else _raw(account, asset, next(given))
+        trc10.get(asset.reference, 0) if asset.kind == TRC10 else _decode_balance(account, asset, next(call_results))
         for asset in assets
     ]
-    return told, raws
+    return state, raws
 
 
-def own_tokens(wallet: Wallet) -> Mapping[str, int]:
-    """How much an account has of the chain's own tokens, by their numbers."""
+def trc10_balances(wallet: Wallet) -> Mapping[str, int]:
+    """Return the TRC-10 balances of an account, by token number."""
     return {each.key: each.value for each in wallet.assetV2}
 
 
-def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, list[Any]]:
-    """How much accounts have of assets, in one round, and in this order: an int, or what came in its place. Of a
-    collectible it is whether the account owns this one."""
+def balances(pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[list[Any]]:
+    """Return the balances of (account, asset) pairs, in order and in one round.
+
+    Each is an int, or `Reverted` or `Unknown`. That of a collectible is 1 if the account owns it, else 0.
+    """
     accounts = list(dict.fromkeys(account for account, _ in pairs))
-    plans: dict[str, Plan[Any, Any, Any]] = {
-        account: _read(account, [asset for each, asset in pairs if each == account and not asset.is_native])
+    plans: dict[str, ReadPlan[Any]] = {
+        account: _read_balances(account, [asset for each, asset in pairs if each == account and not asset.is_native])
         for account in accounts
     }
-    found = yield from all_of(plans)
-    tokens = {account: iter(found[account][1]) for account in accounts}
-    return [
-        found[account][0].wallet.balance if asset.is_native else next(tokens[account]) for account, asset in pairs
-    ]  # fmt: skip
+    results = yield from all_of(plans)
+    native = {account: results[account][0].wallet.balance for account in accounts}
+    tokens = {account: iter(results[account][1]) for account in accounts}
+    return [native[account] if asset.is_native else next(tokens[account]) for account, asset in pairs]
 
 
-def _balance(account: str, asset: Asset) -> Call:
+def _balance_call(account: str, asset: Asset) -> Call:
     if asset.kind == "trc721":
         return Call(asset.reference, "ownerOf(uint256)", (int(asset.token_id),))
     if asset.token_id:
@@ -149,37 +170,37 @@ def _balance(account: str, asset: Asset) -> Call:
     return Call(asset.reference, "balanceOf(address)", (account,))
 
 
-def _raw(account: str, asset: Asset, answer: Any) -> Any:
-    if not isinstance(answer, bytes):
-        return answer
-    found = uint(answer)
-    if found is None:
+def _decode_balance(account: str, asset: Asset, result: object) -> object:
+    if not isinstance(result, bytes):
+        return result
+    raw = decode_uint(result)
+    if raw is None:
         return NO_AMOUNT
-    return int(answer[:32] == Call("", "", (account,)).data[4:]) if asset.kind == "trc721" else found
+    return int(result[:32] == encode_word(account)) if asset.kind == "trc721" else raw
 
 
-def describe(assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
-    """Symbol, name and decimals of tokens, in one round; no decimals where nobody says them."""
-    reads = {asset: _questions(asset) for asset in assets}
-    answers = iter((yield [each for asset in assets for each in reads[asset]]) if assets else ())
-    return {asset: _token(asset, [next(answers) for _ in reads[asset]]) for asset in assets}
+def describe(assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+    """Return symbol, name and decimals of tokens, in one round. Decimals are None if they are unknown."""
+    reads = {asset: _metadata_reads(asset) for asset in assets}
+    results = iter((yield [each for asset in assets for each in reads[asset]]) if assets else ())
+    return {asset: _decode_token(asset, [next(results) for _ in reads[asset]]) for asset in assets}
 
 
-def _questions(asset: Asset) -> Sequence[Any]:
+def _metadata_reads(asset: Asset) -> Sequence[AssetRead | Call]:
     if asset.kind == TRC10:
         return [AssetRead(asset.reference)]
     return [Call(asset.reference, function) for function in ("symbol()", "name()", "decimals()")]
 
 
-def _token(asset: Asset, said: Sequence[Any]) -> Token:
+def _decode_token(asset: Asset, results: Sequence[Any]) -> Token:
     if asset.kind == TRC10:
-        symbol, name, decimals = said[0] if isinstance(said[0], tuple) else ("", "", None)
+        symbol, name, decimals = results[0] if isinstance(results[0], tuple) else ("", "", None)
     else:
-        symbol, name = (text(each) if isinstance(each, bytes) else "" for each in said[:2])
-        decimals = uint(said[2]) if isinstance(said[2], bytes) else None
+        symbol, name = (decode_text(each) if isinstance(each, bytes) else "" for each in results[:2])
+        decimals = decode_uint(results[2]) if isinstance(results[2], bytes) else None
     return Token(asset, symbol, name, decimals if decimals is not None and decimals <= MAX_DECIMALS else None)
 
 
-def read_of(account: str, asset: Asset) -> Any:
-    """The read that says how much an account has of an asset."""
-    return WalletRead(account) if asset.is_native or asset.kind == TRC10 else _balance(account, asset)
+def balance_read(account: str, asset: Asset) -> WalletRead | Call:
+    """Return the read whose result holds an account's balance of an asset."""
+    return WalletRead(account) if asset.is_native or asset.kind == TRC10 else _balance_call(account, asset)

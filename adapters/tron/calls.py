@@ -1,34 +1,42 @@
-"""Calls of contracts on the wire: `eth_call` in batches, several calls in one, and what the answers mean."""
+"""Send contract calls in batches, several of them combined in a multicall, and decode the results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
-from adapters.tron.addresses import raw
-from adapters.tron.forms import HALF
-from adapters.tron.node import TronNode
-from adapters.tron.reads import AbiRead, Call
-from adapters.tron.refusals import meaning
+from chainfolio.adapters.tron.addresses import decode_address
+from chainfolio.adapters.tron.forms import HEIGHT_DIGITS
+from chainfolio.adapters.tron.node import TronNode
+from chainfolio.adapters.tron.reads import ContractRead
+from chainfolio.adapters.tron.refusals import error_from
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.plans import Reverted, Unknown
-from transport.wire import Request, RpcError, decode, encode, typed
+from chainfolio.transport.wire import Request, RpcError, decode, encode, typed
 
-AT_ONCE: Final = 100  # calls in one request, as nodes take them
+MAX_BATCH: Final = 100  # calls in one HTTP request that nodes accept
 AGGREGATE: Final = bytes.fromhex("82ad56cb")  # aggregate3((address,bool,bytes)[])
 NO_CONTRACT = Unknown("there is no such contract", "absent")
-REFUSALS = ("revert", "REVERT", "OUT_OF_ENERGY", "Not enough energy", "ILLEGAL_OPERATION", "BAD_JUMP", "out of time")
-ABSENT = ("not exist", "No contract", "not a valid smart contract")
+REVERT_MESSAGES = (
+    "revert",
+    "REVERT",
+    "OUT_OF_ENERGY",
+    "Not enough energy",
+    "ILLEGAL_OPERATION",
+    "BAD_JUMP",
+    "out of time",
+)
+NO_CONTRACT_MESSAGES = ("not exist", "No contract", "not a valid smart contract")
 
-Asked = Call | AbiRead
+CallResult = bytes | Reverted | Unknown
 
 
-class Newest(msgspec.Struct):
-    """The newest block as `/jsonrpc` has it."""
+class NewestBlock(msgspec.Struct):
+    """The newest block as `/jsonrpc` shows it."""
 
     number: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{1,15}$")]
     hash: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{64}$")]
@@ -36,78 +44,105 @@ class Newest(msgspec.Struct):
     timestamp: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{1,9}$")]
 
     def block(self, source: str) -> Block:
-        """As everything else knows a block; BadAnswer where its id does not begin with its height."""
+        """Return the block.
+
+        Raises:
+            BadAnswer: Its id does not begin with its height.
+        """
         height = int(self.number, 16)
-        if int(self.hash[: 2 + HALF], 16) != height:
+        if int(self.hash[: 2 + HEIGHT_DIGITS], 16) != height:
             raise BadAnswer(source, f"gives block {height} the id {self.hash}")
         return Block(height, self.hash[2:], self.parentHash[2:], int(self.timestamp, 16) * 1_000_000)
 
 
-async def posted(endpoint: TronNode, asked: Sequence[tuple[str, bytes]]) -> tuple[list[bytes | RpcError], Block]:
-    """What `eth_call` answers, in as few batches as nodes take, and the newest block: the last question of all."""
-    questions = [
+async def send_calls(endpoint: TronNode, calls: Sequence[tuple[str, bytes]]) -> tuple[list[bytes | RpcError], Block]:
+    """Send calls in as few batches as possible, and the request of the newest block as the last of all.
+
+    Args:
+        endpoint: The node.
+        calls: Contract and call data of each.
+
+    Returns:
+        One JSON value or error per call, and the newest block.
+
+    Raises:
+        SourceError: A batch failed, or the newest block was not given.
+    """
+    requests = [
         *(
-            Request("eth_call", ({"to": f"0x{raw(to).hex()}", "data": f"0x{data.hex()}"}, "latest"))
-            for to, data in asked
+            Request("eth_call", ({"to": f"0x{decode_address(to).hex()}", "data": f"0x{data.hex()}"}, "latest"))
+            for to, data in calls
         ),
         Request("eth_getBlockByNumber", ("latest", False)),
     ]
-    found: list[bytes | RpcError] = []
-    for at in range(0, len(questions), AT_ONCE):
-        part = questions[at : at + AT_ONCE]
-        found += await endpoint.read("/jsonrpc", msgspec.Raw(encode(part)), partial(_decoded, len(part)))
-    *answers, newest = found
+    responses: list[bytes | RpcError] = []
+    for at in range(0, len(requests), MAX_BATCH):
+        batch = requests[at : at + MAX_BATCH]
+        responses += await endpoint.read("/jsonrpc", msgspec.Raw(encode(batch)), partial(_decode_batch, len(batch)))
+    *results, newest = responses
     if isinstance(newest, RpcError):
-        raise meaning(endpoint.name, newest.message)
-    return answers, typed(endpoint.name, newest, Newest).block(endpoint.name)
+        raise error_from(endpoint.name, newest.message)
+    return results, typed(endpoint.name, newest, NewestBlock).block(endpoint.name)
 
 
-def _decoded(count: int, source: str, content: bytes) -> list[bytes | RpcError]:
+def _decode_batch(count: int, source: str, content: bytes) -> list[bytes | RpcError]:
     return decode(source, content, count)
 
 
-def result(source: str, given: bytes | RpcError) -> Any:
-    """What an answer means: it may be the contract's own refusal."""
-    if isinstance(given, RpcError):
-        return refusal(source, given)
-    returned = _bytes(source, typed(source, given, str))
-    return returned or NO_CONTRACT
+def decode_result(source: str, response: bytes | RpcError) -> CallResult:
+    """Return the result of a call from its JSON value or error.
 
-
-def refusal(source: str, said: RpcError) -> Any:
-    if any(each in said.message for each in ABSENT):
-        return NO_CONTRACT
-    if said.code == 3 or any(each in said.message for each in REFUSALS):
-        return Reverted()
-    raise meaning(source, said.message)
-
-
-def _bytes(source: str, written: str) -> bytes:
+    Raises:
+        BadAnswer: The result is no hexadecimal.
+        SourceError: The node failed, not the call.
+    """
+    if isinstance(response, RpcError):
+        return _decode_error(source, response)
+    text = typed(source, response, str)
     try:
-        return bytes.fromhex(written.removeprefix("0x"))
+        return bytes.fromhex(text.removeprefix("0x")) or NO_CONTRACT
     except ValueError:
-        raise BadAnswer(source, f"a call that returns {written[:60]!r}, which is no hexadecimal") from None
+        raise BadAnswer(source, f"a call that returns {text[:60]!r}, which is no hexadecimal") from None
 
 
-def aggregated(calls: Sequence[Asked]) -> bytes:
-    from eth_abi.abi import encode as abi_encode
+def _decode_error(source: str, error: RpcError) -> Reverted | Unknown:
+    """Return the result of a call that the contract or its absence made fail.
 
-    listed = [(f"0x{raw(each.contract).hex()}", True, each.data) for each in calls]
-    return AGGREGATE + bytes(abi_encode(["(address,bool,bytes)[]"], [listed]))
+    Raises:
+        SourceError: The error has another cause.
+    """
+    if any(each in error.message for each in NO_CONTRACT_MESSAGES):
+        return NO_CONTRACT
+    if error.code == 3 or any(each in error.message for each in REVERT_MESSAGES):
+        return Reverted()
+    raise error_from(source, error.message)
 
 
-def parts(source: str, given: bytes | RpcError, count: int) -> list[Any]:
-    """The answers in that of the contract that makes several calls."""
+def encode_multicall(calls: Sequence[ContractRead]) -> bytes:
+    """Return call data for a multicall, in which a call may fail without the others."""
+    from eth_abi.abi import encode as abi_encode  # 470 ms
+
+    arguments = [(f"0x{decode_address(call.contract).hex()}", True, call.data) for call in calls]
+    return AGGREGATE + bytes(abi_encode(["(address,bool,bytes)[]"], [arguments]))
+
+
+def decode_multicall(source: str, response: bytes | RpcError, count: int) -> list[CallResult]:
+    """Return the results of the calls that a multicall made.
+
+    Raises:
+        BadAnswer: The multicall failed, or returned another count of results.
+        SourceError: The node failed.
+    """
     from eth_abi.abi import decode as abi_decode
     from eth_abi.exceptions import DecodingError
 
-    returned = result(source, given)
+    returned = decode_result(source, response)
     if not isinstance(returned, bytes):
         raise BadAnswer(source, "the contract that makes several calls at once does not answer")
     try:
-        (parts,) = abi_decode(["(bool,bytes)[]"], returned)
+        (results,) = abi_decode(["(bool,bytes)[]"], returned)
     except (DecodingError, OverflowError) as error:
         raise BadAnswer(source, f"several calls at once returned what they cannot: {type(error).__name__}") from None
-    if len(parts) != count:
-        raise BadAnswer(source, f"{count} calls at once returned {len(parts)} answers")
-    return [(data or NO_CONTRACT) if done else Reverted(data[:256]) for done, data in parts]
+    if len(results) != count:
+        raise BadAnswer(source, f"{count} calls at once returned {len(results)} answers")
+    return [(data or NO_CONTRACT) if success else Reverted(data[:256]) for success, data in results]

@@ -1,4 +1,4 @@
-"""One Tron chain as the indexer sees it: where it stands, what lies in a span, what accounts have now."""
+"""One Tron chain as the indexer sees it: heads, tables of a span, and the current state of accounts."""
 
 from __future__ import annotations
 
@@ -7,53 +7,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from adapters.tron import facts as chain_facts
-from adapters.tron.approvals import Approvals
-from adapters.tron.datasets import DATASETS
-from adapters.tron.facts import Facts
-from adapters.tron.node import Node, TronNode
-from adapters.tron.roots import Roots
-from adapters.tron.settings import TronSettings
-from adapters.tron.signers import Permissions, SignatureCheck
 from chainfolio import kinds
+from chainfolio.adapters.tron import accounts, doctor, history, lookup, past, spans, state
+from chainfolio.adapters.tron import facts as chain_facts
+from chainfolio.adapters.tron.accounts import Accounts
+from chainfolio.adapters.tron.approvals import Approvals
+from chainfolio.adapters.tron.datasets import DATASETS
+from chainfolio.adapters.tron.facts import Facts
+from chainfolio.adapters.tron.families import EvmProtocols
+from chainfolio.adapters.tron.node import Node, TronNode
+from chainfolio.adapters.tron.reads import ReadPlan
+from chainfolio.adapters.tron.roots import RootCheck
+from chainfolio.adapters.tron.settings import TronSettings
+from chainfolio.adapters.tron.signers import Permissions, SignatureCheck
 from chainfolio.assets import Asset
-from chainfolio.behind_nodes import BehindNodes
+from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, KnownTransaction
+from chainfolio.chains import Capability, IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
-from chainfolio.plans import Plan
-from chainfolio.seams import Seams
-from transport.http import HttpTransport, WebTransport
+from chainfolio.reads import ReadResult
+from chainfolio.transport.http import HttpTransport, WebTransport
 
-# State and blocks are loaded when they are asked for.
 if TYPE_CHECKING:
-    from adapters.tron.accounts import Accounts
     from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
-    from chainfolio.reads import ReadResult
 
-KEY, GRID = "tron-pro-api-key", ".trongrid.io"
-PER_BLOCK = 4  # requests at once for each that is allowed: a block is two, and one more is asked ahead
+API_KEY_HEADER, TRONGRID = "tron-pro-api-key", ".trongrid.io"
+REQUESTS_PER_BLOCK = 4  # simultaneous requests per allowed one: a block takes two, and the next block is read ahead
 
 
-class TronChain(BehindNodes[Node], Approvals):
-    """A Tron chain behind its nodes. It keeps no old state. `exchanges` are those of the chain itself that it has met,
-    each with its two tokens."""
+class TronChain(NodeBackedChain[Node], Approvals):
+    """A Tron chain behind its nodes, which keep no old state.
+
+    Attributes:
+        exchanges: The two tokens of each exchange that appeared in a block; None is the native coin.
+        keeps_coins: Whether nodes may have past balances. False once they omitted accounts that were asked for.
+    """
 
     kind = "tron"
     datasets = DATASETS
-    usual = tuple(name for name, each in DATASETS.items() if each.is_usual)
+    default_datasets = tuple(name for name, each in DATASETS.items() if each.is_default)
     capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS])
 
-    def __init__(self, facts: Facts, node: Node, settings: TronSettings, seams: Seams) -> None:
+    def __init__(self, facts: Facts, node: Node, settings: TronSettings, environment: Environment) -> None:
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}
-        self.roots, self.may_sign = Roots(), Permissions()
-        self.signature_check = SignatureCheck(settings.signatures, seams.random)
-        self.keeps_coins = True  # until its nodes tell nothing of somebody who had some
+        self.root_check, self.signer_permissions = RootCheck(), Permissions()
+        self.signature_check = SignatureCheck(settings.signatures, environment.random)
+        self.keeps_coins = True
 
     async def collect(
         self,
@@ -62,11 +67,14 @@ class TronChain(BehindNodes[Node], Approvals):
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Collected:
-        """The rows of whole blocks in a span."""
-        from adapters.tron.spans import collect
+    ) -> SpanTables:
+        """Return the rows of whole blocks in a span.
 
-        return await collect(self, span, datasets, contracts, before)
+        Raises:
+            SourceError: A block could not be read.
+            Reorged: A block does not follow the one before it.
+        """
+        return await spans.collect(self, span, datasets, contracts, before)
 
     async def collect_accounts(
         self,
@@ -75,95 +83,106 @@ class TronChain(BehindNodes[Node], Approvals):
         datasets: Sequence[str],
         before: Block | None = None,
         budget: Budget | None = None,
-    ) -> Collected:
-        """The rows that concern some accounts, from the blocks in which they did something."""
-        from adapters.tron.history import collect_accounts
+    ) -> SpanTables:
+        """Return the rows that concern some accounts, from the blocks with their transactions.
 
-        return await collect_accounts(self, span, accounts, datasets, before, budget)
+        Raises:
+            SourceError: A list or a block could not be read.
+            Reorged: A block does not follow the one before it.
+        """
+        return await history.collect_accounts(self, span, accounts, datasets, before, budget)
 
-    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
-        """Transactions that the index knows, in order."""
-        from adapters.tron.lookup import look_up
+    async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
+        """Return the details of indexed transactions, in order.
 
-        return await look_up(self.node, known)
+        Raises:
+            SourceError: A transaction could not be read.
+            Reorged: A transaction left the chain.
+        """
+        return await lookup.look_up(self.node, transactions)
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
-        """The results of some reads, now: no older than a block. Accounts say at which block they were read."""
-        from adapters.tron.state import answer
+        """Return the results of reads at the newest block, which is `block` or a later one.
 
-        return await answer(self.node, reads, block, self.facts.multicall)
+        Raises:
+            SourceError: The results could not be read.
+        """
+        return await state.answer(self.node, reads, block, self.facts.multicall)
 
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
-        """What accounts had of the native coin at a past block, where a node keeps that; else it is not asked again."""
-        from adapters.tron.past import coins_at
+        """Return native coins of accounts at a past block, in sun, without the unknown ones.
 
+        Empty if no node has such balances; then later calls send no request.
+        """
         if not self.keeps_coins:
             return {}
         try:
-            found = await coins_at(self.node, accounts, block)
+            coins = await past.coins_at(self.node, accounts, block)
         except Unavailable:
             return {}
-        self.keeps_coins = bool(found)
-        return found
+        self.keeps_coins = bool(coins)
+        return coins
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
-        """What reads accounts, with protocols by the decoders of the kind whose calls its contracts understand."""
-        from adapters.tron.accounts import Accounts
-        from adapters.tron.families import Families
+    def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
+        """Return a reader of accounts, with the installed protocols that the EVM's decoders read.
 
+        Args:
+            installed: The protocols of this chain.
+            listed: Tokens whose transfer events are trusted.
+        """
         if not installed.rows:
             return Accounts(self.facts)
-        families = Families.of(kinds.families_of(self.kind), self.facts, installed, listed)
-        return Accounts(self.facts, families, (), installed.issues)
+        protocols = EvmProtocols.build(kinds.abi_families_of(self.kind), self.facts, installed, trusted)
+        return Accounts(self.facts, protocols, (), installed.issues)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
-        """The read behind a loose holding."""
-        from adapters.tron.accounts import read_of
-        from chainfolio.reads import ReadResult
+        """Return the read that a holding outside of positions comes from."""
+        return [("balance", ReadResult(accounts.balance_read(holding.account, holding.token.asset), holding.raw))]
 
-        return [("balance", ReadResult(read_of(holding.account, holding.token.asset), holding.raw))]
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[Any]]:
+        """Return the balances of (account, asset) pairs, in order."""
+        return accounts.balances(pairs)
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
-        """How much accounts have of assets."""
-        from adapters.tron.accounts import balances
-
-        return balances(pairs)
-
-    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
-        """What some tokens say of themselves."""
-        from adapters.tron.accounts import describe
-
-        return describe(assets)
+    def describe(self, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+        """Return symbol, name and decimals of tokens."""
+        return accounts.describe(assets)
 
     async def examine(self) -> list[dict[str, Any]]:
-        """What `doctor` shows of each endpoint."""
-        from adapters.tron.doctor import examine
-
-        return await examine(self)
+        """Return a row of `doctor` per endpoint."""
+        return await doctor.examine(self)
 
 
 def build(
     key: str,
     settings: TronSettings,
-    seams: Seams,
+    environment: Environment,
     *,
     configs: Path,
     transport: WebTransport | None = None,
     memory: EndpointMemory | None = None,
 ) -> TronChain:
-    """Build one chain from its settings and its file of facts."""
+    """Build one chain from its settings and its file of facts.
+
+    Raises:
+        BadSettings: A setting or a fact is invalid.
+    """
     facts = chain_facts.of(key, settings.facts, configs)
-    endpoints = [_endpoint(url, settings, seams, transport) for url in settings.rpc]
-    return TronChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings, seams)
+    endpoints = [_endpoint(url, settings, environment, transport) for url in settings.rpc]
+    return TronChain(facts, Node(facts, endpoints, environment, hedge=settings.hedge), settings, environment)
 
 
-def _endpoint(url: str, settings: TronSettings, seams: Seams, transport: WebTransport | None) -> TronNode:
-    """One endpoint. The key goes to its provider alone, and never without TLS."""
+def _endpoint(url: str, settings: TronSettings, environment: Environment, transport: WebTransport | None) -> TronNode:
+    """Return one endpoint. The API key is sent to TronGrid only, and only with TLS."""
     parts = urlsplit(url)
-    is_providers = parts.scheme == "https" and f".{parts.hostname}".endswith(GRID)
-    key = settings.api_key if is_providers else ""
-    way = transport or HttpTransport(seams.answers, headers={KEY: key} if key else None)
+    is_trongrid = parts.scheme == "https" and f".{parts.hostname}".endswith(TRONGRID)
+    key = settings.api_key if is_trongrid else ""
+    transport = transport or HttpTransport(environment.answers, headers={API_KEY_HEADER: key} if key else None)
     return TronNode(
-        url, way, seams, timeout_s=settings.timeout_s, concurrency=settings.concurrency * PER_BLOCK,
-        max_rps=settings.max_rps, secret=key,
-    )  # fmt: skip
+        url,
+        transport,
+        environment,
+        timeout_s=settings.timeout_s,
+        concurrency=settings.concurrency * REQUESTS_PER_BLOCK,
+        max_rps=settings.max_rps,
+        secret=key,
+    )

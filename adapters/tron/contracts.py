@@ -1,7 +1,7 @@
-"""What each type of transaction asks for: who asks, of whom, and what it moves when it succeeds.
+"""Decode each type of transaction: sender, recipient, and its transfers if it succeeds.
 
-All is read from the bytes that were signed. What the chain itself takes or gives (stakes, rewards, deposits into its
-exchanges, new tokens) goes to the zero address or comes from there; how much it gives, only the receipt says.
+Everything comes from the signed bytes. The zero address stands for the chain: stakes and deposits into exchanges go to
+it, rewards and new tokens come from it. Only the receipt has the amounts that the chain pays out.
 """
 
 from __future__ import annotations
@@ -10,263 +10,307 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from adapters.tron.addresses import ZERO, of_bytes, of_hex
-from adapters.tron.forms import Info
-from adapters.tron.functions import SYSTEM, selector
-from adapters.tron.protobuf import Fields, data, fields, number, repeated
+from chainfolio.adapters.tron.addresses import ZERO, encode_prefixed, parse_address
+from chainfolio.adapters.tron.forms import TransactionInfo
+from chainfolio.adapters.tron.functions import SYSTEM, selector
+from chainfolio.adapters.tron.protobuf import Fields, bytes_field, bytes_fields, decode_fields, int_field
 
 TRX_ID: Final = b"_"  # the native coin, in exchanges
 CREATE, TRIGGER = 30, 31
-FAILED: Final = "FAILED"  # what receipts say
-BY_NAME: Final = "a token of the chain that is named and has no number"
+FAILED: Final = "FAILED"  # as receipts say it
+UNNUMBERED_TOKEN: Final = "a token of the chain that is named and has no number"
 
 
-class Pair(NamedTuple):
-    """The other token of an exchange than this one."""
+class CounterToken(NamedTuple):
+    """The other of the two tokens of an exchange than this one."""
 
     exchange: int
     token: str | None
 
 
-class Move(NamedTuple):
-    """So much of the native coin (`token` is None), of a token by its number, or of what an exchange gives."""
+class DirectTransfer(NamedTuple):
+    """A transfer that a transaction itself makes.
 
-    token: str | Pair | None
+    `token` is None for the native coin, the number of a TRC-10 token, or the token that an exchange gives or takes.
+    """
+
+    token: str | CounterToken | None
     sender: str
     recipient: str
     raw: int
 
 
-class Asked(NamedTuple):
-    """What a transaction asked for. `untold`: what it moved that nobody can tell from what nodes say."""
+class Operation(NamedTuple):
+    """The content of a transaction.
+
+    Attributes:
+        owner: The account that sent it.
+        recipient: The account or contract that it addresses; None if a contract was to be created.
+        created: The contract that it creates.
+        raw: Native coins for the recipient, in sun.
+        input: Call data, or the selector of a system operation.
+        transfers: Made only if the transaction succeeds.
+        unexplained: A transfer whose amount nodes do not show, as a text for people; empty if there is none.
+    """
 
     owner: str
     recipient: str | None = ZERO
     created: str | None = None
     raw: int = 0
     input: bytes | None = None
-    moves: tuple[Move, ...] = ()
-    untold: str = ""
+    transfers: tuple[DirectTransfer, ...] = ()
+    unexplained: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The fields of a contract, as what they are."""
+    """A decoded message, with accessors by field number."""
 
     source: str
     packed: bytes
-    of: Fields
+    fields: Fields
 
-    def address(self, key: int) -> str:
-        """An address; ValueError where it is none."""
-        return of_bytes(data(self.of, key))
+    def address(self, number: int) -> str:
+        """Return an address.
 
-    def party(self, key: int) -> str:
-        """An address that need not be there: the zero address where it is not, or where the chain looks at none."""
+        Raises:
+            ValueError: The field is no address.
+        """
+        return encode_prefixed(bytes_field(self.fields, number))
+
+    def optional_address(self, number: int) -> str:
+        """Return an address, or the zero address if the field is absent or no address: the chain ignores it."""
         try:
-            return self.address(key)
+            return self.address(number)
         except ValueError:
             return ZERO
 
-    def raw(self, key: int) -> int:
-        """An amount; ValueError where it is less than nothing."""
-        found = number(self.of, key)
-        if found < 0:
-            raise ValueError(f"an amount of {found}")
-        return found
+    def raw(self, number: int) -> int:
+        """Return an amount.
 
-    def carried(self, key: int) -> int:
-        """What a call of a contract carries: less than nothing, which early blocks have, is nothing."""
-        return max(0, number(self.of, key))
+        Raises:
+            ValueError: It is negative.
+        """
+        raw = int_field(self.fields, number)
+        if raw < 0:
+            raise ValueError(f"an amount of {raw}")
+        return raw
 
-    def token(self, key: int) -> str | None:
-        """The number of a token, None for the native coin; KeyError where it is named as tokens were before they had
-        numbers."""
-        written = data(self.of, key)
-        if written == TRX_ID:
+    def call_value(self, number: int) -> int:
+        """Return the amount that a contract call carries; 0 if it is negative, as in early blocks."""
+        return max(0, int_field(self.fields, number))
+
+    def token(self, number: int) -> str | None:
+        """Return the number of a TRC-10 token, None for the native coin.
+
+        Raises:
+            KeyError: The token is named, as tokens were before they had numbers.
+        """
+        token_id = bytes_field(self.fields, number)
+        if token_id == TRX_ID:
             return None
-        if not written.isdigit():
-            raise KeyError(BY_NAME)
-        return written.decode()
+        if not token_id.isdigit():
+            raise KeyError(UNNUMBERED_TOKEN)
+        return token_id.decode()
 
 
-def message(source: str, packed: bytes) -> Message:
-    """A message; ValueError where it is none."""
-    return Message(source, packed, fields(packed))
+def decode_message(source: str, packed: bytes) -> Message:
+    """Decode a message.
+
+    Raises:
+        ValueError: The bytes are no message.
+    """
+    return Message(source, packed, decode_fields(packed))
 
 
-Read = Callable[[Message, Info], Asked]
+Decoder = Callable[[Message, TransactionInfo], Operation]
 
 
-def _transfer(told: Message, info: Info) -> Asked:
-    owner, to, raw = told.address(1), told.address(2), told.raw(3)
-    return Asked(owner, to, raw=raw, moves=(Move(None, owner, to, raw),))
+def _decode_transfer(message: Message, info: TransactionInfo) -> Operation:
+    owner, to, raw = message.address(1), message.address(2), message.raw(3)
+    return Operation(owner, to, raw=raw, transfers=(DirectTransfer(None, owner, to, raw),))
 
 
-def _asset(told: Message, info: Info) -> Asked:
-    owner, to = told.address(2), told.address(3)
-    return _named(owner, to, lambda: (Move(told.token(1), owner, to, told.raw(4)),))
+def _decode_token_transfer(message: Message, info: TransactionInfo) -> Operation:
+    owner, to = message.address(2), message.address(3)
+    return _with_tokens(owner, to, lambda: (DirectTransfer(message.token(1), owner, to, message.raw(4)),))
 
 
-def _named(owner: str, recipient: str, moves: Callable[[], tuple[Move, ...]]) -> Asked:
-    """What moves tokens by their numbers."""
+def _with_tokens(owner: str, recipient: str, transfers: Callable[[], tuple[DirectTransfer, ...]]) -> Operation:
+    """Return an operation with TRC-10 transfers, unexplained if a token has no number."""
     try:
-        return Asked(owner, recipient, moves=moves())
+        return Operation(owner, recipient, transfers=transfers())
     except KeyError as error:
-        return Asked(owner, recipient, untold=str(error.args[0]))
+        return Operation(owner, recipient, unexplained=str(error.args[0]))
 
 
-def _trigger(told: Message, info: Info) -> Asked:
-    owner, contract, raw, tokens = told.address(1), told.address(2), told.carried(3), told.carried(5)
-    moves = (Move(None, owner, contract, raw),) if raw else ()
-    if tokens:
-        moves = (*moves, Move(str(told.raw(6)), owner, contract, tokens))
-    return Asked(owner, contract, None, raw, data(told.of, 4) or None, moves)
+def _decode_trigger(message: Message, info: TransactionInfo) -> Operation:
+    owner, contract = message.address(1), message.address(2)
+    raw, token_raw = message.call_value(3), message.call_value(5)
+    transfers = (DirectTransfer(None, owner, contract, raw),) if raw else ()
+    if token_raw:
+        transfers = (*transfers, DirectTransfer(str(message.raw(6)), owner, contract, token_raw))
+    return Operation(owner, contract, None, raw, bytes_field(message.fields, 4) or None, transfers)
 
 
-def _create(told: Message, info: Info) -> Asked:
-    """Who fails may not be told where the contract would have been."""
-    owner, contract = told.address(1), message(told.source, b"".join(repeated(told.packed, 2)))
-    raw, tokens = contract.carried(5), told.carried(3)
+def _decode_create(message: Message, info: TransactionInfo) -> Operation:
+    """Decode the creation of a contract. The receipt of a failed one may lack the address."""
+    owner, contract = message.address(1), decode_message(message.source, b"".join(bytes_fields(message.packed, 2)))
+    raw, token_raw = contract.call_value(5), message.call_value(3)
     if not info.contract_address:
         if info.result != FAILED:
             raise ValueError("a contract without an address")
-        return Asked(owner, None, raw=raw)
-    created = of_hex(told.source, info.contract_address)
-    moves = (Move(None, owner, created, raw),) if raw else ()
-    if tokens:
-        moves = (*moves, Move(str(told.raw(4)), owner, created, tokens))
-    return Asked(owner, None, created, raw, None, moves)
+        return Operation(owner, None, raw=raw)
+    created = parse_address(message.source, info.contract_address)
+    transfers = (DirectTransfer(None, owner, created, raw),) if raw else ()
+    if token_raw:
+        transfers = (*transfers, DirectTransfer(str(message.raw(4)), owner, created, token_raw))
+    return Operation(owner, None, created, raw, None, transfers)
 
 
-def _staked(receiver: int = 0) -> Read:
-    """Coins that are staked, in one or the other version."""
+def _stake(receiver: int = 0) -> Decoder:
+    """Return a decoder of a stake. `receiver` is the field with the account that may use it, 0 if none."""
 
-    def read(told: Message, info: Info) -> Asked:
-        owner, raw = told.address(1), told.raw(2)
-        to = told.party(receiver)
-        return Asked(owner, to, moves=(Move(None, owner, ZERO, raw),))
+    def decode(message: Message, info: TransactionInfo) -> Operation:
+        owner, raw = message.address(1), message.raw(2)
+        to = message.optional_address(receiver)
+        return Operation(owner, to, transfers=(DirectTransfer(None, owner, ZERO, raw),))
 
-    return read
-
-
-def _given(amount: Callable[[Info], int], receiver: int = 0) -> Read:
-    """Coins that come back or are earned: how many, the receipt says."""
-
-    def read(told: Message, info: Info) -> Asked:
-        owner, raw = told.address(1), amount(info)
-        to = told.party(receiver)
-        return Asked(owner, to, moves=(Move(None, ZERO, owner, raw),) if raw else ())
-
-    return read
+    return decode
 
 
-def _to(key: int = 0, owner: int = 1) -> Read:
-    """What moves nothing and is about somebody."""
+def _payout(amount: Callable[[TransactionInfo], int], receiver: int = 0) -> Decoder:
+    """Return a decoder of coins that are unstaked or earned, with the amount from the receipt."""
 
-    def read(told: Message, info: Info) -> Asked:
-        return Asked(told.address(owner), told.party(key))
+    def decode(message: Message, info: TransactionInfo) -> Operation:
+        owner, raw = message.address(1), amount(info)
+        to = message.optional_address(receiver)
+        return Operation(owner, to, transfers=(DirectTransfer(None, ZERO, owner, raw),) if raw else ())
 
-    return read
-
-
-def _exchanged(received: Callable[[Info], int], sign: int) -> Read:
-    """What goes into an exchange, or both parts that come from it: of the other token, the receipt says how much."""
-
-    def read(told: Message, info: Info) -> Asked:
-        owner, exchange = told.address(1), told.raw(2)
-
-        def moves() -> tuple[Move, ...]:
-            token, raw, other = told.token(3), told.raw(4), received(info)
-            given = Move(token, owner, ZERO, raw) if sign >= 0 else Move(token, ZERO, owner, raw)
-            taken = (owner, ZERO) if sign > 0 else (ZERO, owner)
-            return given, Move(Pair(exchange, token), *taken, other)
-
-        return _named(owner, ZERO, moves)
-
-    return read
+    return decode
 
 
-def _new_exchange(told: Message, info: Info) -> Asked:
-    owner = told.address(1)
-    return _named(
-        owner, ZERO, lambda: tuple(Move(told.token(key), owner, ZERO, told.raw(key + 1)) for key in (2, 4))
-    )  # fmt: skip
+def _no_transfer(recipient: int = 0, owner: int = 1) -> Decoder:
+    """Return a decoder of an operation without transfers, by the numbers of its address fields."""
+
+    def decode(message: Message, info: TransactionInfo) -> Operation:
+        return Operation(message.address(owner), message.optional_address(recipient))
+
+    return decode
 
 
-def _issue(told: Message, info: Info) -> Asked:
-    """A new token of the chain: what of it is not frozen is its owner's."""
-    owner = told.address(1)
+def _exchange(counter_amount: Callable[[TransactionInfo], int], direction: int) -> Decoder:
+    """Return a decoder of an operation on an exchange.
+
+    Args:
+        counter_amount: The amount of the other token, from the receipt.
+        direction: 1 deposits both tokens, -1 withdraws both, 0 swaps.
+    """
+
+    def decode(message: Message, info: TransactionInfo) -> Operation:
+        owner, exchange = message.address(1), message.raw(2)
+
+        def transfers() -> tuple[DirectTransfer, ...]:
+            token, raw, counter_raw = message.token(3), message.raw(4), counter_amount(info)
+            parties = (owner, ZERO) if direction >= 0 else (ZERO, owner)
+            counterparties = (owner, ZERO) if direction > 0 else (ZERO, owner)
+            return (
+                DirectTransfer(token, *parties, raw),
+                DirectTransfer(CounterToken(exchange, token), *counterparties, counter_raw),
+            )
+
+        return _with_tokens(owner, ZERO, transfers)
+
+    return decode
+
+
+def _decode_new_exchange(message: Message, info: TransactionInfo) -> Operation:
+    owner = message.address(1)
+
+    def transfers() -> tuple[DirectTransfer, ...]:
+        return tuple(DirectTransfer(message.token(key), owner, ZERO, message.raw(key + 1)) for key in (2, 4))
+
+    return _with_tokens(owner, ZERO, transfers)
+
+
+def _decode_token_issue(message: Message, info: TransactionInfo) -> Operation:
+    """Decode the issue of a TRC-10 token: its owner receives the supply that is not frozen."""
+    owner = message.address(1)
     if not info.assetIssueID.isdecimal():
-        return Asked(owner)
-    frozen = [message(told.source, each).raw(1) for each in repeated(told.packed, 5)]
-    return Asked(owner, moves=(Move(info.assetIssueID, ZERO, owner, max(0, told.raw(4) - sum(frozen))),))
+        return Operation(owner)
+    frozen = sum(decode_message(message.source, each).raw(1) for each in bytes_fields(message.packed, 5))
+    transfer = DirectTransfer(info.assetIssueID, ZERO, owner, max(0, message.raw(4) - frozen))
+    return Operation(owner, transfers=(transfer,))
 
 
-def _participated(told: Message, info: Info) -> Asked:
-    """Coins for a token that is being issued."""
-    owner, issuer, raw = told.address(1), told.address(2), told.raw(4)
-    moves = (Move(None, owner, issuer, raw),)
-    return Asked(owner, issuer, raw=raw, moves=moves, untold="how many tokens came for the coins")
+def _decode_token_purchase(message: Message, info: TransactionInfo) -> Operation:
+    """Decode the purchase of a TRC-10 token from its issuer."""
+    owner, issuer, raw = message.address(1), message.address(2), message.raw(4)
+    transfers = (DirectTransfer(None, owner, issuer, raw),)
+    return Operation(owner, issuer, raw=raw, transfers=transfers, unexplained="how many tokens came for the coins")
 
 
-def _untold(what: str) -> Read:
-    """What moves something of its owner; where it has none, of nobody who is known."""
-    return lambda told, info: Asked(told.party(1), untold=what)
+def _unexplained(reason: str) -> Decoder:
+    """Return a decoder of an operation whose transfers nodes do not show. A shielded one has no owner."""
+    return lambda message, info: Operation(message.optional_address(1), unexplained=reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
-    """A type of transaction: what the system calls it, and how its contract is read. Without a name it has an input of
-    its own, or none."""
+class ContractType:
+    """A type of transaction: its decoder, and the name of its system operation.
+
+    The name is empty for transactions with call data and for plain transfers.
+    """
 
     name: str
-    read: Read
+    decode: Decoder
 
 
-def _withdrawn(info: Info) -> int:
+def _withdraw_expire_amount(info: TransactionInfo) -> int:
     return info.withdraw_expire_amount
 
 
-TYPES: Final[Mapping[int, Type]] = {
-    0: Type("createAccount", _to(2)),
-    1: Type("", _transfer),
-    2: Type("", _asset),
-    3: Type("voteAsset", _to()),
-    4: Type("voteWitness", _to()),
-    5: Type("createWitness", _to()),
-    6: Type("issueAsset", _issue),
-    8: Type("updateWitness", _to()),
-    9: Type("participateAssetIssue", _participated),
-    10: Type("updateAccount", _to(owner=2)),
-    11: Type("freezeBalance", _staked(15)),
-    12: Type("unfreezeBalance", _given(lambda info: info.unfreeze_amount, 15)),
-    13: Type("withdrawBalance", _given(lambda info: info.withdraw_amount)),
-    14: Type("unfreezeAsset", _untold("how many tokens came back")),
-    15: Type("updateAsset", _to()),
-    16: Type("createProposal", _to()),
-    17: Type("approveProposal", _to()),
-    18: Type("deleteProposal", _to()),
-    19: Type("setAccountId", _to(owner=2)),
-    CREATE: Type("", _create),
-    TRIGGER: Type("", _trigger),
-    33: Type("updateSetting", _to(2)),
-    41: Type("createExchange", _new_exchange),
-    42: Type("injectExchange", _exchanged(lambda info: info.exchange_inject_another_amount, 1)),
-    43: Type("withdrawExchange", _exchanged(lambda info: info.exchange_withdraw_another_amount, -1)),
-    44: Type("exchangeTokens", _exchanged(lambda info: info.exchange_received_amount, 0)),
-    45: Type("updateEnergyLimit", _to(2)),
-    46: Type("updateAccountPermission", _to()),
-    48: Type("clearAbi", _to(2)),
-    49: Type("updateBrokerage", _to()),
-    51: Type("transferShielded", _untold("what was shielded")),
-    52: Type("sellOnMarket", _untold("what the market took and gave")),
-    53: Type("cancelOrderOnMarket", _untold("what the market gave back")),
-    54: Type("freezeBalanceV2", _staked()),
-    55: Type("unfreezeBalanceV2", _given(_withdrawn)),
-    56: Type("withdrawExpireUnfreeze", _given(_withdrawn)),
-    57: Type("delegateResource", _to(4)),
-    58: Type("undelegateResource", _to(4)),
-    59: Type("cancelAllUnfreezeV2", _given(_withdrawn)),
+CONTRACT_TYPES: Final[Mapping[int, ContractType]] = {
+    0: ContractType("createAccount", _no_transfer(2)),
+    1: ContractType("", _decode_transfer),
+    2: ContractType("", _decode_token_transfer),
+    3: ContractType("voteAsset", _no_transfer()),
+    4: ContractType("voteWitness", _no_transfer()),
+    5: ContractType("createWitness", _no_transfer()),
+    6: ContractType("issueAsset", _decode_token_issue),
+    8: ContractType("updateWitness", _no_transfer()),
+    9: ContractType("participateAssetIssue", _decode_token_purchase),
+    10: ContractType("updateAccount", _no_transfer(owner=2)),
+    11: ContractType("freezeBalance", _stake(15)),
+    12: ContractType("unfreezeBalance", _payout(lambda info: info.unfreeze_amount, 15)),
+    13: ContractType("withdrawBalance", _payout(lambda info: info.withdraw_amount)),
+    14: ContractType("unfreezeAsset", _unexplained("how many tokens came back")),
+    15: ContractType("updateAsset", _no_transfer()),
+    16: ContractType("createProposal", _no_transfer()),
+    17: ContractType("approveProposal", _no_transfer()),
+    18: ContractType("deleteProposal", _no_transfer()),
+    19: ContractType("setAccountId", _no_transfer(owner=2)),
+    CREATE: ContractType("", _decode_create),
+    TRIGGER: ContractType("", _decode_trigger),
+    33: ContractType("updateSetting", _no_transfer(2)),
+    41: ContractType("createExchange", _decode_new_exchange),
+    42: ContractType("injectExchange", _exchange(lambda info: info.exchange_inject_another_amount, 1)),
+    43: ContractType("withdrawExchange", _exchange(lambda info: info.exchange_withdraw_another_amount, -1)),
+    44: ContractType("exchangeTokens", _exchange(lambda info: info.exchange_received_amount, 0)),
+    45: ContractType("updateEnergyLimit", _no_transfer(2)),
+    46: ContractType("updateAccountPermission", _no_transfer()),
+    48: ContractType("clearAbi", _no_transfer(2)),
+    49: ContractType("updateBrokerage", _no_transfer()),
+    51: ContractType("transferShielded", _unexplained("what was shielded")),
+    52: ContractType("sellOnMarket", _unexplained("what the market took and gave")),
+    53: ContractType("cancelOrderOnMarket", _unexplained("what the market gave back")),
+    54: ContractType("freezeBalanceV2", _stake()),
+    55: ContractType("unfreezeBalanceV2", _payout(_withdraw_expire_amount)),
+    56: ContractType("withdrawExpireUnfreeze", _payout(_withdraw_expire_amount)),
+    57: ContractType("delegateResource", _no_transfer(4)),
+    58: ContractType("undelegateResource", _no_transfer(4)),
+    59: ContractType("cancelAllUnfreezeV2", _payout(_withdraw_expire_amount)),
 }
-INPUTS: Final = {number: selector(f"{SYSTEM}{each.name}()") for number, each in TYPES.items() if each.name}
+SYSTEM_SELECTORS: Final = {
+    number: selector(f"{SYSTEM}{each.name}()") for number, each in CONTRACT_TYPES.items() if each.name
+}

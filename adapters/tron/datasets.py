@@ -1,4 +1,4 @@
-"""What a Tron chain can be indexed for."""
+"""The datasets of a Tron chain."""
 
 from __future__ import annotations
 
@@ -23,24 +23,51 @@ PARTIES: Final = ("sender", "recipient")
 DATASETS: Final[Mapping[str, Dataset]] = {
     "blocks": Dataset("blocks", BLOCKS),
     "transactions": Dataset(
-        "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
-        loss="transactions are not indexed", by_account="places", parties=PARTIES,
+        "transactions",
+        TRANSACTIONS,
+        history=ACCOUNT_TRANSACTIONS.name,
+        in_activity=True,
+        loss="transactions are not indexed",
+        by_account="places",
+        account_columns=PARTIES,
     ),
     "native": Dataset(
-        "native", TRANSFERS, standards=(NATIVE,), history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        loss="native coins are not indexed", by_account="places", parties=PARTIES,
+        "native",
+        TRANSFERS,
+        standards=(NATIVE,),
+        history=ACCOUNT_TRANSFERS.name,
+        in_activity=True,
+        loss="native coins are not indexed",
+        by_account="places",
+        account_columns=PARTIES,
     ),
     "internal": Dataset(
-        "internal", TRANSFERS, standards=(INTERNAL,), history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        loss="native coins that contracts send are not indexed", by_account="places", parties=PARTIES,
+        "internal",
+        TRANSFERS,
+        standards=(INTERNAL,),
+        history=ACCOUNT_TRANSFERS.name,
+        in_activity=True,
+        loss="native coins that contracts send are not indexed",
+        by_account="places",
+        account_columns=PARTIES,
     ),
     "transfers": Dataset(
-        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        by_account="places", parties=PARTIES,
+        "transfers",
+        TRANSFERS,
+        filtered_by="contract",
+        history=ACCOUNT_TRANSFERS.name,
+        in_activity=True,
+        by_account="places",
+        account_columns=PARTIES,
     ),
     "approvals": Dataset(
-        "approvals", APPROVALS, filtered_by="contract", history=ACCOUNT_APPROVALS.name, in_activity=True,
-        by_account="places", parties=("owner", "spender"),
+        "approvals",
+        APPROVALS,
+        filtered_by="contract",
+        history=ACCOUNT_APPROVALS.name,
+        in_activity=True,
+        by_account="places",
+        account_columns=("owner", "spender"),
     ),
-    "resources": Dataset("resources", RESOURCES, is_usual=False),
-}  # fmt: skip
+    "resources": Dataset("resources", RESOURCES, is_default=False),
+}

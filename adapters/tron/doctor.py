@@ -1,57 +1,59 @@
-"""What `chainfolio doctor` shows of a chain's endpoints: who they are, how far they are, what they serve."""
+"""Rows of `chainfolio doctor` about endpoints: identity, height, and the served parts of the API."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.tron.history import LISTS, listed
-from adapters.tron.node import Node, TronNode
-from adapters.tron.state import newest
+from chainfolio.adapters.tron.history import LISTS, list_transactions
+from chainfolio.adapters.tron.node import Node, TronNode
+from chainfolio.adapters.tron.state import newest_block
 from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
-from transport.examination import examined
+from chainfolio.transport.examination import examined
 
 if TYPE_CHECKING:
-    from adapters.tron.chain import TronChain
+    from chainfolio.adapters.tron.chain import TronChain
+
+ANY_ACCOUNT = "T9yD14Nj9j7xAB4dbGeiX9h8unkKHxuWwb"
 
 
 async def examine(chain: TronChain) -> list[dict[str, Any]]:
-    """A row for each endpoint, in the order of the settings."""
+    """Return one row per endpoint, in the order of the settings. Errors are part of the rows."""
     node, unproven = chain.node, ["receipts and state: their answers carry no proof"]
 
-    async def abilities(one: Node, heads: Heads) -> dict[str, Any]:
-        (endpoint,) = one.endpoints
+    async def abilities(single: Node, heads: Heads) -> dict[str, object]:
+        (endpoint,) = single.endpoints
         return {
-            "tokens": await _serves_tokens(endpoint),
-            "accountLists": chain.settings.trongrid and await _lists(endpoint),
+            "tokens": await _serves_calls(endpoint),
+            "accountLists": chain.settings.trongrid and await _serves_lists(endpoint),
             "oldBlocks": await _has_old_blocks(endpoint),
         }
 
-    return await examined(node, unproven, lambda each: Node(node.facts, [each], node.seams), abilities)
+    return await examined(node, unproven, lambda each: Node(node.facts, [each], node.environment), abilities)
 
 
-async def _serves_tokens(endpoint: TronNode) -> bool:
-    """Whether contracts can be called by `/jsonrpc`, which nodes do not serve unless they are told to."""
+async def _serves_calls(endpoint: TronNode) -> bool:
+    """Return True if contracts can be called by `/jsonrpc`, which nodes do not serve by default."""
     try:
-        await newest(endpoint)
+        await newest_block(endpoint)
     except SourceError:
         return False
     return True
 
 
-async def _lists(endpoint: TronNode) -> bool:
-    """Whether TronGrid's lists of accounts are served."""
+async def _serves_lists(endpoint: TronNode) -> bool:
+    """Return True if TronGrid's lists of accounts are served."""
     try:
-        await listed(endpoint, LISTS[0], "T9yD14Nj9j7xAB4dbGeiX9h8unkKHxuWwb", 0, 1)
+        await list_transactions(endpoint, LISTS[0], ANY_ACCOUNT, 0, 1)
     except SourceError:
         return False
     return True
 
 
 async def _has_old_blocks(endpoint: TronNode) -> bool:
-    """Whether the receipts of old blocks are there: light nodes have none."""
+    """Return True if old blocks and their receipts are served: light nodes have none."""
     try:
-        await endpoint.told("/wallet/gettransactioninfobyblocknum", {"num": 1}, list[Any])
+        await endpoint.read_typed("/wallet/gettransactioninfobyblocknum", {"num": 1}, list[Any])
         return await endpoint.header("/wallet/getblock", 1) is not None
     except SourceError:
         return False

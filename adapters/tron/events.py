@@ -1,13 +1,14 @@
-"""Movements of tokens by the events of their contracts, and of coins by what contracts call."""
+"""Transfers and approvals of tokens from events, and transfers of coins from internal calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from adapters.tron.addresses import ZERO, of_hex, shown
-from adapters.tron.datasets import INTERNAL
-from adapters.tron.forms import Internal, Log
+from chainfolio.adapters.tron.addresses import ZERO, encode_address, parse_address
+from chainfolio.adapters.tron.contracts import CounterToken
+from chainfolio.adapters.tron.datasets import INTERNAL
+from chainfolio.adapters.tron.forms import InternalTransaction, Log
 from chainfolio.errors import BadAnswer
 
 TRANSFER: Final = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -17,19 +18,24 @@ DEPOSIT: Final = "e1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc910
 WITHDRAWAL: Final = "7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65"
 APPROVAL: Final = "8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"
 FOR_ALL: Final = "17307eab39ab6107e8899845ad3d59bd9653f200f220920489ca2b5937696c31"
-TOLD: Final = frozenset([TRANSFER, SINGLE, BATCH, DEPOSIT, WITHDRAWAL, APPROVAL, FOR_ALL])  # events that make rows
+DECODED_EVENTS: Final = frozenset([TRANSFER, SINGLE, BATCH, DEPOSIT, WITHDRAWAL, APPROVAL, FOR_ALL])
 WORD: Final = 64  # digits
+# Kinds of internal calls, by the direction in which they move coins.
 CALLS: Final = frozenset(["call", "create", "suicide", "selfdestruct", ""])
-TAKES: Final = ("freezeBalanceV2For", "freezeFor")
-GIVES: Final = ("unfreezeFor", "withdrawExpireUnfreeze", "withdrawReward", "cancelAllUnfreezeV2")
-NOTHING: Final = ("unfreezeBalanceV2For", "delegateResourceOf", "unDelegateResourceOf", "voteWitness")
+STAKES: Final = ("freezeBalanceV2For", "freezeFor")
+PAYOUTS: Final = ("unfreezeFor", "withdrawExpireUnfreeze", "withdrawReward", "cancelAllUnfreezeV2")
+NO_TRANSFERS: Final = ("unfreezeBalanceV2For", "delegateResourceOf", "unDelegateResourceOf", "voteWitness")
 
 
-class Moved(NamedTuple):
-    """What one event or one call moved. `token` is a contract, a number, or None for the native coin."""
+class Movement(NamedTuple):
+    """A transfer by one event or one internal call.
+
+    `token` is a contract, the number of a TRC-10 token, None for the native coin, or the other token of an exchange;
+    `item` counts the transfers of one event.
+    """
 
     standard: str
-    token: str | None
+    token: str | CounterToken | None
     sender: str
     recipient: str
     raw: int
@@ -38,83 +44,112 @@ class Moved(NamedTuple):
     item: int = 0
 
 
-def moved(source: str, log: Log, wrapped: str | None) -> Sequence[Moved]:
-    """What an event moved; nothing where it has another shape than the events of tokens have."""
-    name = log.topics[0] if log.topics else ""
-    if name == TRANSFER:
-        return _transfer(source, log)
-    if name in (SINGLE, BATCH):
-        return _editions(source, log)
-    if name in (DEPOSIT, WITHDRAWAL) and wrapped is not None:
-        return _wrap(source, log, wrapped)
+class ApprovalEvent(NamedTuple):
+    """An approval by one event: of an amount, of one collectible, or of all tokens of a contract.
+
+    Only the last has `approved`. Numbers are 32 bytes, as tables have them.
+    """
+
+    token: str
+    standard: str
+    owner: str
+    spender: str
+    token_id: bytes | None = None
+    raw: bytes | None = None
+    approved: bool | None = None
+
+
+def decode_transfers(source: str, log: Log, wrapped: str | None) -> Sequence[Movement]:
+    """Return the transfers of an event; empty if it has another shape than the events of token standards.
+
+    Args:
+        source: The node, for errors.
+        log: The event.
+        wrapped: The contract of the wrapped coin, whose deposits and withdrawals count.
+
+    Raises:
+        BadAnswer: The event is no hexadecimal.
+    """
+    signature = log.topics[0] if log.topics else ""
+    if signature == TRANSFER:
+        return _decode_transfer(source, log)
+    if signature in (SINGLE, BATCH):
+        return _decode_trc1155(source, log)
+    if signature in (DEPOSIT, WITHDRAWAL) and wrapped is not None:
+        return _decode_wrap(source, log, wrapped)
     return ()
 
 
-def _transfer(source: str, log: Log) -> Sequence[Moved]:
+def _decode_transfer(source: str, log: Log) -> Sequence[Movement]:
     match len(log.topics), len(log.data):
         case 3, 64:  # one word
-            standard, raw, token_id = "trc20", _word(source, log.data, 0), None
+            standard, raw, token_id = "trc20", _decode_word(source, log.data, 0), None
         case 4, 0:
-            standard, raw, token_id = "trc721", 1, _word(source, log.topics[3], 0)
+            standard, raw, token_id = "trc721", 1, _decode_word(source, log.topics[3], 0)
         case _:
             return ()
-    sender, recipient = (_address(source, each) for each in log.topics[1:3])
+    sender, recipient = (_decode_topic(source, topic) for topic in log.topics[1:3])
     if sender is None or recipient is None:
         return ()
-    return (Moved(standard, of_hex(source, log.address), sender, recipient, raw, token_id),)
+    return (Movement(standard, parse_address(source, log.address), sender, recipient, raw, token_id),)
 
 
-def approved(source: str, log: Log) -> Sequence[Any]:
-    """Whom an event lets take what: token, standard, owner, spender, number, amount, whether it is so. Nothing where it
-    lets nobody."""
-    name = log.topics[0] if log.topics else ""
-    if name not in (APPROVAL, FOR_ALL) or len(log.topics) < 3:
-        return ()
-    owner, spender = (_address(source, each) for each in log.topics[1:3])
+def decode_approval(source: str, log: Log) -> ApprovalEvent | None:
+    """Return the approval of an event, None if it is none or has an unusual shape.
+
+    Raises:
+        BadAnswer: The event is no hexadecimal.
+    """
+    signature = log.topics[0] if log.topics else ""
+    if signature not in (APPROVAL, FOR_ALL) or len(log.topics) < 3:
+        return None
+    owner, spender = (_decode_topic(source, topic) for topic in log.topics[1:3])
     if owner is None or spender is None:
-        return ()
-    shape, token = (len(log.topics), len(log.data)), of_hex(source, log.address)
-    if name == APPROVAL and shape == (3, WORD):
-        return token, "erc20", owner, spender, None, _word(source, log.data, 0).to_bytes(32, "big"), None
-    if name == APPROVAL and shape == (4, 0):
-        return token, "erc721", owner, spender, _word(source, log.topics[3], 0).to_bytes(32, "big"), None, None
-    if name == FOR_ALL and shape == (3, WORD) and (said := _word(source, log.data, 0)) < 2:
-        return token, "operator", owner, spender, None, None, bool(said)
-    return ()
+        return None
+    shape, token = (len(log.topics), len(log.data)), parse_address(source, log.address)
+    if signature == APPROVAL and shape == (3, WORD):
+        raw = _decode_word(source, log.data, 0).to_bytes(32, "big")
+        return ApprovalEvent(token, "erc20", owner, spender, raw=raw)
+    if signature == APPROVAL and shape == (4, 0):
+        token_id = _decode_word(source, log.topics[3], 0).to_bytes(32, "big")
+        return ApprovalEvent(token, "erc721", owner, spender, token_id)
+    if signature == FOR_ALL and shape == (3, WORD) and (approved := _decode_word(source, log.data, 0)) < 2:
+        return ApprovalEvent(token, "operator", owner, spender, approved=bool(approved))
+    return None
 
 
-def _wrap(source: str, log: Log, wrapped: str) -> Sequence[Moved]:
-    """Deposits and withdrawals of the wrapped coin, which writes no Transfer for them."""
-    if len(log.topics) != 2 or len(log.data) != WORD or of_hex(source, log.address) != wrapped:
+def _decode_wrap(source: str, log: Log, wrapped: str) -> Sequence[Movement]:
+    """Return a deposit into or withdrawal from the wrapped coin, which emits no Transfer for them."""
+    if len(log.topics) != 2 or len(log.data) != WORD or parse_address(source, log.address) != wrapped:
         return ()
-    who, raw = _address(source, log.topics[1]), _word(source, log.data, 0)
-    if who is None:
+    account, raw = _decode_topic(source, log.topics[1]), _decode_word(source, log.data, 0)
+    if account is None:
         return ()
     if log.topics[0] == DEPOSIT:
-        return (Moved("wrap", wrapped, ZERO, who, raw),)
-    return (Moved("unwrap", wrapped, who, ZERO, raw),)
+        return (Movement("wrap", wrapped, ZERO, account, raw),)
+    return (Movement("unwrap", wrapped, account, ZERO, raw),)
 
 
-def _editions(source: str, log: Log) -> Sequence[Moved]:
-    """Of one edition, its number and how many; of several, a list of numbers and one of as many amounts."""
+def _decode_trc1155(source: str, log: Log) -> Sequence[Movement]:
+    """Return the transfers of a TransferSingle (token id, amount) or a TransferBatch (a list of each)."""
     if len(log.topics) != 4:
         return ()
-    operator, sender, recipient = (_address(source, each) for each in log.topics[1:])
+    operator, sender, recipient = (_decode_topic(source, topic) for topic in log.topics[1:])
     if operator is None or sender is None or recipient is None:
         return ()
     if log.topics[0] == SINGLE:
-        pairs = _pairs(_words(source, log.data), 0, 1, 1) if len(log.data) == 2 * WORD else ()
+        pairs = _pairs(_decode_words(source, log.data), 0, 1, 1) if len(log.data) == 2 * WORD else ()
     else:
-        pairs = _listed(_words(source, log.data))
-    token = of_hex(source, log.address)
+        pairs = _batch_pairs(_decode_words(source, log.data))
+    token = parse_address(source, log.address)
     return tuple(
-        Moved("trc1155", token, sender, recipient, raw, token_id, operator, item)
+        Movement("trc1155", token, sender, recipient, raw, token_id, operator, item)
         for item, (token_id, raw) in enumerate(pairs)
     )
 
 
-def _listed(words: Sequence[int]) -> Sequence[tuple[int, int]]:
-    """The two lists of a batch, each behind its length, where they lie one behind the other as compilers write them."""
+def _batch_pairs(words: Sequence[int]) -> Sequence[tuple[int, int]]:
+    """Return token ids and amounts of a batch; empty if its two lists are not laid out as usual."""
     if len(words) < 4 or words[0] != 64:
         return ()
     count = words[2]
@@ -123,49 +158,54 @@ def _listed(words: Sequence[int]) -> Sequence[tuple[int, int]]:
     return _pairs(words, 3, 4 + count, count)
 
 
-def _pairs(words: Sequence[int], numbers: int, amounts: int, count: int) -> Sequence[tuple[int, int]]:
-    return [(words[numbers + at], words[amounts + at]) for at in range(count)]
+def _pairs(words: Sequence[int], ids_at: int, amounts_at: int, count: int) -> Sequence[tuple[int, int]]:
+    return [(words[ids_at + i], words[amounts_at + i]) for i in range(count)]
 
 
-def _words(source: str, data: str) -> list[int]:
-    return [_word(source, data, at) for at in range(len(data) // WORD)]
+def _decode_words(source: str, data: str) -> list[int]:
+    return [_decode_word(source, data, i) for i in range(len(data) // WORD)]
 
 
-def _word(source: str, data: str, at: int) -> int:
+def _decode_word(source: str, data: str, index: int) -> int:
     try:
-        return int.from_bytes(bytes.fromhex(data[WORD * at : WORD * (at + 1)]), "big")
+        return int.from_bytes(bytes.fromhex(data[WORD * index : WORD * (index + 1)]), "big")
     except ValueError:
         raise BadAnswer(source, f"an event with {data[:60]!r}, which is no hexadecimal") from None
 
 
-def _address(source: str, topic: str) -> str | None:
-    """The address in a topic; None where it holds something else. Some contracts put the chain's prefix before it."""
+def _decode_topic(source: str, topic: str) -> str | None:
+    """Return the address in a topic, with or without the chain's prefix; None if it is something else."""
     try:
         data = bytes.fromhex(topic)
     except ValueError:
         raise BadAnswer(source, f"an event with {topic[:70]!r}, which is no hexadecimal") from None
     if len(data) != 32:
         raise BadAnswer(source, f"an event with {topic[:70]!r}, which is no word")
-    return shown(data[12:]) if data[:11] == bytes(11) and data[11] in (0, 0x41) else None
+    return encode_address(data[12:]) if data[:11] == bytes(11) and data[11] in (0, 0x41) else None
 
 
-def inside(source: str, call: Internal) -> Iterator[Moved]:
-    """What a call of a contract moved. KeyError with its kind where nobody knows what such a call moves."""
-    worth = [each for each in call.callValueInfo if each.callValue]
-    kind = call.kind(source) if worth else ""
-    if not worth or call.rejected or kind.startswith(NOTHING):
+def decode_internal(source: str, call: InternalTransaction) -> Iterator[Movement]:
+    """Yield the transfers of an internal call.
+
+    Raises:
+        KeyError: The call moves coins, and its kind (the argument) is unknown.
+        BadAnswer: An address or a token is malformed.
+    """
+    values = [value for value in call.callValueInfo if value.callValue]
+    kind = call.kind(source) if values else ""
+    if not values or call.rejected or kind.startswith(NO_TRANSFERS):
         return
-    caller = of_hex(source, call.caller_address)
-    to = of_hex(source, call.transferTo_address) if call.transferTo_address else ZERO
+    caller = parse_address(source, call.caller_address)
+    to = parse_address(source, call.transferTo_address) if call.transferTo_address else ZERO
     if kind in CALLS:
-        ends = caller, to
-    elif kind.startswith(TAKES):
-        ends = caller, ZERO
-    elif kind.startswith(GIVES):
-        ends = ZERO, to
+        parties = caller, to
+    elif kind.startswith(STAKES):
+        parties = caller, ZERO
+    elif kind.startswith(PAYOUTS):
+        parties = ZERO, to
     else:
         raise KeyError(kind)
-    for each in worth:
-        if each.tokenId and not each.tokenId.isdecimal():
-            raise BadAnswer(source, f"a call that moves {each.tokenId[:40]!r}, which is no token")
-        yield Moved("trc10" if each.tokenId else INTERNAL, each.tokenId or None, *ends, each.callValue)
+    for value in values:
+        if value.tokenId and not value.tokenId.isdecimal():
+            raise BadAnswer(source, f"a call that moves {value.tokenId[:40]!r}, which is no token")
+        yield Movement("trc10" if value.tokenId else INTERNAL, value.tokenId or None, *parties, value.callValue)

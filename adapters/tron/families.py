@@ -1,6 +1,7 @@
-"""Positions by the decoders of the EVM, whose ABI contracts of Tron understand: their addresses are `0x…`, ours `T…`.
+"""Positions by the protocol decoders of the EVM, whose ABI Tron's contracts share.
 
-What they ask for is put into our reads, and what they find has our assets and addresses.
+The decoders write addresses as `0x…`, Tron as `T…`. Reads of the decoders are sent as reads of this chain, and their
+results get this chain's assets and addresses.
 """
 
 from __future__ import annotations
@@ -10,43 +11,43 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from adapters.tron.addresses import raw, shown
-from adapters.tron.facts import TRC20, Facts
-from adapters.tron.reads import AbiRead, Told, WalletRead
-from chainfolio.abi import AbiCall, AbiFamilies, CoinsOf
+from chainfolio.abi import AbiCall, AbiFamilies, CoinBalance
+from chainfolio.adapters.tron.addresses import decode_address, encode_address
+from chainfolio.adapters.tron.facts import TRC20, Facts
+from chainfolio.adapters.tron.reads import AbiRead, ReadPlan, WalletRead, WalletState
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
 from chainfolio.positions import AccountReader, AccountState, Describe, OpenPosition
 from chainfolio.protocols import InstalledProtocols
 from chainfolio.reads import AtParent, ReadResult
 
-SINGLE: Final = "trc721"  # collections whose numbers have one owner each
-SINGLES: Final = "erc721"  # what the decoders call them
-GONE: Final = Unknown("nodes of this chain keep no old state", "gone")
-_addresses: Final = re.compile(r"0x[0-9a-f]{40}(?![0-9a-f])")
+TRC721: Final = "trc721"  # Tron's name for collections
+ERC721: Final = "erc721"  # the decoders' name for them
+NO_OLD_STATE: Final = Unknown("nodes of this chain keep no old state", "gone")
+_evm_addresses: Final = re.compile(r"0x[0-9a-f]{40}(?![0-9a-f])")
 
 
-def outward(address: str) -> str:
-    """An address as the decoders know it."""
-    return f"0x{raw(address).hex()}"
+def to_evm(address: str) -> str:
+    """Return a Tron address as the decoders write it."""
+    return f"0x{decode_address(address).hex()}"
 
 
-def inward(address: str) -> str:
-    """An address of the decoders as everything else knows it."""
-    return shown(bytes.fromhex(address[2:]))
+def from_evm(address: str) -> str:
+    """Return an address of the decoders as a Tron address."""
+    return encode_address(bytes.fromhex(address[2:]))
 
 
-def told(text: str) -> str:
-    """A text in which addresses are written as everything else knows them."""
-    return _addresses.sub(lambda found: inward(found[0]), text)
+def text_from_evm(text: str) -> str:
+    """Return a text with every EVM address in it replaced by the Tron address."""
+    return _evm_addresses.sub(lambda match: from_evm(match[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """The assets of a chain, by the contracts of the decoders."""
+class EvmAssets:
+    """The assets of a chain by the contracts of the decoders."""
 
     facts: Facts
 
@@ -56,106 +57,143 @@ class Names:
         return self.facts.native_asset
 
     def token_asset(self, contract: str) -> Asset:
-        """The token of a contract."""
-        return self.facts.token_asset(inward(contract))
+        """Return the token of a contract."""
+        return self.facts.token_asset(from_evm(contract))
 
 
 @dataclass(frozen=True, slots=True)
-class Families:
-    """The installed protocols of a chain that are of those families."""
+class EvmProtocols:
+    """The installed protocols of a chain that the EVM's decoders read."""
 
     families: AbiFamilies
     reader: AccountReader
 
     @classmethod
-    def of(
-        cls, families: AbiFamilies, facts: Facts, installed: InstalledProtocols, listed: Collection[Asset]
-    ) -> Families:
-        """Those that are installed on a chain; `listed` are tokens whose transfers nobody has to doubt."""
+    def build(
+        cls, families: AbiFamilies, facts: Facts, installed: InstalledProtocols, trusted: Collection[Asset]
+    ) -> EvmProtocols:
+        """Build a reader of the installed protocols.
+
+        Args:
+            families: The decoders.
+            facts: The chain.
+            installed: Its protocols, with Tron addresses.
+            trusted: Tokens whose transfer events are trusted.
+        """
         rows = tuple(
-            replace(row, contracts={role: tuple(map(outward, each)) for role, each in row.contracts.items()})
+            replace(row, contracts={role: tuple(map(to_evm, each)) for role, each in row.contracts.items()})
             for row in installed.rows
         )
-        unread = {outward(contract): why for contract, why in installed.unread.items()}
-        plain = [outward(facts.wrapped.address)] if facts.wrapped else []
-        trusted = [outward(each.reference) for each in listed if each.kind == TRC20]
-        known = InstalledProtocols(rows, installed.issues, unread)
-        return cls(families, families.account_reader(Names(facts), known, plain, trusted))
+        unread = {to_evm(contract): reason for contract, reason in installed.unread.items()}
+        evm_installed = InstalledProtocols(rows, installed.issues, unread)
+        non_shares = [to_evm(facts.wrapped.address)] if facts.wrapped else []
+        contracts = [to_evm(each.reference) for each in trusted if each.kind == TRC20]
+        return cls(families, families.account_reader(EvmAssets(facts), evm_installed, non_shares, contracts))
 
-    def unknown(self, account: str, interactions: Interactions) -> list[Issue]:
-        """What an account had to do with contracts that nobody reads."""
-        return [_issue(each) for each in self.reader.unknown(outward(account), _outward(interactions))]
+    def unread_protocols(self, account: str, interactions: Interactions) -> list[Issue]:
+        """Return an issue per protocol that an account used and that no decoder reads."""
+        issues = self.reader.unread_protocols(to_evm(account), _interactions_to_evm(interactions))
+        return [_issue_from_evm(each) for each in issues]
 
     def read(
-        self, account: str, interactions: Interactions, wanted: Sequence[Asset], named: Describe | None, block: Block
-    ) -> Plan[Any, Any, AccountState]:
-        """The positions of an account, by what it met and by what it has of the wanted tokens."""
-        tokens = [_token(each) for each in wanted if each.kind == TRC20]
-        plan = self.reader.at(block).read(outward(account), _outward(interactions), tokens, named)
-        found: AccountState = yield from self._asked(plan)
+        self,
+        account: str,
+        interactions: Interactions,
+        tokens: Sequence[Asset],
+        describe: Describe | None,
+        block: Block,
+    ) -> ReadPlan[AccountState]:
+        """Return the positions of an account, from its interactions and its balances of `tokens`."""
+        evm_tokens = [_asset_to_evm(each) for each in tokens if each.kind == TRC20]
+        reader = self.reader.at(block)
+        plan = reader.read(to_evm(account), _interactions_to_evm(interactions), evm_tokens, describe)
+        state: AccountState = yield from self._translate(plan)
         return replace(
-            found, positions=tuple(map(self._position, found.positions)), issues=tuple(map(_issue, found.issues))
+            state,
+            positions=tuple(map(self._position_from_evm, state.positions)),
+            issues=tuple(map(_issue_from_evm, state.issues)),
         )
 
-    def _asked(self, plan: Plan[Any, Any, Any]) -> Plan[Any, Any, Any]:
-        """A plan of theirs in reads of ours. What was before the block that is read, nobody can be asked."""
-        given: Any = None
+    def _translate(self, plan: ReadPlan[Any]) -> ReadPlan[Any]:
+        """Run a plan of the decoders with reads of this chain. Reads of older states get `NO_OLD_STATE`."""
+        results: Any = None
         while True:
             try:
-                reads = next(plan) if given is None else plan.send(given)
+                evm_reads = next(plan) if results is None else plan.send(results)
             except StopIteration as stop:
                 return stop.value
-            ours = [self._ours(each) for each in reads]
-            answers = iter((yield [each for each in ours if each is not None]))
-            pairs = zip(reads, ours, strict=True)
-            given = [GONE if each is None else _coins(asked, next(answers)) for asked, each in pairs]
+            reads = [self._translate_read(each) for each in evm_reads]
+            answers = iter((yield [each for each in reads if each is not None]))
+            pairs = zip(evm_reads, reads, strict=True)
+            results = [
+                NO_OLD_STATE if read is None else _native_balance(evm_read, next(answers)) for evm_read, read in pairs
+            ]
 
-    def _ours(self, read: Any) -> Any:
-        """A read of ours in the place of theirs; None where nobody can be asked."""
-        if isinstance(read, AtParent) and self._is_theirs(read):
+    def _translate_read(self, read: Any) -> Any:
+        """Return a read of this chain for one of the decoders, None if it is of an older state."""
+        if isinstance(read, AtParent) and self._is_evm(read):
             return None
-        asked = self.families.asked(read)
-        if isinstance(asked, CoinsOf):
-            return WalletRead(inward(asked.account))
-        return AbiRead(self.families, read) if isinstance(asked, AbiCall) else read
+        call = self.families.to_request(read)
+        if isinstance(call, CoinBalance):
+            return WalletRead(from_evm(call.account))
+        return AbiRead(self.families, read) if isinstance(call, AbiCall) else read
 
-    def _is_theirs(self, read: Any) -> bool:
+    def _is_evm(self, read: Any) -> bool:
         while isinstance(read, AtParent):
             read = read.read
-        return self.families.asked(read) is not None
+        return self.families.to_request(read) is not None
 
-    def _position(self, found: OpenPosition) -> OpenPosition:
+    def _position_from_evm(self, position: OpenPosition) -> OpenPosition:
         return replace(
-            found, account=inward(found.account), name=told(found.name), vault=told(found.vault), pool=told(found.pool),
-            unverified=told(found.unverified),
-            calls=tuple(ReadResult(ours, each.result) for each in found.calls if (ours := self._ours(each.read))),
-        )  # fmt: skip
+            position,
+            account=from_evm(position.account),
+            name=text_from_evm(position.name),
+            vault=text_from_evm(position.vault),
+            pool=text_from_evm(position.pool),
+            unverified=text_from_evm(position.unverified),
+            calls=tuple(
+                ReadResult(read, call.result)
+                for call in position.calls
+                if (read := self._translate_read(call.read)) is not None
+            ),
+        )
 
 
-def _coins(read: Any, answer: Any) -> Any:
-    """What they take for the coins of an account: theirs are no whole accounts."""
-    return answer.wallet.balance if isinstance(answer, Told) and not isinstance(read, WalletRead) else answer
+def _native_balance(evm_read: object, result: Any) -> Any:
+    """Return the native balance if a decoder asked for it: our read of it gives the whole account."""
+    if isinstance(result, WalletState) and not isinstance(evm_read, WalletRead):
+        return result.wallet.balance
+    return result
 
 
-def _issue(each: Issue) -> Issue:
-    return replace(each, subject=told(each.subject), reason=told(each.reason), account=told(each.account))
+def _issue_from_evm(issue: Issue) -> Issue:
+    return replace(
+        issue,
+        subject=text_from_evm(issue.subject),
+        reason=text_from_evm(issue.reason),
+        account=text_from_evm(issue.account),
+    )
 
 
-def _token(asset: Asset) -> Asset:
-    return asset if asset.is_native else Asset(asset.chain, asset.kind, outward(asset.reference))
+def _asset_to_evm(asset: Asset) -> Asset:
+    return asset if asset.is_native else Asset(asset.chain, asset.kind, to_evm(asset.reference))
 
 
-def _outward(met: Interactions) -> Interactions:
-    """What an account met, as the decoders know it: without tokens of the chain itself, which are no contracts."""
-    tokens = frozenset(_token(each) for each in met.tokens if each.kind == TRC20)
+def _interactions_to_evm(interactions: Interactions) -> Interactions:
+    """Return interactions as the decoders know them, without TRC-10 tokens, which have no contract."""
+    tokens = frozenset(_asset_to_evm(each) for each in interactions.tokens if each.kind == TRC20)
     ids = {
-        Asset(each.chain, SINGLES, outward(each.reference)): own for each, own in met.ids.items() if each.kind == SINGLE
+        Asset(collection.chain, ERC721, to_evm(collection.reference)): token_ids
+        for collection, token_ids in interactions.received_ids.items()
+        if collection.kind == TRC721
     }
-    return Interactions(tokens, ids, _parties(met.exchanged), _parties(met.sent))
+    return Interactions(
+        tokens, ids, _counterparties_to_evm(interactions.exchanged_with), _counterparties_to_evm(interactions.sent_to)
+    )
 
 
-def _parties(moved: Mapping[str, frozenset[Asset]]) -> dict[str, frozenset[Asset]]:
+def _counterparties_to_evm(assets_by_account: Mapping[str, frozenset[Asset]]) -> dict[str, frozenset[Asset]]:
     return {
-        outward(other): frozenset(_token(each) for each in assets if each.is_native or each.kind == TRC20)
-        for other, assets in moved.items()
+        to_evm(account): frozenset(_asset_to_evm(each) for each in assets if each.is_native or each.kind == TRC20)
+        for account, assets in assets_by_account.items()
     }

@@ -1,7 +1,7 @@
-"""What the input of a transaction begins with, by the name of its function.
+"""Selectors: the first bytes of a transaction's input, by the name of the function.
 
-A contract's function has the selector of its ABI. What the system does has none: there it is the SHA-256 of `tron:` and
-the name, cut to as many bytes.
+A contract's function has the selector of its ABI. A system operation has none: we use the SHA-256 of `tron:` and the
+name, cut to the same size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SYSTEM: Final = "tron:"
 
 @cache
 def selector(function: str) -> bytes:
-    """The first bytes of the input of a function such as `transfer(address,uint256)`, or `tron:freezeBalanceV2()`."""
+    """Return the selector of a function such as `transfer(address,uint256)` or `tron:freezeBalanceV2()`."""
     if function.startswith(SYSTEM):
         return hashlib.sha256(function.removesuffix("()").encode()).digest()[:SELECTOR_SIZE]
     return bytes(keccak_256(function.encode()).digest()[:SELECTOR_SIZE])

@@ -1,7 +1,6 @@
-"""What concerns some accounts alone: rows of the blocks in which TronGrid lists something of them, else of all.
+"""Rows of chosen accounts, from the blocks in TronGrid's lists of transactions or from all blocks.
 
-Lists only say where to look: rows are made of whole blocks, as they are of everybody, so that nothing in them depends
-on who asked for what.
+The lists only tell which blocks to read. Rows are made from whole blocks, so they do not depend on the chosen accounts.
 """
 
 from __future__ import annotations
@@ -9,37 +8,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 import msgspec
 
-from adapters.tron.datasets import DATASETS
-from adapters.tron.forms import MAX_TIME_MS, Hash, Height, Info
-from adapters.tron.node import TronNode, is_empty
-from adapters.tron.rows import Read, tables
-from adapters.tron.spans import blocks_at, collect
+from chainfolio.adapters.tron.datasets import DATASETS
+from chainfolio.adapters.tron.forms import MAX_TIME_MS, Hash, Height, TransactionInfo
+from chainfolio.adapters.tron.node import TronNode, is_empty
+from chainfolio.adapters.tron.rows import build_tables
+from chainfolio.adapters.tron.spans import collect, collect_blocks
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer, HistoryUnavailable
-from transport import metering
-from transport.wire import typed
+from chainfolio.transport import metering
+from chainfolio.transport.wire import typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from adapters.tron.chain import TronChain
+    from chainfolio.adapters.tron.chain import TronChain
 
 LISTS: Final = ("transactions", "transactions/trc20")
-PAGE: Final = 200
+PAGE_SIZE: Final = 200
 MAX_PAGES: Final = 10_000
-PIECE: Final = 100  # blocks that are read together
-WAYS: Final = {True: "lists", False: "blocks"}
+MAX_BLOCKS: Final = 100  # read at once
+BY_LISTS, BY_BLOCKS = "lists", "blocks"
 
 
-class Listed(msgspec.Struct):
-    """A transaction as one or the other list has it. Calls of contracts are listed with the transaction they are of."""
+class ListedTransaction(msgspec.Struct):
+    """An entry of one of the lists. The list of token transfers names the hash differently."""
 
     txID: str = ""
     transaction_id: str = ""
@@ -49,12 +48,12 @@ class Listed(msgspec.Struct):
 
     @property
     def hash(self) -> str:
-        """The transaction."""
+        """The hash of the transaction."""
         return self.txID or self.transaction_id or self.tx_id
 
 
-class Meta(msgspec.Struct):
-    """How a list goes on; where it ends there is no fingerprint."""
+class PageMeta(msgspec.Struct):
+    """The cursor of the next page, empty on the last one."""
 
     fingerprint: str = ""
 
@@ -62,112 +61,135 @@ class Meta(msgspec.Struct):
 class Page(msgspec.Struct):
     """A page of a list."""
 
-    data: list[Listed]
+    data: list[ListedTransaction]
     success: bool = True
-    meta: Meta = msgspec.field(default_factory=Meta)
+    meta: PageMeta = msgspec.field(default_factory=PageMeta)
 
 
 async def collect_accounts(
-    chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None,
+    chain: TronChain,
+    span: Span,
+    accounts: Sequence[str],
+    datasets: Sequence[str],
+    before: Block | None,
     budget: Budget | None,
-) -> Collected:  # fmt: skip
-    """As `ReadsAccounts.collect_accounts` has it."""
+) -> SpanTables:
+    """Return the rows of accounts, as specified by `AccountHistoryReader.collect_accounts`.
+
+    Lists are used for solid blocks only, and only if an endpoint serves them.
+
+    Raises:
+        SourceError: A list or a block could not be read.
+        Reorged: A block does not follow the one before it.
+    """
     with metering.on(budget):
         if before is not None or span.first > chain.node.finalized or not chain.settings.trongrid:
-            return await _every(chain, span, accounts, datasets, before)
-        return await _listed(chain, Span(span.first, min(span.last, chain.node.finalized)), accounts, datasets)
+            return await _collect_all_blocks(chain, span, accounts, datasets, before)
+        solid = Span(span.first, min(span.last, chain.node.finalized))
+        return await _collect_listed_blocks(chain, solid, accounts, datasets)
 
 
-async def _every(
+async def _collect_all_blocks(
     chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
-) -> Collected:
-    """Every block is read: those that may still go, and all where nobody lists what is of an account."""
+) -> SpanTables:
+    """Read every block; the first `MAX_BLOCKS` of the span if `before` is None."""
     if before is None:
-        span = Span(span.first, min(span.last, span.first + PIECE - 1))
-    found = await collect(chain, span, datasets, (), before, accounts)
-    found.tables = _own(found.tables, accounts)
-    found.events = len(found.tables.get("transfers", ()))
-    found.ways = dict.fromkeys(datasets, WAYS[False])
-    found.unexplained = tuple(each for each in found.unexplained if each.account in accounts)
-    return found
+        span = Span(span.first, min(span.last, span.first + MAX_BLOCKS - 1))
+    collected = await collect(chain, span, datasets, (), before, accounts)
+    collected.tables = _select_accounts(collected.tables, accounts)
+    collected.event_count = len(collected.tables.get("transfers", ()))
+    collected.read_methods = dict.fromkeys(datasets, BY_BLOCKS)
+    collected.unexplained = tuple(each for each in collected.unexplained if each.account in accounts)
+    return collected
 
 
-def _own(found: dict[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
-    """The rows that concern some accounts."""
-    by_table = {each.table.name: each for each in DATASETS.values() if each.parties}
-    return {name: by_table[name].concerning(rows, accounts) for name, rows in found.items() if name in by_table}
+def _select_accounts(tables: dict[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
+    """Return the tables that have parties, with the rows that concern some accounts."""
+    by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
+    return {name: by_table[name].rows_of_accounts(rows, accounts) for name, rows in tables.items() if name in by_table}
 
 
-async def _listed(chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Collected:
-    """The blocks in which something is listed, as many as go at once."""
+async def _collect_listed_blocks(
+    chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]
+) -> SpanTables:
+    """Read the blocks in the lists, at most `MAX_BLOCKS`; the returned span ends with the last one read."""
     first, last = await chain.node.blocks([span.first, span.last])
-    heights = await chain.node.with_any(partial(_heights, accounts, first, last), kind="history")
-    wanted = [each for each in sorted({0, *heights}) if each in span]  # what the first block gives is in no list
-    if len(wanted) > PIECE:
-        span = Span(span.first, wanted[PIECE - 1])
-        wanted, last = wanted[:PIECE], await chain.node.block(span.last)
-    blocks: list[Read] = await blocks_at(chain, wanted, accounts) if wanted else []
-    found = _own(tables(chain.key, blocks, datasets, (), chain.exchanges), accounts)
-    untold = tuple(each for read in blocks for each in read.untold if each.account in accounts)
-    events = len(found.get("transfers", ()))
-    ways = dict.fromkeys(datasets, WAYS[True])
-    return Collected(span, found, last, [], events, ways=ways, unexplained=untold)
+    in_lists = await chain.node.with_any(partial(_listed_heights, accounts, first, last), kind="history")
+    heights = [each for each in sorted({0, *in_lists}) if each in span]  # lists do not contain the first block
+    if len(heights) > MAX_BLOCKS:
+        span = Span(span.first, heights[MAX_BLOCKS - 1])
+        heights, last = heights[:MAX_BLOCKS], await chain.node.block(span.last)
+    blocks = await collect_blocks(chain, heights, accounts) if heights else []
+    tables = _select_accounts(build_tables(chain.key, blocks, datasets, (), chain.exchanges), accounts)
+    unexplained = tuple(each for block in blocks for each in block.unexplained if each.account in accounts)
+    events = len(tables.get("transfers", ()))
+    methods = dict.fromkeys(datasets, BY_LISTS)
+    return SpanTables(span, tables, last, [], events, read_methods=methods, unexplained=unexplained)
 
 
-async def _heights(accounts: Sequence[str], first: Block, last: Block, endpoint: TronNode) -> list[int]:
-    """The heights from one block to another in which some accounts did something."""
+async def _listed_heights(accounts: Sequence[str], first: Block, last: Block, endpoint: TronNode) -> list[int]:
+    """Return the heights of the transactions of accounts from one block to another, both included."""
     lists = await asyncio.gather(
         *(
-            listed(endpoint, name, account, first.time_us // 1_000, last.time_us // 1_000)
+            list_transactions(endpoint, name, account, first.time_us // 1_000, last.time_us // 1_000)
             for account in accounts
             for name in LISTS
         )
     )
-    found = {each.hash: each.blockNumber for part in lists for each in part if each.blockNumber is not None}
-    unplaced = {each.hash for part in lists for each in part} - found.keys()
-    heights = await asyncio.gather(*(_height(endpoint, each) for each in sorted(unplaced)))
-    return sorted({*found.values(), *heights})
+    heights = {each.hash: each.blockNumber for part in lists for each in part if each.blockNumber is not None}
+    without_height = {each.hash for part in lists for each in part} - heights.keys()
+    looked_up = await asyncio.gather(*(_transaction_height(endpoint, each) for each in sorted(without_height)))
+    return sorted({*heights.values(), *looked_up})
 
 
-async def listed(endpoint: TronNode, name: str, account: str, since_ms: int, until_ms: int) -> list[Listed]:
-    """What a list has of an account between two times, both included. BadAnswer where its pages do not end."""
-    asked: dict[str, Any] = {
-        "only_confirmed": "true", "limit": PAGE, "order_by": "block_timestamp,asc",
-        "min_timestamp": since_ms, "max_timestamp": until_ms,
-    }  # fmt: skip
-    found: list[Listed] = []
-    seen: set[str] = set()
+async def list_transactions(
+    endpoint: TronNode, name: str, account: str, since_ms: int, until_ms: int
+) -> list[ListedTransaction]:
+    """Return all entries of a list of an account between two times, both included.
+
+    Raises:
+        BadAnswer: The list has malformed entries, repeats a page, or has more than `MAX_PAGES`.
+    """
+    query: dict[str, object] = {
+        "only_confirmed": "true",
+        "limit": PAGE_SIZE,
+        "order_by": "block_timestamp,asc",
+        "min_timestamp": since_ms,
+        "max_timestamp": until_ms,
+    }
+    entries: list[ListedTransaction] = []
+    cursors: set[str] = set()
     for _ in range(MAX_PAGES):
-        page = await endpoint.told(f"/v1/accounts/{account}/{name}?{urlencode(asked)}", None, Page)
+        page = await endpoint.read_typed(f"/v1/accounts/{account}/{name}?{urlencode(query)}", None, Page)
         if not page.success:
             raise BadAnswer(endpoint.name, f"has no list of {name} for {account}")
-        found += page.data
-        mark = page.meta.fingerprint
-        if not mark:
-            return _checked(endpoint.name, found)
-        if mark in seen:
+        entries += page.data
+        cursor = page.meta.fingerprint
+        if not cursor:
+            return _checked(endpoint.name, entries)
+        if cursor in cursors:
             raise BadAnswer(endpoint.name, f"lists {name} of {account} in a circle")
-        seen.add(mark)
-        asked["fingerprint"] = mark
+        cursors.add(cursor)
+        query["fingerprint"] = cursor
     raise BadAnswer(endpoint.name, f"lists {name} of {account} without an end")
 
 
-def _checked(source: str, found: list[Listed]) -> list[Listed]:
-    for each in found:
+def _checked(source: str, entries: list[ListedTransaction]) -> list[ListedTransaction]:
+    for each in entries:
         if len(each.hash) != 64 or not 0 <= each.block_timestamp < MAX_TIME_MS:
             raise BadAnswer(source, f"lists {each.hash[:70]!r}, which is no transaction")
-    return found
+    return entries
 
 
-async def _height(endpoint: TronNode, tx_hash: Hash) -> int:
-    """The block of a transaction that a list does not place."""
+async def _transaction_height(endpoint: TronNode, tx_hash: Hash) -> int:
+    """Return the height of a transaction that a list gives without one."""
 
-    def read(source: str, content: bytes) -> int:
+    def decode(source: str, content: bytes) -> int:
         if is_empty(content):
             raise HistoryUnavailable(source, 0, f"the node lists transaction {tx_hash} and does not have it")
-        info = typed(source, content, Info)
+        info = typed(source, content, TransactionInfo)
         if info.id != tx_hash:
             raise BadAnswer(source, f"gives transaction {info.id} for {tx_hash}")
         return info.blockNumber
 
-    return await endpoint.read("/wallet/gettransactioninfobyid", {"value": tx_hash}, read)
+    return await endpoint.read("/wallet/gettransactioninfobyid", {"value": tx_hash}, decode)

@@ -1,4 +1,7 @@
-"""Tron as a kind of chain: the entry point `chainfolio.chains`. Light: it is loaded with every settings file."""
+"""Tron as a kind of chain: the entry point `chainfolio.chains`.
+
+Every command that reads settings loads this module, so large imports stand inside the methods.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapters.tron.settings import TronSettings
+from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.addresses import TRON, AddressRules
 from chainfolio.kinds import EndpointMemory, Probe
 
 if TYPE_CHECKING:
-    from adapters.tron.chain import TronChain
+    from chainfolio.adapters.tron.chain import TronChain
     from chainfolio.datasets import Dataset
-    from chainfolio.seams import Seams
+    from chainfolio.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
 class TronKind:
-    """Tron, and every chain with the HTTP API of its nodes."""
+    """Tron, and other chains whose nodes have the same HTTP API."""
 
     name: str = "tron"
     settings: type[TronSettings] = TronSettings
@@ -28,40 +31,43 @@ class TronKind:
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
-        """The datasets that its chains have."""
-        from adapters.tron.datasets import DATASETS
+        """The datasets of a Tron chain, by name."""
+        from chainfolio.adapters.tron.datasets import DATASETS
 
         return DATASETS
 
     def build(
-        self, key: str, settings: TronSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+        self, key: str, settings: TronSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
     ) -> TronChain:
-        """One chain, from its settings and its file of facts."""
-        from adapters.tron.chain import build
+        """Build a chain from its settings and its file of facts.
 
-        return build(key, settings, seams, configs=configs, memory=memory)
+        Raises:
+            BadSettings: A setting or a fact is invalid.
+        """
+        from chainfolio.adapters.tron.chain import build
+
+        return build(key, settings, environment, configs=configs, memory=memory)
 
     def identities(self, settings: TronSettings) -> Sequence[tuple[str, str]]:
-        """The name and the identity of each endpoint."""
-        from transport.http_endpoint import identity, name_of
+        """Return the name and the identity of each endpoint."""
+        from chainfolio.transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def selector(self, function: str) -> bytes:
-        """The first four bytes of the input of a function such as `transfer(address,uint256)`, or of a contract of the
-        system such as `tron:freezeBalanceV2()`."""
-        from adapters.tron.functions import selector
+        """Return the selector of a function such as `transfer(address,uint256)` or `tron:freezeBalanceV2()`."""
+        from chainfolio.adapters.tron.functions import selector
 
         return selector(function)
 
     def identity(self, key: str, settings: TronSettings, *, configs: Path) -> str:
         """Return the id of the chain's first block, from its file of facts."""
-        from adapters.tron import facts
+        from chainfolio.adapters.tron import facts
 
         return facts.of(key, settings.facts, configs).genesis
 
     async def served(self, node: Probe) -> str | None:
-        """Return the id of the first block that a node gives; None if the node does not say one."""
+        """Return the id of the first block that a node gives, None if it gives none."""
         block = await node.read("/wallet/getblock", {"id_or_num": "0", "detail": False})
         genesis = block.get("blockID") if isinstance(block, dict) else None
         return genesis if isinstance(genesis, str) else None

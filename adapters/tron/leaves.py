@@ -1,7 +1,7 @@
-"""The bytes of transactions from all that nodes show: by its name what Tron has, by its number what it has not.
+"""The bytes of transactions, encoded from all that nodes show: known fields by name, others by number.
 
-Whoever sends a transaction may write into it what is not Tron's, and more results than one. It lies in the block, and
-nodes show it: `"ret": [{"4": [""]}, {"unfreeze_amount": 7}]`.
+A sender may write fields that Tron does not define, and more results than one. They are part of the block, and nodes
+show them: `"ret": [{"4": [""]}, {"unfreeze_amount": 7}]`.
 """
 
 from __future__ import annotations
@@ -12,133 +12,165 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from adapters.tron.protobuf import BEGIN, BYTES, END, MOST, VARINT, there, varint, written
-from adapters.tron.roots import CODES, RESULTS
+from chainfolio.adapters.tron.protobuf import (
+    BYTES,
+    END_GROUP,
+    MAX_UINT64,
+    START_GROUP,
+    VARINT,
+    encode_bytes_field,
+    encode_field,
+    encode_varint,
+)
+from chainfolio.adapters.tron.roots import CODES, RESULTS
 
-LARGEST: Final = 2**29 - 1  # number of a field
-NO_NAME: Final = "UNKNOWN_ENUM_VALUE_"
+MAX_FIELD_NUMBER: Final = 2**29 - 1
+UNNAMED_PREFIX: Final = "UNKNOWN_ENUM_VALUE_"
+Encoder = Callable[[int, Any], bytes]  # field number and JSON value → bytes
 
 
 class Field(NamedTuple):
-    """A field that Tron has: its number, how it lies in the bytes, what writes it."""
+    """A field that Tron defines: its number, its wire type, and its encoder."""
 
     number: int
-    kind: int
-    write: Callable[[int, Any], bytes]
+    wire_type: int
+    encode: Encoder
 
 
 Message = Mapping[str, Field]
 
 
-def leaves(content: bytes | memoryview) -> list[bytes]:
-    """Every transaction of a block, as the block has it. ValueError where it is none that could be sent."""
+def encode_transactions(content: bytes | memoryview) -> list[bytes]:
+    """Return every transaction of a block's JSON, encoded as in the block.
+
+    Raises:
+        ValueError: The content is no block, or no such transaction can be encoded.
+    """
     try:
         block = msgspec.json.decode(content)
-        return [packed(TRANSACTION, each) for each in block.get("transactions", ())]
+        return [encode_message(TRANSACTION, transaction) for transaction in block.get("transactions", ())]
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"no transactions of a block: {error}") from None
 
 
-def packed(message: Message, shown: Mapping[str, Any]) -> bytes:
-    """A message: the fields that it has, then, by their numbers, what else there is. ValueError where one is both."""
-    known = b"".join(field.write(field.number, shown[name]) for name, field in message.items() if name in shown)
-    kinds = {field.number: field.kind for field in message.values()}
-    numbers = sorted(int(name) for name in shown if name.isascii() and name.isdigit())
-    return known + b"".join(_unknown(each, shown[str(each)], kinds.get(each)) for each in numbers)
+def encode_message(message: Message, values: Mapping[str, Any]) -> bytes:
+    """Return a message: the fields that Tron defines, then the others by number.
+
+    Raises:
+        ValueError: A value does not fit its field.
+    """
+    known = b"".join(field.encode(field.number, values[name]) for name, field in message.items() if name in values)
+    wire_types = {field.number: field.wire_type for field in message.values()}
+    numbers = sorted(int(name) for name in values if name.isascii() and name.isdigit())
+    unknown = (_encode_unnamed(each, values[str(each)], wire_types.get(each)) for each in numbers)
+    return known + b"".join(unknown)
 
 
-def _unknown(number: int, values: list[Any], known: int | None = None) -> bytes:
-    """What was written under a number. Of a field that Tron has that is only what lies there in another way."""
-    if not 0 < number <= LARGEST:
+def _encode_unnamed(number: int, values: list[object], wire_type: int | None = None) -> bytes:
+    """Encode values that nodes show by field number.
+
+    `wire_type` is that of the field that Tron defines with this number, if any: values of that type
+    are shown by name.
+    """
+    if not 0 < number <= MAX_FIELD_NUMBER:
         raise ValueError(f"a field {number}")
-    return b"".join(_value(number, each, known) for each in values)
+    return b"".join(_encode_value(number, each, wire_type) for each in values)
 
 
-def _value(number: int, value: Any, known: int | None) -> bytes:
+def _encode_value(number: int, value: object, wire_type: int | None) -> bytes:
     match value:
         case bool():
             raise ValueError("true and false have no number")
-        case int() if known != VARINT and 0 <= value <= MOST:
-            return varint(number << 3 | VARINT) + varint(value)
-        case str() if known != BYTES:
-            return there(number, bytes.fromhex(value))
+        case int() if wire_type != VARINT and 0 <= value <= MAX_UINT64:
+            return encode_varint(number << 3 | VARINT) + encode_varint(value)
+        case str() if wire_type != BYTES:
+            return encode_bytes_field(number, bytes.fromhex(value))
         case dict():
-            return varint(number << 3 | BEGIN) + packed({}, value) + varint(number << 3 | END)
+            start, end = encode_varint(number << 3 | START_GROUP), encode_varint(number << 3 | END_GROUP)
+            return start + encode_message({}, value) + end
         case _:
             raise ValueError(f"field {number} is {value!r}"[:100])
 
 
-# --- what Tron has ---------------------------------------------------------------------------------------------------
+# --- the fields that Tron defines -------------------------------------------------------------------------------------
 
 
-def _number(key: int, value: int) -> bytes:
-    return written(key, _signed(value))
+def _encode_int(number: int, value: int) -> bytes:
+    return encode_field(number, _unsigned(value))
 
 
-def _signed(value: int) -> int:
-    if not -(MOST >> 1) - 1 <= value <= MOST >> 1:
+def _unsigned(value: int) -> int:
+    if not -(MAX_UINT64 >> 1) - 1 <= value <= MAX_UINT64 >> 1:
         raise ValueError(f"a number of {value}"[:100])
-    return value & MOST
+    return value & MAX_UINT64
 
 
-def _text(key: int, value: str) -> bytes:
-    return written(key, value.encode())
+def _encode_text(number: int, value: str) -> bytes:
+    return encode_field(number, value.encode())
 
 
-def _data(key: int, value: str) -> bytes:
-    return written(key, bytes.fromhex(value))
+def _encode_hex(number: int, value: str) -> bytes:
+    return encode_field(number, bytes.fromhex(value))
 
 
-def _piece(key: int, value: str) -> bytes:
-    return there(key, bytes.fromhex(value))
+def _encode_hex_element(number: int, value: str) -> bytes:
+    return encode_bytes_field(number, bytes.fromhex(value))
 
 
-def _word(names: Mapping[str, int], key: int, value: str) -> bytes:
-    """A word of some, or a number that none of them has."""
-    number = int(value.rpartition("_")[2]) if value.startswith(NO_NAME) else names[value]
-    if value.startswith(NO_NAME) and number in names.values():
-        raise ValueError(f"{number} has a name")
-    return written(key, _signed(number))
+def _encode_enum(names: Mapping[str, int], number: int, value: str) -> bytes:
+    """Encode an enum by its name, or by `UNKNOWN_ENUM_VALUE_…_<number>` if the number has no name."""
+    code = int(value.rpartition("_")[2]) if value.startswith(UNNAMED_PREFIX) else names[value]
+    if value.startswith(UNNAMED_PREFIX) and code in names.values():
+        raise ValueError(f"{code} has a name")
+    return encode_field(number, _unsigned(code))
 
 
-def _inside(message: Message, key: int, value: Mapping[str, Any]) -> bytes:
-    return there(key, packed(message, value))
+def _encode_nested(message: Message, number: int, value: Mapping[str, Any]) -> bytes:
+    return encode_bytes_field(number, encode_message(message, value))
 
 
-def _entry(key: int, value: Mapping[str, Any]) -> bytes:
-    """An entry of a map, of which both halves are there even where they are empty."""
-    half = varint(2 << 3 | VARINT) + varint(_signed(value["value"]))
-    return there(key, there(1, value["key"].encode()) + half)
+def _encode_map_entry(number: int, entry: Mapping[str, Any]) -> bytes:
+    """Encode an entry of a map: key and value are written even if they have the default value."""
+    value = encode_varint(2 << 3 | VARINT) + encode_varint(_unsigned(entry["value"]))
+    return encode_bytes_field(number, encode_bytes_field(1, entry["key"].encode()) + value)
 
 
-def _each(write: Callable[[int, Any], bytes], key: int, values: list[Any]) -> bytes:
-    return b"".join(write(key, each) for each in values)
+def _encode_repeated(encode: Encoder, number: int, values: list[object]) -> bytes:
+    return b"".join(encode(number, each) for each in values)
 
 
-def _numbers(**fields: int) -> Iterator[tuple[str, Field]]:
-    return ((name, Field(number, VARINT, _number)) for name, number in fields.items())
+def _int_fields(**numbers: int) -> Iterator[tuple[str, Field]]:
+    return ((name, Field(number, VARINT, _encode_int)) for name, number in numbers.items())
 
 
 ORDER: Final[Message] = {
-    "makerOrderId": Field(1, BYTES, _data), "takerOrderId": Field(2, BYTES, _data),
-    **dict(_numbers(fillSellQuantity=3, fillBuyQuantity=4)),
-}  # fmt: skip
+    "makerOrderId": Field(1, BYTES, _encode_hex),
+    "takerOrderId": Field(2, BYTES, _encode_hex),
+    **dict(_int_fields(fillSellQuantity=3, fillBuyQuantity=4)),
+}
 RESULT: Final[Message] = {
-    **dict(_numbers(fee=1)),
-    "ret": Field(2, VARINT, partial(_word, CODES)),
-    "contractRet": Field(3, VARINT, partial(_word, RESULTS)),
-    "assetIssueID": Field(14, BYTES, _text),
-    **dict(_numbers(
-        withdraw_amount=15, unfreeze_amount=16, exchange_received_amount=18, exchange_inject_another_amount=19,
-        exchange_withdraw_another_amount=20, exchange_id=21, shielded_transaction_fee=22,
-    )),
-    "orderId": Field(25, BYTES, _data),
-    "orderDetails": Field(26, BYTES, partial(_each, partial(_inside, ORDER))),
-    **dict(_numbers(withdraw_expire_amount=27)),
-    "cancel_unfreezeV2_amount": Field(28, BYTES, partial(_each, _entry)),
-}  # fmt: skip
+    **dict(_int_fields(fee=1)),
+    "ret": Field(2, VARINT, partial(_encode_enum, CODES)),
+    "contractRet": Field(3, VARINT, partial(_encode_enum, RESULTS)),
+    "assetIssueID": Field(14, BYTES, _encode_text),
+    **dict(
+        _int_fields(
+            withdraw_amount=15,
+            unfreeze_amount=16,
+            exchange_received_amount=18,
+            exchange_inject_another_amount=19,
+            exchange_withdraw_another_amount=20,
+            exchange_id=21,
+            shielded_transaction_fee=22,
+        )
+    ),
+    "orderId": Field(25, BYTES, _encode_hex),
+    "orderDetails": Field(26, BYTES, partial(_encode_repeated, partial(_encode_nested, ORDER))),
+    **dict(_int_fields(withdraw_expire_amount=27)),
+    "cancel_unfreezeV2_amount": Field(28, BYTES, partial(_encode_repeated, _encode_map_entry)),
+}
 TRANSACTION: Final[Message] = {
-    "raw_data_hex": Field(1, BYTES, _data),
-    "signature": Field(2, BYTES, partial(_each, _piece)),
-    "ret": Field(5, BYTES, partial(_each, partial(_inside, RESULT))),
-}  # fmt: skip
+    "raw_data_hex": Field(1, BYTES, _encode_hex),
+    "signature": Field(2, BYTES, partial(_encode_repeated, _encode_hex_element)),
+    "ret": Field(5, BYTES, partial(_encode_repeated, partial(_encode_nested, RESULT))),
+}

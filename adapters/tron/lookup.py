@@ -1,52 +1,63 @@
-"""Single transactions by their hashes, compared with their place in the index."""
+"""Details of single transactions by their hashes, checked against their place in the index."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from adapters.tron.forms import Info, Transaction
-from adapters.tron.node import Node, TronNode, is_empty
-from adapters.tron.rows import asked_by, has_failed
-from chainfolio.chains import KnownTransaction
+from chainfolio.adapters.tron.forms import Transaction, TransactionInfo
+from chainfolio.adapters.tron.functions import SELECTOR_SIZE
+from chainfolio.adapters.tron.node import Node, TronNode, is_empty
+from chainfolio.adapters.tron.rows import decode_operation, has_failed
+from chainfolio.chains import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
-from transport.wire import typed
-
-SELECTOR = 4
+from chainfolio.transport.wire import typed
 
 
-async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
-    """What nodes say of transactions that the index knows, in order."""
+async def look_up(node: Node, indexed: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
+    """Return the details of indexed transactions, in order, from one endpoint.
+
+    Raises:
+        NodeBehind: The node does not have a final transaction.
+        Reorged: A transaction left the chain.
+        BadAnswer: A transaction is in another block than in the index.
+    """
 
     async def read(endpoint: TronNode) -> list[TransactionDetails]:
-        return list(await asyncio.gather(*(_one(endpoint, each) for each in known)))
+        return list(await asyncio.gather(*(_look_up_one(endpoint, each) for each in indexed)))
 
-    return await node.with_any(read, kind="lookup") if known else []
+    return await node.with_any(read, kind="lookup") if indexed else []
 
 
-async def _one(endpoint: TronNode, known: KnownTransaction) -> TransactionDetails:
-    asked = {"value": known.tx_hash}
-    done, info = await asyncio.gather(
-        endpoint.read("/wallet/gettransactionbyid", asked, _transaction),
-        endpoint.read("/wallet/gettransactioninfobyid", asked, _info),
+async def _look_up_one(endpoint: TronNode, indexed: IndexedTransaction) -> TransactionDetails:
+    body = {"value": indexed.tx_hash}
+    transaction, info = await asyncio.gather(
+        endpoint.read("/wallet/gettransactionbyid", body, _decode_transaction),
+        endpoint.read("/wallet/gettransactioninfobyid", body, _decode_info),
     )
-    if done is None or info is None:
-        if known.final:
-            raise NodeBehind(endpoint.name, f"does not have transaction {known.tx_hash}")
-        raise Reorged(endpoint.name, known.height, known.block_hash or "")
-    if (info.blockNumber, info.id, done.txID) != (known.height, known.tx_hash, known.tx_hash):
-        raise BadAnswer(endpoint.name, f"has transaction {known.tx_hash} elsewhere than the index")
-    _, told = asked_by(endpoint.name, done, info, is_first=known.height == 0)
-    failed = has_failed(endpoint.name, done, info)
-    selector = told.input[:SELECTOR] if told.input else None
-    created = None if failed else told.created
-    return TransactionDetails(told.owner, told.recipient, created, told.raw, info.fee, failed, selector)
+    if transaction is None or info is None:
+        if indexed.final:
+            raise NodeBehind(endpoint.name, f"does not have transaction {indexed.tx_hash}")
+        raise Reorged(endpoint.name, indexed.height, indexed.block_hash or "")
+    if (info.blockNumber, info.id, transaction.txID) != (indexed.height, indexed.tx_hash, indexed.tx_hash):
+        raise BadAnswer(endpoint.name, f"has transaction {indexed.tx_hash} elsewhere than the index")
+    _, operation = decode_operation(endpoint.name, transaction, info, is_first=indexed.height == 0)
+    failed = has_failed(endpoint.name, transaction, info)
+    return TransactionDetails(
+        operation.owner,
+        operation.recipient,
+        None if failed else operation.created,
+        operation.raw,
+        info.fee,
+        failed,
+        operation.input[:SELECTOR_SIZE] if operation.input else None,
+    )
 
 
-def _transaction(source: str, content: bytes) -> Transaction | None:
+def _decode_transaction(source: str, content: bytes) -> Transaction | None:
     return None if is_empty(content) else typed(source, content, Transaction)
 
 
-def _info(source: str, content: bytes) -> Info | None:
-    return None if is_empty(content) else typed(source, content, Info)
+def _decode_info(source: str, content: bytes) -> TransactionInfo | None:
+    return None if is_empty(content) else typed(source, content, TransactionInfo)

@@ -1,37 +1,41 @@
-"""A chain's nodes as one: connect, check that they are who they should be, fail over, read blocks.
+"""The nodes of a chain as one: connect, check their genesis block, fail over, read blocks.
 
-A block that its witness has made may still go until two thirds of the witnesses have built upon it: then it is solid.
+A block can be reorganised until two thirds of the witnesses have built upon it: then it is solid.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from adapters.tron.facts import Facts
-from adapters.tron.forms import Header
-from adapters.tron.refusals import error_in, limit_in
+from chainfolio.adapters.tron.facts import Facts
+from chainfolio.adapters.tron.forms import Header
+from chainfolio.adapters.tron.refusals import error_in, rate_limit_in
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
+from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind, SourceError, WrongChain
-from chainfolio.seams import Seams
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.pool import Pool
+from chainfolio.transport.rest import RestEndpoint
+from chainfolio.transport.wire import typed
 from chainfolio.untrusted import Skipped
-from transport.exchange import Posted
-from transport.pool import Pool
-from transport.rest import RestEndpoint
-from transport.wire import typed
 
 T = TypeVar("T")
 HEADER, SOLID = "/wallet/getblock", "/walletsolidity/getblock"
-SAID = 2_000  # characters of a refusal that are looked at
+MAX_ERROR_SIZE = 2_000  # bytes of an error that are searched for a limit
 
 
 class TronNode(RestEndpoint):
     """The HTTP API at one address."""
 
-    async def read(self, path: str, body: Any, decode: Callable[[str, bytes], T]) -> T:
-        """What a path answers to a body; its own errors are raised."""
+    async def read(self, path: str, body: object, decode: Callable[[str, bytes], T]) -> T:
+        """Return the decoded response of a path to a body (GET if it is None).
+
+        Raises:
+            SourceError: The response is an error, or cannot be decoded.
+        """
 
         def checked(source: str, content: bytes) -> T:
             if (error := error_in(source, content)) is not None:
@@ -40,58 +44,71 @@ class TronNode(RestEndpoint):
 
         return await self.ask(path, checked, body)
 
-    async def told(self, path: str, body: Any, kind: type[T]) -> T:
-        """The same as a typed value."""
+    async def read_typed(self, path: str, body: object, kind: type[T]) -> T:
+        """Return the response of a path as a value of a type, with the errors of `read`."""
         return await self.read(path, body, lambda source, content: typed(source, content, kind))
 
     async def header(self, path: str, height: int | None = None) -> Block:
-        """A block, or the newest. NodeBehind where there is none so far."""
+        """Return the block at a height, or the newest.
+
+        Raises:
+            NodeBehind: The node has no such block yet.
+            BadAnswer: Its id is not that of its header, or it has another height.
+        """
         body = {"detail": False, **({} if height is None else {"id_or_num": str(height)})}
-        found = await self.read(path, body, header)
-        if found is None:
+        response = await self.read(path, body, decode_header)
+        if response is None:
             raise NodeBehind(self.name, f"does not have block {'' if height is None else height}".rstrip())
-        return found.block(self.name, height)
+        return response.block(self.name, height)
 
     def refused(self, posted: Posted) -> SourceError | None:
-        """A limit that was passed, whatever its status; else the error that the status is."""
-        if posted.status != 200 and (limit := limit_in(self.name, posted.body[:SAID].decode("utf-8", "replace"))):
+        """Return the error for an exceeded limit, else the error for the status, None if there is none."""
+        if posted.status != 200 and (
+            limit := rate_limit_in(self.name, posted.body[:MAX_ERROR_SIZE].decode("utf-8", "replace"))
+        ):
             limit.retry_after_s = limit.retry_after_s if posted.retry_after_s is None else posted.retry_after_s
             return limit
         return super().refused(posted)
 
 
 def is_empty(content: bytes | memoryview) -> bool:
-    """Whether an answer says that there is nothing of that name."""
+    """Return True if a response says that the requested thing does not exist: `{}` or `null`."""
     return len(content) < 16 and bytes(content).strip() in (b"{}", b"null")
 
 
-def header(source: str, content: bytes) -> Header | None:
-    """A block without its transactions; None where the node has none."""
+def decode_header(source: str, content: bytes) -> Header | None:
+    """Decode a block without its transactions; None if the node has no such block."""
     return None if is_empty(content) else typed(source, content, Header)
 
 
 class Node(Pool[TronNode]):
-    """All endpoints of one chain. `finalized` is the newest block that was seen to be solid, `skipped` are untrusted
-    contracts that are not read for a while."""
+    """The endpoints of one chain.
 
-    def __init__(self, facts: Facts, endpoints: Sequence[TronNode], seams: Seams, *, hedge: bool = True) -> None:
-        super().__init__(facts.key, endpoints, seams, hedge=hedge)
+    Attributes:
+        finalized: Height of the newest solid block so far, -1 before the first connection.
+        skipped: Untrusted contracts that are not read for a number of blocks.
+    """
+
+    def __init__(
+        self, facts: Facts, endpoints: Sequence[TronNode], environment: Environment, *, hedge: bool = True
+    ) -> None:
+        super().__init__(facts.key, endpoints, environment, hedge=hedge)
         self.facts, self.finalized, self.skipped = facts, -1, Skipped()
         for endpoint in self.endpoints:
-            endpoint.handshake = self._same_chain
+            endpoint.handshake = self._check_genesis
 
-    async def _same_chain(self, endpoint: RestEndpoint) -> None:
-        body = {"id_or_num": "0", "detail": False}
-        found = await endpoint.put(HEADER, lambda source, content: header(source, content), body)
-        said = "none" if found is None else found.blockID
-        if said != self.facts.genesis:
+    async def _check_genesis(self, endpoint: RestEndpoint) -> None:
+        header = await endpoint.put(HEADER, decode_header, {"id_or_num": "0", "detail": False})
+        genesis = "none" if header is None else header.blockID
+        if genesis != self.facts.genesis:
             raise WrongChain(
-                endpoint.name, f"its first block is {said}, and that of {self.facts.key} is {self.facts.genesis}",
+                endpoint.name,
+                f"its first block is {genesis}, and that of {self.facts.key} is {self.facts.genesis}",
                 remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
-            )  # fmt: skip
+            )
 
     async def connect(self) -> Heads:
-        """Where the chain stands: its newest block, and the newest that cannot change any more."""
+        """Return the newest block and the height of the newest solid one; store the latter in `finalized`."""
         heads = await self.with_any(self._heads, kind="heads")
         self.finalized = max(self.finalized, heads.finalized)
         return Heads(heads.latest, self.finalized)
@@ -99,18 +116,18 @@ class Node(Pool[TronNode]):
     async def _heads(self, endpoint: TronNode) -> Heads:
         await endpoint.greet()
         latest, solid = await asyncio.gather(endpoint.header(HEADER), endpoint.header(SOLID))
-        if solid.height > latest.height:  # one more was made in between
+        if solid.height > latest.height:  # a block was made between the two requests
             latest = solid
         endpoint.health.height, endpoint.health.head_us = latest.height, latest.time_us
         return Heads(latest, solid.height)
 
     async def block(self, height: int) -> Block:
-        """One block."""
+        """Return the block at a height."""
         (block,) = await self.blocks([height])
         return block
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Some blocks, in order."""
+        """Return the blocks at some heights, in order, from one endpoint."""
 
         async def read(endpoint: TronNode) -> list[Block]:
             return list(await asyncio.gather(*(endpoint.header(HEADER, height) for height in heights)))

@@ -1,103 +1,127 @@
-"""Accounts that take several rounds of reads, all of one block: no node can be asked for an older state.
+"""Plans of accounts that take several rounds, with all results at one block.
 
-The first time, each round is of whatever block the chain is at. Where one took more rounds than one, all that all of
-them asked is asked once more, in one round, and they are gone through again with these answers. What leads on to
-something new is asked with the rest, until one round answers everything.
+Nodes serve the newest block only, so in the first pass each round may be at another block. If a plan took more than
+one round, all its reads are repeated in one round, and the plan runs again on these results. Reads that only the new
+results require are added, until one round has the result of every read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from adapters.tron.reads import AbiRead, Call, WalletRead
+from chainfolio.adapters.tron.reads import AbiRead, Call, ReadPlan, WalletRead
 from chainfolio.errors import Unavailable
-from chainfolio.plans import Plan
 
-TRIES: Final = 6
-OURS: Final = (AbiRead, Call, WalletRead)  # what may have to be of one block: nothing that vendors say
-Reading = Callable[[bool], Plan[Any, Any, Any]]  # given whether it is the first time
+MAX_PASSES: Final = 6
+STATE_READS: Final = (AbiRead, Call, WalletRead)  # must be at one block, unlike metadata and answers of vendors
+PlanFactory: TypeAlias = Callable[[bool], ReadPlan[Any]]  # the argument is True in the first pass
+Reads: TypeAlias = dict[Any, None]  # ordered, without duplicates
+Results: TypeAlias = Mapping[Any, object]
+
+
+class FirstPass(NamedTuple):
+    """The result of a first pass, the rounds that it took, and the state reads that the result depends on."""
+
+    result: Any
+    round_count: int
+    reads: Reads
 
 
 @dataclass(slots=True)
 class OneBlock:
-    """The accounts of one snapshot, which begin together and take part in every round together."""
+    """Runs the plans of one snapshot's accounts, which start together and share every round.
+
+    Attributes:
+        chain: Key of the chain, for errors.
+        first_pass_count: Plans in their first pass.
+        second_pass_round: The round in which all reads are repeated.
+        is_multi_round: Whether any plan took more than one round.
+        has_new_reads: Whether the last repetition required reads that it did not have.
+    """
 
     chain: str
-    reading: int = 0  # how many are read for the first time
-    begin: int = 0  # the round in which all is asked once more
-    is_long: bool = False  # whether any took more than one round
-    lacking: bool = False  # whether the last such round lacked something
+    first_pass_count: int = 0
+    second_pass_round: int = 0
+    is_multi_round: bool = False
+    has_new_reads: bool = False
 
-    def read(self, reading: Reading) -> Plan[Any, Any, Any]:
-        """What a reading comes to."""
-        result, rounds, asked = yield from self._first(reading)
-        while self.reading or rounds < self.begin:
+    def read(self, plan: PlanFactory) -> ReadPlan[Any]:
+        """Return the result of a plan, with all state reads at one block.
+
+        Args:
+            plan: Makes the plan anew for each pass. Reads that are needed in the first pass only do not affect its
+                result.
+
+        Raises:
+            Unavailable: The accounts change faster than they can be read.
+        """
+        result, rounds, required = yield from self._first_pass(plan)
+        while self.first_pass_count or rounds < self.second_pass_round:
             yield []
             rounds += 1
-        if not self.is_long:
+        if not self.is_multi_round:
             return result
-        for _ in range(TRIES):
-            reads = list(asked)
-            answers = dict(zip(reads, (yield reads), strict=True))
-            result, more = _again(reading(False), answers)
-            asked |= dict.fromkeys(more)
-            self.lacking |= bool(more)
-            yield []  # until all have looked
-            was_lacking = self.lacking
-            yield []  # until all have seen that
-            self.lacking = False
-            if not was_lacking:
+        for _ in range(MAX_PASSES):
+            reads = list(required)
+            results = dict(zip(reads, (yield reads), strict=True))
+            result, missing = _run(plan(False), results)
+            required |= dict.fromkeys(missing)
+            self.has_new_reads |= bool(missing)
+            yield []  # until every plan has run
+            repeat = self.has_new_reads
+            yield []  # until every plan has seen that
+            self.has_new_reads = False
+            if not repeat:
                 return result
         raise Unavailable(self.chain, "what accounts have changes faster than it can be read")
 
-    def _first(self, reading: Reading) -> Plan[Any, Any, tuple[Any, int, dict[Any, None]]]:
-        """The first reading, in how many rounds, and what it rests on: what only names something is no part of that."""
-        self.reading += 1
-        plan, given, rounds, answers = reading(True), None, 0, dict[Any, Any]()
+    def _first_pass(self, factory: PlanFactory) -> ReadPlan[FirstPass]:
+        self.first_pass_count += 1
+        plan, answers, rounds, state = factory(True), None, 0, dict[Any, object]()
         try:
             while True:
                 try:
-                    reads = next(plan) if given is None else plan.send(given)
+                    reads = next(plan) if answers is None else plan.send(answers)
                 except StopIteration as stop:
-                    asked, is_long = _rests_on(reading(False), answers)
-                    self.is_long |= is_long
-                    return stop.value, rounds, asked
-                given = yield reads
-                pairs = zip(reads, given, strict=True)
-                answers |= {read: answer for read, answer in pairs if isinstance(read, OURS)}
+                    required, is_multi_round = _required_reads(factory(False), state)
+                    self.is_multi_round |= is_multi_round
+                    return FirstPass(stop.value, rounds, required)
+                answers = yield reads
+                pairs = zip(reads, answers, strict=True)
+                state |= {read: result for read, result in pairs if isinstance(read, STATE_READS)}
                 rounds += 1
         finally:
-            self.reading -= 1
-            self.begin = rounds + 1
+            self.first_pass_count -= 1
+            self.second_pass_round = rounds + 1
 
 
-def _rests_on(plan: Plan[Any, Any, Any], answers: dict[Any, Any]) -> tuple[dict[Any, None], bool]:
-    """What a plan asks, given these answers, and whether that takes more rounds than one."""
-    asked, rounds, given = dict[Any, None](), 0, None
+def _required_reads(plan: ReadPlan[Any], results: Results) -> tuple[Reads, bool]:
+    """Return the reads of a plan, as far as there are results, and whether it takes more than one round."""
+    required, rounds, answers = Reads(), 0, None
     while True:
         try:
-            reads = next(plan) if given is None else plan.send(given)
+            reads = next(plan) if answers is None else plan.send(answers)
         except StopIteration:
-            return asked, rounds > 1
-        asked |= dict.fromkeys(reads)
+            return required, rounds > 1
+        required |= dict.fromkeys(reads)
         rounds += bool(reads)
-        if not answers.keys() >= set(reads):
+        if not results.keys() >= set(reads):
             plan.close()
-            return asked, True
-        given = [answers[each] for each in reads]
+            return required, True
+        answers = [results[each] for each in reads]
 
 
-def _again(plan: Plan[Any, Any, Any], answers: dict[Any, Any]) -> tuple[Any, list[Any]]:
-    """What a plan comes to with answers that are there; else what it lacks."""
-    given: Any = None
+def _run(plan: ReadPlan[Any], results: Results) -> tuple[Any, list[Any]]:
+    """Run a plan on results. Return its result, or None and the reads of the first round that lacks some."""
+    answers: Any = None
     while True:
         try:
-            reads = next(plan) if given is None else plan.send(given)
+            reads = next(plan) if answers is None else plan.send(answers)
         except StopIteration as stop:
             return stop.value, []
-        if more := [each for each in reads if each not in answers]:
+        if missing := [each for each in reads if each not in results]:
             plan.close()
-            return None, more
-        given = [answers[each] for each in reads]
+            return None, missing
+        answers = [results[each] for each in reads]

@@ -1,7 +1,7 @@
-"""What accounts had of the native coin at a past block, where a node keeps that: few do, and it says nothing of tokens.
+"""Balances of the native coin at a past block, from the few nodes that keep them.
 
-A node answers with the block in which the balance last changed. One that keeps no such history does not refuse: it
-answers as of an account that never had anything. So nothing is never believed.
+A node answers with the block in which the balance last changed. A node without this history does not refuse: it answers
+zero. A balance of zero is therefore never trusted.
 """
 
 from __future__ import annotations
@@ -13,50 +13,57 @@ from typing import Final
 
 import msgspec
 
-from adapters.tron.addresses import in_hex
-from adapters.tron.forms import HALF, Hash, Number
-from adapters.tron.node import Node, TronNode
+from chainfolio.adapters.tron.addresses import hex_address
+from chainfolio.adapters.tron.forms import HEIGHT_DIGITS, Hash, Uint63
+from chainfolio.adapters.tron.node import Node, TronNode
 from chainfolio.blocks import Block
-from chainfolio.errors import BadAnswer, NodeBehind, Unsupported
+from chainfolio.errors import BadAnswer, NodeBehind, UnsupportedMethod
 
 PATH: Final = "/wallet/getaccountbalance"
 
 
-class Place(msgspec.Struct):
-    """A block, by both its names."""
+class BlockIdentifier(msgspec.Struct):
+    """A block by its id and its height."""
 
     hash: Hash
-    number: Number = 0
+    number: Uint63 = 0
 
 
-class Changed(msgspec.Struct):
-    """To what a balance changed, and where."""
+class PastBalance(msgspec.Struct):
+    """A balance in sun, and the block in which it last changed."""
 
-    block_identifier: Place
-    balance: Number = 0
+    block_identifier: BlockIdentifier
+    balance: Uint63 = 0
 
 
 async def coins_at(node: Node, accounts: Collection[str], block: Block) -> Mapping[str, int]:
-    """What accounts had at a block; those of which the node tells nothing are left out."""
+    """Return the coins of accounts at a block, in sun. Accounts with zero or unknown coins are omitted.
+
+    Raises:
+        Unavailable: No endpoint answers.
+    """
     try:
-        return await node.with_any(partial(_all, sorted(accounts), block), kind="past")
-    except (BadAnswer, NodeBehind, Unsupported):  # what moved since tells it too
+        return await node.with_any(partial(_read_balances, sorted(accounts), block), kind="past")
+    except (BadAnswer, NodeBehind, UnsupportedMethod):  # the balance can also be computed from later transfers
         return {}
 
 
-async def _all(accounts: Collection[str], block: Block, endpoint: TronNode) -> Mapping[str, int]:
-    found = await asyncio.gather(*(_one(endpoint, each, block) for each in accounts))
-    return {account: sun for account, sun in zip(accounts, found, strict=True) if sun}
+async def _read_balances(accounts: Collection[str], block: Block, endpoint: TronNode) -> Mapping[str, int]:
+    balances = await asyncio.gather(*(_read_balance(endpoint, each, block) for each in accounts))
+    return {account: sun for account, sun in zip(accounts, balances, strict=True) if sun}
 
 
-async def _one(endpoint: TronNode, account: str, block: Block) -> int:
-    asked = {
-        "account_identifier": {"address": in_hex(account)},
+async def _read_balance(endpoint: TronNode, account: str, block: Block) -> int:
+    body = {
+        "account_identifier": {"address": hex_address(account)},
         "block_identifier": {"hash": block.hash, "number": block.height},
     }
-    told = await endpoint.told(PATH, asked, Changed)
-    since = told.block_identifier
-    is_block = int(since.hash[:HALF], 16) == since.number and (since.hash == block.hash or since.number < block.height)
-    if told.balance < 0 or not is_block:
-        raise BadAnswer(endpoint.name, f"gives what {account} had at block {since.number} for block {block.height}")
-    return told.balance
+    response = await endpoint.read_typed(PATH, body, PastBalance)
+    changed_at = response.block_identifier
+    is_block = int(changed_at.hash[:HEIGHT_DIGITS], 16) == changed_at.number
+    is_not_later = changed_at.hash == block.hash or changed_at.number < block.height
+    if response.balance < 0 or not is_block or not is_not_later:
+        raise BadAnswer(
+            endpoint.name, f"gives what {account} had at block {changed_at.number} for block {block.height}"
+        )
+    return response.balance

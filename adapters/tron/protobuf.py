@@ -1,7 +1,7 @@
-"""Protocol buffers, as far as Tron's need it: the fields of a message by their numbers, and fields as bytes.
+"""Decode and encode protocol buffers: the fields of a message by their numbers, and fields as bytes.
 
-What was signed may hold more than its sender's tool would write: fields twice, in another way than they have, groups,
-numbers that are longer than they need to be. All is read as the nodes read it, in Java.
+Signed bytes may hold more than a sender's tool would write: duplicate fields, fields of another wire type, groups,
+numbers that are longer than necessary. They are decoded as the nodes decode them, in Java.
 """
 
 from __future__ import annotations
@@ -10,174 +10,189 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-VARINT, FIXED64, BYTES, BEGIN, END, FIXED32 = range(6)
+VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)  # wire types
 SIZES: Final = {FIXED64: 8, FIXED32: 4}
-MOST: Final = 2**64 - 1
-_SHORT: Final = 2**32 - 1  # of the number and the kind of a field, and of a size, no more bits are looked at
-_SIGN: Final = 1 << 63
-_WORD_SIGN: Final = 1 << 31
-LONGEST: Final = 70  # bits of a number in ten bytes
-Fields = dict[int, "int | bytes"]  # by number and kind
+MAX_UINT64: Final = 2**64 - 1
+_MAX_UINT32: Final = 2**32 - 1  # Java ignores the higher bits of tags and lengths
+_INT64_SIGN: Final = 1 << 63
+_INT32_SIGN: Final = 1 << 31
+MAX_VARINT_BITS: Final = 70  # ten bytes
+Fields = dict[int, "int | bytes"]  # by tag: field number and wire type
 
 
-def fields(data: bytes, message: int = 0) -> Fields:
-    """The fields of a message: numbers as unsigned 64 bits, everything else as bytes. Of one that is there several
-    times the last counts; of a `message` in it, by its number, all parts make one. ValueError where it is no
-    message."""
-    found: Fields = {}
-    at, end, joined = 0, len(data), message << 3 | BYTES
+def decode_fields(data: bytes, merged: int = 0) -> Fields:
+    """Return the fields of a message by their tags: varints as unsigned 64 bits, anything else as bytes.
+
+    The last of several equal fields counts.
+
+    Args:
+        data: The message.
+        merged: Number of a field that is a message: all its parts are joined, as protocol buffers merge them.
+
+    Raises:
+        ValueError: The bytes are no message.
+    """
+    fields: Fields = {}
+    at, end, merged_tag = 0, len(data), merged << 3 | BYTES
     parts: list[bytes] = []
     while at < end:
         tag = data[at]
         at += 1
         if tag > 127:
-            tag, at = _short(data, at - 1)
-        kind = tag & 7
-        if kind == VARINT:
-            found[tag], at = _long(data, at)
+            tag, at = _read_uint32(data, at - 1)
+        wire_type = tag & 7
+        if wire_type == VARINT:
+            fields[tag], at = _read_varint(data, at)
             continue
-        if kind == BYTES:
+        if wire_type == BYTES:
             size = data[at] if at < end else 128
             at += 1
             if size > 127:
-                size, at = _short(data, at - 1)
-            found[tag] = data[at : at + size]
-            if tag == joined:
-                parts.append(found[tag])  # type: ignore[arg-type]
+                size, at = _read_uint32(data, at - 1)
+            fields[tag] = data[at : at + size]
+            if tag == merged_tag:
+                parts.append(fields[tag])  # type: ignore[arg-type]
             at += size
         else:
-            at = _past(data, at, kind)
+            at = _skip_field(data, at, wire_type)
     if at > end:
         raise ValueError("a field reaches beyond its message")
     if len(parts) > 1:
-        found[joined] = b"".join(parts)
-    return found
+        fields[merged_tag] = b"".join(parts)
+    return fields
 
 
-def first(data: bytes, key: int) -> bytes:
-    """The first field with a number that is bytes; empty where there is none. What comes behind it is not looked at.
-    ValueError where it is no message."""
+def first_bytes_field(data: bytes, number: int) -> bytes:
+    """Return the first bytes field with a number, empty if there is none. The rest is not decoded.
+
+    Raises:
+        ValueError: The bytes are no message.
+    """
     at, end = 0, len(data)
     while at < end:
         tag = data[at]
         at += 1
         if tag > 127:
-            tag, at = _short(data, at - 1)
-        kind = tag & 7
-        if kind == BYTES:
+            tag, at = _read_uint32(data, at - 1)
+        wire_type = tag & 7
+        if wire_type == BYTES:
             size = data[at] if at < end else 128
             at += 1
             if size > 127:
-                size, at = _short(data, at - 1)
-            if tag >> 3 == key and at + size <= end:
+                size, at = _read_uint32(data, at - 1)
+            if tag >> 3 == number and at + size <= end:
                 return data[at : at + size]
             at += size
         else:
-            at = _past(data, at, kind)
+            at = _skip_field(data, at, wire_type)
     if at > end:
         raise ValueError("a field reaches beyond its message")
     return b""
 
 
-def repeated(data: bytes, key: int) -> Iterator[bytes]:
-    """Every one of a field that is there several times; of a message that may be there once, all together are that
-    one. ValueError where it is no message."""
+def bytes_fields(data: bytes, number: int) -> Iterator[bytes]:
+    """Yield every bytes field with a number. Joined, they are the message of a field that is not repeated.
+
+    Raises:
+        ValueError: The bytes are no message.
+    """
     at, end = 0, len(data)
     while at < end:
-        tag, at = _short(data, at)
+        tag, at = _read_uint32(data, at)
         if tag & 7 != BYTES:
-            at = _past(data, at, tag & 7)
+            at = _skip_field(data, at, tag & 7)
             continue
-        size, at = _short(data, at)
-        if tag >> 3 == key:
+        size, at = _read_uint32(data, at)
+        if tag >> 3 == number:
             yield data[at : at + size]
         at += size
     if at > end:
         raise ValueError("a field reaches beyond its message")
 
 
-def _past(data: bytes, at: int, kind: int) -> int:
-    """Where a field ends that is not looked at: all of a group, and of the groups in it."""
+def _skip_field(data: bytes, at: int, wire_type: int) -> int:
+    """Return where a field ends; for a group, with all nested groups."""
     depth = 0
     while True:
-        if kind == VARINT:
-            _, at = _long(data, at)
-        elif kind == BYTES:
-            size, at = _short(data, at)
+        if wire_type == VARINT:
+            _, at = _read_varint(data, at)
+        elif wire_type == BYTES:
+            size, at = _read_uint32(data, at)
             at += size
-        elif kind in SIZES:
-            at += SIZES[kind]
-        elif kind in (BEGIN, END) and (kind == BEGIN or depth):
-            depth += 1 if kind == BEGIN else -1
+        elif wire_type in SIZES:
+            at += SIZES[wire_type]
+        elif wire_type in (START_GROUP, END_GROUP) and (wire_type == START_GROUP or depth):
+            depth += 1 if wire_type == START_GROUP else -1
         else:
-            raise ValueError(f"a field of kind {kind}")
+            raise ValueError(f"a field of kind {wire_type}")
         if not depth:
             return at
-        tag, at = _short(data, at)
-        kind = tag & 7
+        tag, at = _read_uint32(data, at)
+        wire_type = tag & 7
 
 
-def _short(data: bytes, at: int) -> tuple[int, int]:
-    """The number and the kind of a field, or a size, and where it ends."""
-    value, at = _long(data, at)
-    return value & _SHORT, at
+def _read_uint32(data: bytes, at: int) -> tuple[int, int]:
+    """Return a tag or a length, and where it ends."""
+    value, at = _read_varint(data, at)
+    return value & _MAX_UINT32, at
 
 
-def _long(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to ten bytes, and where it ends. Java takes the tenth for a sign, whatever it is."""
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of up to ten bytes, and where it ends. Java takes any tenth byte for the sign."""
     value = shift = 0
     for byte in data[at : at + 10]:
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return value & MOST if shift < LONGEST else value & MOST | _SIGN, at + shift // 7
+            value &= MAX_UINT64
+            return value if shift < MAX_VARINT_BITS else value | _INT64_SIGN, at + shift // 7
     raise ValueError("a number does not end")
 
 
-def word(message: Fields, key: int) -> int:
-    """A field that is one word of several, as the 32 bits that a node looks at; 0 where it is not there."""
-    value = number(message, key) & _SHORT
-    return value - 2 * _WORD_SIGN if value >= _WORD_SIGN else value
+def enum_field(fields: Fields, number: int) -> int:
+    """Return an enum field, 0 if it is absent. Nodes read its lower 32 bits only."""
+    value = int_field(fields, number) & _MAX_UINT32
+    return value - 2 * _INT32_SIGN if value >= _INT32_SIGN else value
 
 
-def number(message: Fields, key: int) -> int:
-    """A field that is a number of 64 bits with a sign; 0 where it is not there."""
-    value = message.get(key << 3 | VARINT, 0)
-    assert isinstance(value, int), "by its kind"
-    return value - 2 * _SIGN if value >= _SIGN else value
+def int_field(fields: Fields, number: int) -> int:
+    """Return a field that is a signed number of 64 bits; 0 if it is absent."""
+    value = fields.get(number << 3 | VARINT, 0)
+    assert isinstance(value, int), "by its wire type"
+    return value - 2 * _INT64_SIGN if value >= _INT64_SIGN else value
 
 
-def data(message: Fields, key: int) -> bytes:
-    """A field that is bytes; empty where it is not there."""
-    value = message.get(key << 3 | BYTES, b"")
-    assert isinstance(value, bytes), "by its kind"
+def bytes_field(fields: Fields, number: int) -> bytes:
+    """Return a bytes field; empty if it is absent."""
+    value = fields.get(number << 3 | BYTES, b"")
+    assert isinstance(value, bytes), "by its wire type"
     return value
 
 
-def written(key: int, value: int | bytes) -> bytes:
-    """A field; nothing where it has the value that an absent one has."""
+def encode_field(number: int, value: int | bytes) -> bytes:
+    """Return a field; nothing if it has the default value, zero or empty."""
     if not value:
         return b""
     if isinstance(value, int):
-        return varint(key << 3) + varint(value)
-    return there(key, value)
+        return encode_varint(number << 3) + encode_varint(value)
+    return encode_bytes_field(number, value)
 
 
-def there(key: int, value: bytes) -> bytes:
-    """A field that is bytes, also where it is empty: one of several is there all the same."""
-    return _begin(key, len(value)) + value
+def encode_bytes_field(number: int, value: bytes) -> bytes:
+    """Return a bytes field, also if it is empty, as elements of repeated fields are."""
+    return _encode_head(number, len(value)) + value
 
 
 @lru_cache(4_096)
-def _begin(key: int, size: int) -> bytes:
-    return varint(key << 3 | BYTES) + varint(size)
+def _encode_head(number: int, size: int) -> bytes:
+    return encode_varint(number << 3 | BYTES) + encode_varint(size)
 
 
-def varint(value: int) -> bytes:
-    """A number that is not negative, in as many bytes as it takes."""
-    found = bytearray()
+def encode_varint(value: int) -> bytes:
+    """Return a number that is not negative, in as few bytes as possible."""
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

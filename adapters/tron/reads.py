@@ -1,36 +1,46 @@
-"""Reads of a Tron chain as values, and what they give. All are of the newest block: nodes keep no old state."""
+"""Reads of a Tron chain, with the types of their results. All are of the newest block."""
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from adapters.tron.addresses import raw, shown
-from adapters.tron.forms import Wallet
-from adapters.tron.functions import selector
 from chainfolio.abi import AbiCall, AbiFamilies
+from chainfolio.adapters.tron.addresses import decode_address, encode_address
+from chainfolio.adapters.tron.forms import Wallet
+from chainfolio.adapters.tron.functions import selector
 from chainfolio.blocks import Block
+from chainfolio.plans import Plan
 
+Output = TypeVar("Output")
+ReadPlan: TypeAlias = Plan[Any, Any, Output]  # results have the type that each read documents
+ShownRead: TypeAlias = tuple[
+    str, str | None, str | None, tuple[object, ...]
+]  # method, account or contract, function, args
 WORD = 32
-ADDRESS = 42  # characters of an address of another kind of chain
+EVM_ADDRESS_LENGTH = 42  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class WalletRead:
-    """Everything that the chain itself keeps of an account. Answered with a `Told`."""
+    """Read an account as the chain stores it. The result is a `WalletState`."""
 
     account: str
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> ShownRead:
+        """The read as JSON answers show it."""
         return "wallet/getaccount", self.account, None, ()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An account at a block: everything of one answer was read at that one. `reward` is what it could withdraw."""
+class WalletState:
+    """An account at a block. All results of one batch of reads are at this block.
+
+    Attributes:
+        reward: Sun of voting rewards that the account could withdraw.
+    """
 
     block: Block
     wallet: Wallet
@@ -39,21 +49,26 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class AssetRead:
-    """What a token of the chain says of itself. Answered with (symbol, name, decimals), or Unknown."""
+    """Read the metadata of a TRC-10 token. The result is (symbol, name, decimals), or Unknown."""
 
     number: str
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> ShownRead:
+        """The read as JSON answers show it."""
         return "wallet/getassetissuebyid", self.number, None, ()
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a contract such as `balanceOf(address)`, with addresses and numbers as arguments. Answered with
-    what it returns, as bytes; `Reverted` where the contract refuses, `Unknown` where there is none. `untrusted`: it
-    concerns a contract that nobody trusts, so it travels apart and may cost little."""
+    """Call a function of a contract such as `balanceOf(address)`, with addresses and numbers as arguments.
+
+    The result is the returned bytes, `Reverted` if the call reverts, `Unknown` if there is no such contract.
+
+    Attributes:
+        untrusted: The call concerns an untrusted contract: it is sent in a separate request, with a limited cost.
+        alone: False: the call may be combined with others in a multicall.
+    """
 
     contract: str
     function: str
@@ -62,94 +77,105 @@ class Call:
     alone: ClassVar[bool] = False
 
     def untrusted_if(self, strangers: Set[str]) -> Call:
-        """Return this read marked as untrusted if it calls one of these contracts or names one in its arguments."""
+        """Return this read, marked as untrusted if it calls or has as an argument one of these contracts."""
         is_untrusted = self.contract in strangers or not strangers.isdisjoint(self.args)
         return replace(self, untrusted=True) if is_untrusted else self
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> ShownRead:
+        """The read as JSON answers show it."""
         return "eth_call", self.contract, self.function, self.args
 
     @property
     def data(self) -> bytes:
         """The call data."""
-        return selector(self.function) + b"".join(_word(each) for each in self.args)
+        return selector(self.function) + b"".join(encode_word(arg) for arg in self.args)
 
-    def value(self, returned: Any) -> Any:
-        """What it gave, as it is."""
-        return returned
+    def decode(self, result: object) -> object:
+        """Return the result of the read from that of the call: the same."""
+        return result
 
 
 @dataclass(frozen=True, slots=True)
 class AbiRead:
-    """A read of a contract by a decoder of another kind of chain. Answered with what the decoder takes it for.
-    `untrusted`: as in `Call`."""
+    """A contract read of an EVM decoder, sent as a call on this chain, with the result that it expects.
+
+    Attributes:
+        families: The EVM protocol families, which encode the read and decode its result.
+        read: The read of the EVM decoder.
+        untrusted: As in `Call`.
+    """
 
     families: AbiFamilies
     read: Any
     untrusted: bool = field(default=False, compare=False)
 
     def untrusted_if(self, strangers: Set[str]) -> AbiRead:
-        """Return this read marked as untrusted if it calls one of these contracts or names one in its arguments."""
+        """Return this read, marked as untrusted if it calls or has as an argument one of these contracts."""
         _, contract, _, args = self.shown
         is_untrusted = contract in strangers or any(isinstance(arg, str) and arg in strangers for arg in args)
         return replace(self, untrusted=True) if is_untrusted else self
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it, with our addresses."""
+    def shown(self) -> ShownRead:
+        """The read as JSON answers show it, with base58 addresses."""
         method, _, function, args = self.read.shown
-        return method, self.contract, function, tuple(_inward(each) for each in args)
+        return method, self.contract, function, tuple(_base58_argument(arg) for arg in args)
 
     @property
-    def asked(self) -> AbiCall:
-        """The call."""
-        asked = self.families.asked(self.read)
-        assert isinstance(asked, AbiCall), "other reads are not put like this"
-        return asked
+    def call(self) -> AbiCall:
+        """The call that the read is encoded as."""
+        call = self.families.to_request(self.read)
+        assert isinstance(call, AbiCall), "other reads are not put like this"
+        return call
 
     @property
     def contract(self) -> str:
-        """Whom it asks."""
-        return shown(bytes.fromhex(self.asked.contract[2:]))
+        """The called contract."""
+        return encode_address(bytes.fromhex(self.call.contract[2:]))
 
     @property
     def function(self) -> str:
-        """What it asks, for counting."""
+        """The called function, for statistics."""
         return str(self.read.shown[2])
 
     @property
     def data(self) -> bytes:
         """The call data."""
-        return self.asked.data
+        return self.call.data
 
     @property
     def alone(self) -> bool:
-        """Whether it may not travel with others."""
-        return self.asked.alone
+        """True if the call must not be combined with others in a multicall."""
+        return self.call.alone
 
-    def value(self, returned: Any) -> Any:
-        """What it gave."""
-        return self.families.given(self.read, returned) if isinstance(returned, bytes) else returned
-
-
-def _inward(value: Any) -> Any:
-    is_address = isinstance(value, str) and len(value) == ADDRESS and value.startswith("0x")
-    return shown(bytes.fromhex(value[2:])) if is_address else value
+    def decode(self, result: object) -> object:
+        """Return the result of the read from that of the call. Anything but bytes stays as it is."""
+        return self.families.decode(self.read, result) if isinstance(result, bytes) else result
 
 
-def _word(value: str | int) -> bytes:
-    return (raw(value) if isinstance(value, str) else value.to_bytes(WORD, "big")).rjust(WORD, b"\0")
+ContractRead: TypeAlias = Call | AbiRead
 
 
-def uint(data: bytes) -> int | None:
-    """The number that a contract returned; None where it returned something else."""
+def _base58_argument(value: object) -> object:
+    """Return an EVM address in base58, any other argument unchanged."""
+    if isinstance(value, str) and len(value) == EVM_ADDRESS_LENGTH and value.startswith("0x"):
+        return encode_address(bytes.fromhex(value[2:]))
+    return value
+
+
+def encode_word(value: str | int) -> bytes:
+    """Return an address or a number as an ABI word."""
+    return (decode_address(value) if isinstance(value, str) else value.to_bytes(WORD, "big")).rjust(WORD, b"\0")
+
+
+def decode_uint(data: bytes) -> int | None:
+    """Return the number in the first word of returned bytes, None if they are shorter than a word."""
     return int.from_bytes(data[:WORD], "big") if len(data) >= WORD else None
 
 
-def text(data: bytes) -> str:
-    """The text that a contract returned, in its own word or behind its length; empty where it is none."""
+def decode_text(data: bytes) -> str:
+    """Return a returned `bytes32` or `string` as text, empty if it is none."""
     if len(data) >= 2 * WORD and (start := int.from_bytes(data[:WORD], "big")) <= len(data) - WORD:
         size = int.from_bytes(data[start : start + WORD], "big")
         data = data[start + WORD : start + WORD + size] if size <= len(data) else b""

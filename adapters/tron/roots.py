@@ -1,8 +1,8 @@
-"""The root of a block's transactions: its header was signed with it, so what a node leaves out or changes shows.
+"""Check the Merkle root of a block's transactions, which its witness signed with the header.
 
-A leaf is a whole transaction: what was signed, the signatures, how it ended, and what its sender wrote beside that.
-Where a node does not show all of it, no root comes of it. So a node alone is refused, and what two give alike is
-believed.
+A leaf is a whole transaction: signed bytes, signatures, results, and fields that the sender added. A node that omits or
+changes something gives another root and is refused, and so is one that does not show all fields. A mismatching block is
+accepted once a second endpoint gives the same.
 """
 
 from __future__ import annotations
@@ -12,75 +12,103 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from adapters.tron.forms import Transaction, Whole
-from adapters.tron.protobuf import MOST, there, written
+from chainfolio.adapters.tron.forms import FullBlock, Transaction
+from chainfolio.adapters.tron.protobuf import MAX_UINT64, encode_bytes_field, encode_field
 from chainfolio.errors import BadAnswer
 
 RAW, SIGNATURE, RET = 1, 2, 5  # fields of a transaction
-FEE, CODE, RESULT = 1, 2, 3  # fields of how it ended
-CODES: Final = {"": 0, "FAILED": 1}  # what is zero has no name: nodes leave it out
+FEE, CODE, RESULT = 1, 2, 3  # fields of a transaction's result
+CODES: Final = {"": 0, "FAILED": 1}  # nodes leave out zero, which has no name
 RESULTS: Final = {
     name: number
-    for number, name in enumerate((
-        "", "SUCCESS", "REVERT", "BAD_JUMP_DESTINATION", "OUT_OF_MEMORY", "PRECOMPILED_CONTRACT",
-        "STACK_TOO_SMALL", "STACK_TOO_LARGE", "ILLEGAL_OPERATION", "STACK_OVERFLOW", "OUT_OF_ENERGY", "OUT_OF_TIME",
-        "JVM_STACK_OVER_FLOW", "UNKNOWN", "TRANSFER_FAILED", "INVALID_CODE",
-    ))
-}  # fmt: skip
-DOUBTS: Final = 1_000  # doubtful blocks that are remembered
+    for number, name in enumerate(
+        (
+            "",
+            "SUCCESS",
+            "REVERT",
+            "BAD_JUMP_DESTINATION",
+            "OUT_OF_MEMORY",
+            "PRECOMPILED_CONTRACT",
+            "STACK_TOO_SMALL",
+            "STACK_TOO_LARGE",
+            "ILLEGAL_OPERATION",
+            "STACK_OVERFLOW",
+            "OUT_OF_ENERGY",
+            "OUT_OF_TIME",
+            "JVM_STACK_OVER_FLOW",
+            "UNKNOWN",
+            "TRANSFER_FAILED",
+            "INVALID_CODE",
+        )
+    )
+}
+MAX_MISMATCHES: Final = 1_000  # stored
 
 
-def root(source: str, done: Sequence[Transaction]) -> str:
-    """The root of some transactions; BadAnswer where their bytes are no hexadecimal."""
+def transactions_root(source: str, transactions: Sequence[Transaction]) -> str:
+    """Return the Merkle root of transactions that have the usual fields only.
+
+    Raises:
+        BadAnswer: The bytes of a transaction are no hexadecimal.
+    """
     try:
-        return tree([_packed(each) for each in done])
+        return merkle_root([_encode_transaction(each) for each in transactions])
     except ValueError:
         raise BadAnswer(source, "a transaction of its block is no hexadecimal") from None
 
 
-def tree(leaves: Iterable[bytes]) -> str:
-    """The root of some leaves, of which one without a neighbour goes up alone."""
-    level = [hashlib.sha256(each).digest() for each in leaves]
+def merkle_root(leaves: Iterable[bytes]) -> str:
+    """Return the Merkle root of leaves, 32 zero bytes if there are none. An odd node moves up unchanged."""
+    level = [hashlib.sha256(leaf).digest() for leaf in leaves]
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=False)
-        level = [hashlib.sha256(one + other).digest() for one, other in pairs] + level[len(level) & ~1 :]
+        level = [hashlib.sha256(first + second).digest() for first, second in pairs] + level[len(level) & ~1 :]
     return level[0].hex() if level else "00" * 32
 
 
-def _packed(done: Transaction) -> bytes:
-    """A transaction as it lies in its block."""
-    signatures = (there(SIGNATURE, bytes.fromhex(each)) for each in done.signature)
-    ends = (_ended(each.fee, each.ret, each.contractRet) for each in done.ret)
-    return b"".join((written(RAW, bytes.fromhex(done.raw_data_hex)), *signatures, *ends))
+def _encode_transaction(transaction: Transaction) -> bytes:
+    """Return a transaction as encoded in its block."""
+    signatures = (encode_bytes_field(SIGNATURE, bytes.fromhex(each)) for each in transaction.signature)
+    results = (_encode_result(each.fee, each.ret, each.contractRet) for each in transaction.ret)
+    return b"".join((encode_field(RAW, bytes.fromhex(transaction.raw_data_hex)), *signatures, *results))
 
 
 @lru_cache(1_000)
-def _ended(fee: int, code: str, result: str) -> bytes:
-    """How it ended."""
-    return there(RET, written(FEE, fee & MOST) + _word(CODE, CODES, code) + _word(RESULT, RESULTS, result))
+def _encode_result(fee: int, code: str, result: str) -> bytes:
+    fields = (
+        encode_field(FEE, fee & MAX_UINT64),
+        _encode_enum(CODE, CODES, code),
+        _encode_enum(RESULT, RESULTS, result),
+    )
+    return encode_bytes_field(RET, b"".join(fields))
 
 
-def _word(key: int, names: Mapping[str, int], word: str) -> bytes:
-    """A word that nobody knows is written where no field can be: it fits no root."""
-    return written(key, names[word]) if word in names else there(0, word.encode())
+def _encode_enum(number: int, names: Mapping[str, int], name: str) -> bytes:
+    """Encode an enum by its name. An unknown name becomes a field 0, so that no root matches."""
+    return encode_field(number, names[name]) if name in names else encode_bytes_field(0, name.encode())
 
 
-class Roots:
-    """Whether blocks have the transactions of their headers; who gave those that have not."""
+class RootCheck:
+    """Checks the transaction roots of blocks, and stores which endpoint gave a mismatching block."""
 
     def __init__(self) -> None:
-        self._doubtful: dict[tuple[str, str], str] = {}
+        self._mismatches: dict[tuple[str, str], str] = {}  # endpoint by block id and root
 
-    def check(self, source: str, whole: Whole, found: str) -> None:
-        """Whether a block's transactions, which come to this root, are believed. BadAnswer where they are not."""
-        if found == whole.block_header.raw_data.txTrieRoot:
+    def check(self, source: str, block: FullBlock, root: str) -> None:
+        """Check that `root`, computed from a block's transactions, is the one in its header.
+
+        Raises:
+            BadAnswer: It is not, and no other endpoint gave the same transactions.
+        """
+        if root == block.block_header.raw_data.txTrieRoot:
             return
-        if self._doubtful.setdefault((whole.blockID, found), source) != source:
+        if self._mismatches.setdefault((block.blockID, root), source) != source:
             return
-        while len(self._doubtful) > DOUBTS:
-            del self._doubtful[next(iter(self._doubtful))]
-        height = whole.block_header.raw_data.number
+        while len(self._mismatches) > MAX_MISMATCHES:
+            del self._mismatches[next(iter(self._mismatches))]
+        height = block.block_header.raw_data.number
         raise BadAnswer(
-            source, f"the {len(whole.transactions)} transactions of block {height} are not those of its header",
-            remedy="add another endpoint: what two give alike is believed",
-        )  # fmt: skip
+            source,
+            f"the {len(block.transactions)} transactions of block {height} are not those of its header",
+            remedy="add another endpoint: a block that two endpoints give alike is accepted",
+        )

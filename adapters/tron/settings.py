@@ -6,14 +6,13 @@ from typing import Annotated, ClassVar, Final
 
 from chainfolio.chain_settings import doc
 from chainfolio.errors import BadSettings
-from transport.settings import EndpointSettings
+from chainfolio.transport.settings import EndpointSettings
 
 SIGNATURES: Final = ("off", "sample", "all")
 
 
 class TronSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
-    """A Tron chain: its endpoints, each the address below which `/wallet` and `/jsonrpc` lie. What the chain is like is
-    in its facts (`configs/chains`)."""
+    """Settings of a Tron chain. An endpoint is the URL below which `/wallet` and `/jsonrpc` are."""
 
     SECRETS: ClassVar[tuple[str, ...]] = (*EndpointSettings.SECRETS, "api_key")
 
@@ -32,7 +31,11 @@ class TronSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     ] = False
 
     def check(self, section: str) -> None:
-        """Raise BadSettings for the first value that is out of range."""
+        """Check all values.
+
+        Raises:
+            BadSettings: A value is out of range.
+        """
         EndpointSettings.check(self, section)
         if self.signatures not in SIGNATURES:
             raise BadSettings(f"{section}.signatures", f"`{self.signatures}` is none of {', '.join(SIGNATURES)}")

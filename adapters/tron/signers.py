@@ -1,7 +1,7 @@
-"""Who signed transactions: recovered from the signatures, and compared with whom each transaction is of.
+"""Recover the signers of transactions, and compare them with the owners and their permitted keys.
 
-An account may let others sign for it. So who signed is the owner, or those whom the account names. It tells whom it
-names now: who was named when a transaction was made may be named no more.
+An account may let other keys sign for it. Nodes show the keys that are permitted now: one that was permitted when a
+transaction was made may have been removed since.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final, NamedTuple
 from coincurve import PublicKey
 from sha3 import keccak_256
 
-from adapters.tron.addresses import ZERO, in_hex, of_hex, shown
-from adapters.tron.forms import Transaction, Wallet
-from adapters.tron.node import TronNode
+from chainfolio.adapters.tron.addresses import ZERO, encode_address, hex_address, parse_address
+from chainfolio.adapters.tron.forms import Transaction, Wallet
+from chainfolio.adapters.tron.node import TronNode
 
-SIZE: Final = 65
-EARLIER: Final = 27  # how Ethereum counts what the last byte says
-PACKED: Final = 4  # what the last byte is more where a key is written short, which changes nothing here
-IN_A_TURN: Final = 500  # signatures of which signers are recovered at once: 17 milliseconds
-MOST: Final = 100_000  # accounts of which it is remembered whom they name
+SIGNATURE_SIZE: Final = 65
+ETHEREUM_OFFSET: Final = 27  # Ethereum adds it to the recovery id
+COMPRESSED_OFFSET: Final = 4  # added to the recovery id for compressed keys, which have the same address
+SIGNATURES_PER_TURN: Final = 500  # recovered before other tasks run: 17 milliseconds
+MAX_ACCOUNTS: Final = 100_000  # whose permitted keys are cached
 SAMPLED_SHARE: Final = 0.01  # of transactions whose signers are recovered if they are sampled
 Signers = tuple[str | None, ...]
 
@@ -53,107 +53,119 @@ class SignatureCheck:
         return tx_hash in watched or self.random.random() < SAMPLED_SHARE
 
 
-async def signers(done: Sequence[Transaction]) -> list[Signers]:
-    """Who signed each of some transactions. Others have their turn in between."""
-    found: list[Signers] = []
-    in_this_turn = 0
-    for each in done:
-        found.append(recovered(each))
-        in_this_turn += len(each.signature)
-        if in_this_turn >= IN_A_TURN:
+async def recover_all(transactions: Sequence[Transaction]) -> list[Signers]:
+    """Return the signers of each transaction. Other tasks run in between."""
+    recovered: list[Signers] = []
+    signature_count = 0
+    for transaction in transactions:
+        recovered.append(recover_signers(transaction))
+        signature_count += len(transaction.signature)
+        if signature_count >= SIGNATURES_PER_TURN:
             await asyncio.sleep(0)
-            in_this_turn = 0
-    return found
+            signature_count = 0
+    return recovered
 
 
-def recovered(done: Transaction) -> Signers:
-    """Who signed, in the order of the signatures; None for one of which no key comes."""
-    name = bytes.fromhex(done.txID)
-    return tuple(_signer(name, bytes.fromhex(each)) for each in done.signature)
+def recover_signers(transaction: Transaction) -> Signers:
+    """Return the signers in the order of the signatures; None for a signature that gives no key."""
+    tx_hash = bytes.fromhex(transaction.txID)
+    return tuple(_recover_signer(tx_hash, bytes.fromhex(each)) for each in transaction.signature)
 
 
-def _signer(name: bytes, signature: bytes) -> str | None:
-    if len(signature) < SIZE:
+def _recover_signer(tx_hash: bytes, signature: bytes) -> str | None:
+    if len(signature) < SIGNATURE_SIZE:
         return None
-    last = signature[64]
-    last -= EARLIER if last >= EARLIER else 0
-    last -= PACKED if last >= PACKED else 0
-    if last >= PACKED:
+    recovery_id = signature[64]
+    recovery_id -= ETHEREUM_OFFSET if recovery_id >= ETHEREUM_OFFSET else 0
+    recovery_id -= COMPRESSED_OFFSET if recovery_id >= COMPRESSED_OFFSET else 0
+    if recovery_id >= COMPRESSED_OFFSET:
         return None
     try:
-        key = PublicKey.from_signature_and_message(signature[:64] + bytes((last,)), name, hasher=None)
+        key = PublicKey.from_signature_and_message(signature[:64] + bytes((recovery_id,)), tx_hash, hasher=None)
     except ValueError:
         return None
-    return _address(key.format(compressed=False))
+    return _key_address(key.format(compressed=False))
 
 
 @lru_cache(65_536)
-def _address(key: bytes) -> str:
-    return shown(keccak_256(key[1:]).digest()[12:])
+def _key_address(key: bytes) -> str:
+    return encode_address(keccak_256(key[1:]).digest()[12:])
 
 
-class Signed(NamedTuple):
-    """A transaction of an account in a block, and who signed it."""
+class SignedTransaction(NamedTuple):
+    """A transaction of an account in a block, and its signers."""
 
     owner: str
     height: int
     tx_hash: str
-    by: Signers
+    signers: Signers
 
     @property
-    def others(self) -> set[str | None]:
-        """Who signed beside the owner."""
-        return {*self.by} - {self.owner}
+    def other_signers(self) -> set[str | None]:
+        """The signers without the owner; None stands for signatures that give no key."""
+        return {*self.signers} - {self.owner}
 
     @property
     def reason(self) -> str:
-        """Why it is not explained, as a sentence for people."""
-        if None in self.by:
+        """The reason why the transaction is unexplained, as a sentence for people."""
+        if None in self.signers:
             return f"transaction {self.tx_hash} has a signature of which no key comes"
-        by = ", ".join(sorted(str(each) for each in self.others)) or "nobody"
+        by = ", ".join(sorted(str(each) for each in self.other_signers)) or "nobody"
         return f"transaction {self.tx_hash} was signed by {by}, whom the account does not name now"
 
 
-class Named(NamedTuple):
-    """Whom an account names, by its word at this height or later."""
+class PermittedKeys(NamedTuple):
+    """The addresses that may sign for an account, read at this height or later."""
 
-    accounts: frozenset[str]
+    addresses: frozenset[str]
     height: int
 
 
 class Permissions:
-    """Who may sign for whom. An account is asked once, and again where somebody else signed in a newer block."""
+    """Caches the permitted keys of accounts. They are read again if another key signs in a newer block."""
 
     def __init__(self) -> None:
-        self._named: dict[str, Named] = {}
+        self._permitted: dict[str, PermittedKeys] = {}
 
-    async def strange(self, endpoint: TronNode, signed: Sequence[Signed]) -> list[Signed]:
-        """Those of some transactions that neither their owners signed nor whom these name. What is of nobody, nobody
-        signs."""
-        doubtful = sorted((each for each in signed if each.owner != ZERO), key=lambda each: each.height)
-        newest = {each.owner: each.height for each in doubtful if self._asks(each)}
-        told = await asyncio.gather(*(_named(endpoint, owner) for owner in newest))
-        for (owner, height), accounts in zip(newest.items(), told, strict=True):
-            self._named.pop(owner, None)
-            self._named[owner] = Named(accounts, max(height, endpoint.health.height or 0))
-        found = [each for each in doubtful if not self._may(each)]
-        while len(self._named) > MOST:
-            del self._named[next(iter(self._named))]
-        return found
+    async def filter_unauthorized(
+        self, endpoint: TronNode, transactions: Sequence[SignedTransaction]
+    ) -> list[SignedTransaction]:
+        """Return the transactions, by height, that were signed neither by their owners nor by permitted keys.
 
-    def _asks(self, each: Signed) -> bool:
-        """Whether the account has to tell whom it names by now."""
-        known = self._named.get(each.owner)
-        return None not in each.others and not self._may(each) and (known is None or known.height < each.height)
+        Transactions without an owner (of the zero address) have no signers and are left out.
 
-    def _may(self, each: Signed) -> bool:
-        known = self._named.get(each.owner)
-        return bool(each.by) and each.others <= (known.accounts if known else frozenset())
+        Raises:
+            SourceError: The permitted keys of an account could not be read.
+        """
+        pending = sorted((each for each in transactions if each.owner != ZERO), key=lambda each: each.height)
+        newest = {each.owner: each.height for each in pending if self._is_outdated(each)}
+        permitted = await asyncio.gather(*(_read_permitted(endpoint, owner) for owner in newest))
+        for (owner, height), addresses in zip(newest.items(), permitted, strict=True):
+            self._permitted.pop(owner, None)
+            self._permitted[owner] = PermittedKeys(addresses, max(height, endpoint.health.height or 0))
+        unauthorized = [each for each in pending if not self._is_authorized(each)]
+        while len(self._permitted) > MAX_ACCOUNTS:
+            del self._permitted[next(iter(self._permitted))]
+        return unauthorized
+
+    def _is_outdated(self, transaction: SignedTransaction) -> bool:
+        """Return True if newer permitted keys of the owner could authorize the signers."""
+        permitted = self._permitted.get(transaction.owner)
+        return (
+            None not in transaction.other_signers
+            and not self._is_authorized(transaction)
+            and (permitted is None or permitted.height < transaction.height)
+        )
+
+    def _is_authorized(self, transaction: SignedTransaction) -> bool:
+        permitted = self._permitted.get(transaction.owner)
+        addresses = permitted.addresses if permitted else frozenset()
+        return bool(transaction.signers) and transaction.other_signers <= addresses
 
 
-async def _named(endpoint: TronNode, owner: str) -> frozenset[str]:
-    """Whom an account names now; nobody where it never changed who may sign."""
-    wallet = await endpoint.told("/wallet/getaccount", {"address": in_hex(owner)}, Wallet)
+async def _read_permitted(endpoint: TronNode, owner: str) -> frozenset[str]:
+    """Return the addresses that may sign for an account now; empty if its permissions were never changed."""
+    wallet = await endpoint.read_typed("/wallet/getaccount", {"address": hex_address(owner)}, Wallet)
     wallet.check(endpoint.name, owner)
     permissions = [*wallet.active_permission, *([wallet.owner_permission] if wallet.owner_permission else [])]
-    return frozenset(of_hex(endpoint.name, key.address) for each in permissions for key in each.keys)
+    return frozenset(parse_address(endpoint.name, key.address) for each in permissions for key in each.keys)

@@ -1,4 +1,4 @@
-"""Whole blocks of a span: what was done in each, linked from block to block."""
+"""Collect the rows of whole blocks, checked against their headers and linked from block to block."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from adapters.tron.forms import Info, Transaction, Whole
-from adapters.tron.leaves import leaves
-from adapters.tron.node import TronNode, is_empty
-from adapters.tron.roots import root, tree
-from adapters.tron.rows import Read, read, tables
-from adapters.tron.signers import Signed, signers
+from chainfolio.adapters.tron.forms import FullBlock, Transaction, TransactionInfo
+from chainfolio.adapters.tron.leaves import encode_transactions
+from chainfolio.adapters.tron.node import TronNode, is_empty
+from chainfolio.adapters.tron.roots import merkle_root, transactions_root
+from chainfolio.adapters.tron.rows import BlockRows, block_rows, build_tables
+from chainfolio.adapters.tron.signers import SignedTransaction, recover_all
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
-from transport.wire import typed
+from chainfolio.transport.wire import typed
 
 if TYPE_CHECKING:
-    from adapters.tron.chain import TronChain
+    from chainfolio.adapters.tron.chain import TronChain
 
 
 # Nodes take blocks of two million bytes of each other, and five signatures of a transaction.
@@ -32,7 +32,7 @@ TOO_LARGE: Final = "a block that is larger than any that Tron has"
 
 
 class Exchange(msgspec.Struct):
-    """An exchange of the chain itself: the tokens that lie in it, in hexadecimal."""
+    """An exchange of the chain itself, with its two tokens in hexadecimal."""
 
     exchange_id: int
     first_token_id: str
@@ -46,123 +46,145 @@ async def collect(
     contracts: Sequence[str],
     before: Block | None,
     watched: Collection[str] = (),
-) -> Collected:
+) -> SpanTables:
     """Return the rows of a span, from blocks that follow each other and the block before.
+
+    Args:
+        chain: The chain.
+        span: Heights, both ends included.
+        datasets: Names of datasets.
+        contracts: Tokens whose transfers and approvals are kept; all if empty.
+        before: The block before the span, None if the first link is not checked.
+        watched: As in `collect_blocks`.
 
     Raises:
         BadAnswer: A block is not what its header says.
         Reorged: A block does not follow the one before it.
     """
-    blocks = await blocks_at(chain, range(span.first, span.last + 1), watched)
+    blocks = await collect_blocks(chain, range(span.first, span.last + 1), watched)
     _check_links(chain.key, blocks, before)
-    found = tables(chain.key, blocks, datasets, contracts, chain.exchanges)
-    chained = [each.block for each in blocks]
-    events = len(found["transfers"]) if "transfers" in found else 0
-    untold = tuple(told for each in blocks for told in each.untold)
-    return Collected(span, found, chained[-1], chained, events, 0, True, unexplained=untold)
+    tables = build_tables(chain.key, blocks, datasets, contracts, chain.exchanges)
+    headers = [each.block for each in blocks]
+    events = len(tables["transfers"]) if "transfers" in tables else 0
+    unexplained = tuple(change for each in blocks for change in each.unexplained)
+    return SpanTables(span, tables, headers[-1], headers, events, 0, True, unexplained=unexplained)
 
 
-async def blocks_at(chain: TronChain, heights: Iterable[int], watched: Collection[str] = ()) -> list[Read]:
-    """Read the blocks at some heights from one endpoint, and the tokens of exchanges that they use.
+async def collect_blocks(chain: TronChain, heights: Iterable[int], watched: Collection[str] = ()) -> list[BlockRows]:
+    """Read the blocks at some heights from one endpoint, and cache the tokens of their exchanges.
 
     Args:
-        chain: Remembers these tokens.
+        chain: The chain.
         heights: Without duplicates.
         watched: Accounts all of whose transactions have their signers compared, if signatures are sampled.
+
+    Raises:
+        BadAnswer: A block is not what its header says.
+        NodeBehind: A block does not exist yet.
     """
-    blocks = await chain.node.with_any(partial(_blocks, list(heights), chain, watched), kind="blocks")
-    unknown = sorted({each for block in blocks for each in block.exchanges} - chain.exchanges.keys())
-    for exchange in unknown:
-        chain.exchanges[exchange] = await chain.node.with_any(partial(_tokens, exchange), kind="exchange")
+    blocks = await chain.node.with_any(partial(_read_blocks, list(heights), chain, watched), kind="blocks")
+    missing = sorted({exchange for block in blocks for exchange in block.exchanges} - chain.exchanges.keys())
+    for exchange in missing:
+        chain.exchanges[exchange] = await chain.node.with_any(partial(_exchange_tokens, exchange), kind="exchange")
     return blocks
 
 
-async def _blocks(heights: Sequence[int], chain: TronChain, watched: Collection[str], endpoint: TronNode) -> list[Read]:
-    found = await asyncio.gather(*(_block(endpoint, height, chain, watched) for height in heights))
-    blocks = {block.block.height: block for block, _ in found}
-    for each in await chain.may_sign.strange(endpoint, [each for _, signed in found for each in signed]):
-        blocks[each.height].note(each.owner, each.reason)
+async def _read_blocks(
+    heights: Sequence[int], chain: TronChain, watched: Collection[str], endpoint: TronNode
+) -> list[BlockRows]:
+    results = await asyncio.gather(*(_read_block(endpoint, height, chain, watched) for height in heights))
+    blocks = {block.block.height: block for block, _ in results}
+    signed = [each for _, transactions in results for each in transactions]
+    for transaction in await chain.signer_permissions.filter_unauthorized(endpoint, signed):
+        blocks[transaction.height].note(transaction.owner, transaction.reason)
     return list(blocks.values())
 
 
-async def _block(
+async def _read_block(
     endpoint: TronNode, height: int, chain: TronChain, watched: Collection[str]
-) -> tuple[Read, list[Signed]]:
-    """Return a block with a checked root, and those of the checked transactions that others than the owner signed.
+) -> tuple[BlockRows, list[SignedTransaction]]:
+    """Return a block with a checked root, and the transactions that have other signers than their owner.
 
-    Block 0 is checked by its id, and nobody signed it.
+    Signers are compared for the transactions that `SignatureCheck` selects.
+    Block 0 is checked by its id, and has no signatures.
     """
-    asked = {"num": height}
-    given, infos = await asyncio.gather(
-        endpoint.read("/wallet/getblockbynum", asked, _whole),
-        endpoint.read("/wallet/gettransactioninfobyblocknum", asked, _infos),
+    body = {"num": height}
+    response, infos = await asyncio.gather(
+        endpoint.read("/wallet/getblockbynum", body, _decode_block),
+        endpoint.read("/wallet/gettransactioninfobyblocknum", body, _decode_infos),
     )
-    if given is None:
+    if response is None:
         raise NodeBehind(endpoint.name, f"does not have block {height}")
-    whole, came_to = given
-    found = read(endpoint.name, height, whole, infos, chain.facts)
+    full_block, root = response
+    rows = block_rows(endpoint.name, height, full_block, infos, chain.facts)
     if not height:
-        return found, []
-    chain.roots.check(endpoint.name, whole, came_to)
-    hashes = found.transactions_of(watched)
-    paid = zip(found.paid, whole.transactions, strict=True)
-    checked = [(row, done) for row, done in paid if chain.signature_check.selects(done.txID, hashes)]
-    signed = zip(checked, await signers([done for _, done in checked]), strict=True)
-    return found, [Signed(row[4], height, row[3], by) for (row, _), by in signed if by != (row[4],)]
+        return rows, []
+    chain.root_check.check(endpoint.name, full_block, root)
+    hashes = rows.transactions_of(watched)
+    pairs = zip(rows.transactions, full_block.transactions, strict=True)
+    checked = [(row, each) for row, each in pairs if chain.signature_check.selects(each.txID, hashes)]
+    recovered = zip(checked, await recover_all([each for _, each in checked]), strict=True)
+    return rows, [
+        SignedTransaction(row.sender, height, row.hash, signers)
+        for (row, _), signers in recovered
+        if signers != (row.sender,)
+    ]
 
 
-def _whole(source: str, content: bytes) -> tuple[Whole, str] | None:
-    """A block and the root that its transactions come to: by what mostly is in them, else by all that is shown."""
+def _decode_block(source: str, content: bytes) -> tuple[FullBlock, str] | None:
+    """Return a block and the root of its transactions, None if the node has no such block.
+
+    The root is computed from the usual fields, and from all shown ones if the former does not match.
+    """
     if is_empty(content):
         return None
     if len(content) > MAX_JSON:
         raise BadAnswer(source, TOO_LARGE)
-    whole = typed(source, content, Whole)
-    _check_size(source, whole.transactions)
-    usual, said = root(source, whole.transactions), whole.block_header.raw_data.txTrieRoot
-    return whole, usual if usual == said or _shown(content) != said else said
+    full_block = typed(source, content, FullBlock)
+    _check_size(source, full_block.transactions)
+    root, expected = transactions_root(source, full_block.transactions), full_block.block_header.raw_data.txTrieRoot
+    return full_block, root if root == expected or _root_of_all_fields(content) != expected else expected
 
 
-def _check_size(source: str, done: Sequence[Transaction]) -> None:
-    """Whether so much can be in a block: a header is quickly made up, and each signature takes its time to check."""
-    digits = sum(len(each.raw_data_hex) + sum(map(len, each.signature)) for each in done)
-    if digits > 2 * MAX_BYTES or any(len(each.signature) > MAX_SIGNATURES for each in done):
+def _check_size(source: str, transactions: Sequence[Transaction]) -> None:
+    """Refuse a block larger than Tron allows: its header may be made up, and each signature costs time."""
+    digits = sum(len(each.raw_data_hex) + sum(map(len, each.signature)) for each in transactions)
+    if digits > 2 * MAX_BYTES or any(len(each.signature) > MAX_SIGNATURES for each in transactions):
         raise BadAnswer(source, TOO_LARGE)
 
 
-def _shown(content: bytes) -> str | None:
+def _root_of_all_fields(content: bytes) -> str | None:
     try:
-        return tree(leaves(content))
+        return merkle_root(encode_transactions(content))
     except ValueError:
         return None
 
 
-def _infos(source: str, content: bytes) -> list[Info]:
-    """The receipts of a block; of one without transactions some nodes say that there is nothing."""
-    return [] if is_empty(content) else typed(source, content, list[Info])
+def _decode_infos(source: str, content: bytes) -> list[TransactionInfo]:
+    """Return the receipts of a block. For one without transactions some nodes answer `{}`."""
+    return [] if is_empty(content) else typed(source, content, list[TransactionInfo])
 
 
-async def _tokens(exchange: int, endpoint: TronNode) -> tuple[str | None, str | None]:
-    """The two tokens of an exchange, which stay the same."""
-    told = await endpoint.told("/wallet/getexchangebyid", {"id": exchange}, Exchange)
-    if told.exchange_id != exchange:
-        raise BadAnswer(endpoint.name, f"gives exchange {told.exchange_id} for {exchange}")
-    first, second = (_token(endpoint.name, each) for each in (told.first_token_id, told.second_token_id))
-    return first, second
+async def _exchange_tokens(exchange: int, endpoint: TronNode) -> tuple[str | None, str | None]:
+    """Return the two tokens of an exchange, which never change."""
+    response = await endpoint.read_typed("/wallet/getexchangebyid", {"id": exchange}, Exchange)
+    if response.exchange_id != exchange:
+        raise BadAnswer(endpoint.name, f"gives exchange {response.exchange_id} for {exchange}")
+    return _decode_token(endpoint.name, response.first_token_id), _decode_token(endpoint.name, response.second_token_id)
 
 
-def _token(source: str, written: str) -> str | None:
+def _decode_token(source: str, token_id: str) -> str | None:
     try:
-        name = bytes.fromhex(written).decode("ascii")
+        name = bytes.fromhex(token_id).decode("ascii")
     except ValueError:
-        raise BadAnswer(source, f"an exchange of {written[:40]!r}, which is no token") from None
+        raise BadAnswer(source, f"an exchange of {token_id[:40]!r}, which is no token") from None
     if name != "_" and not name.isdecimal():
         raise BadAnswer(source, f"an exchange of {name[:40]!r}, which is no token")
     return None if name == "_" else name
 
 
-def _check_links(chain: str, blocks: Sequence[Read], before: Block | None) -> None:
-    """Whether each block follows the one before it."""
+def _check_links(chain: str, blocks: Sequence[BlockRows], before: Block | None) -> None:
+    """Raise Reorged if a block does not follow the one before it."""
     last = before
     for each in blocks:
         if last is not None and each.block.parent != last.hash:

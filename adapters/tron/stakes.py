@@ -1,17 +1,17 @@
-"""What an account has staked, as positions: each coin that is not in its balance, once.
+"""Staked coins of an account as positions: each coin that is not in its balance is counted once.
 
-A stake works for its owner or is lent to others, and stays the owner's. What others lend to an account is not its own:
-it is a note. Unfreezing takes a fortnight; then the coins wait to be withdrawn.
+A stake works for its owner or is lent to others, and stays the owner's. Stakes that others lend to an account are not
+its own: they become an issue. Unfreezing takes a fortnight; after that, the coins wait to be withdrawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from adapters.tron.facts import Facts
-from adapters.tron.forms import OldFrozen, Wallet
-from adapters.tron.reads import Told
+from chainfolio.adapters.tron.facts import Facts
+from chainfolio.adapters.tron.forms import FrozenV1, Wallet
+from chainfolio.adapters.tron.reads import WalletState
 from chainfolio.contracts import Issue
 from chainfolio.positions import OpenPosition
 
@@ -19,65 +19,82 @@ PROTOCOL: Final = "tron-stake"
 PURPOSE: Final = {"BANDWIDTH": "bandwidth", "ENERGY": "energy", "TRON_POWER": "votes"}
 
 
-def positions(facts: Facts, account: str, told: Told) -> tuple[OpenPosition, ...]:
-    """Stakes of either version by their purpose, lent or not; coins on their way back by the time they arrive; and
-    what votes have earned."""
-    return tuple(
+class Stake(NamedTuple):
+    """Coins of a position, and when they can be withdrawn (0 if they are not unfreezing)."""
+
+    name: str
+    unlock_ms: int
+    sun: int
+
+
+def positions(facts: Facts, account: str, state: WalletState) -> tuple[OpenPosition, ...]:
+    """Return stakes by purpose and loan, unfreezing coins by time, and voting rewards."""
+    staked = tuple(
         OpenPosition(
-            account, PROTOCOL, "STAKED", name, {facts.native_asset: sun}, {}, {}, unlock_s=unlock_s, vouches=True
+            account,
+            PROTOCOL,
+            "STAKED",
+            name,
+            {facts.native_asset: sun},
+            {},
+            {},
+            unlock_s=unlock_s,
+            has_trusted_assets=True,
         )
-        for (name, unlock_s), sun in _staked(told).items()
+        for (name, unlock_s), sun in _stake_totals(state).items()
         if sun
-    ) + tuple(_earned(facts, account, told))
+    )
+    return staked + tuple(_rewards(facts, account, state))
 
 
-def _staked(told: Told) -> dict[tuple[str, int], int]:
-    """Sun by the name of a position and by when it can be had (0 where nobody has asked for it)."""
-    found: dict[tuple[str, int], int] = {}
-    for name, unlock_ms, sun in (*_stakes(told.wallet), *_returning(told)):
-        key = (name, -(-unlock_ms // 1_000))
-        found[key] = found.get(key, 0) + sun
-    return found
+def _stake_totals(state: WalletState) -> dict[tuple[str, int], int]:
+    """Return sun by the name of a position and by the second in which it can be withdrawn."""
+    totals: dict[tuple[str, int], int] = {}
+    for stake in (*_stakes(state.wallet), *_unfreezing(state)):
+        key = (stake.name, -(-stake.unlock_ms // 1_000))
+        totals[key] = totals.get(key, 0) + stake.sun
+    return totals
 
 
-def _stakes(wallet: Wallet) -> Iterator[tuple[str, int, int]]:
-    """The name of each stake, when it can be had, how much it is."""
+def _stakes(wallet: Wallet) -> Iterator[Stake]:
     energy = wallet.account_resource
-    for each in wallet.frozenV2:
-        yield f"Staked for {_purpose(each.type)}", 0, each.amount
-    yield "Staked for bandwidth, lent", 0, wallet.delegated_frozenV2_balance_for_bandwidth
-    yield "Staked for energy, lent", 0, energy.delegated_frozenV2_balance_for_energy
-    yield "Staked for bandwidth, lent (Stake 1.0)", 0, wallet.delegated_frozen_balance_for_bandwidth
-    yield "Staked for energy, lent (Stake 1.0)", 0, energy.delegated_frozen_balance_for_energy
+    for frozen in wallet.frozenV2:
+        yield Stake(f"Staked for {_purpose(frozen.type)}", 0, frozen.amount)
+    yield Stake("Staked for bandwidth, lent", 0, wallet.delegated_frozenV2_balance_for_bandwidth)
+    yield Stake("Staked for energy, lent", 0, energy.delegated_frozenV2_balance_for_energy)
+    yield Stake("Staked for bandwidth, lent (Stake 1.0)", 0, wallet.delegated_frozen_balance_for_bandwidth)
+    yield Stake("Staked for energy, lent (Stake 1.0)", 0, energy.delegated_frozen_balance_for_energy)
     for old in wallet.frozen:
-        yield "Staked for bandwidth (Stake 1.0)", old.expire_time, old.frozen_balance
-    old = energy.frozen_balance_for_energy or OldFrozen()
-    yield "Staked for energy (Stake 1.0)", old.expire_time, old.frozen_balance
+        yield Stake("Staked for bandwidth (Stake 1.0)", old.expire_time, old.frozen_balance)
+    old = energy.frozen_balance_for_energy or FrozenV1()
+    yield Stake("Staked for energy (Stake 1.0)", old.expire_time, old.frozen_balance)
 
 
-def _returning(told: Told) -> Iterator[tuple[str, int, int]]:
-    """Coins that come back, and those that did and were not withdrawn."""
-    now_ms = told.block.time_us // 1_000
-    for each in told.wallet.unfrozenV2:
+def _unfreezing(state: WalletState) -> Iterator[Stake]:
+    """Yield unfreezing coins, and those that are unfrozen and not yet withdrawn."""
+    now_ms = state.block.time_us // 1_000
+    for each in state.wallet.unfrozenV2:
         name = "Withdrawable" if each.unfreeze_expire_time <= now_ms else "Unfreezing"
-        yield name, each.unfreeze_expire_time, each.unfreeze_amount
+        yield Stake(name, each.unfreeze_expire_time, each.unfreeze_amount)
 
 
-def _earned(facts: Facts, account: str, told: Told) -> Iterator[OpenPosition]:
-    """What could be withdrawn of what votes have earned; a witness earns without votes of its own."""
-    votes = sum(each.vote_count for each in told.wallet.votes)
-    if told.reward:
+def _rewards(facts: Facts, account: str, state: WalletState) -> Iterator[OpenPosition]:
+    """Yield the voting rewards that can be withdrawn. A witness earns without voting."""
+    votes = sum(each.vote_count for each in state.wallet.votes)
+    if state.reward:
         name = f"Rewards for {votes:,} votes" if votes else "Rewards"
-        yield OpenPosition(account, PROTOCOL, "REWARDS", name, {}, {}, {facts.native_asset: told.reward}, vouches=True)
+        yield OpenPosition(
+            account, PROTOCOL, "REWARDS", name, {}, {}, {facts.native_asset: state.reward}, has_trusted_assets=True
+        )
 
 
 def _purpose(resource: str) -> str:
     return PURPOSE.get(resource, resource[:40].lower())
 
 
-def notes(facts: Facts, account: str, told: Told) -> Iterator[Issue]:
-    """What others have staked and lent to an account: it may use it, and does not own it."""
-    wallet, energy = told.wallet, told.wallet.account_resource
+def borrowed_stake_issues(facts: Facts, account: str, state: WalletState) -> Iterator[Issue]:
+    """Yield an issue per resource for stakes that others lend to an account, which does not own them."""
+    wallet, energy = state.wallet, state.wallet.account_resource
     lent = {
         "bandwidth": wallet.acquired_delegated_frozenV2_balance_for_bandwidth
         + wallet.acquired_delegated_frozen_balance_for_bandwidth,

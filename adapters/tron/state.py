@@ -1,7 +1,7 @@
-"""What accounts and contracts say at the newest block, all of one round at one block.
+"""Read accounts and contracts at the newest block, with all results of one round at one block.
 
-No node can be asked for an older state, and none says with an account at which block it is. So the newest block is
-asked for behind everything else: where it is the one that was the newest before, all between was of that block.
+Nodes neither serve older states nor tell at which block an account was read. So the newest block is requested last: if
+it is the one that was the newest before the round, everything in between was read at that block.
 """
 
 from __future__ import annotations
@@ -13,124 +13,155 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.tron.addresses import in_hex
-from adapters.tron.calls import Asked, aggregated, parts, posted, result
-from adapters.tron.forms import Number, Wallet
-from adapters.tron.node import HEADER, Node, TronNode, is_empty
-from adapters.tron.reads import AbiRead, AssetRead, Call, Told, WalletRead
-from adapters.tron.untrusted import UntrustedCalls
+from chainfolio.adapters.tron.addresses import hex_address
+from chainfolio.adapters.tron.calls import CallResult, decode_multicall, decode_result, encode_multicall, send_calls
+from chainfolio.adapters.tron.forms import Uint63, Wallet
+from chainfolio.adapters.tron.node import HEADER, Node, TronNode, is_empty
+from chainfolio.adapters.tron.reads import AbiRead, AssetRead, Call, ContractRead, WalletRead, WalletState
+from chainfolio.adapters.tron.untrusted import UntrustedCalls
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 from chainfolio.plans import Unknown
+from chainfolio.transport.wire import typed
 from chainfolio.untrusted import OVER
-from transport.wire import typed
 
-TRIES: Final = 6
-TOGETHER: Final = 200  # calls in one of the contract that makes several
+MAX_ATTEMPTS: Final = 6
+MULTICALL_SIZE: Final = 200  # calls in one multicall
+Results = dict[Any, object]  # by read
 
 
 class Reward(msgspec.Struct):
-    """What an account could withdraw now."""
+    """The voting reward that an account can withdraw, in sun."""
 
-    reward: Number = 0
+    reward: Uint63 = 0
 
 
-class Asset(msgspec.Struct):
-    """A token of the chain; texts are in hexadecimal."""
+class TokenInfo(msgspec.Struct):
+    """A TRC-10 token. Texts are in hexadecimal."""
 
     id: str
     name: str = ""
     abbr: str = ""
-    precision: Number = 0
+    precision: Uint63 = 0
 
 
-async def answer(node: Node, reads: Sequence[Any], block: Block, multicall: str) -> list[Any]:
-    """The results of some reads, no older than a block."""
+async def answer(node: Node, reads: Sequence[object], block: Block, multicall: str) -> list[Any]:
+    """Return the results of reads, in order, at `block` or a newer block.
+
+    Args:
+        node: The chain's nodes.
+        reads: `WalletRead`, `Call`, `AbiRead`, `AssetRead`.
+        block: The oldest block that is acceptable.
+        multicall: Contract that makes several calls at once; empty if there is none.
+
+    Raises:
+        NodeBehind: No endpoint has the block.
+        Unavailable: Blocks follow too fast to read all accounts at one.
+        SourceError: No endpoint gave the results.
+    """
     return await node.with_any(partial(_answer, node, reads, block, multicall), kind="state") if reads else []
 
 
-async def _answer(node: Node, reads: Sequence[Any], block: Block, multicall: str, endpoint: TronNode) -> list[Any]:
+async def _answer(
+    node: Node, reads: Sequence[object], block: Block, multicall: str, endpoint: TronNode
+) -> list[object]:
     wallets = [each for each in reads if isinstance(each, WalletRead)]
     calls = [each for each in reads if isinstance(each, Call | AbiRead)]
     trusted = [each for each in calls if not each.untrusted]
     untrusted = UntrustedCalls([each for each in calls if each.untrusted], block.height, multicall, node.skipped)
     assets = [each for each in reads if isinstance(each, AssetRead)]
-    found: dict[Any, Any] = dict(
-        zip(assets, await asyncio.gather(*(_asset(endpoint, each.number) for each in assets)), strict=True)
-    )
-    found |= await _at_one_block(endpoint, wallets, trusted, untrusted, block, multicall)
+    metadata = await asyncio.gather(*(_read_asset(endpoint, each.number) for each in assets))
+    results: Results = dict(zip(assets, metadata, strict=True))
+    results |= await _read_at_one_block(endpoint, wallets, trusted, untrusted, block, multicall)
     endpoint.reads.update(each.function for each in calls)
-    return [found[each] for each in reads]
+    return [results[each] for each in reads]
 
 
-async def _at_one_block(
-    endpoint: TronNode, wallets: Sequence[WalletRead], calls: Sequence[Asked], untrusted: UntrustedCalls,
-    block: Block, multicall: str,
-) -> dict[Any, Any]:  # fmt: skip
-    """Accounts and calls, read again while the chain goes on in between. It is waited once for untrusted ones."""
-    for attempt in range(TRIES if wallets else 1):
-        told = await asyncio.gather(*(_wallet(endpoint, each.account) for each in wallets))
-        (results, newest), _ = await asyncio.gather(_called(endpoint, calls, multicall), untrusted.read(endpoint))
+async def _read_at_one_block(
+    endpoint: TronNode,
+    wallets: Sequence[WalletRead],
+    calls: Sequence[ContractRead],
+    untrusted: UntrustedCalls,
+    block: Block,
+    multicall: str,
+) -> Results:
+    """Read accounts and calls, again if a new block came in between.
+
+    Untrusted calls that are at another block are repeated once, and then given up.
+    """
+    for attempt in range(MAX_ATTEMPTS if wallets else 1):
+        states = await asyncio.gather(*(_read_wallet(endpoint, each.account) for each in wallets))
+        (results, newest), _ = await asyncio.gather(_read_calls(endpoint, calls, multicall), untrusted.read(endpoint))
         if not wallets:
             return {**untrusted.results, **dict(zip(calls, results, strict=True))}
         if newest.height < block.height:
             raise NodeBehind(endpoint.name, f"is at block {newest.height}, and block {block.height} is not there yet")
         if newest == block and (attempt or untrusted.is_at(block)):
-            of = {each: Told(block, *one) for each, one in zip(wallets, told, strict=True)}
-            theirs = untrusted.results if untrusted.is_at(block) else dict.fromkeys(untrusted.calls, OVER)
-            return {**of, **theirs, **dict(zip(calls, results, strict=True))}
+            wallet_states = {read: WalletState(block, *state) for read, state in zip(wallets, states, strict=True)}
+            unread = dict.fromkeys(untrusted.calls, OVER)
+            untrusted_results = untrusted.results if untrusted.is_at(block) else unread
+            return {**wallet_states, **untrusted_results, **dict(zip(calls, results, strict=True))}
         block = newest
     raise Unavailable(endpoint.name, "its chain goes on faster than it answers")
 
 
-async def _wallet(endpoint: TronNode, account: str) -> tuple[Wallet, int]:
-    """An account, and what it could withdraw: only who votes earns."""
-    asked = {"address": in_hex(account)}
-    wallet = await endpoint.told("/wallet/getaccount", asked, Wallet)
+async def _read_wallet(endpoint: TronNode, account: str) -> tuple[Wallet, int]:
+    """Return an account, and the reward that it can withdraw: the stored allowance if it does not vote."""
+    body = {"address": hex_address(account)}
+    wallet = await endpoint.read_typed("/wallet/getaccount", body, Wallet)
     wallet.check(endpoint.name, account)
     if not wallet.votes:
         return wallet, wallet.allowance
-    reward = await endpoint.told("/wallet/getReward", asked, Reward)
-    return wallet, reward.reward
+    response = await endpoint.read_typed("/wallet/getReward", body, Reward)
+    return wallet, response.reward
 
 
-async def _asset(endpoint: TronNode, number: str) -> Any:
-    def read(source: str, content: bytes) -> Any:
+async def _read_asset(endpoint: TronNode, number: str) -> tuple[str, str, int] | Unknown:
+    """Return symbol, name and decimals of a TRC-10 token."""
+
+    def decode(source: str, content: bytes) -> tuple[str, str, int] | Unknown:
         if is_empty(content):
             return Unknown("the chain has no token of this number", "absent")
-        told = typed(source, content, Asset)
-        if told.id != number:
-            raise BadAnswer(source, f"gives token {told.id[:40]} for {number}")
-        return _text(told.abbr), _text(told.name), told.precision
+        token = typed(source, content, TokenInfo)
+        if token.id != number:
+            raise BadAnswer(source, f"gives token {token.id[:40]} for {number}")
+        return _decode_text(token.abbr), _decode_text(token.name), token.precision
 
-    return await endpoint.read("/wallet/getassetissuebyid", {"value": number}, read)
+    return await endpoint.read("/wallet/getassetissuebyid", {"value": number}, decode)
 
 
-def _text(written: str) -> str:
-    """A text in hexadecimal; as it is where it is none, for some nodes write it so."""
+def _decode_text(text: str) -> str:
+    """Decode hexadecimal text. Any other text stays as it is: some nodes do not encode it."""
     try:
-        return bytes.fromhex(written).decode()
+        return bytes.fromhex(text).decode()
     except ValueError:
-        return written
+        return text
 
 
-async def _called(endpoint: TronNode, calls: Sequence[Asked], multicall: str) -> tuple[list[Any], Block]:
-    """What contracts answer, in few requests, and the newest block behind that."""
+async def _read_calls(endpoint: TronNode, calls: Sequence[ContractRead], multicall: str) -> tuple[list[object], Block]:
+    """Return the results of calls, and the newest block after them."""
     source = endpoint.name
     if not calls:
         return [], await endpoint.header(HEADER)
-    several = [each for each in calls if not each.alone] if multicall and len(calls) > 1 else []
-    single = [each for each in calls if not several or each.alone]
-    pieces = [several[at : at + TOGETHER] for at in range(0, len(several), TOGETHER)]
-    asked = [*((multicall, aggregated(piece)) for piece in pieces), *((each.contract, each.data) for each in single)]
-    answers, newest = await posted(endpoint, asked)
-    given: dict[Any, Any] = {}
-    for piece, answer in zip(pieces, answers, strict=False):
-        given |= zip(piece, parts(source, answer, len(piece)), strict=True)
-    given |= zip(single, (result(source, each) for each in answers[len(pieces) :]), strict=True)
-    return [each.value(given[each]) for each in calls], newest
+    combined = [each for each in calls if not each.alone] if multicall and len(calls) > 1 else []
+    single = [each for each in calls if not combined or each.alone]
+    groups = [combined[at : at + MULTICALL_SIZE] for at in range(0, len(combined), MULTICALL_SIZE)]
+    requests = [
+        *((multicall, encode_multicall(group)) for group in groups),
+        *((each.contract, each.data) for each in single),
+    ]
+    responses, newest = await send_calls(endpoint, requests)
+    results: dict[ContractRead, CallResult] = {}
+    for group, response in zip(groups, responses, strict=False):
+        results |= zip(group, decode_multicall(source, response, len(group)), strict=True)
+    results |= zip(single, (decode_result(source, each) for each in responses[len(groups) :]), strict=True)
+    return [each.decode(results[each]) for each in calls], newest
 
 
-async def newest(endpoint: TronNode) -> Block:
-    """The newest block as contracts see it; whatever `/jsonrpc` raises where it is not served."""
-    return (await posted(endpoint, []))[1]
+async def newest_block(endpoint: TronNode) -> Block:
+    """Return the newest block as contract calls see it.
+
+    Raises:
+        SourceError: The node does not serve `/jsonrpc`.
+    """
+    return (await send_calls(endpoint, []))[1]

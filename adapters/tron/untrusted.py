@@ -1,7 +1,7 @@
-"""Calls of contracts that nobody trusts: in requests of their own, and few that use up what a node lets a call use.
+"""Calls of untrusted contracts: sent in separate requests, with a limit on failures.
 
-A node of Tron decides by itself how much energy and time a call may use, and a call of the contract that makes several
-at once fails with the first of them that uses all. Such a call is split until the contract is alone that does it.
+A Tron node decides how much energy and time a call may use, and a multicall fails if one of its calls exhausts them.
+Such a multicall is split until the exhausting contract is alone.
 """
 
 from __future__ import annotations
@@ -9,39 +9,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from adapters.tron.calls import Asked, aggregated, parts, posted, refusal, result
-from adapters.tron.node import TronNode
+from chainfolio.adapters.tron.calls import decode_multicall, decode_result, encode_multicall, send_calls
+from chainfolio.adapters.tron.node import TronNode
+from chainfolio.adapters.tron.reads import ContractRead
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, SourceError
+from chainfolio.transport.wire import RpcError
 from chainfolio.untrusted import BURNT, MAX_SECONDS, OVER, Skipped
-from transport.wire import RpcError
 
-MAX_FAILED: Final = 16  # calls of one round that may end without an answer, and one more for each MAX_TOGETHER reads
-MAX_TOGETHER: Final = 200  # reads in one call of the contract that makes several
-MIN_SENT: Final = 4  # calls of one request, if there are so many: fewer would take too many requests
-SPLIT: Final = 15  # how many calls the reads of such a call go into
-BURNT_BLOCKS: Final = 1_200  # an hour: for so long a contract is not read that used up what a call may use
-OVER_BLOCKS: Final = 20  # a minute: and for so long one that was not read because of others
-BURNING: Final = ("OUT_OF_ENERGY", "Not enough energy", "OUT_OF_TIME", "out of time", "timeout")
+MAX_FAILED: Final = 16  # calls of one round that may fail, and one more for each MULTICALL_SIZE reads
+MULTICALL_SIZE: Final = 200  # reads in one multicall
+MIN_SENT: Final = 4  # calls in one request, if there are as many: fewer would take too many requests
+SPLIT: Final = 15  # number of calls that a failed multicall is split into
+BURNT_BLOCKS: Final = 1_200  # an hour: a contract that exhausted the node's limits is skipped for so long
+OVER_BLOCKS: Final = 20  # a minute: a contract that was not read because of others is skipped for so long
+EXHAUSTED_MESSAGES: Final = ("OUT_OF_ENERGY", "Not enough energy", "OUT_OF_TIME", "out of time", "timeout")
 
 
 @dataclass(slots=True)
 class UntrustedCalls:
-    """The untrusted calls of one round. `results` has an answer of each once they were read; `blocks` are the newest
-    ones behind the requests that this took."""
+    """The untrusted calls of one round.
 
-    calls: Sequence[Asked]
+    Attributes:
+        calls: The calls.
+        height: The block at which `skipped` is consulted.
+        multicall: Contract that makes several calls at once; empty if there is none.
+        skipped: The untrusted contracts of the chain that are not read for a number of blocks.
+        results: One per call after `read`.
+        blocks: The newest blocks after each request of the last `read`.
+    """
+
+    calls: Sequence[ContractRead]
     height: int
     multicall: str
     skipped: Skipped
-    results: dict[Asked, Any] = field(default_factory=dict)
+    results: dict[ContractRead, object] = field(default_factory=dict)
     blocks: set[Block] = field(default_factory=set)
-    _split: set[Asked] = field(default_factory=set)  # those of calls that used up what a call may use
+    _split: set[ContractRead] = field(default_factory=set)  # calls of failed multicalls
 
     async def read(self, endpoint: TronNode) -> None:
-        """Read all calls, or say of them why they are not read. Raises nothing."""
+        """Read all calls into `results`, with the reason for those that are not read. Raises nothing."""
         self.blocks.clear()
         self.results = {
             call: reason
@@ -57,56 +66,63 @@ class UntrustedCalls:
         except SourceError as error:
             endpoint.errors.note(error)
         except TimeoutError:
-            pass  # what was not answered by then is given up
-        left = [call for call in pending if call not in self.results]
-        self.results |= dict.fromkeys(left, OVER)
-        self.skipped.skip({call.contract for call in left}, self.height, OVER_BLOCKS, OVER)
+            pass  # the calls without a result are given up
+        unread = [call for call in pending if call not in self.results]
+        self.results |= dict.fromkeys(unread, OVER)
+        self.skipped.skip({call.contract for call in unread}, self.height, OVER_BLOCKS, OVER)
 
     def is_at(self, block: Block) -> bool:
         """Return True if everything was read at a block."""
         return self.blocks <= {block}
 
-    async def _read(self, endpoint: TronNode, pending: Sequence[Asked]) -> None:
-        together = [call for call in pending if self.multicall and not call.alone]
-        groups: list[Sequence[Asked]] = [
-            together[at : at + MAX_TOGETHER] for at in range(0, len(together), MAX_TOGETHER)
+    async def _read(self, endpoint: TronNode, pending: Sequence[ContractRead]) -> None:
+        combined = [call for call in pending if self.multicall and not call.alone]
+        groups: list[Sequence[ContractRead]] = [
+            combined[at : at + MULTICALL_SIZE] for at in range(0, len(combined), MULTICALL_SIZE)
         ]
         groups += [[call] for call in pending if not self.multicall or call.alone]
-        room = MAX_FAILED + -(-len(pending) // MAX_TOGETHER)
-        while groups and room > 0:
-            size = max(room, MIN_SENT)
-            now, groups = groups[:size], groups[size:]
-            answers, newest = await posted(endpoint, [self._sent(group) for group in now])
+        max_failures = MAX_FAILED + -(-len(pending) // MULTICALL_SIZE)
+        while groups and max_failures > 0:
+            size = max(max_failures, MIN_SENT)
+            batch, groups = groups[:size], groups[size:]
+            responses, newest = await send_calls(endpoint, [self._encode(group) for group in batch])
             self.blocks.add(newest)
-            for group, answer in zip(now, answers, strict=True):
-                if not self._settle(endpoint.name, group, answer):
-                    room -= 1
-                    groups += self._parted(group)
+            for group, response in zip(batch, responses, strict=True):
+                if not self._store(endpoint.name, group, response):
+                    max_failures -= 1
+                    groups += self._split_group(group)
 
-    def _parted(self, group: Sequence[Asked]) -> list[Sequence[Asked]]:
+    def _split_group(self, group: Sequence[ContractRead]) -> list[Sequence[ContractRead]]:
+        """Return the parts of a failed multicall; none for a single call."""
         if len(group) == 1:
             return []
         self._split.update(group)
         size = -(-len(group) // SPLIT)
         return [group[at : at + size] for at in range(0, len(group), size)]
 
-    def _sent(self, group: Sequence[Asked]) -> tuple[str, bytes]:
+    def _encode(self, group: Sequence[ContractRead]) -> tuple[str, bytes]:
+        """Return the contract and the call data for a group."""
         if len(group) > 1:
-            return self.multicall, aggregated(group)
+            return self.multicall, encode_multicall(group)
         return group[0].contract, group[0].data
 
-    def _settle(self, source: str, group: Sequence[Asked], answer: bytes | RpcError) -> bool:
-        """Keep what a call answered. False if it used up what a call may use: then only a lone one has its answer."""
+    def _store(self, source: str, group: Sequence[ContractRead], response: bytes | RpcError) -> bool:
+        """Store the results of a group. Return False if it exhausted the node's limits.
+
+        A single call that did so has a result, the reason; the calls of a multicall have none.
+        """
         if len(group) > 1:
             try:
-                self.results |= zip(group, parts(source, answer, len(group)), strict=True)
+                self.results |= zip(group, decode_multicall(source, response, len(group)), strict=True)
             except BadAnswer:
                 return False
             return True
         [call] = group
-        if isinstance(answer, RpcError) and (call in self._split or any(each in answer.message for each in BURNING)):
+        if isinstance(response, RpcError) and (
+            call in self._split or any(each in response.message for each in EXHAUSTED_MESSAGES)
+        ):
             self.results[call] = BURNT
             self.skipped.skip([call.contract], self.height, BURNT_BLOCKS, BURNT)
             return False
-        self.results[call] = refusal(source, answer) if isinstance(answer, RpcError) else result(source, answer)
+        self.results[call] = decode_result(source, response)
         return True

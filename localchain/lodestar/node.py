@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from localchain import install
-from localchain.errors import LocalChainError, NodeFailed
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import LocalChainError, NodeFailed
 
 SOURCES = Path(__file__).parent
 COMPILED = ("snappy", "classic-level", "bcrypto", "bigint-buffer", "@chainsafe/blst")
@@ -57,9 +57,12 @@ class Lodestar:
         options = "--import ./preload.mjs"
         self._process = subprocess.Popen(
             ["node", "node_modules/.bin/lodestar", "dev", *_options(self._data, self.url, rest, peers)],
-            cwd=self._where, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            cwd=self._where,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             env={**os.environ, "LODESTAR_PRESET": "minimal", "NODE_NO_WARNINGS": "1", "NODE_OPTIONS": options},
-        )  # fmt: skip
+        )
         try:
             self._wait()
         except BaseException:  # whatever it is: no process is left behind
@@ -108,13 +111,26 @@ def _free_ports(count: int) -> list[int]:
 def _options(data: str, url: str, rest: int, peers: int) -> list[str]:
     """No other peers, no execution client but its own mock, all forks up to Capella from the first slot."""
     own = {
-        "dataDir": data, "genesisValidators": VALIDATORS, "startValidators": f"0..{VALIDATORS - 1}",
-        "genesisTime": int(time.time()) + BEFORE_GENESIS_S, "genesisEth1Hash": NOBODY, "rest.namespace": "*",
-        "rest.port": rest, "server": url, "listenAddress": "127.0.0.1", "port": peers, "discv5": "false",
-        "mdns": "false", "targetPeers": 0, "sync.isSingleNode": "true", "network.allowPublishToZeroPeers": "true",
-        "eth1": "false", "execution.engineMock": "true", "params.SECONDS_PER_SLOT": SLOT_S,
+        "dataDir": data,
+        "genesisValidators": VALIDATORS,
+        "startValidators": f"0..{VALIDATORS - 1}",
+        "genesisTime": int(time.time()) + BEFORE_GENESIS_S,
+        "genesisEth1Hash": NOBODY,
+        "rest.namespace": "*",
+        "rest.port": rest,
+        "server": url,
+        "listenAddress": "127.0.0.1",
+        "port": peers,
+        "discv5": "false",
+        "mdns": "false",
+        "targetPeers": 0,
+        "sync.isSingleNode": "true",
+        "network.allowPublishToZeroPeers": "true",
+        "eth1": "false",
+        "execution.engineMock": "true",
+        "params.SECONDS_PER_SLOT": SLOT_S,
         **{f"params.{name}_FORK_EPOCH": 0 for name in ("ALTAIR", "BELLATRIX", "CAPELLA")},
-    }  # fmt: skip
+    }
     return [part for name, value in own.items() for part in (f"--{name}", str(value))]
 
 

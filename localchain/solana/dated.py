@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from localchain.errors import RpcError
-from localchain.solana.node import SolanaNode
+from chainfolio.localchain.errors import RpcError
+from chainfolio.localchain.solana.node import SolanaNode
 
 CLOCK = "SysvarC1ock11111111111111111111111111111111"
 TIME_AT = 32  # bytes before the time in the clock of the chain

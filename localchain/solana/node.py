@@ -16,8 +16,8 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from localchain import install
-from localchain.errors import NodeFailed, RpcError
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import NodeFailed, RpcError
 
 HERE = Path(__file__).parent
 PATIENCE_S = 300.0
@@ -47,9 +47,12 @@ class SolanaNode:
         self._process = subprocess.Popen(
             ["node", str(HERE / "start.cjs"), str(self.slot_time_ms)],
             env={"NODE_PATH": str(where / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
             start_new_session=True,  # Ctrl-C is for us to hear first
-        )  # fmt: skip
+        )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

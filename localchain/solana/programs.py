@@ -17,7 +17,7 @@ from spl.token import instructions as token
 from spl.token import models
 from spl.token.constants import ACCOUNT_LEN, MINT_LEN, TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 
-from localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.node import SolanaNode
 
 TOKEN, TOKEN_2022, WRAPPED = TOKEN_PROGRAM_ID, TOKEN_2022_PROGRAM_ID, WRAPPED_SOL_MINT
 BUDGET = compute_budget.ID
@@ -170,9 +170,11 @@ def voter(node: SolanaNode) -> Pubkey:
     validator, vote = Keypair(), Keypair()
     own = bytes(node.payer.pubkey())
     accounts = [
-        AccountMeta(vote.pubkey(), False, True), AccountMeta(RENT, False, False), AccountMeta(CLOCK, False, False),
+        AccountMeta(vote.pubkey(), False, True),
+        AccountMeta(RENT, False, False),
+        AccountMeta(CLOCK, False, False),
         AccountMeta(validator.pubkey(), True, False),
-    ]  # fmt: skip
+    ]
     begin = Instruction(VOTE, struct.pack("<I", 0) + bytes(validator.pubkey()) + own * 2 + b"\5", accounts)
     node.send([allocated(node, vote, 3762, VOTE), begin], vote, validator)
     return vote.pubkey()
@@ -181,9 +183,12 @@ def voter(node: SolanaNode) -> Pubkey:
 def unstaked(stake: Pubkey, owner: Pubkey, lamports: int, to: Pubkey | None = None) -> Instruction:
     """An owner takes coins out of a stake account, for somebody."""
     accounts = [
-        AccountMeta(stake, False, True), AccountMeta(to or owner, False, True), AccountMeta(CLOCK, False, False),
-        AccountMeta(HISTORY, False, False), AccountMeta(owner, True, False),
-    ]  # fmt: skip
+        AccountMeta(stake, False, True),
+        AccountMeta(to or owner, False, True),
+        AccountMeta(CLOCK, False, False),
+        AccountMeta(HISTORY, False, False),
+        AccountMeta(owner, True, False),
+    ]
     return Instruction(STAKE, struct.pack("<IQ", 4, lamports), accounts)
 
 
@@ -202,16 +207,20 @@ def stake(
     steps = [
         allocated(node, new, STAKE_SIZE, STAKE, lamports),
         Instruction(
-            STAKE, begin + bytes(node.payer.pubkey()),
+            STAKE,
+            begin + bytes(node.payer.pubkey()),
             [AccountMeta(new.pubkey(), False, True), AccountMeta(RENT, False, False)],
         ),
-    ]  # fmt: skip
+    ]
     if vote is not None:
         accounts = [
-            AccountMeta(new.pubkey(), False, True), AccountMeta(vote, False, False), AccountMeta(CLOCK, False, False),
-            AccountMeta(HISTORY, False, False), AccountMeta(CONFIG, False, False),
+            AccountMeta(new.pubkey(), False, True),
+            AccountMeta(vote, False, False),
+            AccountMeta(CLOCK, False, False),
+            AccountMeta(HISTORY, False, False),
+            AccountMeta(CONFIG, False, False),
             AccountMeta(by.pubkey(), True, False),
-        ]  # fmt: skip
+        ]
         steps.append(Instruction(STAKE, struct.pack("<I", 2), accounts))
     node.send(steps, new, *([staker] if staker else []))
     return new.pubkey()
@@ -221,9 +230,10 @@ def split(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pu
     """A part of a stake account becomes one of its own."""
     new = Keypair()
     accounts = [
-        AccountMeta(stake, False, True), AccountMeta(new.pubkey(), False, True),
+        AccountMeta(stake, False, True),
+        AccountMeta(new.pubkey(), False, True),
         AccountMeta(staker.pubkey(), True, False),
-    ]  # fmt: skip
+    ]
     parted = Instruction(STAKE, struct.pack("<IQ", 3, lamports), accounts)
     node.send([allocated(node, new, STAKE_SIZE, STAKE), parted], new, staker)
     return new.pubkey()
@@ -232,9 +242,12 @@ def split(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pu
 def merged(into: Pubkey, stake: Pubkey, staker: Pubkey) -> Instruction:
     """A stake account becomes a part of another one, and ends."""
     accounts = [
-        AccountMeta(into, False, True), AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False),
-        AccountMeta(HISTORY, False, False), AccountMeta(staker, True, False),
-    ]  # fmt: skip
+        AccountMeta(into, False, True),
+        AccountMeta(stake, False, True),
+        AccountMeta(CLOCK, False, False),
+        AccountMeta(HISTORY, False, False),
+        AccountMeta(staker, True, False),
+    ]
     return Instruction(STAKE, struct.pack("<I", 7), accounts)
 
 

@@ -46,7 +46,7 @@ async def declare(account, file, casm=None):
     runs = compute_casm_class_hash(create_casm_class(read(casm)))
     return await account.sign_declare_v2_transaction(
         compiled_contract=read(file), compiled_class_hash=runs, max_fee=MAX_FEE
-    )  # fmt: skip
+    )
 
 
 async def deploy(account, files, args):
@@ -65,7 +65,7 @@ async def open_account(account, key, amount):
     await execute(account, [(COIN, "transfer", [address, amount % 2**128, amount >> 128])])
     await Account.deploy_account(
         address=address, key_pair=pair, client=account.client, chain=StarknetChainId.TESTNET, max_fee=MAX_FEE, **of
-    )  # fmt: skip
+    )
     return f"0x{address:064x}"
 
 
@@ -75,9 +75,11 @@ async def main(url):
         asked = json.loads(line)
         address, key = asked["account"]
         account = Account(
-            address=address, client=client, chain=StarknetChainId.TESTNET,
+            address=address,
+            client=client,
+            chain=StarknetChainId.TESTNET,
             key_pair=KeyPair.from_private_key(int(key, 16)),
-        )  # fmt: skip
+        )
         if "class" in asked:
             made = deploy(account, asked["class"], asked["args"])
         elif "key" in asked:

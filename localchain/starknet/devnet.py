@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from localchain import install
-from localchain.errors import NodeFailed, NoSuchNode, RpcError
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import NodeFailed, NoSuchNode, RpcError
 
 HERE = Path(__file__).parent
 START_S = 120.0
@@ -51,10 +51,25 @@ class Devnet:
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
-            [str(self._where / "node" / "bin" / "python"), "-c", RUN, "--host", "127.0.0.1", "--port", str(port),
-             "--seed", "0", "--accounts", "4", "--hide-server-logs"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [
+                str(self._where / "node" / "bin" / "python"),
+                "-c",
+                RUN,
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--seed",
+                "0",
+                "--accounts",
+                "4",
+                "--hide-server-logs",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         try:
             self._wait()
             self.accounts = self.http("/predeployed_accounts")
@@ -99,9 +114,13 @@ class Devnet:
     def message(self, ethereum: str, to: str, selector: int, payload: Sequence[int]) -> str:
         """What a contract on Ethereum has to say to one here, in a block of its own. Returns the hash."""
         sent = {
-            "l1_contract_address": ethereum, "l2_contract_address": to, "entry_point_selector": hex(selector),
-            "payload": [hex(each) for each in payload], "paid_fee_on_l1": "0x1", "nonce": "0x0",
-        }  # fmt: skip
+            "l1_contract_address": ethereum,
+            "l2_contract_address": to,
+            "entry_point_selector": hex(selector),
+            "payload": [hex(each) for each in payload],
+            "paid_fee_on_l1": "0x1",
+            "nonce": "0x0",
+        }
         made: str = self.http("/postman/send_message_to_l2", sent)["transaction_hash"]
         return made
 
@@ -127,9 +146,12 @@ class Devnet:
         if self._client is None:
             self._client = subprocess.Popen(
                 [str(self._where / "client" / "bin" / "python"), str(HERE / "client.py"), self.url],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         assert self._client.stdin is not None, "it is a pipe"
         assert self._client.stdout is not None, "it is a pipe"
         self._client.stdin.write(json.dumps({"account": [account["address"], account["private_key"]], **asked}) + "\n")
@@ -203,9 +225,13 @@ def _made(found: Path, *command: Path | str, packages: Path) -> None:
     found.parent.mkdir(exist_ok=True)
     made = found.with_suffix(f".{os.getpid()}")
     done = subprocess.run(
-        [str(each) for each in (*command, made)], env={**os.environ, "CAIRO_PATH": str(packages)},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [str(each) for each in (*command, made)],
+        env={**os.environ, "CAIRO_PATH": str(packages)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     if done.returncode:
         raise NodeFailed(f"{found.stem} cannot be compiled: {done.stderr[-400:]}")
     made.replace(found)
@@ -224,9 +250,19 @@ def _fill(where: Path, run: install.Run, python: str) -> None:
             run(f"a place for {package}", [uv, "venv", "--python", python, str(where / name)])
         run(
             package,
-            [uv, "pip", "install", "--python", str(where / place / "bin" / "python"), "--exclude-newer",
-             wanted["before"], "--exclude-newer-package", own, package],
-        )  # fmt: skip
+            [
+                uv,
+                "pip",
+                "install",
+                "--python",
+                str(where / place / "bin" / "python"),
+                "--exclude-newer",
+                wanted["before"],
+                "--exclude-newer-package",
+                own,
+                package,
+            ],
+        )
 
 
 def _python() -> str | None:

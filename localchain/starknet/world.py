@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from localchain import install
-from localchain.starknet.devnet import CONTRACTS, Devnet, compiled, ensure
+from chainfolio.localchain import install
+from chainfolio.localchain.starknet.devnet import CONTRACTS, Devnet, compiled, ensure
 
 SUPPLY: Final = 10**24
 # What is deployed: its symbol, its contract, its name.
 DEPLOYED: Final = {
-    "OLD": ("token", "old token"), "YNG": ("young_token", ""), "ART": ("collection", "art"),
+    "OLD": ("token", "old token"),
+    "YNG": ("young_token", ""),
+    "ART": ("collection", "art"),
     "PIECES": ("editions", "pieces"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import Any
 
-from localchain.tron.fees import NEW_ACCOUNT
-from localchain.tron.state import (
+from chainfolio.localchain.tron.fees import NEW_ACCOUNT
+from chainfolio.localchain.tron.state import (
     KINDS,
     SLOT_MS,
     TRX,
@@ -17,7 +17,7 @@ from localchain.tron.state import (
     Permission,
     State,
     Unfreezing,
-)  # fmt: skip
+)
 
 UNFREEZE_MS = 14 * 86_400_000
 DAY_MS = 86_400_000
@@ -124,9 +124,17 @@ def _issue(act: Act) -> None:
     act.burn(ISSUE)
     number = str(1_000_001 + len(act.state.assets))
     act.state.assets[number] = Asset(
-        number, act.owner, texts["name"], texts["abbr"], act.whole("precision"), supply, texts["url"],
-        texts["description"], act.whole("start_time"), act.whole("end_time"),
-    )  # fmt: skip
+        number,
+        act.owner,
+        texts["name"],
+        texts["abbr"],
+        act.whole("precision"),
+        supply,
+        texts["url"],
+        texts["description"],
+        act.whole("start_time"),
+        act.whole("end_time"),
+    )
     act.state.change(act.owner, assets={**act.account.assets, number: supply})
     act.said["assetIssueID"] = number
 
@@ -255,9 +263,10 @@ def _delegate(act: Act) -> None:
         "delegateBalance must be less than or equal to available FreezeV2 balance",
     )
     state.change(
-        act.owner, frozen=_shift(act.account.frozen, act.resource, -sun),
+        act.owner,
+        frozen=_shift(act.account.frozen, act.resource, -sun),
         delegated=_shift(act.account.delegated, act.resource, sun),
-    )  # fmt: skip
+    )
     state.change(to, acquired=_shift(state.accounts[to].acquired, act.resource, sun))
     key = (act.owner, to, act.resource)
     old = state.delegations.get(key, Delegation())
@@ -281,22 +290,29 @@ def _undelegate(act: Act) -> None:
     if old.sun == sun:
         del state.delegations[key]
     state.change(
-        act.owner, frozen=_shift(act.account.frozen, act.resource, sun),
+        act.owner,
+        frozen=_shift(act.account.frozen, act.resource, sun),
         delegated=_shift(act.account.delegated, act.resource, -sun),
-    )  # fmt: skip
+    )
     state.change(to, acquired=_shift(state.accounts[to].acquired, act.resource, -sun))
 
 
 def _permissions(act: Act) -> None:
     act.burn(PERMISSIONS)
     found = [act.value["owner"], *act.value.get("actives", ())]
-    act.state.change(act.owner, permissions=tuple(
-        Permission(
-            number if number == 0 else number + 1, each.get("permission_name", ""), each.get("threshold", 0),
-            {key["address"]: key["weight"] for key in each["keys"]}, each.get("operations", ""),
-        )
-        for number, each in enumerate(found)
-    ))  # fmt: skip
+    act.state.change(
+        act.owner,
+        permissions=tuple(
+            Permission(
+                number if number == 0 else number + 1,
+                each.get("permission_name", ""),
+                each.get("threshold", 0),
+                {key["address"]: key["weight"] for key in each["keys"]},
+                each.get("operations", ""),
+            )
+            for number, each in enumerate(found)
+        ),
+    )
 
 
 # --- the chain's own exchange ---------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from localchain.tron.chain import Block, Chain, Transaction
-from localchain.tron.codec import decode
-from localchain.tron.forms import base58check, inner, tron
-from localchain.tron.state import (
+from chainfolio.localchain.tron.chain import Block, Chain, Transaction
+from chainfolio.localchain.tron.codec import decode
+from chainfolio.localchain.tron.forms import base58check, inner, tron
+from chainfolio.localchain.tron.state import (
     ENERGY_LIMIT,
     ENERGY_WEIGHT,
     FREE_NET,
@@ -16,7 +16,7 @@ from localchain.tron.state import (
     NET_WEIGHT,
     Account,
     State,
-)  # fmt: skip
+)
 
 FACTOR = 100  # blocks that one request may ask for
 Json = dict[str, Any]
@@ -74,8 +74,9 @@ def block_json(view: View, block: Block) -> Json:
     """A block with its transactions."""
     header = {**block.header, "witness_address": view.shown(block.header["witness_address"])}
     found: Json = {
-        "blockID": block.id, "block_header": {"raw_data": header, "witness_signature": block.signature},
-    }  # fmt: skip
+        "blockID": block.id,
+        "block_header": {"raw_data": header, "witness_signature": block.signature},
+    }
     if block.transactions:
         pairs = zip(block.transactions, block.results, strict=True)
         found["transactions"] = [transaction_json(view, each, result) for each, result in pairs]
@@ -85,9 +86,11 @@ def block_json(view: View, block: Block) -> Json:
 def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
     """A transaction of a block."""
     return {
-        **transaction.ends(result), "txID": transaction.txid,
-        "raw_data": decode("raw", transaction.raw, view.visible), "raw_data_hex": transaction.raw.hex(),
-    }  # fmt: skip
+        **transaction.ends(result),
+        "txID": transaction.txid,
+        "raw_data": decode("raw", transaction.raw, view.visible),
+        "raw_data_hex": transaction.raw.hex(),
+    }
 
 
 def info_json(view: View, info: Mapping[str, Any]) -> Json:
@@ -172,15 +175,27 @@ def account_json(view: View, account: Account) -> Json:
     votes = [{"vote_address": view.shown(to), "vote_count": count} for to, count in account.votes.items()]
     return kept(
         account_name=account.name if not view.visible else bytes.fromhex(account.name).decode(errors="replace"),
-        type=account.kind if account.kind != "Normal" else "", address=view.shown(account.address),
-        balance=account.balance, votes=votes, frozen=[legacy[KINDS[0]]] if KINDS[0] in legacy else [],
-        net_usage=account.net.amount, create_time=account.created_ms, latest_opration_time=account.operated_ms,
-        allowance=account.allowance, latest_withdraw_time=account.withdrawn_ms,
-        free_net_usage=account.free_net.amount, latest_consume_time=account.net.slot,
-        latest_consume_free_time=account.free_net.slot, net_window_size=28_800_000, net_window_optimized=True,
-        account_resource=_resources(account, legacy), tron_power=legacy.get(KINDS[2]),
-        **_permissions(view, account), assetV2=_pairs({k: v for k, v in account.assets.items() if v}),
-        free_asset_net_usageV2=_pairs(dict.fromkeys(account.assets, 0)), asset_optimized=True,
+        type=account.kind if account.kind != "Normal" else "",
+        address=view.shown(account.address),
+        balance=account.balance,
+        votes=votes,
+        frozen=[legacy[KINDS[0]]] if KINDS[0] in legacy else [],
+        net_usage=account.net.amount,
+        create_time=account.created_ms,
+        latest_opration_time=account.operated_ms,
+        allowance=account.allowance,
+        latest_withdraw_time=account.withdrawn_ms,
+        free_net_usage=account.free_net.amount,
+        latest_consume_time=account.net.slot,
+        latest_consume_free_time=account.free_net.slot,
+        net_window_size=28_800_000,
+        net_window_optimized=True,
+        account_resource=_resources(account, legacy),
+        tron_power=legacy.get(KINDS[2]),
+        **_permissions(view, account),
+        assetV2=_pairs({k: v for k, v in account.assets.items() if v}),
+        free_asset_net_usageV2=_pairs(dict.fromkeys(account.assets, 0)),
+        asset_optimized=True,
         frozenV2=[_typed(kind, amount=account.frozen.get(kind, 0)) for kind in KINDS],
         unfrozenV2=[
             _typed(each.resource, unfreeze_amount=each.sun, unfreeze_expire_time=each.expires_ms)
@@ -188,16 +203,19 @@ def account_json(view: View, account: Account) -> Json:
         ],
         delegated_frozenV2_balance_for_bandwidth=account.delegated.get(KINDS[0]),
         acquired_delegated_frozenV2_balance_for_bandwidth=account.acquired.get(KINDS[0]),
-    )  # fmt: skip
+    )
 
 
 def _resources(account: Account, legacy: Mapping[str, Json]) -> Json:
     return kept(
-        energy_usage=account.energy.amount, frozen_balance_for_energy=legacy.get(KINDS[1]),
-        latest_consume_time_for_energy=account.energy.slot, energy_window_size=28_800_000,
+        energy_usage=account.energy.amount,
+        frozen_balance_for_energy=legacy.get(KINDS[1]),
+        latest_consume_time_for_energy=account.energy.slot,
+        energy_window_size=28_800_000,
         delegated_frozenV2_balance_for_energy=account.delegated.get(KINDS[1]),
-        acquired_delegated_frozenV2_balance_for_energy=account.acquired.get(KINDS[1]), energy_window_optimized=True,
-    )  # fmt: skip
+        acquired_delegated_frozenV2_balance_for_energy=account.acquired.get(KINDS[1]),
+        energy_window_optimized=True,
+    )
 
 
 def _permissions(view: View, account: Account) -> Json:
@@ -206,18 +224,27 @@ def _permissions(view: View, account: Account) -> Json:
     own = [{"address": view.shown(account.address), "weight": 1}]
     found: list[Json] = [
         {"permission_name": "owner", "threshold": 1, "keys": own},
-        {"type": "Active", "id": 2, "permission_name": "active", "threshold": 1,
-         "operations": "7fff1fc0033efb0f" + "00" * 24, "keys": own},
-    ]  # fmt: skip
+        {
+            "type": "Active",
+            "id": 2,
+            "permission_name": "active",
+            "threshold": 1,
+            "operations": "7fff1fc0033efb0f" + "00" * 24,
+            "keys": own,
+        },
+    ]
     if account.permissions:
         found = [
             kept(
-                type="Active" if each.number else "", id=each.number, permission_name=each.name,
-                threshold=each.threshold, operations=each.operations,
+                type="Active" if each.number else "",
+                id=each.number,
+                permission_name=each.name,
+                threshold=each.threshold,
+                operations=each.operations,
                 keys=[{"address": view.shown(key), "weight": weight} for key, weight in each.keys.items()],
             )
             for each in account.permissions
-        ]  # fmt: skip
+        ]
     return {"owner_permission": found[0], "active_permission": found[1:]}
 
 
@@ -229,9 +256,13 @@ def _account(view: View, body: Json) -> Json:
 def _used(view: View, account: Account) -> Json:
     slot = view.node.slot(view.now_ms)
     return kept(
-        freeNetUsed=account.free_net.at(slot), freeNetLimit=FREE_NET, NetUsed=account.net.at(slot),
-        NetLimit=account.limit(KINDS[0]), TotalNetLimit=NET_LIMIT, TotalNetWeight=NET_WEIGHT,
-    )  # fmt: skip
+        freeNetUsed=account.free_net.at(slot),
+        freeNetLimit=FREE_NET,
+        NetUsed=account.net.at(slot),
+        NetLimit=account.limit(KINDS[0]),
+        TotalNetLimit=NET_LIMIT,
+        TotalNetWeight=NET_WEIGHT,
+    )
 
 
 def _net(view: View, body: Json) -> Json:
@@ -245,9 +276,13 @@ def _resource(view: View, body: Json) -> Json:
         return {}
     slot = view.node.slot(view.now_ms)
     return _used(view, account) | kept(
-        tronPowerUsed=sum(account.votes.values()), tronPowerLimit=account.power, EnergyUsed=account.energy.at(slot),
-        EnergyLimit=account.limit(KINDS[1]), TotalEnergyLimit=ENERGY_LIMIT, TotalEnergyWeight=ENERGY_WEIGHT,
-    )  # fmt: skip
+        tronPowerUsed=sum(account.votes.values()),
+        tronPowerLimit=account.power,
+        EnergyUsed=account.energy.at(slot),
+        EnergyLimit=account.limit(KINDS[1]),
+        TotalEnergyLimit=ENERGY_LIMIT,
+        TotalEnergyWeight=ENERGY_WEIGHT,
+    )
 
 
 def _reward(view: View, body: Json) -> Json:
@@ -324,10 +359,19 @@ def asset_json(view: View, number: str) -> Json:
     """A TRC-10 token."""
     asset = view.state.assets[number]
     return kept(
-        id=number, owner_address=view.shown(asset.owner), name=view.text(asset.name), abbr=view.text(asset.abbr),
-        total_supply=asset.supply, trx_num=1, precision=asset.precision, num=1, start_time=asset.start_ms,
-        end_time=asset.end_ms, description=view.text(asset.description), url=view.text(asset.url),
-    )  # fmt: skip
+        id=number,
+        owner_address=view.shown(asset.owner),
+        name=view.text(asset.name),
+        abbr=view.text(asset.abbr),
+        total_supply=asset.supply,
+        trx_num=1,
+        precision=asset.precision,
+        num=1,
+        start_time=asset.start_ms,
+        end_time=asset.end_ms,
+        description=view.text(asset.description),
+        url=view.text(asset.url),
+    )
 
 
 def _asset(view: View, body: Json) -> Json:
@@ -345,10 +389,14 @@ def _exchange(view: View, body: Json) -> Json:
         return {}
     pair = view.state.exchanges[number]
     return kept(
-        exchange_id=number, creator_address=view.shown(pair.creator), create_time=pair.created_ms,
-        first_token_id=view.text(pair.tokens[0]), first_token_balance=pair.balances[0],
-        second_token_id=view.text(pair.tokens[1]), second_token_balance=pair.balances[1],
-    )  # fmt: skip
+        exchange_id=number,
+        creator_address=view.shown(pair.creator),
+        create_time=pair.created_ms,
+        first_token_id=view.text(pair.tokens[0]),
+        first_token_balance=pair.balances[0],
+        second_token_id=view.text(pair.tokens[1]),
+        second_token_balance=pair.balances[1],
+    )
 
 
 def _contract(view: View, body: Json) -> Json:
@@ -369,21 +417,32 @@ def _witnesses(view: View, body: Json) -> Json:
 def _node_info(view: View, body: Json) -> Json:
     newest, solid = view.node.head, view.node.blocks[view.node.solid]
     return {
-        "beginSyncNum": 0, "block": f"Num:{newest.height},ID:{newest.id}",
-        "solidityBlock": f"Num:{solid.height},ID:{solid.id}", "currentConnectCount": 0,
+        "beginSyncNum": 0,
+        "block": f"Num:{newest.height},ID:{newest.id}",
+        "solidityBlock": f"Num:{solid.height},ID:{solid.id}",
+        "currentConnectCount": 0,
         "configNodeInfo": {"codeVersion": "4.8.0", "supportConstant": True},
-    }  # fmt: skip
+    }
 
 
 def _parameters(view: View, body: Json) -> Json:
     said = {
-        "getMaintenanceTimeInterval": 3_000 * view.node.maintenance, "getCreateAccountFee": 100_000,
-        "getTransactionFee": 1_000, "getAssetIssueFee": 1_024_000_000, "getExchangeCreateFee": 1_024_000_000,
-        "getCreateNewAccountFeeInSystemContract": 1_000_000, "getEnergyFee": 100, "getMemoFee": 1_000_000,
-        "getMultiSignFee": 1_000_000, "getUpdateAccountPermissionFee": 100_000_000, "getUnfreezeDelayDays": 14,
-        "getFreeNetLimit": FREE_NET, "getTotalNetLimit": NET_LIMIT, "getTotalEnergyCurrentLimit": ENERGY_LIMIT,
+        "getMaintenanceTimeInterval": 3_000 * view.node.maintenance,
+        "getCreateAccountFee": 100_000,
+        "getTransactionFee": 1_000,
+        "getAssetIssueFee": 1_024_000_000,
+        "getExchangeCreateFee": 1_024_000_000,
+        "getCreateNewAccountFeeInSystemContract": 1_000_000,
+        "getEnergyFee": 100,
+        "getMemoFee": 1_000_000,
+        "getMultiSignFee": 1_000_000,
+        "getUpdateAccountPermissionFee": 100_000_000,
+        "getUnfreezeDelayDays": 14,
+        "getFreeNetLimit": FREE_NET,
+        "getTotalNetLimit": NET_LIMIT,
+        "getTotalEnergyCurrentLimit": ENERGY_LIMIT,
         "getMaxFeeLimit": 15_000_000_000,
-    }  # fmt: skip
+    }
     return {"chainParameter": [{"key": key, "value": value} for key, value in said.items()]}
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from localchain.tron.answers import View
-from localchain.tron.chain import Chain, Rejected, read
-from localchain.tron.codec import TYPE_URL, decode, encode
-from localchain.tron.forms import base58check, inner, sha256
+from chainfolio.localchain.tron.answers import View
+from chainfolio.localchain.tron.chain import Chain, Rejected, read
+from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
+from chainfolio.localchain.tron.forms import base58check, inner, sha256
 
 Json = dict[str, Any]
 NOBODY = "41" + "00" * 20
@@ -35,8 +35,11 @@ def constant(view: View, body: Json) -> Json:
     transaction = trigger(view, owner, contract, data)
     transaction["ret"] = [{"ret": "FAILED"} if failed else {}]
     return {
-        "result": result, "energy_used": done.energy, "constant_result": [done.output], "transaction": transaction,
-    }  # fmt: skip
+        "result": result,
+        "energy_used": done.energy,
+        "constant_result": [done.output],
+        "transaction": transaction,
+    }
 
 
 def trigger(view: View, owner: str, contract: str, data: str, value: int = 0, fee_limit: int = 0) -> Json:
@@ -49,9 +52,11 @@ def _unsigned(view: View, kind: str, value: Json, fee_limit: int = 0) -> Json:
     said = {"contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}]}
     raw = encode("raw", {**said, **view.node.reference(), **({"fee_limit": fee_limit} if fee_limit else {})})
     return {
-        "visible": view.visible, "txID": sha256(raw).hex(), "raw_data": decode("raw", raw, view.visible),
+        "visible": view.visible,
+        "txID": sha256(raw).hex(),
+        "raw_data": decode("raw", raw, view.visible),
         "raw_data_hex": raw.hex(),
-    }  # fmt: skip
+    }
 
 
 def _trigger(view: View, body: Json) -> Json:
@@ -95,9 +100,10 @@ def _sign_weight(view: View, body: Json) -> Json:
     owner = base58check(transaction.owner) if view.visible else transaction.owner
     own = {"permission_name": "owner", "threshold": 1, "keys": [{"address": owner, "weight": 1}]}
     return {
-        "result": {"code": "NOT_ENOUGH_PERMISSION"}, **({"permission": own} if account else {}),
+        "result": {"code": "NOT_ENOUGH_PERMISSION"},
+        **({"permission": own} if account else {}),
         "transaction": {"result": {"result": True}, "txid": transaction.txid, "transaction": raw},
-    }  # fmt: skip
+    }
 
 
 def _validate(view: View, body: Json) -> Json:

@@ -8,20 +8,20 @@ from typing import Any
 
 from eth_keys.datatypes import PrivateKey
 
-from localchain.node import GENESIS_TIME
-from localchain.tron.actions import ACTIONS, Act, Refused, creates_account, do
-from localchain.tron.codec import CONTRACTS, TYPE_URL, BadMessage, decode, encode
-from localchain.tron.fees import (
+from chainfolio.localchain.node import GENESIS_TIME
+from chainfolio.localchain.tron.actions import ACTIONS, Act, Refused, creates_account, do
+from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, BadMessage, decode, encode
+from chainfolio.localchain.tron.fees import (
     MANY_SIGNERS,
     MEMO,
     Poor,
     energy_limit,
     pay_bandwidth,
     pay_energy,
-)  # fmt: skip
-from localchain.tron.forms import HEX, contract_address, sha256, signer, tron
-from localchain.tron.state import SLOT_MS, TRX, Account, Legacy, Permission, State, Witness
-from localchain.tron.vm import Call, Done, Machine
+)
+from chainfolio.localchain.tron.forms import HEX, contract_address, sha256, signer, tron
+from chainfolio.localchain.tron.state import SLOT_MS, TRX, Account, Legacy, Permission, State, Witness
+from chainfolio.localchain.tron.vm import Call, Done, Machine
 
 MOST_BYTES = 500 * 1024
 LONGEST_MS = 86_400_000  # a transaction may not expire later than that
@@ -172,9 +172,11 @@ class Chain:
         """What a transaction says of the chain it is for: `blockHeader` for the official client."""
         block = self.head
         return {
-            "ref_block_bytes": f"{block.height % TAPOS:04x}", "ref_block_hash": block.id[16:32],
-            "expiration": self._clock_ms + expires_ms, "timestamp": self._clock_ms,
-        }  # fmt: skip
+            "ref_block_bytes": f"{block.height % TAPOS:04x}",
+            "ref_block_hash": block.id[16:32],
+            "expiration": self._clock_ms + expires_ms,
+            "timestamp": self._clock_ms,
+        }
 
     # --- what a test may do that nobody else can --------------------------------------------------------------------
 
@@ -370,8 +372,10 @@ class Chain:
             self._flow(state, call, done)
             for made in done.made:
                 state.contracts[made] = {
-                    "contract_address": made, "origin_address": call.owner, "consume_user_resource_percent": 100,
-                }  # fmt: skip
+                    "contract_address": made,
+                    "origin_address": call.owner,
+                    "consume_user_resource_percent": 100,
+                }
                 state.accounts[made] = replace(state.accounts[made], kind="Contract")
         elif call.code:
             del state.contracts[call.contract], state.accounts[call.contract]
@@ -436,9 +440,12 @@ def _permission(account: Account | None, owner: str, number: int) -> Permission 
 def _internal(txid: str, number: int, part: tuple[str, str, int, bool]) -> dict[str, Any]:
     source, to, sun, failed = part
     said = {
-        "hash": sha256(bytes.fromhex(txid) + number.to_bytes(4, "big")).hex(), "caller_address": source,
-        "transferTo_address": to, "callValueInfo": [{"callValue": sun} if sun else {}], "note": b"call".hex(),
-    }  # fmt: skip
+        "hash": sha256(bytes.fromhex(txid) + number.to_bytes(4, "big")).hex(),
+        "caller_address": source,
+        "transferTo_address": to,
+        "callValueInfo": [{"callValue": sun} if sun else {}],
+        "note": b"call".hex(),
+    }
     return {**said, "rejected": True} if failed else said
 
 
@@ -448,17 +455,24 @@ def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sealed(
-    height: int, parent: str, time_ms: int, transactions: Sequence[Transaction], results: tuple[str, ...],
+    height: int,
+    parent: str,
+    time_ms: int,
+    transactions: Sequence[Transaction],
+    results: tuple[str, ...],
     infos: tuple[Mapping[str, Any], ...],
-) -> Block:  # fmt: skip
+) -> Block:
     """A block with its id and its witness's signature."""
     key = WITNESSES[height % len(WITNESSES)]
     leaves = [sha256(each.leaf(result)) for each, result in zip(transactions, results, strict=True)]
     header = {
-        "number": height, "txTrieRoot": _root(leaves).hex(),
-        "witness_address": tron(key.public_key.to_address()), "parentHash": parent, "version": VERSION,
+        "number": height,
+        "txTrieRoot": _root(leaves).hex(),
+        "witness_address": tron(key.public_key.to_address()),
+        "parentHash": parent,
+        "version": VERSION,
         "timestamp": time_ms,
-    }  # fmt: skip
+    }
     if not height:
         del header["number"], header["version"]
     name = sha256(encode("Header", header))

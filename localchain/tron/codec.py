@@ -7,19 +7,35 @@ field that a message does not have is there by its number, with everything that 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from localchain.tron.forms import base58check, inner
+from chainfolio.localchain.tron.forms import base58check, inner
 
 CONTRACTS = {
-    0: "AccountCreateContract", 1: "TransferContract", 2: "TransferAssetContract", 4: "VoteWitnessContract",
-    5: "WitnessCreateContract", 6: "AssetIssueContract", 9: "ParticipateAssetIssueContract",
+    0: "AccountCreateContract",
+    1: "TransferContract",
+    2: "TransferAssetContract",
+    4: "VoteWitnessContract",
+    5: "WitnessCreateContract",
+    6: "AssetIssueContract",
+    9: "ParticipateAssetIssueContract",
     10: "AccountUpdateContract",
-    11: "FreezeBalanceContract", 12: "UnfreezeBalanceContract", 13: "WithdrawBalanceContract",
-    30: "CreateSmartContract", 31: "TriggerSmartContract", 41: "ExchangeCreateContract", 42: "ExchangeInjectContract",
-    43: "ExchangeWithdrawContract", 44: "ExchangeTransactionContract", 46: "AccountPermissionUpdateContract",
-    49: "UpdateBrokerageContract", 54: "FreezeBalanceV2Contract", 55: "UnfreezeBalanceV2Contract",
-    56: "WithdrawExpireUnfreezeContract", 57: "DelegateResourceContract", 58: "UnDelegateResourceContract",
+    11: "FreezeBalanceContract",
+    12: "UnfreezeBalanceContract",
+    13: "WithdrawBalanceContract",
+    30: "CreateSmartContract",
+    31: "TriggerSmartContract",
+    41: "ExchangeCreateContract",
+    42: "ExchangeInjectContract",
+    43: "ExchangeWithdrawContract",
+    44: "ExchangeTransactionContract",
+    46: "AccountPermissionUpdateContract",
+    49: "UpdateBrokerageContract",
+    54: "FreezeBalanceV2Contract",
+    55: "UnfreezeBalanceV2Contract",
+    56: "WithdrawExpireUnfreezeContract",
+    57: "DelegateResourceContract",
+    58: "UnDelegateResourceContract",
     59: "CancelAllUnfreezeV2Contract",
-}  # fmt: skip
+}
 ENUMS = {
     "resource": {0: "BANDWIDTH", 1: "ENERGY", 2: "TRON_POWER"},
     "contract": CONTRACTS,
@@ -113,7 +129,7 @@ _TABLE = {
     "Result": """1 fee int; 2 ret code; 3 contractRet result; 14 assetIssueID text; 15 withdraw_amount int;
         16 unfreeze_amount int; 25 orderId bytes; 26 orderDetails* Order""",
     "Order": "1 makerOrderId bytes; 2 takerOrderId bytes; 3 fillSellQuantity int; 4 fillBuyQuantity int",
-}  # fmt: skip
+}
 FIELDS: dict[str, dict[int, tuple[str, str, bool]]] = {
     message: {
         int(number): (name.rstrip("*"), kind, name.endswith("*"))

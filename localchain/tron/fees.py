@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from localchain.tron.state import FREE_NET, TRX, State
+from chainfolio.localchain.tron.state import FREE_NET, TRX, State
 
 NET_PRICE, ENERGY_PRICE = 1_000, 100  # sun for a byte, for a unit of energy
 NEW_ACCOUNT = TRX  # and, without staked bandwidth for it:

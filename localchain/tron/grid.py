@@ -4,9 +4,9 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from localchain.tron.answers import View, account_json, asset_json, transaction_json
-from localchain.tron.chain import Block, Chain
-from localchain.tron.forms import base58check, inner, tron
+from chainfolio.localchain.tron.answers import View, account_json, asset_json, transaction_json
+from chainfolio.localchain.tron.chain import Block, Chain
+from chainfolio.localchain.tron.forms import base58check, inner, tron
 
 Json = dict[str, Any]
 MOST = 200
@@ -70,12 +70,16 @@ def _transactions(view: View, block: Block, address: str, wanted: Json) -> Itera
             said = transaction_json(view, transaction, result)
             said["ret"] = [{"contractRet": result, "fee": info.get("fee", 0)}]
             yield {
-                **said, "blockNumber": block.height, "block_timestamp": block.time_ms,
-                "net_usage": receipt.get("net_usage", 0), "net_fee": receipt.get("net_fee", 0),
-                "energy_usage": receipt.get("energy_usage", 0), "energy_fee": receipt.get("energy_fee", 0),
+                **said,
+                "blockNumber": block.height,
+                "block_timestamp": block.time_ms,
+                "net_usage": receipt.get("net_usage", 0),
+                "net_fee": receipt.get("net_fee", 0),
+                "energy_usage": receipt.get("energy_usage", 0),
+                "energy_fee": receipt.get("energy_fee", 0),
                 "energy_usage_total": receipt.get("energy_usage_total", 0),
                 "internal_transactions": info.get("internal_transactions", []),
-            }  # fmt: skip
+            }
 
 
 def _tokens(view: View, block: Block, address: str, wanted: Json) -> Iterator[Json]:
@@ -88,7 +92,11 @@ def _tokens(view: View, block: Block, address: str, wanted: Json) -> Iterator[Js
             source, to, token = tron(topics[1][24:]), tron(topics[2][24:]), tron(log["address"])
             if address in (source, to) and wanted.get("contract_address", base58check(token)) == base58check(token):
                 yield {
-                    "transaction_id": info["id"], "block_timestamp": block.time_ms, "from": base58check(source),
-                    "to": base58check(to), "type": "Transfer", "value": str(int(log.get("data") or "0", 16)),
+                    "transaction_id": info["id"],
+                    "block_timestamp": block.time_ms,
+                    "from": base58check(source),
+                    "to": base58check(to),
+                    "type": "Transfer",
+                    "value": str(int(log.get("data") or "0", 16)),
                     "token_info": {"address": base58check(token)},
-                }  # fmt: skip
+                }

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from localchain.errors import RpcError
-from localchain.tron.chain import Block, Chain
-from localchain.tron.forms import BadAddress, evm, tron
-from localchain.tron.vm import MOST_ENERGY
+from chainfolio.localchain.errors import RpcError
+from chainfolio.localchain.tron.chain import Block, Chain
+from chainfolio.localchain.tron.forms import BadAddress, evm, tron
+from chainfolio.localchain.tron.vm import MOST_ENERGY
 
 Json = dict[str, Any]
 TAGS = ("earliest", "pending", "finalized", "safe")
@@ -54,10 +54,16 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
     if method in ("eth_getTransactionReceipt", "eth_getTransactionByHash"):
         return _transaction(node, params[0], method.endswith("Receipt"))
     plain: dict[str, Any] = {
-        "eth_chainId": hex(node.chain_id), "net_version": hex(node.chain_id), "eth_gasPrice": hex(100),
-        "eth_blockNumber": hex(node.head.height), "web3_clientVersion": "TRON/v4.8.0/Linux/Java1.8/GreatVoyage",
-        "eth_syncing": False, "net_listening": False, "eth_protocolVersion": hex(31), "eth_accounts": [],
-    }  # fmt: skip
+        "eth_chainId": hex(node.chain_id),
+        "net_version": hex(node.chain_id),
+        "eth_gasPrice": hex(100),
+        "eth_blockNumber": hex(node.head.height),
+        "web3_clientVersion": "TRON/v4.8.0/Linux/Java1.8/GreatVoyage",
+        "eth_syncing": False,
+        "net_listening": False,
+        "eth_protocolVersion": hex(31),
+        "eth_accounts": [],
+    }
     if method in plain:
         return plain[method]
     raise Invalid(f"the method {method} does not exist/is not available", -32601)
@@ -89,13 +95,28 @@ def block(node: Chain, found: Block, whole: bool) -> Json:
     if whole:
         names = [_transaction(node, name, receipt=False) for name in names]
     return {
-        "number": hex(found.height), "hash": f"0x{found.id}", "parentHash": "0x" + found.header["parentHash"],
-        "timestamp": hex(found.time_ms // 1000), "transactions": names, "miner": evm(found.header["witness_address"]),
-        "transactionsRoot": "0x" + found.header["txTrieRoot"], "stateRoot": "0x", "receiptsRoot": WORD,
-        "logsBloom": "0x" + "00" * 256, "gasLimit": hex(10**8), "gasUsed": "0x0", "difficulty": "0x0",
-        "totalDifficulty": "0x0", "size": "0x0", "extraData": "0x", "mixHash": WORD, "nonce": "0x0000000000000000",
-        "sha3Uncles": WORD, "uncles": [], "baseFeePerGas": "0x0",
-    }  # fmt: skip
+        "number": hex(found.height),
+        "hash": f"0x{found.id}",
+        "parentHash": "0x" + found.header["parentHash"],
+        "timestamp": hex(found.time_ms // 1000),
+        "transactions": names,
+        "miner": evm(found.header["witness_address"]),
+        "transactionsRoot": "0x" + found.header["txTrieRoot"],
+        "stateRoot": "0x",
+        "receiptsRoot": WORD,
+        "logsBloom": "0x" + "00" * 256,
+        "gasLimit": hex(10**8),
+        "gasUsed": "0x0",
+        "difficulty": "0x0",
+        "totalDifficulty": "0x0",
+        "size": "0x0",
+        "extraData": "0x",
+        "mixHash": WORD,
+        "nonce": "0x0000000000000000",
+        "sha3Uncles": WORD,
+        "uncles": [],
+        "baseFeePerGas": "0x0",
+    }
 
 
 def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
@@ -107,22 +128,40 @@ def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
     transaction, info = found.transactions[number], found.infos[number]
     to = transaction.value.get("contract_address") or transaction.value.get("to_address")
     place = {
-        "transactionIndex": hex(number), "blockHash": f"0x{found.id}", "blockNumber": hex(found.height),
-        "from": evm(transaction.owner), "to": evm(to) if to else None,
-    }  # fmt: skip
+        "transactionIndex": hex(number),
+        "blockHash": f"0x{found.id}",
+        "blockNumber": hex(found.height),
+        "from": evm(transaction.owner),
+        "to": evm(to) if to else None,
+    }
     if receipt:
         used = info["receipt"].get("energy_usage_total", 0)
         mine = [log for log in _all(found) if log["transactionHash"] == f"0x{txid}"]
         return {
-            **place, "transactionHash": f"0x{txid}", "status": hex(found.results[number] == "SUCCESS"),
-            "gasUsed": hex(used), "cumulativeGasUsed": hex(used), "effectiveGasPrice": hex(100), "logs": mine,
-            "logsBloom": "0x" + "00" * 256, "type": "0x0", "contractAddress": None,
-        }  # fmt: skip
+            **place,
+            "transactionHash": f"0x{txid}",
+            "status": hex(found.results[number] == "SUCCESS"),
+            "gasUsed": hex(used),
+            "cumulativeGasUsed": hex(used),
+            "effectiveGasPrice": hex(100),
+            "logs": mine,
+            "logsBloom": "0x" + "00" * 256,
+            "type": "0x0",
+            "contractAddress": None,
+        }
     return {
-        **place, "hash": f"0x{txid}", "input": "0x" + transaction.value.get("data", ""), "gas": "0x0",
-        "value": hex(transaction.value.get("amount", transaction.value.get("call_value", 0))), "gasPrice": hex(100),
-        "nonce": "0x0000000000000000", "type": "0x0", "r": WORD, "s": WORD, "v": "0x1b",
-    }  # fmt: skip
+        **place,
+        "hash": f"0x{txid}",
+        "input": "0x" + transaction.value.get("data", ""),
+        "gas": "0x0",
+        "value": hex(transaction.value.get("amount", transaction.value.get("call_value", 0))),
+        "gasPrice": hex(100),
+        "nonce": "0x0000000000000000",
+        "type": "0x0",
+        "r": WORD,
+        "s": WORD,
+        "v": "0x1b",
+    }
 
 
 def _all(found: Block) -> list[Json]:
@@ -130,12 +169,19 @@ def _all(found: Block) -> list[Json]:
     logs: list[Json] = []
     for number, info in enumerate(found.infos):
         for log in info.get("log", ()):
-            logs.append({
-                "address": "0x" + log["address"], "topics": ["0x" + topic for topic in log.get("topics", ())],
-                "data": "0x" + log.get("data", ""), "blockNumber": hex(found.height), "blockHash": f"0x{found.id}",
-                "transactionHash": f"0x{info['id']}", "transactionIndex": hex(number), "logIndex": hex(len(logs)),
-                "removed": False,
-            })  # fmt: skip
+            logs.append(
+                {
+                    "address": "0x" + log["address"],
+                    "topics": ["0x" + topic for topic in log.get("topics", ())],
+                    "data": "0x" + log.get("data", ""),
+                    "blockNumber": hex(found.height),
+                    "blockHash": f"0x{found.id}",
+                    "transactionHash": f"0x{info['id']}",
+                    "transactionIndex": hex(number),
+                    "logIndex": hex(len(logs)),
+                    "removed": False,
+                }
+            )
     return logs
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from localchain.tron.chain import Chain
-from localchain.tron.server import Server
+from chainfolio.localchain.tron.chain import Chain
+from chainfolio.localchain.tron.server import Server
 
 
 @dataclass

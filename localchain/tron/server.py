@@ -6,11 +6,11 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from localchain.tron.answers import READS, View
-from localchain.tron.asks import ASKS, constant
-from localchain.tron.chain import Chain
-from localchain.tron.grid import grid
-from localchain.tron.jsonrpc import rpc
+from chainfolio.localchain.tron.answers import READS, View
+from chainfolio.localchain.tron.asks import ASKS, constant
+from chainfolio.localchain.tron.chain import Chain
+from chainfolio.localchain.tron.grid import grid
+from chainfolio.localchain.tron.jsonrpc import rpc
 
 SOLID = {**READS, "triggerconstantcontract": constant}
 

@@ -233,8 +233,9 @@ class State:
         for address, witness in self.witnesses.items():
             rate = witness.rates[-1] + (witness.earned * REWARD_UNIT // witness.votes if witness.votes else 0)
             votes = witness.votes + sum(
-                account.votes.get(address, 0) for account in self.accounts.values()
+                account.votes.get(address, 0)
+                for account in self.accounts.values()
                 if account.votes_since == self.cycle + 1
-            )  # fmt: skip
+            )
             self.witnesses[address] = replace(witness, rates=(*witness.rates, rate), earned=0, votes=votes)
         self.cycle += 1

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from localchain.errors import RpcError
-from localchain.node import LocalNode
-from localchain.tron.forms import evm, tron
+from chainfolio.localchain.errors import RpcError
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.tron.forms import evm, tron
 
 MOST_ENERGY = 100_000_000
 BLOCK_GAS = 10**15
@@ -48,9 +48,11 @@ class Machine:
 
     def __init__(self, genesis_s: int) -> None:
         self.node = LocalNode(
-            timestamp=genesis_s, no_mining=True, hardfork="cancun",  # later, call data has a price of its own
+            timestamp=genesis_s,
+            no_mining=True,
+            hardfork="cancun",  # later, call data has a price of its own
             extra_args=("--base-fee", "0", "--gas-price", "0", "--auto-impersonate", "--disable-code-size-limit"),
-        )  # fmt: skip
+        )
         self.code: dict[str, tuple[int, str]] = {}  # contract -> since which block, its code
 
     def start(self) -> None:

@@ -7,11 +7,11 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from localchain import install
-from localchain.artifacts import artifact
-from localchain.errors import NodeFailed
-from localchain.tron.forms import base58check, contract_address
-from localchain.tron.node import TronNode
+from chainfolio.localchain import install
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.errors import NodeFailed
+from chainfolio.localchain.tron.forms import base58check, contract_address
+from chainfolio.localchain.tron.node import TronNode
 
 HERE = Path(__file__).parent
 PATIENCE_S = 300.0
@@ -30,9 +30,12 @@ class TronWeb:
         self._process = subprocess.Popen(
             ["node", str(HERE / "wallet.cjs")],
             env={"NODE_PATH": str(where / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
             start_new_session=True,  # Ctrl-C is for us to hear first
-        )  # fmt: skip
+        )
         return self
 
     def __exit__(
@@ -78,14 +81,27 @@ class Person:
         return base58check(self.hex)
 
     def sign(
-        self, method: str, *args: Any, memo: str = "", permission: int = 0, more: list[str] | None = None,
-        expires_ms: int = 60_000, **options: Any,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        method: str,
+        *args: Any,
+        memo: str = "",
+        permission: int = 0,
+        more: list[str] | None = None,
+        expires_ms: int = 60_000,
+        **options: Any,
+    ) -> dict[str, Any]:
         """A signed transaction of one of the client's builders, such as `sendTrx`."""
         signed: dict[str, Any] = self.web.do(
-            "build", key=self.key, method=method, args=list(args), options=options, memo=memo, permission=permission,
-            reference=self.node.reference(expires_ms), more=more,
-        )  # fmt: skip
+            "build",
+            key=self.key,
+            method=method,
+            args=list(args),
+            options=options,
+            memo=memo,
+            permission=permission,
+            reference=self.node.reference(expires_ms),
+            more=more,
+        )
         return signed
 
     def send(self, method: str, *args: Any, **options: Any) -> str:
@@ -105,8 +121,12 @@ class Person:
         """Brings a published contract into being and returns where it will lie, in hex."""
         made = artifact(name)
         wanted = {
-            "abi": made.abi, "bytecode": made.creation(libraries=libraries)[2:], "parameters": list(args),
-            "feeLimit": 15 * FEE_LIMIT, "name": name, "userFeePercentage": 100,
-        }  # fmt: skip
+            "abi": made.abi,
+            "bytecode": made.creation(libraries=libraries)[2:],
+            "parameters": list(args),
+            "feeLimit": 15 * FEE_LIMIT,
+            "name": name,
+            "userFeePercentage": 100,
+        }
         signed = self.sign("createSmartContract", wanted)
         return contract_address(self.node.send(signed), self.hex)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from portfolio.metrics.time_weighted import growths
-from portfolio.metrics.value_series import Point
+from chainfolio.portfolio.metrics.time_weighted import growths
+from chainfolio.portfolio.metrics.value_series import Point
 
 
 class Drawdown(NamedTuple):
@@ -25,11 +25,11 @@ def drawdown(series: Sequence[Point]) -> Drawdown | None:
         return None
     peak, peak_us = Fraction(1), series[0].time_us
     largest = Drawdown(Fraction(0), peak_us, peak_us)
-    for point, grown in zip(series, growths(series), strict=True):
-        if grown is None:
+    for point, unit_growth in zip(series, growths(series), strict=True):
+        if unit_growth is None:
             return None
-        if grown >= peak:
-            peak, peak_us = grown, point.time_us
-        elif (part := 1 - grown / peak) > largest.part:
+        if unit_growth >= peak:
+            peak, peak_us = unit_growth, point.time_us
+        elif (part := 1 - unit_growth / peak) > largest.part:
             largest = Drawdown(part, peak_us, point.time_us)
     return largest

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, AssetDocument, Portfolio, ProtocolChainDocument
+from chainfolio.portfolio.document import UNKNOWN, AssetDocument, Portfolio, ProtocolChainDocument
 
 
 class Exposure(NamedTuple):

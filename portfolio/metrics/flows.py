@@ -12,16 +12,16 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN
-from portfolio.pnl.records import asset_key
-from portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.records import asset_key
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # what lies in a protocol earned it: a gain, and no flow
 ONE_WAY: Final = frozenset({"TRANSFERIN", "TRANSFEROUT", "BRIDGEIN", "BRIDGEOUT", "DONATION", "EXPENSE", "AIRDROP"})
 EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
 
 
-class Measured(NamedTuple):
+class ValuationScope(NamedTuple):
     """What the values of two moments have in them: the keys of assets (`chain:contract`) and of protocols. `outside`
     are assets that are held without a value, or are taken for spam."""
 
@@ -30,7 +30,7 @@ class Measured(NamedTuple):
     protocols: Collection[str] = frozenset()
 
 
-class Net(NamedTuple):
+class NetMovement(NamedTuple):
     """What moved of one asset, whose contract is shown as `chain:contract`: how much (None: nobody knows) and its
     value, negative where it left."""
 
@@ -39,68 +39,68 @@ class Net(NamedTuple):
     value: Decimal | None
 
     @property
-    def came(self) -> bool:
+    def is_inflow(self) -> bool:
         """Whether more came than left."""
         return self.amount is None or self.amount > 0
 
 
 def flow_of(
-    record: TransactionDocument, own: Collection[str], measured: Measured, vouched: Callable[[str], bool]
+    record: TransactionDocument, own_wallets: Collection[str], scope: ValuationScope, is_trusted: Callable[[str], bool]
 ) -> Decimal | None:
     """What a transaction of one wallet brought from outside, in USD at its block, negative for what it took out. `own`
     are all wallets that are measured together. None where the worth of something that is measured is not known at that
     block: what others do with a token that is not `vouched` for, by its contract, may be invented."""
     if record.type == "SPAM":
         return amounts.ZERO
-    moved = dict(_net(record, own))
-    if record.sender not in own:
-        moved = dict(_believed(moved, measured, vouched))
-    sides = {net.came for net in moved.values()}
-    if record.type in EARNED and sides == {True}:
+    movements = dict(_net_movements(record, own_wallets))
+    if record.sender not in own_wallets:
+        movements = dict(_trusted_movements(movements, scope, is_trusted))
+    directions = {net.is_inflow for net in movements.values()}
+    if record.type in EARNED and directions == {True}:
         return amounts.ZERO
-    if record.type not in ONE_WAY | EXCHANGES and record.protocol.key in measured.protocols:
+    if record.type not in ONE_WAY | EXCHANGES and record.protocol.key in scope.protocols:
         return amounts.ZERO
-    counted = {key: net for key, net in moved.items() if _is_inside(key, net, measured)}
-    if len(sides) == 2 and len(counted) == len(moved):
+    in_scope = {key: net for key, net in movements.items() if _is_in_scope(key, net, scope)}
+    if len(directions) == 2 and len(in_scope) == len(movements):
         return amounts.ZERO
-    values = [net.value for net in counted.values()]
-    known = [value for value in values if value is not None]
-    return amounts.total(known) if len(known) == len(values) else None
+    values = [net.value for net in in_scope.values()]
+    known_values = [value for value in values if value is not None]
+    return amounts.total(known_values) if len(known_values) == len(values) else None
 
 
-def _is_inside(key: str, net: Net, measured: Measured) -> bool:
+def _is_in_scope(key: str, net: NetMovement, scope: ValuationScope) -> bool:
     """Whether an asset is measured. What is held neither before nor after came and left in between."""
-    return key in measured.assets or (key not in measured.outside and net.value is not None)
+    return key in scope.assets or (key not in scope.outside and net.value is not None)
 
 
-def _believed(
-    moved: Mapping[str, Net], measured: Measured, vouched: Callable[[str], bool]
-) -> Iterator[tuple[str, Net]]:
+def _trusted_movements(
+    movements: Mapping[str, NetMovement], scope: ValuationScope, is_trusted: Callable[[str], bool]
+) -> Iterator[tuple[str, NetMovement]]:
     """What others moved: a token that nobody vouches for has no worth then, and counts where the values have it."""
-    for key, net in moved.items():
-        if vouched(net.contract):
+    for key, net in movements.items():
+        if is_trusted(net.contract):
             yield key, net
-        elif key in measured.assets:
+        elif key in scope.assets:
             yield key, net._replace(value=None)
 
 
-def _net(record: TransactionDocument, own: Collection[str]) -> Iterator[tuple[str, Net]]:
+def _net_movements(record: TransactionDocument, own_wallets: Collection[str]) -> Iterator[tuple[str, NetMovement]]:
     """By asset what moved between the wallet and others, without what came back."""
-    moved: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
+    rows_by_asset: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
     for assets, sign in ((record.assets_in, 1), (record.assets_out, -1)):
         for asset in assets:
-            if (asset.sender if sign > 0 else asset.recipient) not in own:
-                moved.setdefault(asset_key(asset), []).append((asset, sign))
-    for key, some in moved.items():
-        balances, values = ([(getattr(each, name), sign) for each, sign in some] for name in ("balance", "value"))
-        net = Net(some[0][0].chain_contract, _sum(balances), _sum(values))
+            if (asset.sender if sign > 0 else asset.recipient) not in own_wallets:
+                rows_by_asset.setdefault(asset_key(asset), []).append((asset, sign))
+    for key, rows in rows_by_asset.items():
+        balances, values = ([(getattr(row, name), sign) for row, sign in rows] for name in ("balance", "value"))
+        net = NetMovement(rows[0][0].chain_contract, _sum(balances), _sum(values))
         if net.amount != 0:
             yield key, net
 
 
 def _sum(parts: Iterable[tuple[str, int]]) -> Decimal | None:
-    found = list(parts)
-    if any(text == UNKNOWN for text, _ in found):
+    all_parts = list(parts)
+    if any(text == UNKNOWN for text, _ in all_parts):
         return None
-    numbers = [(Decimal(text), sign) for text, sign in found]
+    numbers = [(Decimal(text), sign) for text, sign in all_parts]
     return amounts.total([number if sign > 0 else number.copy_negate() for number, sign in numbers])

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from chainfolio import amounts
-from portfolio.metrics.value_series import Point, check
+from chainfolio.portfolio.metrics.value_series import Point, check
 
 YEAR_US: Final = 365 * 86_400_000_000
 PLACES: Final = Decimal("1e-12")
@@ -43,16 +43,16 @@ def money_weighted(series: Sequence[Point]) -> Decimal | None:
         return ((low + high) / 2).quantize(PLACES)
 
 
-def yearly(whole: Fraction | Decimal, series: Sequence[Point]) -> Decimal | None:
+def yearly(total_return: Fraction | Decimal, series: Sequence[Point]) -> Decimal | None:
     """A return over a series as a rate a year of 365 days, to twelve places. None of a series shorter than a year: what
     a few days brought says nothing of a year."""
     length_us = series[-1].time_us - series[0].time_us
-    if length_us < YEAR_US or whole < -1:
+    if length_us < YEAR_US or total_return < -1:
         return None
     with localcontext(_CONTEXT):
-        part = Fraction(whole)
-        grown = 1 + Decimal(part.numerator) / Decimal(part.denominator)
-        return (grown ** (Decimal(YEAR_US) / length_us) - 1).quantize(PLACES)
+        ratio = Fraction(total_return)
+        growth = 1 + Decimal(ratio.numerator) / Decimal(ratio.denominator)
+        return (growth ** (Decimal(YEAR_US) / length_us) - 1).quantize(PLACES)
 
 
 def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:

@@ -12,12 +12,12 @@ from typing import Final, Literal
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, IssueDocument, rounded
-from portfolio.metrics.drawdown import drawdown
-from portfolio.metrics.exposure import Exposure, largest_first
-from portfolio.metrics.money_weighted import money_weighted, yearly
-from portfolio.metrics.time_weighted import growths
-from portfolio.metrics.value_series import Point
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument, rounded
+from chainfolio.portfolio.metrics.drawdown import drawdown
+from chainfolio.portfolio.metrics.exposure import Exposure, largest_first
+from chainfolio.portfolio.metrics.money_weighted import money_weighted, yearly
+from chainfolio.portfolio.metrics.time_weighted import growths
+from chainfolio.portfolio.metrics.value_series import Point
 
 PLACES: Final = 12
 NO_CAPITAL: Final = "{day}: the value changed without a flow, and there was no capital that could have earned it"
@@ -26,7 +26,7 @@ TOO_FEW: Final = "fewer than two days are known"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PerformanceData:
     """What a performance is made of, in one currency. `points` are the days that are known, each as it
     begins; `faults` say by the time of a point why the flows before it are not known."""
 
@@ -116,37 +116,53 @@ class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=T
     completeness: Literal["complete", "partial"] = "complete"
 
 
-def document(found: Found) -> PerformanceDocument:
+def document(data: PerformanceData) -> PerformanceDocument:
     """The document of what was found."""
-    points, grown = found.points, _grown(found)
-    reasons = [f"{day_of(at)}: {each}" for at, some in sorted(found.faults.items()) for each in some]
-    reasons += [TOO_FEW, *found.remarks] if len(points) < 2 else _breaks(found, grown) if not found.faults else []
+    points, cumulative = data.points, _growths(data)
+    reasons = [
+        f"{day_of(time_us)}: {each}"
+        for time_us, reasons_of_day in sorted(data.faults.items())
+        for each in reasons_of_day
+    ]
+    reasons += [TOO_FEW, *data.remarks] if len(points) < 2 else _breaks(data, cumulative) if not data.faults else []
     flow = amounts.total([point.flow for point in points[1:]])
-    time_weighted = grown[-1] - 1 if len(points) > 1 and grown[-1] is not None else None
-    money = None if found.faults else money_weighted(points)
-    if money is None and len(points) > 1 and not found.faults:
+    time_weighted = cumulative[-1] - 1 if len(points) > 1 and cumulative[-1] is not None else None
+    money = None if data.faults else money_weighted(points)
+    if money is None and len(points) > 1 and not data.faults:
         reasons.append(NO_RATE)
-    fallen = None if time_weighted is None else drawdown(points)
-    is_known = len(points) > 1 and not found.faults
-    start, end = (points[at].value if points else None for at in (0, -1))
+    fall = None if time_weighted is None else drawdown(points)
+    is_known = len(points) > 1 and not data.faults
+    start, end = (points[time_us].value if points else None for time_us in (0, -1))
     assert (start is None) == (end is None) == (not points), "only days that are known are measured"
     gain = None if start is None or end is None else amounts.total([end, start.copy_negate(), flow.copy_negate()])
     return PerformanceDocument(
-        addresses=tuple(found.addresses), currency=found.currency,
+        addresses=tuple(data.addresses),
+        currency=data.currency,
         first_day=str(day_of(points[0].time_us)) if points else "",
         last_day=str(day_of(points[-1].time_us)) if points else "",
-        start_value=_text(start), end_value=_text(end), net_flows=_text(flow if is_known else None),
-        gain=_text(gain if is_known else None), time_weighted_return=_part(time_weighted),
+        start_value=_text(start),
+        end_value=_text(end),
+        net_flows=_text(flow if is_known else None),
+        gain=_text(gain if is_known else None),
+        time_weighted_return=_part(time_weighted),
         time_weighted_yearly=_text(None if time_weighted is None else yearly(time_weighted, points)),
         money_weighted_return=_text(money),
         money_weighted_yearly=_text(None if money is None else yearly(money, points)),
-        drawdown=None if fallen is None else DrawdownDocument(
-            part=_part(fallen.part), peak=str(day_of(fallen.peak_us)), low=str(day_of(fallen.low_us)),
+        drawdown=None
+        if fall is None
+        else DrawdownDocument(
+            part=_part(fall.part),
+            peak=str(day_of(fall.peak_us)),
+            low=str(day_of(fall.low_us)),
         ),
-        exposure=_exposure(found.exposure), days=tuple(_days(found, grown)), flows=tuple(found.flows),
-        reasons=tuple(reasons), remarks=tuple(found.remarks) if len(points) > 1 else (), issues=tuple(found.issues),
-        completeness=found.completeness,
-    )  # fmt: skip
+        exposure=_exposure(data.exposure),
+        days=tuple(_days(data, cumulative)),
+        flows=tuple(data.flows),
+        reasons=tuple(reasons),
+        remarks=tuple(data.remarks) if len(points) > 1 else (),
+        issues=tuple(data.issues),
+        completeness=data.completeness,
+    )
 
 
 def day_of(time_us: int) -> date:
@@ -154,47 +170,51 @@ def day_of(time_us: int) -> date:
     return date(1970, 1, 1) + timedelta(microseconds=time_us)
 
 
-def _grown(found: Found) -> list[Fraction | None]:
+def _growths(data: PerformanceData) -> list[Fraction | None]:
     """The growth up to each point; nothing is known from the first fault on."""
-    known = next((at for at, point in enumerate(found.points) if point.time_us in found.faults), len(found.points))
-    return [*growths(found.points[:known]), *[None] * (len(found.points) - known)]
+    known_count = next((i for i, point in enumerate(data.points) if point.time_us in data.faults), len(data.points))
+    return [*growths(data.points[:known_count]), *[None] * (len(data.points) - known_count)]
 
 
-def _breaks(found: Found, grown: Sequence[Fraction | None]) -> list[str]:
+def _breaks(data: PerformanceData, cumulative: Sequence[Fraction | None]) -> list[str]:
     """The first period that has no rate."""
-    at = next((at for at, each in enumerate(grown) if each is None), None)
-    return [] if at is None else [NO_CAPITAL.format(day=day_of(found.points[at].time_us))]
+    i = next((i for i, each in enumerate(cumulative) if each is None), None)
+    return [] if i is None else [NO_CAPITAL.format(day=day_of(data.points[i].time_us))]
 
 
-def _days(found: Found, grown: Sequence[Fraction | None]) -> list[DayDocument]:
+def _days(data: PerformanceData, cumulative: Sequence[Fraction | None]) -> list[DayDocument]:
     return [
         DayDocument(
-            day=str(day_of(point.time_us)), value=_text(point.value),
-            flow=UNKNOWN if point.time_us in found.faults else _text(point.flow), growth=_part(each),
-            reason="; ".join(found.faults.get(point.time_us, ())),
+            day=str(day_of(point.time_us)),
+            value=_text(point.value),
+            flow=UNKNOWN if point.time_us in data.faults else _text(point.flow),
+            growth=_part(growth),
+            reason="; ".join(data.faults.get(point.time_us, ())),
         )
-        for point, each in zip(found.points, grown, strict=True)
-    ]  # fmt: skip
+        for point, growth in zip(data.points, cumulative, strict=True)
+    ]
 
 
-def _exposure(found: Exposure) -> ExposureDocument:
-    whole = amounts.total(list(found.chains.values()))
+def _exposure(exposure: Exposure) -> ExposureDocument:
+    total = amounts.total(list(exposure.chains.values()))
 
     def shares(values: Mapping[str, Decimal]) -> tuple[ShareDocument, ...]:
         return tuple(
             ShareDocument(
                 key=key,
                 value=_text(value),
-                share=_part(Fraction(value) / Fraction(whole) if whole else None),
-                symbol=found.symbols.get(key, ""),
+                share=_part(Fraction(value) / Fraction(total) if total else None),
+                symbol=exposure.symbols.get(key, ""),
             )
             for key, value in largest_first(dict(values))
         )
 
     return ExposureDocument(
-        chains=shares(found.chains), protocols=shares(found.protocols), assets=shares(found.assets),
-        unpriced=tuple(sorted(found.unpriced)),
-    )  # fmt: skip
+        chains=shares(exposure.chains),
+        protocols=shares(exposure.protocols),
+        assets=shares(exposure.assets),
+        unpriced=tuple(sorted(exposure.unpriced)),
+    )
 
 
 def _text(value: Decimal | None) -> str:

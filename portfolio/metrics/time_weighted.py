@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from portfolio.metrics.value_series import Point, check, growth
+from chainfolio.portfolio.metrics.value_series import Point, check, growth
 
 
 def growths(series: Sequence[Point]) -> list[Fraction | None]:
     """What one unit of money had become by each point, 1 at the first. None from the first period on whose growth
     nobody knows."""
     check(series)
-    grown: list[Fraction | None] = [Fraction(1)] if series else []
-    for before, after in pairwise(series):
-        last, step = grown[-1], growth(before, after)
-        grown.append(None if last is None or step is None else last * step)
-    return grown
+    cumulative: list[Fraction | None] = [Fraction(1)] if series else []
+    for start, end in pairwise(series):
+        last, step = cumulative[-1], growth(start, end)
+        cumulative.append(None if last is None or step is None else last * step)
+    return cumulative

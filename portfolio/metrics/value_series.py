@@ -36,33 +36,35 @@ def value_series(values: Mapping[int, Decimal | None], flows: Iterable[Flow] = (
     """Values by moment (microseconds) as a series by time. A flow belongs to the first value after it (one at the
     moment of a value comes after that), one after the last value to none. A value that is not known stays a gap:
     nothing is carried forward."""
-    points, rest = list[Point](), sorted(flows)
-    place = 0
-    for moment in sorted(values):
-        first = place
-        while place < len(rest) and rest[place].time_us < moment:
-            place += 1
-        points.append(Point(moment, values[moment], tuple(rest[first:place])))
+    points, sorted_flows = list[Point](), sorted(flows)
+    end = 0
+    for time_us in sorted(values):
+        start = end
+        while end < len(sorted_flows) and sorted_flows[end].time_us < time_us:
+            end += 1
+        points.append(Point(time_us, values[time_us], tuple(sorted_flows[start:end])))
     return points
 
 
-def growth(before: Point, after: Point) -> Fraction | None:
+def growth(start: Point, end: Point) -> Fraction | None:
     """What one unit of money became between two points, by the modified Dietz method: the gain divided by the capital,
     in which a flow counts for the part of the time that it was there. So what was paid in earns only from then on, and
     is no gain itself. None where a value is not known, or where there is a gain and no capital."""
-    if before.value is None or after.value is None:
+    if start.value is None or end.value is None:
         return None
-    capital, length = Fraction(before.value), after.time_us - before.time_us
-    for flow in after.flows:
-        capital += Fraction(flow.value) * Fraction(after.time_us - flow.time_us, length)
-    gain = Fraction(after.value) - Fraction(before.value) - Fraction(after.flow)
-    if before.value < 0 or capital <= 0:
-        return Fraction(1) if capital == gain == before.value == 0 else None
+    capital, length_us = Fraction(start.value), end.time_us - start.time_us
+    for flow in end.flows:
+        capital += Fraction(flow.value) * Fraction(end.time_us - flow.time_us, length_us)
+    gain = Fraction(end.value) - Fraction(start.value) - Fraction(end.flow)
+    if start.value < 0 or capital <= 0:
+        return Fraction(1) if capital == gain == start.value == 0 else None
     return 1 + gain / capital
 
 
 def check(series: Sequence[Point]) -> None:
     """Every metric wants its points in the order of time, with the flows between them."""
-    for one, other in pairwise(series):
-        assert one.time_us < other.time_us, "a series goes forward in time"
-        assert all(one.time_us <= flow.time_us <= other.time_us for flow in other.flows), "a flow has its own period"
+    for earlier, later in pairwise(series):
+        assert earlier.time_us < later.time_us, "a series goes forward in time"
+        assert all(earlier.time_us <= flow.time_us <= later.time_us for flow in later.flows), (
+            "a flow has its own period"
+        )

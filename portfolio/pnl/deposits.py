@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from portfolio.pnl.entries import ARRIVED, DISPOSED, EARNED, Entry
+from chainfolio.portfolio.pnl.entries import ARRIVED, DISPOSED, EARNED, Entry
 
 
 @dataclass(slots=True)

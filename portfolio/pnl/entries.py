@@ -10,10 +10,22 @@ from chainfolio import amounts
 
 MONEY_DIGITS: Final = 30
 Kind = Literal[
-    "buy", "income", "received", "borrow",
-    "sell", "sent", "gift", "donate", "fee", "repay",
-    "move", "deposit", "withdraw", "unasked", "taken",
-]  # fmt: skip
+    "buy",
+    "income",
+    "received",
+    "borrow",
+    "sell",
+    "sent",
+    "gift",
+    "donate",
+    "fee",
+    "repay",
+    "move",
+    "deposit",
+    "withdraw",
+    "unasked",
+    "taken",
+]
 ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
 ARRIVED: Final = ACQUIRED | {"unasked"}
 DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
@@ -33,9 +45,9 @@ def decimal(units: int) -> Decimal:
     return amounts.EXACT.scaleb(Decimal(units), -MONEY_DIGITS)
 
 
-def share(whole: int, part: int, of: int) -> int:
+def share(total: int, part: int, parts: int) -> int:
     """So many `of` parts of a sum, rounded up to the unit; what is left is the rest, so that no unit is lost."""
-    return -(-whole * part // of)
+    return -(-total * part // parts)
 
 
 class Entry(NamedTuple):
@@ -60,17 +72,17 @@ class Entry(NamedTuple):
     reason: str = ""
 
     @property
-    def place(self) -> tuple[int, int, bool, str, str, str, str, int]:
+    def sort_key(self) -> tuple[int, int, bool, str, str, str, str, int]:
         """Where it stands among all. At one moment assets come before they leave."""
         leaves = self.kind not in ARRIVED
         return self.time_us, self.order, leaves, self.transaction, self.wallet, self.asset, self.kind, self.quantity
 
 
-def in_order(entries: Iterable[Entry]) -> list[Entry]:
+def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
     """Entries by time: the result does not depend on the order in which they were given."""
-    found = sorted(entries, key=lambda entry: entry.place)
-    assert all(entry.quantity > 0 for entry in found), "what moved is more than nothing"
-    return found
+    ordered = sorted(entries, key=lambda entry: entry.sort_key)
+    assert all(entry.quantity > 0 for entry in ordered), "what moved is more than nothing"
+    return ordered
 
 
 def without_loans(
@@ -84,8 +96,8 @@ def without_loans(
     comes back to. What a stake earned is a deposit of no more than that. What is paid back beyond what was borrowed is
     interest, a fee.
     """
-    owed: dict[tuple[str, str], int] = {}
-    given: set[str] = set()  # assets that were deposited, and not only earned
+    debts: dict[tuple[str, str], int] = {}
+    deposited_assets: set[str] = set()  # assets that were deposited, and not only earned
     for entry in entries:
         kind = entry.kind
         if kind in ("deposit", "withdraw", "borrow", "repay"):
@@ -93,19 +105,19 @@ def without_loans(
             if kind == "deposit":
                 deposited[key] = deposited.get(key, 0) + entry.quantity
                 if entry.reason != EARNED:
-                    given.add(entry.asset)
+                    deposited_assets.add(entry.asset)
             elif kind == "withdraw":
-                yield from _withdrawn(entry, deposited, key, is_given=entry.asset in given)
+                yield from _withdrawn(entry, deposited, key, is_given=entry.asset in deposited_assets)
             elif kind == "borrow":
-                owed[key] = owed.get(key, 0) + entry.quantity
+                debts[key] = debts.get(key, 0) + entry.quantity
                 yield entry
             else:
-                back = min(entry.quantity, owed.get(key, 0))
-                owed[key] = owed.get(key, 0) - back
-                if back:
-                    yield entry._replace(quantity=back, value=None, fee=0)
-                if back < entry.quantity:
-                    yield _rest(entry, back, "fee")
+                returned = min(entry.quantity, debts.get(key, 0))
+                debts[key] = debts.get(key, 0) - returned
+                if returned:
+                    yield entry._replace(quantity=returned, value=None, fee=0)
+                if returned < entry.quantity:
+                    yield _remainder(entry, returned, "fee")
         else:
             yield entry
 
@@ -116,23 +128,23 @@ def _withdrawn(
     """What a withdrawal is beyond what only came back; `deposited` is lowered by that. `is_given`: some of the asset
     was deposited before, beside what a stake earned."""
     sources = [key] if key in deposited else sorted(each for each in deposited if each[0] == entry.asset)
-    rest = entry.quantity
+    remaining = entry.quantity
     for source in sources:
-        back = min(rest, deposited[source])
-        deposited[source] -= back
-        rest -= back
-        if back and source != key:
-            yield entry._replace(kind="move", quantity=back, value=None, fee=0, wallet=source[1], to=entry.wallet)
-    if rest and entry.reason == UNASKED:
-        yield _rest(entry, entry.quantity - rest, "unasked")
-    elif rest and is_given:
-        yield _rest(entry, entry.quantity - rest, "income")
-    elif rest:
-        yield _rest(entry, entry.quantity - rest, "received")._replace(value=None, reason=NEVER_DEPOSITED)
+        returned = min(remaining, deposited[source])
+        deposited[source] -= returned
+        remaining -= returned
+        if returned and source != key:
+            yield entry._replace(kind="move", quantity=returned, value=None, fee=0, wallet=source[1], to=entry.wallet)
+    if remaining and entry.reason == UNASKED:
+        yield _remainder(entry, entry.quantity - remaining, "unasked")
+    elif remaining and is_given:
+        yield _remainder(entry, entry.quantity - remaining, "income")
+    elif remaining:
+        yield _remainder(entry, entry.quantity - remaining, "received")._replace(value=None, reason=NEVER_DEPOSITED)
 
 
-def _rest(entry: Entry, back: int, kind: Kind) -> Entry:
+def _remainder(entry: Entry, returned: int, kind: Kind) -> Entry:
     """What is left of an entry behind the part that only came back, as an entry of another kind."""
-    rest = entry.quantity - back
-    value = None if entry.value is None else share(entry.value, rest, entry.quantity)
-    return entry._replace(kind=kind, quantity=rest, value=value, fee=share(entry.fee, rest, entry.quantity))
+    remaining = entry.quantity - returned
+    value = None if entry.value is None else share(entry.value, remaining, entry.quantity)
+    return entry._replace(kind=kind, quantity=remaining, value=value, fee=share(entry.fee, remaining, entry.quantity))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from portfolio.pnl.entries import UNASKED, Entry, share
-from portfolio.pnl.lots import Lot, Lots
+from chainfolio.portfolio.pnl.entries import UNASKED, Entry, share
+from chainfolio.portfolio.pnl.lots import Lot, Lots
 
 SHORT: Final = "more left than is known to have come"
 NO_PRICE: Final = "no price is known at that time"
@@ -37,7 +37,7 @@ class Gain(NamedTuple):
         return None if self.proceeds is None or self.cost is None else self.proceeds - self.cost
 
 
-class Held(NamedTuple):
+class RemainingLots(NamedTuple):
     """What is left of one asset (in one wallet, where lots are kept by wallet), and what it cost. `short` is what left
     and is not known to have come, `unasked` what is there beside `quantity` and came without being asked for,
     `deposited` how much of both lies in protocols."""
@@ -57,7 +57,7 @@ class Gains:
     """The result: gains in the order of time, and what is held by asset and wallet."""
 
     gains: list[Gain] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    remaining: list[RemainingLots] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -73,61 +73,61 @@ class Book:
         for lot in self.lots.take(quantity):
             quantity -= lot.quantity
             yield lot
-        if last := min(quantity, self.unasked):
-            quantity -= last
-            self.unasked -= last
-            yield unasked(last)
+        if unsolicited := min(quantity, self.unasked):
+            quantity -= unsolicited
+            self.unasked -= unsolicited
+            yield unsolicited_lot(unsolicited)
         self.short += quantity
 
     def lose(self, quantity: int) -> None:
         """Others say that so much left: what came unasked goes first, lots leave at their cost, and no more than is
         there."""
-        first = min(quantity, self.unasked)
-        self.unasked -= first
-        deque(self.lots.take(quantity - first), maxlen=0)
+        unsolicited = min(quantity, self.unasked)
+        self.unasked -= unsolicited
+        deque(self.lots.take(quantity - unsolicited), maxlen=0)
 
-    def held(self, asset: str, wallet: str) -> Held:
+    def remaining(self, asset: str, wallet: str) -> RemainingLots:
         """What is left."""
-        lots = self.lots.held()
+        lots = self.lots.remaining()
         unknown = next((lot.reason for lot in lots if lot.cost is None), "")
         cost = None if unknown else sum(lot.cost or 0 for lot in lots)
         quantity = sum(lot.quantity for lot in lots)
-        return Held(asset, wallet, quantity, cost, unknown, self.short, unasked=self.unasked)
+        return RemainingLots(asset, wallet, quantity, cost, unknown, self.short, unasked=self.unasked)
 
 
-def unasked(quantity: int) -> Lot:
+def unsolicited_lot(quantity: int) -> Lot:
     """So much of what others sent."""
     return Lot(quantity, None, None, None, "", UNASKED)
 
 
-def acquired(entry: Entry) -> Lot:
+def acquired_lot(entry: Entry) -> Lot:
     """The lot that an acquisition makes."""
     cost = None if entry.value is None else entry.value + entry.fee
     reason = (entry.reason or NO_PRICE) if cost is None else ""
     return Lot(entry.quantity, cost, entry.value, entry.time_us, entry.transaction, reason)
 
 
-def income(entry: Entry) -> Gain:
+def income_gain(entry: Entry) -> Gain:
     """An income is a gain of its whole value, and the cost of what it brought."""
     reason = (entry.reason or NO_PRICE) if entry.value is None else ""
-    about = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us, entry.quantity
-    return Gain(*about, entry.value, 0, reason=reason)
+    facts = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us, entry.quantity
+    return Gain(*facts, entry.value, 0, reason=reason)
 
 
-def disposed(entry: Entry, lots: Iterable[tuple[Lot, str]]) -> Iterator[Gain]:
+def disposal_gains(entry: Entry, lots: Iterable[tuple[Lot, str]]) -> Iterator[Gain]:
     """The gains of a disposal by the lots that gave it, each with the rule that chose it. What no lot gives has no
     known cost."""
-    left = entry.quantity
+    remaining = entry.quantity
     proceeds = None if entry.value is None else entry.value - entry.fee
     no_price = (entry.reason or NO_PRICE) if proceeds is None else ""
-    about = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us
+    facts = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us
     for lot, rule in lots:
         part = None
         if proceeds is not None:
-            part = share(proceeds, lot.quantity, left)
+            part = share(proceeds, lot.quantity, remaining)
             proceeds -= part
-        left -= lot.quantity
+        remaining -= lot.quantity
         reason = lot.reason if lot.reason == UNASKED else no_price or lot.reason
-        yield Gain(*about, lot.quantity, part, lot.cost, lot.time_us, lot.transaction, rule, reason)
-    if left:
-        yield Gain(*about, left, proceeds, None, reason=SHORT)
+        yield Gain(*facts, lot.quantity, part, lot.cost, lot.time_us, lot.transaction, rule, reason)
+    if remaining:
+        yield Gain(*facts, remaining, proceeds, None, reason=SHORT)

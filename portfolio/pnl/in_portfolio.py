@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from chainfolio import amounts
-from portfolio.document import (
+from chainfolio.portfolio.document import (
     UNKNOWN,
     WALLET,
     AssetDocument,
@@ -29,9 +29,9 @@ from portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
 )
-from portfolio.pnl.entries import UNASKED, money, share
-from portfolio.pnl.gains import SHORT, Gains, Held
-from portfolio.pnl.report import text, total
+from chainfolio.portfolio.pnl.entries import UNASKED, money, share
+from chainfolio.portfolio.pnl.gains import SHORT, Gains, RemainingLots
+from chainfolio.portfolio.pnl.report import text, total
 
 ADAPTER: Final = "pnl"
 NO_LOTS: Final = "no transaction that is indexed brought it"
@@ -48,24 +48,24 @@ class AccountGains:
     """What is known of an account: its lots and what its disposals gained, by the keys of assets. `same` are keys that
     count as another one (the wrapped native coin). `reason` says why nothing is known; then there are no lots."""
 
-    held: Mapping[str, Held] = field(default_factory=dict)
+    lots: Mapping[str, RemainingLots] = field(default_factory=dict)
     closed: Mapping[str, int | None] = field(default_factory=dict)
-    same: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
 
     def key(self, asset: AssetDocument) -> str:
         """Under which its lots are kept."""
-        return self.same.get(asset.chain_contract, asset.chain_contract)
+        return self.aliases.get(asset.chain_contract, asset.chain_contract)
 
 
-def account_gains(found: Gains, same: Mapping[str, str]) -> AccountGains:
+def account_gains(gains: Gains, aliases: Mapping[str, str]) -> AccountGains:
     """What is known of an account by all its gains, lots kept over all its wallets."""
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
-    for gain in found.gains:
+    for gain in gains.gains:
         if gain.kind != "income" and gain.reason != UNASKED:
             closed[gain.asset].append(gain.gain)
     sums = {asset: total(parts) for asset, parts in closed.items()}
-    return AccountGains({held.asset: held for held in found.held}, sums, same)
+    return AccountGains({lots.asset: lots for lots in gains.remaining}, sums, aliases)
 
 
 class Sum(NamedTuple):
@@ -74,9 +74,9 @@ class Sum(NamedTuple):
     cost: int | None = 0
     open: int | None = 0
 
-    def __add__(self, other: object) -> Sum:
-        assert isinstance(other, Sum), "only sums are added"
-        return Sum(total((self.cost, other.cost)), total((self.open, other.open)))
+    def __add__(self, addend: object) -> Sum:
+        assert isinstance(addend, Sum), "only sums are added"
+        return Sum(total((self.cost, addend.cost)), total((self.open, addend.open)))
 
 
 NOTHING: Final = Sum()
@@ -109,44 +109,54 @@ class _Shares:
     """Gives each place its part of what the lots of its asset cost: what lies in the wallet has that of its units,
     what lies in protocols that of all that was deposited."""
 
-    held: Mapping[str, Held]
-    left: dict[tuple[str, bool], tuple[int, int | None]]  # by key and inside: the amount without a part, the cost left
+    lots: Mapping[str, RemainingLots]
+    unassigned: dict[
+        tuple[str, bool], tuple[int, int | None]
+    ]  # by key and inside: the amount without a part, the cost left
     faults: dict[str, str]
 
     @classmethod
     def of(cls, document: Portfolio, gains: AccountGains) -> _Shares:
         """By what lies where in a portfolio."""
-        lies: defaultdict[tuple[str, bool], int] = defaultdict(int)
+        amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
         for asset, is_inside in _owned(document):
-            lies[gains.key(asset), is_inside] += _raw(asset)
+            amounts_by_place[gains.key(asset), is_inside] += _raw(asset)
             if asset.decimal != UNKNOWN:
                 decimals[gains.key(asset)] = int(asset.decimal)
-        left, faults = dict[tuple[str, bool], tuple[int, int | None]](), {}
-        for key in sorted({key for key, _ in lies}):
-            loose, inside, held = lies[key, False], lies[key, True], gains.held.get(key)
-            fault = _fault(held, loose, decimals.get(key, 0))
-            if fault or held is None or held.cost is None:
-                faults[key], left[key, False], left[key, True] = fault, (loose, None), (inside, None)
+        unassigned, faults = dict[tuple[str, bool], tuple[int, int | None]](), {}
+        for key in sorted({key for key, _ in amounts_by_place}):
+            in_wallet, in_protocols, lots = (
+                amounts_by_place[key, False],
+                amounts_by_place[key, True],
+                gains.lots.get(key),
+            )
+            fault = _fault(lots, in_wallet, decimals.get(key, 0))
+            if fault or lots is None or lots.cost is None:
+                faults[key], unassigned[key, False], unassigned[key, True] = (
+                    fault,
+                    (in_wallet, None),
+                    (in_protocols, None),
+                )
                 continue
-            if held.unasked:
+            if lots.unasked:
                 faults[key] = UNASKED
-            of_loose = share(held.cost, loose, held.quantity + held.unasked) if loose else 0
-            left[key, False], left[key, True] = (loose, of_loose), (inside, held.cost - of_loose)
-            if inside and not 0 < held.deposited <= inside:
-                faults[key], left[key, True] = ELSEWHERE if held.deposited else UNSEEN, (inside, None)
-        return cls(gains.held, left, faults)
+            of_loose = share(lots.cost, in_wallet, lots.quantity + lots.unasked) if in_wallet else 0
+            unassigned[key, False], unassigned[key, True] = (in_wallet, of_loose), (in_protocols, lots.cost - of_loose)
+            if in_protocols and not 0 < lots.deposited <= in_protocols:
+                faults[key], unassigned[key, True] = ELSEWHERE if lots.deposited else UNSEEN, (in_protocols, None)
+        return cls(gains.lots, unassigned, faults)
 
     def known(self, key: str, raw: int) -> int:
         """How much of so much of an asset has a cost; others sent the rest."""
-        held = self.held[key]
-        return share(raw, held.quantity, held.quantity + held.unasked)
+        lots = self.lots[key]
+        return share(raw, lots.quantity, lots.quantity + lots.unasked)
 
-    def take(self, key: str, raw: int, *, inside: bool) -> int | None:
+    def take(self, key: str, raw: int, *, in_protocols: bool) -> int | None:
         """The cost of so much of an asset."""
-        whole, cost = self.left[key, inside]
-        part = None if cost is None else share(cost, raw, whole) if raw else 0
-        self.left[key, inside] = whole - raw, None if cost is None or part is None else cost - part
+        total, cost = self.unassigned[key, in_protocols]
+        part = None if cost is None else share(cost, raw, total) if raw else 0
+        self.unassigned[key, in_protocols] = total - raw, None if cost is None or part is None else cost - part
         return part
 
 
@@ -162,7 +172,7 @@ def _owned(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
                 yield from (part for part in parts if part[0].spam is UNSET)
 
 
-def _fault(held: Held | None, loose: int, decimals: int) -> str:
+def _fault(held: RemainingLots | None, in_wallet: int, decimals: int) -> str:
     """Why the cost of an asset is not known; empty where it is. What lies in protocols may have grown or been
     exchanged there; what lies in the wallet is what transactions brought and did not deposit."""
     if held is None or not held.quantity:
@@ -171,9 +181,9 @@ def _fault(held: Held | None, loose: int, decimals: int) -> str:
         return held.reason
     if held.short:
         return SHORT
-    if loose != (lots := held.quantity + held.unasked - held.deposited):
-        said = [amounts.text(amounts.amount(each, decimals)) for each in (loose, lots)]
-        return DIFFERS.format(held=said[0], lots=said[1])
+    if in_wallet != (expected := held.quantity + held.unasked - held.deposited):
+        texts = [amounts.text(amounts.amount(each, decimals)) for each in (in_wallet, expected)]
+        return DIFFERS.format(held=texts[0], lots=texts[1])
     return ""
 
 
@@ -195,13 +205,19 @@ class _Tree:
             for chain, part in parts.items():
                 by_chain[chain] += part
                 sums += part
-        chains = {key: _filled(chain, by_chain[key], self._closed(key)) for key, chain in document.chains.items()}
+        chains = {key: _with_sums(chain, by_chain[key], self._closed(key)) for key, chain in document.chains.items()}
         closed = total(self.gains.closed.values())
         filled = msgspec.structs.replace(
-            document, asset_by_protocols=protocols, chains=chains, open_pnl=text(sums.open), closed_pnl=text(closed),
+            document,
+            asset_by_protocols=protocols,
+            chains=chains,
+            open_pnl=text(sums.open),
+            closed_pnl=text(closed),
             total_cost_basis=text(sums.cost),
-        )  # fmt: skip
-        issues = [IssueDocument(ADAPTER, key, f"its gain is not known: {why}") for key, why in self.faults.items()]
+        )
+        issues = [
+            IssueDocument(ADAPTER, key, f"its gain is not known: {reason}") for key, reason in self.faults.items()
+        ]
         return _with_issues(filled, issues)
 
     def _emptied(self, wallet: ProtocolDocument, document: Portfolio) -> ProtocolDocument:
@@ -210,12 +226,16 @@ class _Tree:
         sold = {key.partition(":")[0] for key in self.gains.closed}
         empty = {
             key: ProtocolChainDocument(
-                chain.name, key, "0", {WALLET.upper(): PositionsDocument(WALLET, "0")}, img_small=chain.img_small,
+                chain.name,
+                key,
+                "0",
+                {WALLET.upper(): PositionsDocument(WALLET, "0")},
+                img_small=chain.img_small,
                 img_large=chain.img_large,
             )
             for key, chain in document.chains.items()
             if key in sold and key not in wallet.chains
-        }  # fmt: skip
+        }
         return msgspec.structs.replace(wallet, chains=dict(sorted({**wallet.chains, **empty}.items())))
 
     def _closed(self, chain: str) -> int | None:
@@ -227,43 +247,45 @@ class _Tree:
         chains, sums = {}, dict[str, Sum]()
         of_wallet = protocol.key == WALLET
         for key, chain in protocol.chains.items():
-            places, sums[key] = {}, NOTHING
+            positions_by_type, sums[key] = {}, NOTHING
             closed = self._closed(key) if of_wallet else None
             for kind, positions in chain.protocol_positions.items():
-                filled, part = self._positions(positions, inside=not of_wallet)
-                places[kind] = _filled(filled, part, closed if kind == WALLET.upper() else None)
+                updated, part = self._positions(positions, in_protocols=not of_wallet)
+                positions_by_type[kind] = _with_sums(updated, part, closed if kind == WALLET.upper() else None)
                 sums[key] += part
-            chains[key] = _filled(msgspec.structs.replace(chain, protocol_positions=places), sums[key], closed)
+            chains[key] = _with_sums(
+                msgspec.structs.replace(chain, protocol_positions=positions_by_type), sums[key], closed
+            )
         closed = total(self._closed(key) for key in protocol.chains) if of_wallet else None
-        whole = sum(sums.values(), NOTHING)
-        return _filled(msgspec.structs.replace(protocol, chains=chains), whole, closed), sums
+        total_sum = sum(sums.values(), NOTHING)
+        return _with_sums(msgspec.structs.replace(protocol, chains=chains), total_sum, closed), sums
 
-    def _positions(self, positions: PositionsDocument, *, inside: bool) -> tuple[PositionsDocument, Sum]:
-        loose, sums = self._assets(positions.assets, inside=inside)
+    def _positions(self, positions: PositionsDocument, *, in_protocols: bool) -> tuple[PositionsDocument, Sum]:
+        loose, sums = self._assets(positions.assets, in_protocols=in_protocols)
         nested = []
         for position in positions.protocol_positions:
-            filled, part = self._position(position)
-            nested.append(filled)
+            updated, part = self._position(position)
+            nested.append(updated)
             sums += part
         return msgspec.structs.replace(positions, assets=loose, protocol_positions=tuple(nested)), sums
 
     def _position(self, position: PositionDocument) -> tuple[PositionDocument, Sum]:
         parts = {name: getattr(position, name) for name in ("assets", "supply_assets", "dex_assets")}
-        filled, sums = {}, NOTHING
+        updated, sums = {}, NOTHING
         for name, assets in parts.items():
-            filled[name], part = self._assets(assets, inside=True)
+            updated[name], part = self._assets(assets, in_protocols=True)
             sums += part
-        filled["reward_assets"], part = self._rewards(position.reward_assets)
+        updated["reward_assets"], part = self._rewards(position.reward_assets)
         sums += part
         if any(self._is_counted(asset) and asset.value != "0" for asset in position.borrow_assets):
             sums = NOT_KNOWN
             self.faults |= {self.gains.key(asset): DEBT for asset in position.borrow_assets}
-        return _filled(msgspec.structs.replace(position, **filled), sums, None), sums
+        return _with_sums(msgspec.structs.replace(position, **updated), sums, None), sums
 
-    def _assets(self, assets: Iterable[AssetDocument], *, inside: bool) -> tuple[tuple[AssetDocument, ...], Sum]:
+    def _assets(self, assets: Iterable[AssetDocument], *, in_protocols: bool) -> tuple[tuple[AssetDocument, ...], Sum]:
         filled, sums = [], NOTHING
         for asset in assets:
-            part = self._asset(asset, inside=inside)
+            part = self._asset(asset, in_protocols=in_protocols)
             filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis=text(part.cost)))
             if self._is_counted(asset):
                 key = self.gains.key(asset)
@@ -272,17 +294,17 @@ class _Tree:
                 self.faults |= {key: fault} if fault else {}
         return tuple(filled), sums
 
-    def _asset(self, asset: AssetDocument, *, inside: bool) -> Sum:
+    def _asset(self, asset: AssetDocument, *, in_protocols: bool) -> Sum:
         if asset.spam is not UNSET:
             return NOT_KNOWN
         key, raw = self.gains.key(asset), _raw(asset)
-        cost = self.shares.take(key, raw, inside=inside)
+        cost = self.shares.take(key, raw, in_protocols=in_protocols)
         if cost is None or asset.value == UNKNOWN:
             return Sum(cost, None)
         value_usd = Decimal(asset.value)
-        if (known := self.shares.known(key, raw)) < raw:
+        if (known_raw := self.shares.known(key, raw)) < raw:
             value_usd = min(
-                value_usd, amounts.value_of(amounts.amount(known, int(asset.decimal)), Decimal(asset.price))
+                value_usd, amounts.value_of(amounts.amount(known_raw, int(asset.decimal)), Decimal(asset.price))
             )
         return Sum(cost, money(value_usd) - cost)
 
@@ -301,7 +323,7 @@ class _Tree:
         return asset.value != UNKNOWN and (self.spam or asset.spam is UNSET)
 
 
-def _filled(place: T, sums: Sum, closed: int | None) -> T:
+def _with_sums(document: T, sums: Sum, closed: int | None) -> T:
     return msgspec.structs.replace(
-        place, total_cost_basis=text(sums.cost), total_open_pnl=text(sums.open), total_closed_pnl=text(closed)
+        document, total_cost_basis=text(sums.cost), total_open_pnl=text(sums.open), total_closed_pnl=text(closed)
     )

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, rounded
-from portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
-from portfolio.pnl.gains import Gain, acquired
-from portfolio.pnl.records import asset_key
-from portfolio.pnl.report import text, total
-from portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.document import UNKNOWN, rounded
+from chainfolio.portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
+from chainfolio.portfolio.pnl.gains import Gain, acquired_lot
+from chainfolio.portfolio.pnl.records import asset_key
+from chainfolio.portfolio.pnl.report import text, total
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 PLACES: Final = 18  # of a cost by unit
 Key = tuple[str, str]  # of a transaction and an asset
@@ -34,7 +34,7 @@ class TransactionGains:
 
     costs: Mapping[Key, int | None] = field(default_factory=dict)
     disposals: Mapping[Key, Sequence[Gain]] = field(default_factory=dict)
-    same: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
 
     @property
@@ -50,26 +50,24 @@ class Part(NamedTuple):
     closed: int | None
 
 
-def transaction_gains(
-    entries: Iterable[Entry], gains: Iterable[Gain], same: Mapping[str, str]
-) -> TransactionGains:  # fmt: skip
+def transaction_gains(entries: Iterable[Entry], gains: Iterable[Gain], aliases: Mapping[str, str]) -> TransactionGains:
     """By transaction and asset, from all entries of an account and the gains that they give."""
     costs: defaultdict[Key, list[int | None]] = defaultdict(list)
     for entry in entries:
         if entry.kind in ACQUIRED:
-            costs[entry.transaction, entry.asset].append(acquired(entry).cost)
+            costs[entry.transaction, entry.asset].append(acquired_lot(entry).cost)
     disposals: defaultdict[Key, list[Gain]] = defaultdict(list)
     for gain in gains:
         if gain.kind != "income":
             disposals[gain.transaction, gain.asset].append(gain)
-    return TransactionGains({key: total(parts) for key, parts in costs.items()}, dict(disposals), same)
+    return TransactionGains({key: total(parts) for key, parts in costs.items()}, dict(disposals), aliases)
 
 
-def with_gains(record: TransactionDocument, gains: TransactionGains) -> tuple[TransactionDocument, dict[str, str]]:
+def with_gains(transaction: TransactionDocument, gains: TransactionGains) -> tuple[TransactionDocument, dict[str, str]]:
     """A record with costs and gains in it, and why some are not known, by the keys of their assets."""
     if gains.reason:
-        return record, {}
-    return _Record(record, gains).filled()
+        return transaction, {}
+    return _Record(transaction, gains).filled()
 
 
 @dataclass(slots=True)
@@ -84,22 +82,26 @@ class _Record:
             by_asset[self._key(asset)].append(asset)
         fee_key = self._key(record.native_asset_fees)
         disposals = {key: self._disposals(key) for key in (*by_asset, fee_key)}
-        paid, disposals[fee_key] = self._split_fee(disposals[fee_key])
+        fee_gains, disposals[fee_key] = self._split_fee(disposals[fee_key])
         parts: dict[int, Part] = {}
         for key, rows in by_asset.items():
             parts |= self._rows(rows, (record.hash, key), disposals[key])
-        fee = self._fee(paid)
-        closed = [*(gain.gain for some in disposals.values() for gain in some), *(gain.gain for gain in paid)]
-        faults = {gain.asset: gain.reason for some in (*disposals.values(), paid) for gain in some if gain.reason}
+        fee = self._fee(fee_gains)
+        closed = [*(gain.gain for gains in disposals.values() for gain in gains), *(gain.gain for gain in fee_gains)]
+        faults = {
+            gain.asset: gain.reason for gains in (*disposals.values(), fee_gains) for gain in gains if gain.reason
+        }
         return msgspec.structs.replace(
-            record, closed_pnl=text(total(closed)), native_asset_fees=fee,
-            assets_in=tuple(_with(asset, parts[id(asset)]) for asset in record.assets_in),
-            assets_out=tuple(_with(asset, parts[id(asset)]) for asset in record.assets_out),
-        ), faults  # fmt: skip
+            record,
+            closed_pnl=text(total(closed)),
+            native_asset_fees=fee,
+            assets_in=tuple(_with_part(asset, parts[id(asset)]) for asset in record.assets_in),
+            assets_out=tuple(_with_part(asset, parts[id(asset)]) for asset in record.assets_out),
+        ), faults
 
     def _key(self, asset: TransactionAssetDocument) -> str:
-        own = asset_key(asset)
-        return self.gains.same.get(own, own)
+        key = asset_key(asset)
+        return self.gains.aliases.get(key, key)
 
     def _disposals(self, key: str) -> list[Gain]:
         return list(self.gains.disposals.get((self.record.hash, key), ()))
@@ -108,53 +110,53 @@ class _Record:
         """The disposals of the coin that paid the fee, and the others. Those of the fee come before interest, which is
         a fee, too."""
         record = self.record
-        left = _raw(record.native_asset_fees) if record.sender == record.user.address else 0
-        paid, others = list[Gain](), list[Gain]()
+        fee_raw = _raw(record.native_asset_fees) if record.sender == record.user.address else 0
+        fee_gains, other_gains = list[Gain](), list[Gain]()
         for gain in gains:
-            if gain.kind == "fee" and left > 0:
-                paid.append(gain)
-                left -= gain.quantity
+            if gain.kind == "fee" and fee_raw > 0:
+                fee_gains.append(gain)
+                fee_raw -= gain.quantity
             else:
-                others.append(gain)
-        return paid, others
+                other_gains.append(gain)
+        return fee_gains, other_gains
 
-    def _fee(self, paid: Sequence[Gain]) -> TransactionAssetDocument:
+    def _fee(self, fee_gains: Sequence[Gain]) -> TransactionAssetDocument:
         asset = self.record.native_asset_fees
         if self.record.sender != self.record.user.address:  # somebody else paid it
             return asset
-        return _with(asset, Part(total(gain.cost for gain in paid), total(gain.gain for gain in paid)))
+        return _with_part(asset, Part(total(gain.cost for gain in fee_gains), total(gain.gain for gain in fee_gains)))
 
     def _rows(self, rows: Sequence[TransactionAssetDocument], key: Key, gains: Sequence[Gain]) -> dict[int, Part]:
         """What the rows of one asset cost and gained: each its part, by how much moved in it."""
-        nothing = Part(None, None if self.record.type == "SPAM" or _lacks_amounts(rows) else 0)
-        found = {id(row): nothing for row in rows}
+        zero_part = Part(None, None if self.record.type == "SPAM" or _lacks_amounts(rows) else 0)
+        parts = {id(row): zero_part for row in rows}
         if key in self.gains.costs:
-            came = [row for row in rows if row.is_asset_in]
-            costs = _shared(self.gains.costs[key], came)
-            found |= {id(row): Part(cost, 0) for row, cost in zip(came, costs, strict=True)}
+            incoming = [row for row in rows if row.is_asset_in]
+            costs = _split_by_amount(self.gains.costs[key], incoming)
+            parts |= {id(row): Part(cost, 0) for row, cost in zip(incoming, costs, strict=True)}
         if gains:
-            left = [row for row in rows if not row.is_asset_in]
-            costs = _shared(total(gain.cost for gain in gains), left)
-            closed = _shared(total(gain.gain for gain in gains), left)
-            found |= {id(row): Part(*part) for row, *part in zip(left, costs, closed, strict=True)}
-        return found
+            outgoing = [row for row in rows if not row.is_asset_in]
+            costs = _split_by_amount(total(gain.cost for gain in gains), outgoing)
+            closed = _split_by_amount(total(gain.gain for gain in gains), outgoing)
+            parts |= {id(row): Part(*part) for row, *part in zip(outgoing, costs, closed, strict=True)}
+        return parts
 
 
 def _lacks_amounts(rows: Sequence[TransactionAssetDocument]) -> bool:
     return any(UNKNOWN in (row.balance, row.decimal) for row in rows)
 
 
-def _shared(whole: int | None, rows: Sequence[TransactionAssetDocument]) -> list[int | None]:
+def _split_by_amount(remaining: int | None, rows: Sequence[TransactionAssetDocument]) -> list[int | None]:
     """A sum shared out over rows by their amounts, so that no unit of money is lost."""
-    of = sum(map(_raw, rows))
-    found = list[int | None]()
+    remaining_raw = sum(map(_raw, rows))
+    parts = list[int | None]()
     for row in rows:
         raw = _raw(row)
-        part = None if whole is None else share(whole, raw, of) if of else 0
-        whole = None if whole is None or part is None else whole - part
-        of -= raw
-        found.append(part)
-    return found
+        part = None if remaining is None else share(remaining, raw, remaining_raw) if remaining_raw else 0
+        remaining = None if remaining is None or part is None else remaining - part
+        remaining_raw -= raw
+        parts.append(part)
+    return parts
 
 
 def _raw(asset: TransactionAssetDocument) -> int:
@@ -164,7 +166,7 @@ def _raw(asset: TransactionAssetDocument) -> int:
     return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))
 
 
-def _with(asset: TransactionAssetDocument, part: Part) -> TransactionAssetDocument:
+def _with_part(asset: TransactionAssetDocument, part: Part) -> TransactionAssetDocument:
     unit = UNKNOWN
     if part.cost is not None and asset.balance not in (UNKNOWN, "0"):
         unit = amounts.text(rounded(Fraction(decimal(part.cost)) / Fraction(Decimal(asset.balance)), PLACES))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from portfolio.pnl.entries import share
+from chainfolio.portfolio.pnl.entries import share
 
 POOL: Final = "pool"
 
@@ -49,7 +49,7 @@ class Lots(Protocol):
     def take(self, quantity: int) -> Iterator[Lot]:
         """Take a quantity out, as the lots that give it: less where there is less."""
 
-    def held(self) -> list[Lot]:
+    def remaining(self) -> list[Lot]:
         """What is left."""
 
 
@@ -101,7 +101,7 @@ class RankedLots:
             quantity -= lot.quantity
             yield lot
 
-    def held(self) -> list[Lot]:
+    def remaining(self) -> list[Lot]:
         """What is left, the next one to be given first."""
         return [lot for _, lot in sorted(self._heap, key=lambda item: item[0])]
 
@@ -132,7 +132,7 @@ class AveragedLots:
         yield self._pool
         self._pool = Lot(0, 0, 0, None, POOL)
 
-    def held(self) -> list[Lot]:
+    def remaining(self) -> list[Lot]:
         """The pool, where anything is in it."""
         return [self._pool] if self._pool.quantity else []
 

@@ -10,10 +10,10 @@ from datetime import UTC, tzinfo
 from itertools import chain
 from typing import Final
 
-from portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, in_order, without_loans
-from portfolio.pnl.gains import SHORT, Book, Gain, Gains, acquired, disposed, income
-from portfolio.pnl.lots import LOTS, Lot, Lots
-from portfolio.pnl.uk import by_uk_rules
+from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, sort_entries, without_loans
+from chainfolio.portfolio.pnl.gains import SHORT, Book, Gain, Gains, acquired_lot, disposal_gains, income_gain
+from chainfolio.portfolio.pnl.lots import LOTS, Lot, Lots
+from chainfolio.portfolio.pnl.uk import by_uk_rules
 
 UK: Final = "uk"
 
@@ -28,10 +28,12 @@ def gains_of(
     assert not (per_wallet and method == UK), "the UK rules pool all that one person holds"
     deposited: dict[tuple[str, str], int] = {}
     with _collector_paused():
-        ordered = without_loans(in_order(entries), deposited, per_wallet=per_wallet)
-        found = by_uk_rules(ordered, zone, unit) if method == UK else _by_lots(ordered, method, per_wallet=per_wallet)
-    found.held = [held._replace(deposited=deposited.get((held.asset, held.wallet), 0)) for held in found.held]
-    return found
+        ordered = without_loans(sort_entries(entries), deposited, per_wallet=per_wallet)
+        result = by_uk_rules(ordered, zone, unit) if method == UK else _by_lots(ordered, method, per_wallet=per_wallet)
+    result.remaining = [
+        lots._replace(deposited=deposited.get((lots.asset, lots.wallet), 0)) for lots in result.remaining
+    ]
+    return result
 
 
 @contextmanager
@@ -53,15 +55,15 @@ def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gain
     for entry in entries:
         assets.setdefault(entry.asset, []).append((count, entry))
         count += 1
-    made: list[Sequence[Gain]] = [()] * count
-    found = Gains()
+    gains_by_entry: list[Sequence[Gain]] = [()] * count
+    result = Gains()
     for asset in sorted(assets):
         books: dict[str, Book] = {}
-        for place, entry in assets.pop(asset):
-            made[place] = _gains(entry, books, LOTS[method], per_wallet=per_wallet)
-        found.held += [books[wallet].held(asset, wallet) for wallet in sorted(books)]
-    found.gains = list(chain.from_iterable(made))
-    return found
+        for i, entry in assets.pop(asset):
+            gains_by_entry[i] = _gains(entry, books, LOTS[method], per_wallet=per_wallet)
+        result.remaining += [books[wallet].remaining(asset, wallet) for wallet in sorted(books)]
+    result.gains = list(chain.from_iterable(gains_by_entry))
+    return result
 
 
 def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, per_wallet: bool) -> Sequence[Gain]:
@@ -75,14 +77,14 @@ def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, pe
 
     book = book_of(entry.wallet)
     if entry.kind in ACQUIRED:
-        book.lots.add(acquired(entry))
-        return (income(entry),) if entry.kind == "income" else ()
+        book.lots.add(acquired_lot(entry))
+        return (income_gain(entry),) if entry.kind == "income" else ()
     if entry.kind == "unasked":
         book.unasked += entry.quantity
     elif entry.kind == "taken":
         book.lose(entry.quantity)
     elif entry.kind in DISPOSED:
-        return tuple(disposed(entry, ((lot, "") for lot in book.take(entry.quantity))))
+        return tuple(disposal_gains(entry, ((lot, "") for lot in book.take(entry.quantity))))
     elif entry.kind != "move":  # what is paid back was never the owner's gain: it leaves at its cost
         deque(book.take(entry.quantity), maxlen=0)
     elif per_wallet and entry.to != entry.wallet:
@@ -92,12 +94,12 @@ def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, pe
 
 def _move(entry: Entry, source: Book, target: Book) -> None:
     """Lots go from one wallet to another as they are."""
-    left = entry.quantity
+    remaining = entry.quantity
     for lot in source.take(entry.quantity):
-        left -= lot.quantity
+        remaining -= lot.quantity
         if lot.reason == UNASKED:
             target.unasked += lot.quantity
         else:
             target.lots.add(lot)
-    if left:
-        target.lots.add(Lot(left, None, None, entry.time_us, entry.transaction, SHORT))
+    if remaining:
+        target.lots.add(Lot(remaining, None, None, entry.time_us, entry.transaction, SHORT))

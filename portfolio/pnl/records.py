@@ -10,11 +10,11 @@ from typing import Final
 from msgspec import UNSET
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, IssueDocument
-from portfolio.pnl.deposits import Deposits
-from portfolio.pnl.entries import ACQUIRED, EARNED, UNASKED, Entry, Kind, money, share
-from portfolio.pnl.report import AssetFacts
-from portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.pnl.deposits import Deposits
+from chainfolio.portfolio.pnl.entries import ACQUIRED, EARNED, UNASKED, Entry, Kind, money, share
+from chainfolio.portfolio.pnl.report import AssetFacts
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 DEPOSITS: Final = frozenset({"DEPOSIT", "LEND", "STAKE", "ADDLIQUIDITY", "OPENVAULT", "BRIDGEOUT"})
 WITHDRAWALS: Final = frozenset({"WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"})
@@ -35,13 +35,13 @@ class Treatment:
 
     deposits_are_disposals: bool = False
     received_at_spot: bool = True
-    same: Mapping[str, str] = field(default_factory=dict)
-    nobody: Collection[str] = frozenset()
-    vouched: Callable[[str], bool] = field(default=lambda contract: True)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    burn_addresses: Collection[str] = frozenset()
+    is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class RecordEntries:
     """What records say: entries, how their assets are shown, and what could not be counted."""
 
     entries: list[Entry]
@@ -58,13 +58,15 @@ class Side:
     value: int | None
 
 
-def entries_of(records: Sequence[TransactionDocument], own: Collection[str], treatment: Treatment) -> Read:
+def entries_of(
+    records: Sequence[TransactionDocument], own_wallets: Collection[str], treatment: Treatment
+) -> RecordEntries:
     """The entries of an account from all records of its `own` wallets, the oldest first. Each record counts once."""
-    found, deposits = Read([], {}, []), Deposits()
-    once = {(record.chain.key, record.hash, record.user.address): record for record in records}
-    for order, record in enumerate(once.values()):
-        _Record(record, order, own, treatment, found, deposits).add()
-    return found
+    result, deposits = RecordEntries([], {}, []), Deposits()
+    distinct = {(record.chain.key, record.hash, record.user.address): record for record in records}
+    for order, record in enumerate(distinct.values()):
+        _Record(record, order, own_wallets, treatment, result, deposits).add()
+    return result
 
 
 @dataclass(slots=True)
@@ -73,9 +75,9 @@ class _Record:
 
     record: TransactionDocument
     order: int
-    own: Collection[str]
+    own_wallets: Collection[str]
     treatment: Treatment
-    found: Read
+    result: RecordEntries
     deposits: Deposits
 
     def add(self) -> None:
@@ -83,39 +85,48 @@ class _Record:
         record = self.record
         fee, fee_value = self._fee()
         if record.type == "SPAM":
-            self.found.entries.extend(fee)
+            self.result.entries.extend(fee)
             return
         moves = list(self._moves())
-        came, left = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
-        for asset in came.keys() & left.keys():
-            _net_off(came, left, asset)
-        doubtful = self._doubtful()
-        for side in (*came.values(), *left.values()):
-            side.value = None if side.asset in doubtful else side.value
-        kinds = self._kinds(list(came.values()), list(left.values()))
-        got, given = (self._shares(direction) for direction in ("in", "out"))
-        if given:
-            kinds = self._redeemed(kinds, given)
-        _balance(*([side for kind, side in kinds if kind == wanted] for wanted in ("buy", "sell")))
-        told = [_doubted(each) if each.asset in doubtful else each for each in self._with_fee(kinds, fee_value)]
-        entries = [*moves, *told, *self._staked(), *fee]
-        self.deposits.add(entries, got)
-        self.found.entries.extend(entries)
+        incoming, outgoing = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
+        for asset in incoming.keys() & outgoing.keys():
+            _net_off(incoming, outgoing, asset)
+        untrusted = self._doubtful()
+        for side in (*incoming.values(), *outgoing.values()):
+            side.value = None if side.asset in untrusted else side.value
+        kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
+        received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
+        if returned_shares:
+            kinds = self._redeemed(kinds, returned_shares)
+        _fill_missing_value(*([side for kind, side in kinds if kind == kind_wanted] for kind_wanted in ("buy", "sell")))
+        priced = [
+            _without_trust(each) if each.asset in untrusted else each for each in self._with_fee(kinds, fee_value)
+        ]
+        entries = [*moves, *priced, *self._staked(), *fee]
+        self.deposits.add(entries, received_shares)
+        self.result.entries.extend(entries)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
         record = self.record
         return Entry(
-            int(record.timestamp) * 1_000_000, kind, asset, quantity, value, wallet=record.user.address,
-            transaction=record.hash, order=self.order, reason=reason,
-        )  # fmt: skip
+            int(record.timestamp) * 1_000_000,
+            kind,
+            asset,
+            quantity,
+            value,
+            wallet=record.user.address,
+            transaction=record.hash,
+            order=self.order,
+            reason=reason,
+        )
 
     def _doubtful(self) -> set[str]:
         """The assets that nobody vouches for, in a transaction that none of the own wallets sent: their contracts log
         what they like, and who opens a market says what they are worth."""
-        if self.record.sender in self.own:
+        if self.record.sender in self.own_wallets:
             return set()
         rows = (*self.record.assets_in, *self.record.assets_out)
-        return {self._asset(row) for row in rows if not self.treatment.vouched(row.chain_contract)}
+        return {self._asset(row) for row in rows if not self.treatment.is_trusted(row.chain_contract)}
 
     def _fee(self) -> tuple[list[Entry], int | None]:
         """The coin that the sender paid, and what it was worth."""
@@ -130,7 +141,7 @@ class _Record:
         """What went to another wallet of the account; the other wallet's record says it again."""
         for asset in self.record.assets_out:
             quantity = self._quantity(asset)
-            if quantity and asset.recipient in self.own and asset.recipient != self.record.user.address:
+            if quantity and asset.recipient in self.own_wallets and asset.recipient != self.record.user.address:
                 yield self._entry("move", self._asset(asset), quantity, None)._replace(to=asset.recipient)
 
     def _staked(self) -> Iterator[Entry]:
@@ -144,9 +155,9 @@ class _Record:
 
     def _net(self, assets: Iterable[TransactionAssetDocument], direction: str) -> dict[str, Side]:
         """By asset what moved between a wallet and others; without the shares that a protocol minted or burnt."""
-        others = self._with_others(assets, direction)
+        external = self._with_others(assets, direction)
         sides: dict[str, Side] = {}
-        for asset in others:
+        for asset in external:
             key, quantity = self._asset(asset), self._quantity(asset)
             if not quantity or self._is_share(key, direction):
                 continue
@@ -154,12 +165,16 @@ class _Record:
             side = sides.setdefault(key, Side(key, 0, 0))
             side.quantity += quantity
             side.value = None if side.value is None or value is None else side.value + value
-        return self._without_debt(others, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
+        return self._without_debt(external, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
 
     def _with_others(
         self, assets: Iterable[TransactionAssetDocument], direction: str
-    ) -> list[TransactionAssetDocument]:  # fmt: skip
-        return [asset for asset in assets if (asset.sender if direction == "in" else asset.recipient) not in self.own]
+    ) -> list[TransactionAssetDocument]:
+        return [
+            asset
+            for asset in assets
+            if (asset.sender if direction == "in" else asset.recipient) not in self.own_wallets
+        ]
 
     def _shares(self, direction: str) -> dict[str, int]:
         """How many shares a deposit brought, or a withdrawal gave back."""
@@ -185,44 +200,48 @@ class _Record:
     def _redeemed(self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]) -> list[tuple[Kind, Side]]:
         """A withdrawal with the shares that no deposit brought: they are sold for their part of what came."""
         sold, part = self.deposits.redeem(shares)
-        found: list[tuple[Kind, Side]] = [("sell", Side(asset, quantity, None)) for asset, quantity in sold.items()]
+        kinds_with_sales: list[tuple[Kind, Side]] = [
+            ("sell", Side(asset, quantity, None)) for asset, quantity in sold.items()
+        ]
         for kind, side in kinds:
             bought = int(side.quantity * part) if kind == "withdraw" else 0
             if bought:
                 value = None if side.value is None else share(side.value, bought, side.quantity)
-                found.append(("buy", Side(side.asset, bought, value)))
+                kinds_with_sales.append(("buy", Side(side.asset, bought, value)))
                 side.value = None if side.value is None or value is None else side.value - value
                 side.quantity -= bought
             if side.quantity:
-                found.append((kind, side))
-        return found
+                kinds_with_sales.append((kind, side))
+        return kinds_with_sales
 
-    def _without_debt(self, others: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
+    def _without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
         """Beside what was lent, a protocol mints and burns tokens that stand for the debt: these are nothing held."""
-        nobody = self.treatment.nobody
-        minted = {self._asset(each) for each in others if each.sender in nobody or each.recipient in nobody}
-        kept = {key: side for key, side in sides.items() if key not in minted}
-        return kept or sides
+        burn_addresses = self.treatment.burn_addresses
+        minted = {
+            self._asset(each) for each in external if each.sender in burn_addresses or each.recipient in burn_addresses
+        }
+        without_minted = {key: side for key, side in sides.items() if key not in minted}
+        return without_minted or sides
 
     def _kinds(self, gains: Sequence[Side], losses: Sequence[Side]) -> list[tuple[Kind, Side]]:
         """What each net movement is, by the type of the transaction."""
         type_ = self.record.type
-        came, left = _exchanged(bool(gains), bool(losses))
+        incoming, outgoing = _default_kinds(bool(gains), bool(losses))
         if not self.treatment.deposits_are_disposals and type_ in DEPOSITS:
-            left = "deposit"
+            outgoing = "deposit"
         if type_ == "BORROW":
-            came, left = "borrow", "deposit"
+            incoming, outgoing = "borrow", "deposit"
         elif type_ == "REPAYVAULT":
-            came, left = "withdraw", "repay"
+            incoming, outgoing = "withdraw", "repay"
         elif type_ in INCOME and not losses:
-            came = "income"
+            incoming = "income"
         elif type_ == "DONATION" and not gains:
-            left = "donate"
+            outgoing = "donate"
         if type_ in WITHDRAWALS and not self.treatment.deposits_are_disposals:
-            back = [(self._of_withdrawal(side, gains), side) for side in gains]
+            incoming_kinds = [(self._of_withdrawal(side, gains), side) for side in gains]
         else:
-            back = [(came, side) for side in gains]
-        return [*back, *((left, side) for side in losses)]
+            incoming_kinds = [(incoming, side) for side in gains]
+        return [*incoming_kinds, *((outgoing, side) for side in losses)]
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
         """What comes beside what had been deposited is a reward; where liquidity leaves, it may have been exchanged."""
@@ -249,19 +268,19 @@ class _Record:
 
     def _asset(self, asset: TransactionAssetDocument) -> str:
         """The key of an asset, and how it is shown; one of a collection has its number."""
-        own = asset_key(asset)
-        key = self.treatment.same.get(own, own)
-        if asset.decimal != UNKNOWN and (key == own or key not in self.found.facts):
+        own_key = asset_key(asset)
+        key = self.treatment.aliases.get(own_key, own_key)
+        if asset.decimal != UNKNOWN and (key == own_key or key not in self.result.facts):
             chain, _, contract = key.partition(":")
-            self.found.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
+            self.result.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
         return key
 
     def _quantity(self, asset: TransactionAssetDocument) -> int | None:
         """Smallest units; None where nobody knows how many."""
         if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
             issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
-            if issue not in self.found.issues:
-                self.found.issues.append(issue)
+            if issue not in self.result.issues:
+                self.result.issues.append(issue)
             return None
         return int(amounts.EXACT.scaleb(amounts.parse(asset.balance, max_digits=DIGITS), int(asset.decimal)))
 
@@ -271,7 +290,7 @@ def asset_key(asset: TransactionAssetDocument) -> str:
     return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
 
 
-def _doubted(entry: Entry) -> Entry:
+def _without_trust(entry: Entry) -> Entry:
     """What others did with an asset that nobody vouches for: in exchange for one that somebody does, or a thing without
     a value. What a deposit brings back is judged where deposits are known."""
     if entry.kind == "withdraw":
@@ -281,30 +300,30 @@ def _doubted(entry: Entry) -> Entry:
     return entry._replace(kind="unasked" if entry.kind in ACQUIRED else "taken", value=None, fee=0, reason=UNASKED)
 
 
-def _exchanged(came: bool, left: bool) -> tuple[Kind, Kind]:
+def _default_kinds(has_incoming: bool, has_outgoing: bool) -> tuple[Kind, Kind]:
     """What came and what left, where the type says nothing more: a trade, or one way only."""
-    return ("buy", "sell") if came and left else ("received", "sent")
+    return ("buy", "sell") if has_incoming and has_outgoing else ("received", "sent")
 
 
-def _net_off(came: dict[str, Side], left: dict[str, Side], asset: str) -> None:
+def _net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -> None:
     """What came and left of one asset is one movement, of the difference."""
-    gain, loss = came.pop(asset), left.pop(asset)
+    gain, loss = incoming.pop(asset), outgoing.pop(asset)
     quantity = gain.quantity - loss.quantity
     if quantity:
         larger = gain if quantity > 0 else loss
         value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
-        (came if quantity > 0 else left)[asset] = Side(asset, abs(quantity), value)
+        (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value)
 
 
-def _balance(gains: Sequence[Side], losses: Sequence[Side]) -> None:
+def _fill_missing_value(gains: Sequence[Side], losses: Sequence[Side]) -> None:
     """Both sides of a trade are worth the same: this gives the only asset without a value its own."""
     unknown = [side for side in (*gains, *losses) if side.value is None]
     if len(unknown) != 1 or not gains or not losses:
         return
     known_gains, known_losses = (sum(side.value or 0 for side in sides) for sides in (gains, losses))
-    rest = known_losses - known_gains if any(unknown[0] is side for side in gains) else known_gains - known_losses
-    if rest >= 0:
-        unknown[0].value = rest
+    difference = known_losses - known_gains if any(unknown[0] is side for side in gains) else known_gains - known_losses
+    if difference >= 0:
+        unknown[0].value = difference
 
 
 def _money(value: str) -> int | None:

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import UNKNOWN, IssueDocument, rounded
-from portfolio.pnl.entries import UNASKED, decimal, money
-from portfolio.pnl.gains import Gain, Gains, Held
+from chainfolio.portfolio import frames
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.pnl.entries import UNASKED, decimal, money
+from chainfolio.portfolio.pnl.gains import Gain, Gains, RemainingLots
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,30 +104,33 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     known: SumsDocument
     issues: tuple[IssueDocument, ...] = ()
 
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each disposal and income, as `chainfolio.portfolio.frames` says."""
+        return frame(self.gains)
+
 
 COLUMNS: Final = GainDocument.__struct_encode_fields__
 MOMENTS: Final = ("time", "acquired")
 NUMBERS: Final = ("amount", "proceeds", "cost", "gain")
-DECIMAL_PLACES: Final = 18
 NOT_PRICED: Final = "no price is known now"
 
 
 def document(
-    found: Gains,
+    gains: Gains,
     facts: Mapping[str, AssetFacts],
     prices: Mapping[str, Decimal],
     *,
     method: str,
     addresses: Sequence[str],
     issues: Sequence[IssueDocument] = (),
-    most: Mapping[str, Decimal] = MappingProxyType({}),
+    max_values: Mapping[str, Decimal] = MappingProxyType({}),
 ) -> PnlDocument:
     """The gains with what is held valued at `prices`, in the order of time; holdings by asset and wallet. An asset in
     `most` is worth no more than that, which is what its market could pay."""
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     sums: defaultdict[str, list[int | None]] = defaultdict(list)
     unknown: Counter[str] = Counter()
-    for gain in found.gains:
+    for gain in gains.gains:
         if gain.kind == "income":
             sums["income"].append(gain.gain)
         elif gain.reason != UNASKED:
@@ -138,89 +141,100 @@ def document(
         if gain.gain is None:
             unknown[gain.reason] += 1
     holdings = []
-    for held in found.held:
-        asset = facts[held.asset]
-        opened = _open(held, asset, prices.get(held.asset), most.get(held.asset))
-        reason = held.reason or (NOT_PRICED if opened is None else UNASKED if held.unasked else "")
+    for lots in gains.remaining:
+        asset = facts[lots.asset]
+        open_gain = _open_gain(lots, asset, prices.get(lots.asset), max_values.get(lots.asset))
+        reason = lots.reason or (NOT_PRICED if open_gain is None else UNASKED if lots.unasked else "")
         if reason:
             unknown[reason] += 1
-        sums["cost"].append(held.cost)
-        sums["open"].append(opened)
-        holdings.append(_holding(held, asset, prices.get(held.asset), opened, total(closed[held.asset]), reason))
+        sums["cost"].append(lots.cost)
+        sums["open"].append(open_gain)
+        holdings.append(_holding(lots, asset, prices.get(lots.asset), open_gain, total(closed[lots.asset]), reason))
     return PnlDocument(
-        method=method, addresses=tuple(addresses), open_pnl=text(total(sums["open"])),
-        closed_pnl=text(total(sums["closed"])), total_cost_basis=text(total(sums["cost"])),
-        income=text(total(sums["income"])), fees=text(total(sums["fee"])), holdings=tuple(holdings),
-        gains=tuple(gain_document(gain, facts[gain.asset]) for gain in found.gains),
-        unknown=dict(sorted(unknown.items())), issues=tuple(issues),
+        method=method,
+        addresses=tuple(addresses),
+        open_pnl=text(total(sums["open"])),
+        closed_pnl=text(total(sums["closed"])),
+        total_cost_basis=text(total(sums["cost"])),
+        income=text(total(sums["income"])),
+        fees=text(total(sums["fee"])),
+        holdings=tuple(holdings),
+        gains=tuple(gain_document(gain, facts[gain.asset]) for gain in gains.gains),
+        unknown=dict(sorted(unknown.items())),
+        issues=tuple(issues),
         known=SumsDocument(
-            open_pnl=_known(sums["open"]), closed_pnl=_known(sums["closed"]), total_cost_basis=_known(sums["cost"]),
-            income=_known(sums["income"]), fees=_known(sums["fee"]),
+            open_pnl=_known_sum(sums["open"]),
+            closed_pnl=_known_sum(sums["closed"]),
+            total_cost_basis=_known_sum(sums["cost"]),
+            income=_known_sum(sums["income"]),
+            fees=_known_sum(sums["fee"]),
         ),
-    )  # fmt: skip
+    )
 
 
-def _known(parts: Iterable[int | None]) -> str:
+def _known_sum(parts: Iterable[int | None]) -> str:
     return text(sum(part for part in parts if part is not None))
 
 
-def _open(held: Held, asset: AssetFacts, price: Decimal | None, most: Decimal | None) -> int | None:
+def _open_gain(lots: RemainingLots, asset: AssetFacts, price: Decimal | None, max_value: Decimal | None) -> int | None:
     """What is held would gain, sold at a price; nothing where nothing is held."""
-    if not held.quantity:
+    if not lots.quantity:
         return 0
-    if held.cost is None or price is None:
+    if lots.cost is None or price is None:
         return None
-    value_usd = amounts.value_of(amounts.amount(held.quantity, asset.decimals), price)
-    return money(value_usd if most is None else min(value_usd, most)) - held.cost
+    value_usd = amounts.value_of(amounts.amount(lots.quantity, asset.decimals), price)
+    return money(value_usd if max_value is None else min(value_usd, max_value)) - lots.cost
 
 
 def _holding(
-    held: Held, asset: AssetFacts, price: Decimal | None, opened: int | None, closed: int | None, reason: str
+    lots: RemainingLots,
+    asset: AssetFacts,
+    price: Decimal | None,
+    open_gain: int | None,
+    closed: int | None,
+    reason: str,
 ) -> HoldingDocument:
     return HoldingDocument(
-        symbol=asset.symbol, chain=asset.chain, contract=asset.contract, wallet=held.wallet,
-        amount=amounts.text(amounts.amount(held.quantity, asset.decimals)),
-        short=amounts.text(amounts.amount(held.short, asset.decimals)),
-        unasked=amounts.text(amounts.amount(held.unasked, asset.decimals)), total_cost_basis=text(held.cost),
-        price=UNKNOWN if price is None else amounts.text(price), open_pnl=text(opened), closed_pnl=text(closed),
+        symbol=asset.symbol,
+        chain=asset.chain,
+        contract=asset.contract,
+        wallet=lots.wallet,
+        amount=amounts.text(amounts.amount(lots.quantity, asset.decimals)),
+        short=amounts.text(amounts.amount(lots.short, asset.decimals)),
+        unasked=amounts.text(amounts.amount(lots.unasked, asset.decimals)),
+        total_cost_basis=text(lots.cost),
+        price=UNKNOWN if price is None else amounts.text(price),
+        open_pnl=text(open_gain),
+        closed_pnl=text(closed),
         reason=reason,
-    )  # fmt: skip
+    )
 
 
 def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
     """One row."""
     return GainDocument(
-        time=moment(gain.time_us), kind=gain.kind, symbol=facts.symbol, chain=facts.chain, contract=facts.contract,
-        wallet=gain.wallet, transaction=gain.transaction,
-        amount=amounts.text(amounts.amount(gain.quantity, facts.decimals)), proceeds=text(gain.proceeds),
-        cost=text(gain.cost), gain=text(gain.gain), acquired=moment(gain.acquired_us), acquired_in=gain.acquired_in,
-        rule=gain.rule, reason=gain.reason,
-    )  # fmt: skip
+        time=iso_time(gain.time_us),
+        kind=gain.kind,
+        symbol=facts.symbol,
+        chain=facts.chain,
+        contract=facts.contract,
+        wallet=gain.wallet,
+        transaction=gain.transaction,
+        amount=amounts.text(amounts.amount(gain.quantity, facts.decimals)),
+        proceeds=text(gain.proceeds),
+        cost=text(gain.cost),
+        gain=text(gain.gain),
+        acquired=iso_time(gain.acquired_us),
+        acquired_in=gain.acquired_in,
+        rule=gain.rule,
+        reason=gain.reason,
+    )
 
 
 def frame(gains: Sequence[GainDocument]) -> pl.DataFrame:
-    """The rows for Parquet. Moments are timestamps. Numbers are text, which is exact, and beside it decimals of 18
-    places to compute with; null where it is not known, and the decimal also where it does not fit."""
-    import polars as pl
-
-    names = GainDocument.__struct_fields__
-    rows = {shown: [getattr(gain, name) for gain in gains] for name, shown in zip(names, COLUMNS, strict=True)}
-    parsed = {name: [datetime.fromisoformat(each) if each else None for each in rows[name]] for name in MOMENTS}
-    known = {name: [None if each == UNKNOWN else each for each in rows[name]] for name in NUMBERS}
-    decimals = {f"{name}Decimal": list(map(_computable, known[name])) for name in NUMBERS}
-    types: dict[str, Any] = {
-        **dict.fromkeys(COLUMNS, pl.String), **dict.fromkeys(MOMENTS, pl.Datetime("us", "UTC")),
-        **dict.fromkeys(decimals, pl.Decimal(38, DECIMAL_PLACES)),
-    }  # fmt: skip
-    return pl.DataFrame({**rows, **parsed, **known, **decimals}, types)
-
-
-def _computable(number: str | None) -> Decimal | None:
-    """A number to so many places, half to even, where it is known and has room in 38 digits."""
-    if number is None:
-        return None
-    found = rounded(Fraction(number), DECIMAL_PLACES)
-    return found if abs(found) < amounts.EXACT.scaleb(Decimal(1), 38 - DECIMAL_PLACES) else None
+    """The rows for Parquet, as `chainfolio.portfolio.frames` says."""
+    rows = ([getattr(gain, name) for name in GainDocument.__struct_fields__] for gain in gains)
+    return frames.frame(COLUMNS, rows, numbers=NUMBERS, times=MOMENTS)
 
 
 def text(units: int | None) -> str:
@@ -228,16 +242,16 @@ def text(units: int | None) -> str:
     return UNKNOWN if units is None else amounts.text(decimal(units))
 
 
-def moment(at_us: int | None) -> str:
+def iso_time(at_us: int | None) -> str:
     """A moment in UTC, ISO 8601; empty where there is none."""
     return "" if at_us is None else f"{EPOCH + timedelta(microseconds=at_us):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def total(parts: Iterable[int | None]) -> int | None:
     """The sum, unknown where a part is."""
-    found = 0
+    amount = 0
     for part in parts:
         if part is None:
             return None
-        found += part
-    return found
+        amount += part
+    return amount

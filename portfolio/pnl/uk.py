@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
-from portfolio.pnl.entries import ACQUIRED, ARRIVED, DISPOSED, Entry
-from portfolio.pnl.gains import Book, Gain, Gains, acquired, disposed, income, unasked
-from portfolio.pnl.lots import POOL, AveragedLots, Lot
+from chainfolio.portfolio.pnl.entries import ACQUIRED, ARRIVED, DISPOSED, Entry
+from chainfolio.portfolio.pnl.gains import Book, Gain, Gains, acquired_lot, disposal_gains, income_gain, unsolicited_lot
+from chainfolio.portfolio.pnl.lots import POOL, AveragedLots, Lot
 
 SAME_DAY: Final = "same day"
 THIRTY_DAYS: Final = "30 days"
@@ -25,20 +25,20 @@ class Day:
     """One day of one asset: all acquisitions count as one, and so do all disposals."""
 
     number: int
-    came: AveragedLots
+    acquisitions: AveragedLots
     open: int = 0  # what came and is not matched yet
     last_us: int = 0
     transactions: dict[str, None] = field(default_factory=dict)
-    left: list[Entry] = field(default_factory=list)
+    disposals: list[Entry] = field(default_factory=list)
     unmatched: int = 0
-    unasked: int = 0  # what came so, less what was said to have left of it
+    unasked: int = 0  # unsolicited units that came, less those that others took away
     matched: list[tuple[Lot, str]] = field(default_factory=list)
 
     def match(self, source: Day, rule: str) -> None:
         """Match disposals of this day with acquisitions of a day."""
         if not source.open:
             return
-        for lot in source.came.take(self.unmatched):
+        for lot in source.acquisitions.take(self.unmatched):
             source.open -= lot.quantity
             lot.time_us, lot.transaction = source.last_us, " ".join(source.transactions)
             self.matched.append((lot, rule))
@@ -51,43 +51,43 @@ def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
     for entry in entries:
         if entry.kind != "move":
             assets.setdefault(entry.asset, []).append(entry)
-    found = Gains()
-    for asset, own in sorted(assets.items()):
-        found.gains += (income(entry) for entry in own if entry.kind == "income")
-        days = _days(own, zone, unit)
+    result = Gains()
+    for asset, asset_entries in sorted(assets.items()):
+        result.gains += (income_gain(entry) for entry in asset_entries if entry.kind == "income")
+        days = _days(asset_entries, zone, unit)
         pool, unasked_left = _match(days, unit)
-        found.gains += (gain for day in days for gain in _gains(day))
-        found.held.append(Book(pool, sum(day.unmatched for day in days), unasked_left).held(asset, ""))
-    found.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
-    return found
+        result.gains += (gain for day in days for gain in _gains(day))
+        result.remaining.append(Book(pool, sum(day.unmatched for day in days), unasked_left).remaining(asset, ""))
+    result.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
+    return result
 
 
 def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
     """The days of one asset on which something happened, in their order. What others say that left is no more than is
     there, and what came unasked goes first."""
     days: dict[int, Day] = {}
-    there = stock = 0
+    held = unsolicited = 0
     for entry in entries:
-        quantity, first = entry.quantity, 0
+        quantity, from_unsolicited = entry.quantity, 0
         if entry.kind == "taken":
-            quantity = min(quantity, there)
-            first = min(quantity, stock)
-        there = there + quantity if entry.kind in ARRIVED else max(there - quantity, 0)
-        stock = min(stock + quantity if entry.kind == "unasked" else stock - first, there)
+            quantity = min(quantity, held)
+            from_unsolicited = min(quantity, unsolicited)
+        held = held + quantity if entry.kind in ARRIVED else max(held - quantity, 0)
+        unsolicited = min(unsolicited + quantity if entry.kind == "unasked" else unsolicited - from_unsolicited, held)
         number = (EPOCH + timedelta(microseconds=entry.time_us)).astimezone(zone).toordinal()
         day = days.get(number)
         if day is None:
             day = days[number] = Day(number, AveragedLots(unit))
         if entry.kind in ACQUIRED:
-            day.came.add(acquired(entry))
+            day.acquisitions.add(acquired_lot(entry))
             day.open += entry.quantity
             day.last_us, day.transactions[entry.transaction] = entry.time_us, None
         elif entry.kind == "unasked":
             day.unasked += quantity
         elif quantity:
-            day.unasked -= first
-            day.left.append(entry._replace(quantity=quantity - first))
-            day.unmatched += quantity - first
+            day.unasked -= from_unsolicited
+            day.disposals.append(entry._replace(quantity=quantity - from_unsolicited))
+            day.unmatched += quantity - from_unsolicited
     return list(days.values())
 
 
@@ -95,33 +95,33 @@ def _match(days: Sequence[Day], unit: int) -> tuple[AveragedLots, int]:
     """Match all days of an asset; the pool that is left, and how much of what came unasked, which goes last."""
     for day in days:
         day.match(day, SAME_DAY)
-    for place, day in enumerate(days):
-        later = place + 1
+    for i, day in enumerate(days):
+        later = i + 1
         while day.unmatched and later < len(days) and days[later].number <= day.number + DAYS:
             day.match(days[later], THIRTY_DAYS)
             later += 1
-    pool, stock = AveragedLots(unit), 0
+    pool, unsolicited = AveragedLots(unit), 0
     for day in days:
-        for lot in day.came.held():
+        for lot in day.acquisitions.remaining():
             pool.add(lot)
         for lot in pool.take(day.unmatched):
             day.matched.append((lot, POOL))
             day.unmatched -= lot.quantity
-        stock += day.unasked
-        if last := min(day.unmatched, stock):
-            day.matched.append((unasked(last), ""))
-            day.unmatched -= last
-            stock -= last
-    return pool, stock
+        unsolicited += day.unasked
+        if from_unsolicited := min(day.unmatched, unsolicited):
+            day.matched.append((unsolicited_lot(from_unsolicited), ""))
+            day.unmatched -= from_unsolicited
+            unsolicited -= from_unsolicited
+    return pool, unsolicited
 
 
 def _gains(day: Day) -> Iterator[Gain]:
     """The disposals of a day, one after another, with the lots that were matched with all of them."""
     queue = deque(day.matched)
-    for entry in day.left:
+    for entry in day.disposals:
         pieces = list(_pieces(queue, entry.quantity))
         if entry.kind in DISPOSED:
-            yield from disposed(entry, pieces)
+            yield from disposal_gains(entry, pieces)
 
 
 def _pieces(queue: deque[tuple[Lot, str]], quantity: int) -> Iterator[tuple[Lot, str]]:

@@ -1,1 +1,4 @@
-"""Kinds of markets on chain, one file each: where pools of two tokens may lie, and what one says of its price."""
+"""Venues: kinds of pools on chain, one file each.
+
+A venue finds the pools of two tokens and reads their prices.
+"""

@@ -1,16 +1,19 @@
-"""Pools of Algebra (QuickSwap V3, Camelot V3, THENA): those of Uniswap V3, one for a pair; no average is read."""
+"""Pools of Algebra (QuickSwap V3, Camelot V3, THENA): like Uniswap V3 with one pool per pair.
+
+No average is read.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pricing.venues.section import Facts
-from pricing.venues.uniswap_v3 import UniswapV3
+from chainfolio.pricing.venues.section import VenueSection
+from chainfolio.pricing.venues.uniswap_v3 import UniswapV3
 
 POOL_BY_PAIR: Final = "poolByPair(address,address)(address)"
 STATE: Final = "globalState()(uint160,int24)"
 
 
-def of(facts: Facts) -> UniswapV3:
-    """From the venue's section."""
-    return UniswapV3(facts.name, facts.address("factory"), (("", ()),), 0, POOL_BY_PAIR, STATE)
+def build(section: VenueSection) -> UniswapV3:
+    """Build the venue from its section."""
+    return UniswapV3(section.name, section.address("factory"), (("", ()),), 0, POOL_BY_PAIR, STATE)

@@ -1,103 +1,111 @@
-"""What the settings say of one venue, read strictly."""
+"""The section of one venue in the settings, parsed strictly, and helpers for reads of its contracts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from chainfolio.assets import evm
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import contract_calls
+from chainfolio.pricing.quotes import Section
 from chainfolio.reads import Read
 
-KIND: Final = "evm"  # of the chains on which venues lie
+KIND: Final = "evm"  # of the chains that have venues
 DECIMALS: Final = "decimals()(uint8)"
 MAX_DECIMALS: Final = 36
-WORD: Final = re.compile(r"0x[0-9a-f]{64}\Z")
+BYTES32: Final = re.compile(r"0x[0-9a-f]{64}\Z")
 
 
-def call(contract: str, function: str, args: tuple[Any, ...] = ()) -> Read:
-    """A read of a contract."""
+def call(contract: str, function: str, args: tuple[object, ...] = ()) -> Read:
+    """Return the read of a contract's function, given as `name(types)(result types)`."""
     return contract_calls(KIND)(contract, function, args)
 
 
-def scale(decimals: Any) -> int:
-    """How many raw units an amount of one is, by what a token answered; 0 where it names no decimals that can be
-    meant."""
+def raw_unit(decimals: object) -> int:
+    """Return the raw units of one token, given the result of `decimals()`; 0 if that is no usable number."""
     return 10**decimals if isinstance(decimals, int) and decimals <= MAX_DECIMALS else 0
 
 
 @dataclass(slots=True)
-class Facts:
-    """The keys of a venue. Each is read once; what nobody reads is an error."""
+class VenueSection:
+    """The section of a venue. Its methods raise BadSettings for a missing or malformed value.
 
-    section: Mapping[str, Any]
-    where: str
-    read: set[str] = field(default_factory=lambda: {"family", "name"})
+    Attributes:
+        location: Names the section in error messages.
+        read_keys: Keys that were read so far. Any other key is an error, see `reject_unread_keys`.
+    """
+
+    section: Section
+    location: str
+    read_keys: set[str] = field(default_factory=lambda: {"family", "name"})
 
     @property
     def name(self) -> str:
-        """What prices name the venue by: its name, else its family."""
+        """The name that prices show: `name`, or else the family."""
         return str(self._value("name", self.section.get("family", "")))
 
     def address(self, key: str) -> str:
-        """A contract."""
-        return address_of(self._value(key), f"{key} of {self.name}", self.where)
+        """Return the address of a contract."""
+        return parse_contract(self._value(key), f"{key} of {self.name}", self.location)
 
-    def words(self, key: str) -> tuple[bytes, ...]:
-        """Several words of 32 bytes."""
+    def bytes32_list(self, key: str) -> tuple[bytes, ...]:
+        """Return a list of 32-byte words without duplicates; raise BadSettings if it is no such list."""
         value = self._value(key)
         if (
             not isinstance(value, list)
             or not value
-            or not all(isinstance(each, str) and WORD.match(each) for each in value)
+            or not all(isinstance(text, str) and BYTES32.match(text) for text in value)
         ):
-            said = f"{key} of {self.name} is not a list of words of 32 bytes"
-            raise BadSettings(self.where, said, remedy="0x and 64 hex digits in lower case each")
-        return tuple(dict.fromkeys(bytes.fromhex(each[2:]) for each in value))
+            fault = f"{key} of {self.name} is not a list of words of 32 bytes"
+            raise BadSettings(self.location, fault, remedy="0x and 64 hex digits in lower case each")
+        return tuple(dict.fromkeys(bytes.fromhex(text[2:]) for text in value))
 
-    def number(self, key: str, default: int | None = None, most: int = 86_400) -> int:
-        """A whole number from 1."""
-        return self._whole(self._value(key, default), key, most)
+    def number(self, key: str, default: int | None = None, maximum: int = 86_400) -> int:
+        """Return a whole number from 1 to `maximum`; raise BadSettings if it is none."""
+        return self._whole_number(self._value(key, default), key, maximum)
 
-    def numbers(self, key: str, most: int) -> tuple[int, ...]:
-        """Several different ones."""
+    def numbers(self, key: str, maximum: int) -> tuple[int, ...]:
+        """Return a list of different whole numbers from 1 to `maximum`; raise BadSettings if it is none."""
         value = self._value(key)
         if not isinstance(value, list) or not value or len(set(map(str, value))) != len(value):
-            raise BadSettings(self.where, f"{key} of {self.name} is not a list of different numbers")
-        return tuple(self._whole(each, key, most) for each in value)
+            raise BadSettings(self.location, f"{key} of {self.name} is not a list of different numbers")
+        return tuple(self._whole_number(number, key, maximum) for number in value)
 
-    def same_length(self, one: str, values: tuple[int, ...], other: str, others: tuple[int, ...]) -> None:
-        """BadSettings where two lists that belong together have not as many numbers."""
-        if len(values) != len(others):
-            raise BadSettings(self.where, f"{one} and {other} of {self.name} have not as many numbers")
+    def check_same_length(self, key_a: str, key_b: str) -> None:
+        """Raise BadSettings if two lists have different lengths."""
+        if len(self._value(key_a)) != len(self._value(key_b)):
+            raise BadSettings(self.location, f"{key_a} and {key_b} of {self.name} have not as many numbers")
 
-    def done(self) -> None:
-        """BadSettings where the section has a key that nobody reads."""
-        for key in sorted(self.section.keys() - self.read):
-            raise BadSettings(self.where, f"{self.name} has no key `{key}`")
+    def reject_unread_keys(self) -> None:
+        """Raise BadSettings if the section has a key that was not read."""
+        for key in sorted(self.section.keys() - self.read_keys):
+            raise BadSettings(self.location, f"{self.name} has no key `{key}`")
 
-    def _value(self, key: str, default: Any = None) -> Any:
-        self.read.add(key)
+    def _value(self, key: str, default: object = None) -> Any:
+        self.read_keys.add(key)
         value = self.section.get(key, default)
         if value is None:
-            raise BadSettings(self.where, f"{self.name} needs `{key}`")
+            raise BadSettings(self.location, f"{self.name} needs `{key}`")
         return value
 
-    def _whole(self, value: Any, key: str, most: int) -> int:
-        if type(value) is not int or not 1 <= value <= most:
-            raise BadSettings(self.where, f"{key} of {self.name} is {value!r}, not a whole number from 1 to {most}")
+    def _whole_number(self, value: object, key: str, maximum: int) -> int:
+        if type(value) is not int or not 1 <= value <= maximum:
+            fault = f"{key} of {self.name} is {value!r}, not a whole number from 1 to {maximum}"
+            raise BadSettings(self.location, fault)
         return value
 
 
-def address_of(value: Any, what: str, where: str) -> str:
-    """A contract's address as the settings write it."""
+def parse_contract(value: object, subject: str, location: str) -> str:
+    """Parse the address of a contract.
+
+    Raise BadSettings, which names `subject`, if it is not in canonical form.
+    """
     try:
         address = evm(value) if isinstance(value, str) else ""
     except BadRequest:
         address = ""
     if not address or address != value:
-        raise BadSettings(where, f"{what} is not an address", remedy="0x and 40 hex digits in lower case")
+        raise BadSettings(location, f"{subject} is not an address", remedy="0x and 40 hex digits in lower case")
     return address

@@ -1,16 +1,16 @@
-"""Concentrated pools of Velodrome and Aerodrome: those of Uniswap V3, told apart by tick spacings in place of fees."""
+"""Concentrated pools of Velodrome and Aerodrome: like Uniswap V3, with tick spacings instead of fees."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pricing.venues.section import Facts
-from pricing.venues.uniswap_v3 import UniswapV3
+from chainfolio.pricing.venues.section import VenueSection
+from chainfolio.pricing.venues.uniswap_v3 import UniswapV3
 
 GET_POOL: Final = "getPool(address,address,int24)(address)"
 
 
-def of(facts: Facts) -> UniswapV3:
-    """From the venue's section."""
-    tiers = tuple((f"spacing {each}", (each,)) for each in facts.numbers("spacings", 32_767))
-    return UniswapV3(facts.name, facts.address("factory"), tiers, facts.number("mean_s", 600), GET_POOL)
+def build(section: VenueSection) -> UniswapV3:
+    """Build the venue from its section."""
+    tiers = tuple((f"spacing {spacing}", (spacing,)) for spacing in section.numbers("spacings", 32_767))
+    return UniswapV3(section.name, section.address("factory"), tiers, section.number("mean_s", 600), GET_POOL)

@@ -1,6 +1,6 @@
-"""Pools of Solidly's kind (Velodrome V2, Aerodrome): volatile ones trade as pairs, stable ones on a flatter curve.
+"""Pools of Solidly and its forks (Velodrome V2, Aerodrome), volatile (x·y) and stable (x³y + y³x).
 
-Fees lie outside the reserves. What was sent to a pool without a trade is not in its reserves.
+Fees are outside the reserves, and so are tokens that were sent to a pool without a trade.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
+from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract
+from chainfolio.pricing.venues.section import DECIMALS, VenueSection, call, raw_unit
 from chainfolio.reads import AtParent, Read
-from pricing.markets import Market, Pair, Pool, State, is_there
-from pricing.venues.section import DECIMALS, Facts, call, scale
 
 GET_POOL: Final = "getPool(address,address,bool)(address)"
 RESERVES: Final = "getReserves()(uint256,uint256,uint256)"
@@ -21,52 +21,52 @@ CURVES: Final = {False: "volatile", True: "stable"}
 
 @dataclass(frozen=True, slots=True)
 class Solidly:
-    """The pools of one factory: two for a pair at most."""
+    """The pools of one factory: at most two per pair."""
 
     name: str
     factory: str
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
-        """The factory is asked for both curves."""
-        return [call(self.factory, GET_POOL, (*pair.ordered, stable)) for stable in CURVES]
+        """Return the reads of the factory for both curves."""
+        return [call(self.factory, GET_POOL, (*pair.ordered, is_stable)) for is_stable in CURVES]
 
-    def pools(self, pair: Pair, answers: Sequence[Any]) -> Sequence[Pool]:
-        """Those that there are."""
+    def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
+        """Return the pools that exist."""
         return [
-            Pool(pair, f"{self.name} {CURVES[stable]} pool {at}", (at, stable))
-            for stable, at in zip(CURVES, answers, strict=True)
-            if is_there(at)
+            Pool(pair, f"{self.name} {CURVES[is_stable]} pool {address}", (address, is_stable))
+            for is_stable, address in zip(CURVES, results, strict=True)
+            if is_contract(address)
         ]
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
-        """The reserves, now and before; of a stable pool also in which units they are."""
-        at, stable = pool.at
-        read = call(at, RESERVES)
-        return [read, AtParent(read), *(call(token, DECIMALS) for token in pool.pair.ordered if stable)]
+        """Return the reads of the reserves, now and before, and of a stable pool's decimals."""
+        address, is_stable = pool.key
+        read = call(address, RESERVES)
+        return [read, AtParent(read), *(call(token, DECIMALS) for token in pool.pair.ordered if is_stable)]
 
-    def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
-        """The price at which the pool trades the next unit."""
-        scales = [scale(each) for each in answers[2:]]
-        if not all(scales):
+    def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
+        """Return the marginal price of the pool; None if it is empty, or if a token has no usable decimals."""
+        units = [raw_unit(decimals) for decimals in results[2:]]
+        if not all(units):
             return None
-        now, before = (_state(pool.pair, each, scales) for each in answers[:2])
-        return Market(now, before) if now else None
+        current, parent = (_state(pool.pair, reserves, units) for reserves in results[:2])
+        return Market(current, parent) if current else None
 
 
-def _state(pair: Pair, reserves: Any, scales: Sequence[int]) -> State | None:
+def _state(pair: Pair, reserves: object, units: Sequence[int]) -> PoolState | None:
     if not isinstance(reserves, tuple) or not all(reserves[:2]):
         return None
     first, second = reserves[:2]
-    price = _stable(first, second, *scales) if scales else Fraction(second, first)
-    return State(pair.price(price), second if pair.first else first)
+    price = _stable_price(first, second, *units) if units else Fraction(second, first)
+    return PoolState(pair.quote_per_token(price), second if pair.token_is_first else first)
 
 
-def _stable(first: int, second: int, scale0: int, scale1: int) -> Fraction:
-    """How much of the second the next unit of the first brings where x³y + y³x stays what it is."""
-    x, y = Fraction(first, scale0), Fraction(second, scale1)
-    return (3 * x * x * y + y**3) / (x**3 + 3 * x * y * y) * Fraction(scale1, scale0)
+def _stable_price(first: int, second: int, unit0: int, unit1: int) -> Fraction:
+    """Return the marginal price of the first token in the second on the curve x³y + y³x = constant."""
+    x, y = Fraction(first, unit0), Fraction(second, unit1)
+    return (3 * x * x * y + y**3) / (x**3 + 3 * x * y * y) * Fraction(unit1, unit0)
 
 
-def of(facts: Facts) -> Solidly:
-    """From the venue's section."""
-    return Solidly(facts.name, facts.address("factory"))
+def build(section: VenueSection) -> Solidly:
+    """Build the venue from its section."""
+    return Solidly(section.name, section.address("factory"))

@@ -1,15 +1,18 @@
-"""Pairs of Uniswap V2 and its forks. A pair keeps no average that one block shows: the block before is compared."""
+"""Pairs of Uniswap V2 and its forks.
+
+A pair has no average that one block shows: only the parent is compared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
+from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract
+from chainfolio.pricing.venues.section import VenueSection, call
 from chainfolio.reads import AtParent, Read
-from pricing.markets import Market, Pair, Pool, State, is_there
-from pricing.venues.section import Facts, call
 
 GET_PAIR: Final = "getPair(address,address)(address)"
 RESERVES: Final = "getReserves()(uint112,uint112)"
@@ -23,30 +26,34 @@ class UniswapV2:
     factory: str
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
-        """The factory is asked."""
+        """Return the read of the factory."""
         return [call(self.factory, GET_PAIR, pair.ordered)]
 
-    def pools(self, pair: Pair, answers: Sequence[Any]) -> Sequence[Pool]:
-        """The one pair that there may be."""
-        return [Pool(pair, f"{self.name} pair {at}", at) for at in answers if is_there(at)]
+    def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
+        """Return the pair if it exists."""
+        return [Pool(pair, f"{self.name} pair {address}", address) for address in results if is_contract(address)]
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
-        """The reserves, now and before. What was sent to a pair without a trade is not in its reserves."""
-        read = call(pool.at, RESERVES)
+        """Return the reads of the reserves, now and before.
+
+        They exclude tokens sent to the pair without a trade.
+        """
+        read = call(pool.key, RESERVES)
         return [read, AtParent(read)]
 
-    def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
-        """The price at which the pair trades the next unit."""
-        now, before = (_state(pool.pair, each) for each in answers)
-        return Market(now, before) if now else None
+    def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
+        """Return the marginal price of the pair; None if it is empty."""
+        current, parent = (_state(pool.pair, reserves) for reserves in results)
+        return Market(current, parent) if current else None
 
 
-def _state(pair: Pair, reserves: Any) -> State | None:
+def _state(pair: Pair, reserves: object) -> PoolState | None:
     if not isinstance(reserves, tuple) or not all(reserves):
         return None
-    return State(pair.price(Fraction(reserves[1], reserves[0])), reserves[1] if pair.first else reserves[0])
+    price = pair.quote_per_token(Fraction(reserves[1], reserves[0]))
+    return PoolState(price, reserves[1] if pair.token_is_first else reserves[0])
 
 
-def of(facts: Facts) -> UniswapV2:
-    """From the venue's section."""
-    return UniswapV2(facts.name, facts.address("factory"))
+def build(section: VenueSection) -> UniswapV2:
+    """Build the venue from its section."""
+    return UniswapV2(section.name, section.address("factory"))

@@ -1,7 +1,7 @@
-"""Pools of Uniswap V3 and its forks: the price of the last trade, compared with the pool's own average of some minutes.
+"""Pools of Uniswap V3 and its forks: the last trade's price, compared with the pool's average.
 
-How much a pool could pay is what really lies in it, and no more than its active liquidity stands for: liquidity without
-tokens, or tokens that lie far below the price, pay nobody. It has to have both of its tokens.
+The depth is limited by the pool's balance and by its active liquidity: liquidity without tokens, or tokens far below
+the price, pay nothing. A pool must have both of its tokens.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
+from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract, two_sided_state
+from chainfolio.pricing.venues.section import VenueSection, call
 from chainfolio.reads import AtParent, Read
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
-from pricing.markets import Market, Pair, Pool, State, is_there, two_sided
-from pricing.venues.section import Facts, call
 
 GET_POOL: Final = "getPool(address,address,uint24)(address)"
 SLOT0: Final = "slot0()(uint160,int24)"
@@ -26,8 +26,14 @@ Q96: Final = 1 << 96
 
 @dataclass(frozen=True, slots=True)
 class UniswapV3:
-    """The pools of one factory: `tiers` are what else it is asked by, and how a label says that. Their average is of
-    `mean_s`, where they keep one (0: they do not)."""
+    """The pools of one factory.
+
+    Attributes:
+        tiers: The pools of a pair: the text of their label, and the arguments of `get_pool` after both tokens.
+        mean_s: Seconds of the average; 0 if pools keep none.
+        get_pool: The factory's function.
+        state: The pool's function that returns price and tick.
+    """
 
     name: str
     factory: str
@@ -37,50 +43,56 @@ class UniswapV3:
     state: str = SLOT0
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
-        """The factory is asked for each tier."""
+        """Return the reads of the factory, one per tier."""
         return [call(self.factory, self.get_pool, (*pair.ordered, *tier)) for _, tier in self.tiers]
 
-    def pools(self, pair: Pair, answers: Sequence[Any]) -> Sequence[Pool]:
-        """One for each tier, at most."""
+    def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
+        """Return the pools that exist, at most one per tier."""
         return [
-            Pool(pair, f"{self.name} pool {at}" + (f" ({words})" if words else ""), at)
-            for (words, _), at in zip(self.tiers, answers, strict=True)
-            if is_there(at)
+            Pool(pair, f"{self.name} pool {address}" + (f" ({text})" if text else ""), address)
+            for (text, _), address in zip(self.tiers, results, strict=True)
+            if is_contract(address)
         ]
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
-        """Price, liquidity and what lies in it, now and before; and its average."""
-        at = pool.at
-        held = [call(token, BALANCE_OF, (at,)) for token in (pool.pair.quote, pool.pair.token)]
-        state = [call(at, self.state), call(at, LIQUIDITY), *held]
-        mean = [call(at, OBSERVE, ((self.mean_s, 0),))] if self.mean_s else []
-        return [*state, *map(AtParent, state), *mean]
+        """Return the reads of price, liquidity and balances, now and before, and of the average."""
+        address = pool.key
+        balances = [call(token, BALANCE_OF, (address,)) for token in (pool.pair.quote, pool.pair.token)]
+        state = [call(address, self.state), call(address, LIQUIDITY), *balances]
+        average = [call(address, OBSERVE, ((self.mean_s, 0),))] if self.mean_s else []
+        return [*state, *map(AtParent, state), *average]
 
-    def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
-        """The price of the last trade."""
-        now, before = concentrated(pool.pair, *answers[:4]), concentrated(pool.pair, *answers[4:8])
-        return Market(now, before, self._mean(pool.pair, *answers[8:])) if now else None
+    def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
+        """Return the price of the last trade; None if the pool has no price yet."""
+        current, parent = concentrated_state(pool.pair, *results[:4]), concentrated_state(pool.pair, *results[4:8])
+        return Market(current, parent, self._average(pool.pair, *results[8:])) if current else None
 
-    def _mean(self, pair: Pair, observed: Any = None) -> Fraction | None:
-        """The geometric average of the price; None where the pool does not remember for so long."""
-        if not isinstance(observed, tuple) or len(observed[0]) != 2:
+    def _average(self, pair: Pair, observation: object = None) -> Fraction | None:
+        """Return the geometric average of the price; None if the pool has no observation that is old enough."""
+        if not isinstance(observation, tuple) or len(observation[0]) != 2:
             return None
-        then, now = observed[0]
-        tick = (now - then) // self.mean_s
-        return pair.price(price(sqrt_price(tick))) if abs(tick) <= MAX_TICK else None
+        start, end = observation[0]
+        tick = (end - start) // self.mean_s
+        return pair.quote_per_token(price(sqrt_price(tick))) if abs(tick) <= MAX_TICK else None
 
 
-def concentrated(pair: Pair, slot0: Any, *said: Any) -> State | None:
-    """A pool of concentrated liquidity, by its price, its active liquidity, and how much of the quote and of the token
-    it holds."""
-    if not (isinstance(slot0, tuple) and slot0[0] and all(isinstance(each, int) for each in said)):
+def concentrated_state(
+    pair: Pair, slot0: object, liquidity: object, quote_balance: object, token_balance: object
+) -> PoolState | None:
+    """Return the state of a pool of concentrated liquidity.
+
+    None if a read failed or the pool has no price yet.
+    """
+    if not (isinstance(slot0, tuple) and slot0[0] and isinstance(liquidity, int)):
         return None
-    root, (liquidity, paid, sold) = slot0[0], said
-    active = liquidity * root // Q96 if pair.first else liquidity * Q96 // root
-    return two_sided(pair.price(price(root)), min(paid, active), sold)
+    if not (isinstance(quote_balance, int) and isinstance(token_balance, int)):
+        return None
+    root = slot0[0]
+    active = liquidity * root // Q96 if pair.token_is_first else liquidity * Q96 // root
+    return two_sided_state(pair.quote_per_token(price(root)), min(quote_balance, active), token_balance)
 
 
-def of(facts: Facts) -> UniswapV3:
-    """From the venue's section."""
-    tiers = tuple((f"fee {fee}", (fee,)) for fee in facts.numbers("fees", 999_999))
-    return UniswapV3(facts.name, facts.address("factory"), tiers, facts.number("mean_s", 600))
+def build(section: VenueSection) -> UniswapV3:
+    """Build the venue from its section."""
+    tiers = tuple((f"fee {fee}", (fee,)) for fee in section.numbers("fees", 999_999))
+    return UniswapV3(section.name, section.address("factory"), tiers, section.number("mean_s", 600))

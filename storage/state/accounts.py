@@ -1,4 +1,4 @@
-"""Accounts, what they were granted, and their keys. Functions of a transaction, as everything beside it."""
+"""Accounts, their grants, and their keys. All functions run in a transaction of the caller."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from chainfolio.errors import BadRequest
-from storage.state import audit, schema
-from storage.state.database import Statement, Transaction, argument, literal, one
+from chainfolio.storage.state import audit, schema
+from chainfolio.storage.state.database import Row, Statement, Transaction, argument, literal, only_row
 
 PLANS: Final = ("FREE", "LITE", "PRO")
 GRANTS: Final = ("portfolio", "at-block", "enterprise")
@@ -18,7 +18,7 @@ GRANTS: Final = ("portfolio", "at-block", "enterprise")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who uses the service. A lapsed plan keeps its name; only `plan_expires_us` tells."""
+    """A customer of the service. An expired plan keeps its name; check `plan_expires_us`."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is known about an API key after it was shown: everything but the key."""
+    """The stored facts about an API key, without the key."""
 
     id: str
     account_id: str
@@ -43,7 +43,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling, as a valid key says; true as long as `changes` are still `as_of`."""
+    """The account and rights of a valid key. They are current while `changes` returns `as_of`."""
 
     account_id: str
     key_id: str
@@ -105,140 +105,152 @@ _PRINCIPAL = Statement(
 
 
 def create(tx: Transaction, account: Account) -> None:
-    """A new account, with no credits and no key."""
+    """Add an account without credits and keys."""
     row = {name: getattr(account, name) for name in Account.__slots__ if name != "grants"}
     tx.run(_ADD, **row)
     tx.run(_ADD_BALANCE, account_id=account.id, available=0, held=0, earned=0)
     for name in sorted(account.grants):
         tx.run(_ADD_GRANT, account_id=account.id, name=name)
     detail = {"name": account.name, "plan": account.plan, "grants": sorted(account.grants)}
-    audit.note(tx, account.created_us, audit.OPERATOR, account.id, "account created", detail)
+    audit.record(tx, account.created_us, audit.OPERATOR, account.id, "account created", detail)
 
 
 def every(tx: Transaction) -> list[Account]:
-    """All accounts in the order they were made."""
+    """Return all accounts in the order in which they were created."""
     return _accounts(tx.rows(_ALL))
 
 
-def anybody(tx: Transaction) -> bool:
-    """Whether there is any account."""
+def has_any(tx: Transaction) -> bool:
+    """Return True if there is an account."""
     return bool(tx.rows(_ANY)[0][0])
 
 
 def find(tx: Transaction, id: str) -> Account | None:
-    """One account, or None."""
-    found = _accounts(tx.rows(_ONE, id=id))
-    return found[0] if found else None
+    """Return an account; None if it does not exist."""
+    matches = _accounts(tx.rows(_ONE, id=id))
+    return matches[0] if matches else None
 
 
 def existing(tx: Transaction, id: str) -> Account:
-    """One account; BadRequest where there is none."""
-    found = find(tx, id)
-    if found is None:
+    """Return an account.
+
+    Raises:
+        BadRequest: It does not exist.
+    """
+    account = find(tx, id)
+    if account is None:
         raise BadRequest("account", f"there is no account {id}", remedy="chainfolio account list")
-    return found
+    return account
 
 
 def lock(tx: Transaction, id: str) -> None:
-    """Let nobody else change what belongs to this account until the transaction ends."""
+    """Prevent other transactions from changing the account's data until this one ends."""
     tx.rows(_LOCK, id=id)
 
 
 def grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
-    """Grant something; False where the account has it."""
+    """Add a grant to an account. Return False if the account has it."""
     lock(tx, id)
     if name in existing(tx, id).grants:
         return False
     tx.run(_ADD_GRANT, account_id=id, name=name)
     tx.run(_CHANGED)
-    audit.note(tx, now_us, audit.OPERATOR, id, "granted", {"grant": name})
+    audit.record(tx, now_us, audit.OPERATOR, id, "granted", {"grant": name})
     return True
 
 
 def revoke_grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
-    """Take a grant back; False where the account does not have it."""
+    """Remove a grant from an account. Return False if the account does not have it."""
     existing(tx, id)
     if not tx.run(_DROP_GRANT, owner=id, grant=name):
         return False
     tx.run(_CHANGED)
-    audit.note(tx, now_us, audit.OPERATOR, id, "grant revoked", {"grant": name})
+    audit.record(tx, now_us, audit.OPERATOR, id, "grant revoked", {"grant": name})
     return True
 
 
 def set_plan(tx: Transaction, id: str, plan: str, until_us: int | None, now_us: int) -> None:
-    """Move an account to another plan; `until_us` None is for good."""
+    """Change the plan of an account. `until_us` is its end; None for no end."""
     before = existing(tx, id)
     tx.run(_SET_PLAN, owner=id, new_plan=plan, until=until_us)
     tx.run(_CHANGED)
     detail = {"from": before.plan, "to": plan, "expires_us": until_us}
-    audit.note(tx, now_us, audit.OPERATOR, id, "plan changed", detail)
+    audit.record(tx, now_us, audit.OPERATOR, id, "plan changed", detail)
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
 def add_key(tx: Transaction, key: Key, hash: bytes) -> None:
-    """One more key."""
+    """Add a key to an account."""
     existing(tx, key.account_id)
     row = {name: getattr(key, name) for name in Key.__slots__ if name != "revoked_us"}
     tx.run(_ADD_KEY, **row, hash=hash)
-    audit.note(tx, key.created_us, audit.OPERATOR, key.account_id, "key created", {"key": key.id, "name": key.name})
+    audit.record(tx, key.created_us, audit.OPERATOR, key.account_id, "key created", {"key": key.id, "name": key.name})
 
 
 def revoke_key(tx: Transaction, id: str, now_us: int) -> bool:
-    """End a key; False if there is no such key or it was revoked before."""
+    """Revoke a key. Return False if it does not exist or was revoked before."""
     if not tx.run(_REVOKE, key_id=id, now=now_us):
         return False
     tx.run(_CHANGED)
-    owner = one(tx.rows(_OWNER, key_id=id))
+    owner = only_row(tx.rows(_OWNER, key_id=id))
     assert owner is not None, "a key that was revoked has an account"
-    audit.note(tx, now_us, audit.OPERATOR, owner[0], "key revoked", {"key": id})
+    audit.record(tx, now_us, audit.OPERATOR, owner[0], "key revoked", {"key": id})
     return True
 
 
 def keys(tx: Transaction, account_id: str) -> list[Key]:
-    """An account's keys, the revoked and expired ones included, in the order they were made."""
+    """Return all keys of an account, in the order of their creation."""
     return [Key(*row) for row in tx.rows(_KEYS_OF, account_id=account_id)]
 
 
 def changes(tx: Transaction) -> int:
-    """How often keys, grants or plans have changed: as long as this stays, what is known of them holds."""
-    row = one(tx.rows(_CHANGES))
+    """Return a counter of changes to keys, grants and plans. It invalidates cached principals."""
+    row = only_row(tx.rows(_CHANGES))
     assert row is not None, "the mark is made with the tables"
     return int(row[0])
 
 
 def principal(tx: Transaction, hash: bytes, now_us: int) -> tuple[bytes, int | None, Principal] | None:
-    """Whose key has this hash, the hash as it is kept, and when the key ends; None for one that opens nothing."""
+    """Return the stored hash, the key's end, and the principal of a valid key; None for other hashes."""
     rows = tx.rows(_PRINCIPAL, hash=hash, now=now_us)
     if not rows:
         return None
-    kept, expires_us, account_id, key_id, plan, plan_expires_us, _ = rows[0]
+    stored_hash, expires_us, account_id, key_id, plan, plan_expires_us, _ = rows[0]
     grants = frozenset(row[6] for row in rows if row[6])
-    return bytes(kept), expires_us, Principal(account_id, key_id, plan, plan_expires_us, grants, changes(tx))
+    return bytes(stored_hash), expires_us, Principal(account_id, key_id, plan, plan_expires_us, grants, changes(tx))
 
 
-def checked_grants(names: Iterable[str]) -> frozenset[str]:
-    """The names, where all of them can be granted."""
-    found = frozenset(names)
-    for name in sorted(found - set(GRANTS)):
+def validated_grants(names: Iterable[str]) -> frozenset[str]:
+    """Return the names as a set.
+
+    Raises:
+        BadRequest: A name is no grant.
+    """
+    grants = frozenset(names)
+    for name in sorted(grants - set(GRANTS)):
         raise BadRequest("grant", f"`{name}` is no grant", remedy=f"one of {', '.join(GRANTS)}")
-    return found
+    return grants
 
 
-def checked_plan(plan: str) -> str:
-    """The plan, where there is such a one."""
+def validated_plan(plan: str) -> str:
+    """Return the plan.
+
+    Raises:
+        BadRequest: It does not exist.
+    """
     if plan not in PLANS:
         raise BadRequest("plan", f"`{plan}` is no plan", remedy=f"one of {', '.join(PLANS)}")
     return plan
 
 
 def _accounts(rows: Sequence[Any]) -> list[Account]:
-    """Accounts from rows of account and grant, one row a grant."""
-    granted: dict[tuple[Any, ...], set[str]] = {}
+    """Return accounts from rows of account and grant, one row per grant."""
+    grants_by_account: dict[Row, set[str]] = {}
     for id, name, plan, expires, created, grant in rows:
-        granted.setdefault((id, name, plan, expires, created), set()).update({grant} - {None})
+        grants_by_account.setdefault((id, name, plan, expires, created), set()).update({grant} - {None})
     return [
         Account(id, name, plan, expires, created, frozenset(grants))
-        for (id, name, plan, expires, created), grants in granted.items()
+        for (id, name, plan, expires, created), grants in grants_by_account.items()
     ]

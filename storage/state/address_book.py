@@ -1,9 +1,10 @@
-"""The address book: which wallets an account knows, by which name, and on which plan each is.
+"""The address book: the wallets of an account, with a label and a plan each.
 
-Functions of a transaction in which the account is locked (`accounts.lock`). Who raises a Refusal changed nothing.
+Call these functions in a transaction in which the account is locked (`accounts.lock`). A function that raises a Refusal
+changed nothing.
 
-Every function takes addresses in their one form (`canonical`, `distinct`: VALIDATION_ERROR), and looks in this order:
-is the entry there (ADDRESSBOOK_ENTRY_NOT_FOUND); may it go (ADDRESSBOOK_ENTRY_NOT_DELETABLE); is there room for it
+Addresses are canonical (`canonical`, `distinct`: VALIDATION_ERROR). The checks run in this order: the entry exists
+(ADDRESSBOOK_ENTRY_NOT_FOUND), it can be deleted (ADDRESSBOOK_ENTRY_NOT_DELETABLE), there is room for it
 (ADDRESSBOOK_QUOTA_REACHED).
 """
 
@@ -18,14 +19,14 @@ import sqlalchemy as sa
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Quotas
-from storage.state import accounts, audit, bundles, quotas, schema
-from storage.state.database import Statement, Transaction, argument, one
-from storage.state.refusals import Refusal
+from chainfolio.storage.state import accounts, audit, bundles, quotas, schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, only_row
+from chainfolio.storage.state.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One wallet of an account. A lapsed plan keeps its name and its end."""
+    """One wallet of an account. An expired plan keeps its name and its end."""
 
     address: str
     label: str
@@ -33,8 +34,8 @@ class Entry:
     expires_us: int | None
     owner_authorized: bool
 
-    def paid(self, now_us: int) -> bool:
-        """Whether its plan is paid for now."""
+    def is_paid(self, now_us: int) -> bool:
+        """Return True if its plan is paid for at this time."""
         return self.expires_us is not None and self.expires_us > now_us
 
 
@@ -61,85 +62,99 @@ _SET_PLAN = Statement(
 _DROP = Statement(_ENTRIES.delete().where(*_MINE))
 
 
-def canonical(written: str) -> str:
-    """An address in the one form that is kept; Refusal where it is none."""
+def canonical(address: str) -> str:
+    """Return the canonical form of an address.
+
+    Raises:
+        Refusal: The text is no address (VALIDATION_ERROR).
+    """
     try:
-        return account(written).address
+        return account(address).address
     except BadRequest as error:
         raise Refusal("VALIDATION_ERROR", error.reason, remedy=error.remedy) from None
 
 
-def distinct(written: Iterable[str]) -> list[str]:
-    """Addresses in their order; Refusal where one is none, or is there twice, in whatever spelling."""
-    found: dict[str, None] = {}
-    for each in written:
+def distinct(texts: Iterable[str]) -> list[str]:
+    """Return addresses in canonical form, in their order.
+
+    Raises:
+        Refusal: One is no address, or appears twice in any notation (VALIDATION_ERROR).
+    """
+    addresses: dict[str, None] = {}
+    for each in texts:
         address = canonical(each)
-        if address in found:
+        if address in addresses:
             raise Refusal("VALIDATION_ERROR", f"{address} is given more than once")
-        found[address] = None
-    return list(found)
+        addresses[address] = None
+    return list(addresses)
 
 
 def entries(tx: Transaction, account_id: str, limit: int = quotas.MAX_QUOTA, offset: int = 0) -> list[Entry]:
-    """The book, or a part of it, in the order in which entries were added."""
+    """Return entries in the order in which they were added."""
     return [_entry(row) for row in tx.rows(_ALL, account_id=account_id, most=limit, skipped=offset)]
 
 
 def entry(tx: Transaction, account_id: str, address: str) -> Entry:
-    """One entry; Refusal where the book has none."""
-    row = one(tx.rows(_ONE, account_id=account_id, address=address))
+    """Return one entry.
+
+    Raises:
+        Refusal: The book does not have it (ADDRESSBOOK_ENTRY_NOT_FOUND).
+    """
+    row = only_row(tx.rows(_ONE, account_id=account_id, address=address))
     if row is None:
         raise Refusal("ADDRESSBOOK_ENTRY_NOT_FOUND", "this address is not in the address book")
     return _entry(row)
 
 
 def add(tx: Transaction, account_id: str, labels: Mapping[str, str], defaults: Quotas, now_us: int) -> None:
-    """Add addresses with their labels: all of them, or none.
+    """Add addresses with their labels: all of them, or none. Existing entries are not changed.
 
-    An address that the book has keeps its entry as it is, label included.
+    Raises:
+        Refusal: They exceed the quota (ADDRESSBOOK_QUOTA_REACHED).
     """
-    ((known,),) = tx.rows(_COUNT, account_id=account_id)
+    ((count,),) = tx.rows(_COUNT, account_id=account_id)
     fresh = [address for address in labels if not tx.rows(_ONE, account_id=account_id, address=address)]
     if fresh:
         quota = quotas.limit(tx, account_id, "addressbook", defaults)
-        if _paid(tx, account_id, now_us):
+        if _has_paid_plan(tx, account_id, now_us):
             quota = max(quota, defaults.addressbook_paid)
-        if known + len(fresh) > quota:
+        if count + len(fresh) > quota:
             raise Refusal(
                 "ADDRESSBOOK_QUOTA_REACHED",
-                f"the address book holds {known} of at most {quota} entries; {len(fresh)} more do not fit",
+                f"the address book holds {count} of at most {quota} entries; {len(fresh)} more do not fit",
                 quota=quota,
-                current=known,
+                current=count,
             )
     last = (tx.rows(_LAST, account_id=account_id)[0][0] or 0) if fresh else 0
-    tx.many(
+    tx.run_many(
         _ADD,
         [
-            (account_id, address, last + place, labels[address], "FREE", None, 0)
-            for place, address in enumerate(fresh, 1)
+            (account_id, address, last + index, labels[address], "FREE", None, 0)
+            for index, address in enumerate(fresh, 1)
         ],
     )
 
 
 def rename(tx: Transaction, account_id: str, address: str, label: str) -> Entry:
-    """Give an entry another label; the entry as it is now."""
+    """Change the label of an entry, and return the entry."""
     entry(tx, account_id, address)
     tx.run(_RENAME, owner=account_id, wallet=address, new_label=label)
     return entry(tx, account_id, address)
 
 
 def remove(tx: Transaction, account_id: str, address: str, now_us: int) -> None:
-    """Take an entry out of the book, and out of the bundles that it is in.
+    """Delete an entry, and remove its address from all bundles.
 
-    Refused while its plan is paid for (one that has lapsed is not), where the wallet's owner authorised it, and where
-    a bundle would be left empty or equal to another one.
+    Raises:
+        Refusal: The plan is paid for, the wallet's owner authorised the entry, or a bundle would become empty or equal
+            to another one (ADDRESSBOOK_ENTRY_NOT_DELETABLE).
     """
-    found = entry(tx, account_id, address)
-    if found.paid(now_us):
-        raise Refusal("ADDRESSBOOK_ENTRY_NOT_DELETABLE", f"this address is on the paid plan {found.plan}")
-    if found.owner_authorized:
+    removed = entry(tx, account_id, address)
+    if removed.is_paid(now_us):
+        raise Refusal("ADDRESSBOOK_ENTRY_NOT_DELETABLE", f"this address is on the paid plan {removed.plan}")
+    if removed.owner_authorized:
         raise Refusal("ADDRESSBOOK_ENTRY_NOT_DELETABLE", "this address was authorized by the wallet's owner")
-    bundles.leave(tx, account_id, address)
+    bundles.remove_from_all(tx, account_id, address)
     tx.run(_DROP, owner=account_id, wallet=address)
 
 
@@ -153,11 +168,16 @@ def set_plan(
     *,
     owner_authorized: bool | None = None,
 ) -> Entry:
-    """Move an entry to another plan, by the operator; `owner_authorized` None leaves that as it is.
+    """Change the plan of an entry as the operator, and return the entry.
 
-    A paid plan has an end, and FREE has none: BadRequest otherwise.
+    Args:
+        until_us: End of the plan; required for paid plans, None for FREE.
+        owner_authorized: None leaves the present value.
+
+    Raises:
+        BadRequest: The plan does not exist, or its end is missing or superfluous.
     """
-    accounts.checked_plan(plan)
+    accounts.validated_plan(plan)
     if (plan == "FREE") != (until_us is None):
         reason = "FREE has no end" if plan == "FREE" else f"{plan} needs a moment at which it lapses"
         raise BadRequest("expires", reason, remedy="--expires 2027-01-01T00:00:00Z with LITE or PRO, none with FREE")
@@ -167,15 +187,18 @@ def set_plan(
     tx.run(_SET_PLAN, owner=account_id, wallet=address, new_plan=plan, until=until_us, authorized=int(authorized))
     after = entry(tx, account_id, address)
     detail = {
-        "address": after.address, "from": before.plan, "to": after.plan, "expires_us": after.expires_us,
+        "address": after.address,
+        "from": before.plan,
+        "to": after.plan,
+        "expires_us": after.expires_us,
         "owner_authorized": after.owner_authorized,
-    }  # fmt: skip
-    audit.note(tx, now_us, audit.OPERATOR, account_id, "address plan changed", detail)
+    }
+    audit.record(tx, now_us, audit.OPERATOR, account_id, "address plan changed", detail)
     return after
 
 
-def _paid(tx: Transaction, account_id: str, now_us: int) -> bool:
-    """Whether the account has a paid plan that has not lapsed."""
+def _has_paid_plan(tx: Transaction, account_id: str, now_us: int) -> bool:
+    """Return True if the account has a paid plan that has not expired."""
     owner = accounts.existing(tx, account_id)
     return owner.plan != "FREE" and (owner.plan_expires_us is None or owner.plan_expires_us > now_us)
 

@@ -1,4 +1,4 @@
-"""The audit trail: who changed what of whose, and when. Rows are added and never changed; none holds a secret."""
+"""The audit log: who changed what in which account. Entries never change and contain no secret."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from storage.state import schema
-from storage.state.database import Statement, Transaction, argument
+from chainfolio.storage.state import schema
+from chainfolio.storage.state.database import Statement, Transaction, argument
 
 OPERATOR: Final = "operator"
 _AUDIT = schema.audit
@@ -23,8 +23,8 @@ _OF = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """One line of the trail."""
+class AuditEntry:
+    """One entry of the audit log."""
 
     at_us: int
     actor: str
@@ -33,15 +33,15 @@ class Note:
     detail: dict[str, Any]
 
 
-def note(tx: Transaction, at_us: int, actor: str, account_id: str, action: str, detail: Mapping[str, object]) -> None:
-    """Write a line, in the transaction of the change that it tells of."""
-    written = msgspec.json.encode(dict(detail), order="sorted").decode()
-    tx.run(_ADD, at_us=at_us, actor=actor, account_id=account_id, action=action, detail=written)
+def record(tx: Transaction, at_us: int, actor: str, account_id: str, action: str, detail: Mapping[str, object]) -> None:
+    """Add an entry, in the transaction of the change."""
+    encoded = msgspec.json.encode(dict(detail), order="sorted").decode()
+    tx.run(_ADD, at_us=at_us, actor=actor, account_id=account_id, action=action, detail=encoded)
 
 
-def trail(tx: Transaction, account_id: str) -> list[Note]:
-    """What was done to an account, the oldest first."""
+def entries(tx: Transaction, account_id: str) -> list[AuditEntry]:
+    """Return the entries of an account, the oldest first."""
     return [
-        Note(at_us, actor, owner, action, msgspec.json.decode(detail))
+        AuditEntry(at_us, actor, owner, action, msgspec.json.decode(detail))
         for at_us, actor, owner, action, detail in tx.rows(_OF, account_id=account_id)
     ]

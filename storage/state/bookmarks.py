@@ -1,7 +1,7 @@
-"""Bookmarks: where a page of a list ended, for the one that follows it, in whichever process that is asked.
+"""Bookmarks: the last item of a page of a list, from which the next page continues in any process.
 
-A bookmark is of one account, one question and one position: how many items came before. Whoever asks the same from
-there goes on after the item that was the last one then, wherever that stands by now.
+A bookmark belongs to an account, a request without its page, and a position: the number of items before it. The next
+page starts after that item, even if new items moved it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from storage.state import schema
-from storage.state.database import Statement, Transaction, argument, literal, one
+from chainfolio.storage.state import schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, literal, only_row
 
 KEEP_US: Final = 15 * 60 * 1_000_000
 SLICE: Final = 500
 
 _TABLE = schema.bookmarks
 _LIST = sa.and_(_TABLE.c.account_id == argument("owner"), _TABLE.c.question == argument("asked"))
-# The one of exactly that position; else the newest of those before it, for whoever jumps.
+# The bookmark of that position, else the newest one before it, for requests that skip pages.
 _FIND = Statement(
     sa.select(_TABLE.c.position, _TABLE.c.place)
     .where(_LIST, _TABLE.c.position <= argument("reached"), _TABLE.c.at_us >= argument("since"))
@@ -37,19 +37,22 @@ _OLDEST = Statement(
 
 
 def find(tx: Transaction, account_id: str, question: bytes, position: int, now_us: int) -> tuple[int, bytes] | None:
-    """The place that was kept at a position of a list, else the newest kept before it, with its own position."""
-    row = one(tx.rows(_FIND, owner=account_id, asked=question, reached=position, since=now_us - KEEP_US))
+    """Return position and cursor of the bookmark at a position, else of the newest one before it.
+
+    None if there is none.
+    """
+    row = only_row(tx.rows(_FIND, owner=account_id, asked=question, reached=position, since=now_us - KEEP_US))
     return None if row is None else (row[0], bytes(row[1]))
 
 
-def put(tx: Transaction, account_id: str, question: bytes, position: int, place: bytes, now_us: int) -> None:
-    """Keep a place, instead of the one that was kept at that position."""
+def put(tx: Transaction, account_id: str, question: bytes, position: int, cursor: bytes, now_us: int) -> None:
+    """Store the cursor of a position, replacing an earlier one."""
     tx.run(_DROP, owner=account_id, asked=question, reached=position)
-    tx.run(_PUT, account_id=account_id, question=question, position=position, place=place, at_us=now_us)
+    tx.run(_PUT, account_id=account_id, question=question, position=position, place=cursor, at_us=now_us)
 
 
-def forget(tx: Transaction, now_us: int) -> bool:
-    """Drop some of those that nobody goes on from; whether there may be more."""
+def drop_expired(tx: Transaction, now_us: int) -> bool:
+    """Delete some expired bookmarks. Return True if there may be more."""
     oldest = tx.rows(_OLDEST, before=now_us - KEEP_US, most=SLICE)
-    tx.many(_DROP, oldest)
+    tx.run_many(_DROP, oldest)
     return len(oldest) == SLICE

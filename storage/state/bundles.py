@@ -1,12 +1,13 @@
-"""Bundles: named groups of addresses out of the address book; never empty, and no two of an account alike.
+"""Bundles: named groups of addresses of the address book.
 
-Functions of a transaction in which the account is locked (`accounts.lock`). Who raises a Refusal changed nothing.
+A bundle is never empty, and no two bundles of an account have the same members. Call these functions in a transaction
+in which the account is locked (`accounts.lock`). A function that raises a Refusal changed nothing.
 
-Every function takes addresses in their one form (`address_book.distinct`), and looks in this order: is the bundle there
-(BUNDLE_NOT_FOUND); does it have that member (ADDRESSBOOK_ENTRY_NOT_FOUND); is it too large
-(BUNDLE_SIZE_LIMIT_EXCEEDED) or would it be empty (BUNDLE_EMPTY); are its members in the address book
-(BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK); is its name free (BUNDLE_NAME_TAKEN); are its members those of no other bundle
-(BUNDLE_MEMBERS_ALREADY_BUNDLED); is there room for one more (BUNDLE_QUOTA_REACHED).
+Addresses are canonical (`address_book.distinct`). The checks run in this order: the bundle exists (BUNDLE_NOT_FOUND),
+it has the member (ADDRESSBOOK_ENTRY_NOT_FOUND), it is not too large (BUNDLE_SIZE_LIMIT_EXCEEDED) or empty
+(BUNDLE_EMPTY), its members are in the address book (BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK), its name is free
+(BUNDLE_NAME_TAKEN), no other bundle has the same members (BUNDLE_MEMBERS_ALREADY_BUNDLED), and there is room for it
+(BUNDLE_QUOTA_REACHED).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from chainfolio.settings import Quotas
-from storage.state import quotas, schema
-from storage.state.database import Statement, Transaction, argument, one
-from storage.state.refusals import Refusal
+from chainfolio.storage.state import quotas, schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, only_row
+from chainfolio.storage.state.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ _WITH_MEMBERS = (
 _ALL = Statement(_WITH_MEMBERS)
 _ONE = Statement(_WITH_MEMBERS.where(_BUNDLES.c.id == argument("id")))
 _NAMED = Statement(sa.select(_BUNDLES.c.id).where(_BUNDLES.c.account_id == _OF, _BUNDLES.c.name == argument("name")))
-_HOLDING = Statement(
+_WITH_THESE_MEMBERS = Statement(
     sa.select(_BUNDLES.c.id).where(_BUNDLES.c.account_id == _OF, _BUNDLES.c.members == argument("members"))
 )
 _COUNT = Statement(
@@ -72,52 +73,60 @@ _DROP = Statement(_BUNDLES.delete().where(_BUNDLES.c.id == argument("bundle")))
 
 
 def every(tx: Transaction, account_id: str) -> list[Bundle]:
-    """An account's bundles in the order in which they were made."""
+    """Return an account's bundles in the order in which they were created."""
     return _bundles(tx.rows(_ALL, account_id=account_id))
 
 
 def find(tx: Transaction, account_id: str, id: str) -> Bundle:
-    """One bundle; Refusal where the account has none of that id, in the same words whoever else may have it."""
-    found = _bundles(tx.rows(_ONE, account_id=account_id, id=id)) if _ID.match(id) else []
-    if not found:
+    """Return one bundle.
+
+    Raises:
+        Refusal: The account has none of that id (BUNDLE_NOT_FOUND), whether or not another account has it.
+    """
+    bundles = _bundles(tx.rows(_ONE, account_id=account_id, id=id)) if _ID.match(id) else []
+    if not bundles:
         raise Refusal("BUNDLE_NOT_FOUND", "there is no bundle of that id")
-    return found[0]
+    return bundles[0]
 
 
 def create(tx: Transaction, account_id: str, id: str, name: str, addresses: Sequence[str], defaults: Quotas) -> Bundle:
-    """A new bundle."""
+    """Create a bundle and return it.
+
+    Raises:
+        Refusal: One of the checks of this module failed.
+    """
     assert addresses, "a bundle is never empty"
-    _fits(tx, account_id, len(addresses), defaults)
-    _in_book(tx, account_id, addresses)
-    _free(tx, account_id, name)
-    _alone(tx, account_id, addresses)
+    _check_size(tx, account_id, len(addresses), defaults)
+    _check_in_book(tx, account_id, addresses)
+    _check_name_is_free(tx, account_id, name)
+    _check_members_are_new(tx, account_id, addresses)
     count, last = tx.rows(_COUNT, account_id=account_id)[0]
     quota = quotas.limit(tx, account_id, "bundles", defaults)
     if count >= quota:
         raise Refusal("BUNDLE_QUOTA_REACHED", f"the account has {count} of at most {quota} bundles", quota=quota)
     tx.run(_ADD, id=id, account_id=account_id, position=(last or 0) + 1, name=name, members=_digest(addresses))
-    tx.many(_ADD_MEMBER, [(id, address, place) for place, address in enumerate(addresses, 1)])
+    tx.run_many(_ADD_MEMBER, [(id, address, position) for position, address in enumerate(addresses, 1)])
     return Bundle(id, name, tuple(addresses))
 
 
 def rename(tx: Transaction, account_id: str, id: str, name: str) -> Bundle:
-    """Give a bundle another name; its own is no change."""
-    found = find(tx, account_id, id)
-    if found.name != name:
-        _free(tx, account_id, name)
+    """Change the name of a bundle, and return the bundle."""
+    bundle = find(tx, account_id, id)
+    if bundle.name != name:
+        _check_name_is_free(tx, account_id, name)
         tx.run(_RENAME, bundle=id, new_name=name)
     return find(tx, account_id, id)
 
 
 def add_member(tx: Transaction, account_id: str, id: str, address: str, defaults: Quotas) -> Bundle:
-    """Put one more address into a bundle; one that is in it already is no change."""
-    found = find(tx, account_id, id)
-    if address in found.addresses:
-        return found
-    members = (*found.addresses, address)
-    _fits(tx, account_id, len(members), defaults)
-    _in_book(tx, account_id, [address])
-    _alone(tx, account_id, members)
+    """Add an address to a bundle, and return the bundle. A present address changes nothing."""
+    bundle = find(tx, account_id, id)
+    if address in bundle.addresses:
+        return bundle
+    members = (*bundle.addresses, address)
+    _check_size(tx, account_id, len(members), defaults)
+    _check_in_book(tx, account_id, [address])
+    _check_members_are_new(tx, account_id, members)
     last = tx.rows(_LAST_MEMBER, id=id)[0][0]
     tx.run(_ADD_MEMBER, bundle_id=id, address=address, position=last + 1)
     tx.run(_SET_MEMBERS, bundle=id, new_members=_digest(members))
@@ -125,57 +134,65 @@ def add_member(tx: Transaction, account_id: str, id: str, address: str, defaults
 
 
 def remove_member(tx: Transaction, account_id: str, id: str, address: str) -> Bundle:
-    """Take an address out of a bundle; it stays in the address book."""
-    found = find(tx, account_id, id)
-    if address not in found.addresses:
+    """Remove an address from a bundle, and return the bundle. The address stays in the address book.
+
+    Raises:
+        Refusal: The address is not in the bundle, is its last one, or another bundle has the remaining members.
+    """
+    bundle = find(tx, account_id, id)
+    if address not in bundle.addresses:
         raise Refusal("ADDRESSBOOK_ENTRY_NOT_FOUND", "this address is not in the bundle")
-    rest = _without(found, address)
-    if not rest:
+    remaining = _without(bundle, address)
+    if not remaining:
         raise Refusal("BUNDLE_EMPTY", "this is the bundle's last address: delete the bundle instead")
-    _alone(tx, account_id, rest)
-    _take_out(tx, id, address, rest)
+    _check_members_are_new(tx, account_id, remaining)
+    _delete_member(tx, id, address, remaining)
     return find(tx, account_id, id)
 
 
 def delete(tx: Transaction, account_id: str, id: str) -> None:
-    """Delete a bundle; its addresses stay in the address book."""
+    """Delete a bundle. Its addresses stay in the address book."""
     find(tx, account_id, id)
     tx.run(_DROP_MEMBERS, bundle=id)
     tx.run(_DROP, bundle=id)
 
 
-def leave(tx: Transaction, account_id: str, address: str) -> None:
-    """Take an address out of every bundle that it is in, because it leaves the address book: out of all, or none."""
-    found = every(tx, account_id)
-    rests = {bundle.id: _without(bundle, address) for bundle in found if address in bundle.addresses}
-    others = {frozenset(bundle.addresses): bundle for bundle in found if bundle.id not in rests}
-    for bundle in found:
-        rest = rests.get(bundle.id)
-        if rest is None:
+def remove_from_all(tx: Transaction, account_id: str, address: str) -> None:
+    """Remove an address from all bundles, because it is deleted from the address book.
+
+    Raises:
+        Refusal: A bundle would become empty or equal to another one (ADDRESSBOOK_ENTRY_NOT_DELETABLE).
+    """
+    bundles = every(tx, account_id)
+    remaining_by_id = {bundle.id: _without(bundle, address) for bundle in bundles if address in bundle.addresses}
+    unchanged = {frozenset(bundle.addresses): bundle for bundle in bundles if bundle.id not in remaining_by_id}
+    for bundle in bundles:
+        remaining = remaining_by_id.get(bundle.id)
+        if remaining is None:
             continue
-        if not rest:
+        if not remaining:
             raise Refusal(
                 "ADDRESSBOOK_ENTRY_NOT_DELETABLE", f"this is the last address of the bundle {bundle.name} ({bundle.id})"
             )
-        if twin := others.get(frozenset(rest)):
+        if twin := unchanged.get(frozenset(remaining)):
             raise Refusal(
                 "ADDRESSBOOK_ENTRY_NOT_DELETABLE",
                 f"without this address the bundle {bundle.name} ({bundle.id}) would be the same as {twin.name}",
             )
-    for id, rest in rests.items():
-        _take_out(tx, id, address, rest)
+    for id, remaining in remaining_by_id.items():
+        _delete_member(tx, id, address, remaining)
 
 
-# --- what is looked at before anything is changed --------------------------------------------------------------------
+# --- checks before a change -------------------------------------------------------------------------------------------
 
 
-def _fits(tx: Transaction, account_id: str, size: int, defaults: Quotas) -> None:
-    most = quotas.limit(tx, account_id, "bundle-size", defaults)
-    if size > most:
-        raise Refusal("BUNDLE_SIZE_LIMIT_EXCEEDED", f"{size} addresses: a bundle holds at most {most}", limit=most)
+def _check_size(tx: Transaction, account_id: str, size: int, defaults: Quotas) -> None:
+    limit = quotas.limit(tx, account_id, "bundle-size", defaults)
+    if size > limit:
+        raise Refusal("BUNDLE_SIZE_LIMIT_EXCEEDED", f"{size} addresses: a bundle holds at most {limit}", limit=limit)
 
 
-def _in_book(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None:
+def _check_in_book(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None:
     unknown = [each for each in addresses if not tx.rows(_IN_BOOK, account_id=account_id, address=each)]
     if unknown:
         raise Refusal(
@@ -185,23 +202,26 @@ def _in_book(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None
         )
 
 
-def _free(tx: Transaction, account_id: str, name: str) -> None:
+def _check_name_is_free(tx: Transaction, account_id: str, name: str) -> None:
     if tx.rows(_NAMED, account_id=account_id, name=name):
         raise Refusal("BUNDLE_NAME_TAKEN", "another bundle has this name", name=name)
 
 
-def _alone(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None:
-    """Refused where a bundle holds exactly these: by the set that is asked for, so its own members are never asked."""
-    twin = one(tx.rows(_HOLDING, account_id=account_id, members=_digest(addresses)))
+def _check_members_are_new(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None:
+    """Refuse if a bundle has exactly these members.
+
+    A bundle is never compared with its own present members: callers pass changed ones.
+    """
+    twin = only_row(tx.rows(_WITH_THESE_MEMBERS, account_id=account_id, members=_digest(addresses)))
     if twin:
         raise Refusal(
             "BUNDLE_MEMBERS_ALREADY_BUNDLED", "another bundle holds exactly these addresses", bundleId=twin[0]
         )
 
 
-def _take_out(tx: Transaction, id: str, address: str, rest: Iterable[str]) -> None:
+def _delete_member(tx: Transaction, id: str, address: str, remaining: Iterable[str]) -> None:
     tx.run(_DROP_MEMBER, bundle=id, wallet=address)
-    tx.run(_SET_MEMBERS, bundle=id, new_members=_digest(rest))
+    tx.run(_SET_MEMBERS, bundle=id, new_members=_digest(remaining))
 
 
 def _without(bundle: Bundle, address: str) -> tuple[str, ...]:
@@ -209,12 +229,12 @@ def _without(bundle: Bundle, address: str) -> tuple[str, ...]:
 
 
 def _digest(addresses: Iterable[str]) -> bytes:
-    """The same for the same members, in whatever order."""
+    """Return a digest of the members that does not depend on their order."""
     return hashlib.sha256("\n".join(sorted(addresses)).encode()).digest()
 
 
 def _bundles(rows: Iterable[tuple[str, str, str]]) -> list[Bundle]:
-    """Bundles from rows of bundle and member, one row a member."""
+    """Return bundles from rows of bundle and member, one row per member."""
     members: dict[tuple[str, str], list[str]] = {}
     for id, name, address in rows:
         members.setdefault((id, name), []).append(address)

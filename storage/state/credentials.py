@@ -1,4 +1,4 @@
-"""API keys as text and as what is kept of them, and the secret under which they are kept."""
+"""API keys, their hashes, and the secret under which they are hashed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from chainfolio.errors import StoreError
-from storage.disk import sync
+from chainfolio.storage.disk import sync
 
 BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PREFIX: Final = "cf_live_"
@@ -31,13 +31,13 @@ OTHER: Final = (
 
 
 def make_key(random: random.Random) -> str:
-    """A new key: prefix, 30 random base62 characters (178 bits), checksum."""
+    """Return a new key: prefix, 30 random base62 characters (178 bits), checksum."""
     body = PREFIX + "".join(random.choices(BASE62, k=SECRET_LENGTH))
     return body + _checksum(body)
 
 
 def well_formed(token: str) -> bool:
-    """Whether a text can be a key: its shape and its checksum, nothing secret."""
+    """Return True if a text has the shape and the checksum of a key. No secret is needed."""
     body, checksum = token[:-CHECKSUM_LENGTH], token[-CHECKSUM_LENGTH:]
     return (
         token.isascii()
@@ -56,15 +56,20 @@ def _checksum(body: str) -> str:
 
 
 def digest(pepper: bytes, token: str) -> bytes:
-    """What is kept of a key: neither a stolen database nor a stolen pepper alone gives anybody the key."""
+    """Return the HMAC of a key under the pepper, which is stored instead of the key."""
     return hmac.digest(pepper, token.encode(), hashlib.sha256)
 
 
 def pepper(path: Path, *, accounts: bool) -> bytes:
-    """The secret under which keys are hashed, from a file that only its owner can read; made where there is none.
+    """Read the secret under which keys are hashed, and create it if it is missing.
 
-    Without it all keys are worthless, so it belongs into the backup, apart from the database. Where there are
-    `accounts` already none is made: StoreError.
+    Only its owner can read the file. All keys stop working without it: back it up, apart from the database.
+
+    Args:
+        accounts: The store has accounts, so a missing file is an error.
+
+    Raises:
+        StoreError: The file is missing although there are accounts, or is damaged.
     """
     if accounts and not path.exists():
         raise StoreError("state", f"there are accounts, and {path}, the secret of their keys, is missing", remedy=LOST)
@@ -77,7 +82,7 @@ def pepper(path: Path, *, accounts: bool) -> bytes:
             file.flush()
             os.fsync(file.fileno())
         try:
-            # A link, not a rename: of two processes that start at once, the second must take the first one's.
+            # A link, not a rename: if two processes start at once, the second must not replace the file of the first.
             os.link(draft, path)
         except FileExistsError:
             pass

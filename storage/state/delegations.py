@@ -1,4 +1,4 @@
-"""Who may act for whom: an account delegates its address book and bundles to another one."""
+"""Delegations: an account may let another one manage its address book and bundles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from chainfolio.errors import BadRequest
-from storage.state import accounts, audit, schema
-from storage.state.database import Statement, Transaction, argument
-from storage.state.refusals import Refusal
+from chainfolio.storage.state import accounts, audit, schema
+from chainfolio.storage.state.database import Statement, Transaction, argument
+from chainfolio.storage.state.refusals import Refusal
 
 _ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}\Z", re.ASCII)
 _DELEGATIONS = schema.delegations
@@ -32,25 +32,33 @@ _DROP = Statement(
 )
 
 
-def acting_for(tx: Transaction, caller_id: str, named: str | None) -> str:
-    """The account that a request is about: the caller's own, or the named one, which must have delegated to it.
+def acting_for(tx: Transaction, caller_id: str, account_id: str | None) -> str:
+    """Return the account that a request is about.
 
-    An account that did not delegate and one that is not there are refused in the same words.
+    Args:
+        account_id: The account named by the request; None for the caller's own.
+
+    Raises:
+        Refusal: The account did not delegate to the caller, or does not exist; both have the same message.
     """
-    if named is None:
+    if account_id is None:
         return caller_id
-    if not _ID.match(named) or not tx.rows(_ONE, account_id=named, delegate_id=caller_id):
+    if not _ID.match(account_id) or not tx.rows(_ONE, account_id=account_id, delegate_id=caller_id):
         raise Refusal("DELEGATE_NOT_FOUND", "no account of that id has delegated to yours")
-    return named
+    return account_id
 
 
 def delegates(tx: Transaction, account_id: str) -> list[str]:
-    """Who may act for an account."""
+    """Return the accounts that may act for an account."""
     return [row[0] for row in tx.rows(_OF, account_id=account_id)]
 
 
 def delegate(tx: Transaction, account_id: str, delegate_id: str, now_us: int) -> bool:
-    """Let another account act for this one; False where it may already."""
+    """Let another account act for this one. Return False if it may already.
+
+    Raises:
+        BadRequest: An account does not exist, or both are the same.
+    """
     accounts.lock(tx, account_id)
     accounts.existing(tx, account_id)
     accounts.existing(tx, delegate_id)
@@ -59,15 +67,15 @@ def delegate(tx: Transaction, account_id: str, delegate_id: str, now_us: int) ->
     if tx.rows(_ONE, account_id=account_id, delegate_id=delegate_id):
         return False
     tx.run(_ADD, account_id=account_id, delegate_id=delegate_id)
-    audit.note(tx, now_us, audit.OPERATOR, account_id, "delegated", {"to": delegate_id})
+    audit.record(tx, now_us, audit.OPERATOR, account_id, "delegated", {"to": delegate_id})
     return True
 
 
 def withdraw(tx: Transaction, account_id: str, delegate_id: str, now_us: int) -> bool:
-    """End a delegation; False where there is none."""
+    """End a delegation. Return False if there is none."""
     accounts.lock(tx, account_id)
     accounts.existing(tx, account_id)
     if not tx.run(_DROP, owner=account_id, delegate=delegate_id):
         return False
-    audit.note(tx, now_us, audit.OPERATOR, account_id, "delegation ended", {"to": delegate_id})
+    audit.record(tx, now_us, audit.OPERATOR, account_id, "delegation ended", {"to": delegate_id})
     return True

@@ -1,8 +1,7 @@
-"""Answers by `Idempotency-Key`: whoever asks the same again is told the same again, and pays once.
+"""Responses by `Idempotency-Key`: a repeated request gets the stored response and is not paid twice.
 
-A key is claimed and its answer is kept in the transaction that makes the change, so a claim is never seen by others:
-either the change was made, paid and remembered, or the key is free. Who asks at the same moment waits for that
-transaction to end, and is then told what it was answered.
+A key is claimed and its response stored in the transaction of the change. So a change is either made, paid and stored,
+or its key is free. A concurrent request with the key waits for that transaction, and gets its response.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from storage.state import schema
-from storage.state.database import Statement, Transaction, argument, one
+from chainfolio.storage.state import schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, only_row
 
 KEEP_US: Final = 24 * 3600 * 1_000_000
 SLICE: Final = 500
@@ -41,7 +40,7 @@ _KEEP = Statement(
         digest=argument("new_digest"),
     )
 )
-# What another transaction has just kept stays: a look and a deletion are two moments.
+# A response that another transaction stored after the read is not deleted.
 _DROP_OLD = Statement(
     _TABLE.delete().where(_HERE, sa.or_(_TABLE.c.claimed_us <= argument("before"), _TABLE.c.status.is_(None)))
 )
@@ -55,8 +54,8 @@ _OLDEST = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that carries a key. Requests of one fingerprint are the same request."""
+class KeyedRequest:
+    """A request with a key. Requests with one fingerprint are equal."""
 
     account_id: str
     name: str
@@ -64,8 +63,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What was answered the first time. A long body that can be made again is kept as its digest alone."""
+class StoredResponse:
+    """A stored response. `body` is None if only its digest is stored, for long ones that can be remade."""
 
     status: int
     content_type: str
@@ -73,49 +72,64 @@ class Kept:
     digest: bytes | None = None
 
 
-class Reused(Exception):
+class KeyReused(Exception):
     """The key was used for another request."""
 
 
-def find(tx: Transaction, asked: Asked) -> Kept | None:
-    """What was answered to the request before; Reused where its key belongs to another one."""
-    row = one(tx.rows(_FIND, owner=asked.account_id, key=asked.name))
+def find(tx: Transaction, request: KeyedRequest) -> StoredResponse | None:
+    """Return the stored response to an earlier request with this key; None if there is none.
+
+    Raises:
+        KeyReused: The key belongs to another request.
+    """
+    row = only_row(tx.rows(_FIND, owner=request.account_id, key=request.name))
     if row is None:
         return None
-    known, claimed_us, status, content_type, body, digest = row
-    if status is None or tx.now_us() - claimed_us >= KEEP_US:  # earlier releases left claims without an answer
+    fingerprint, claimed_us, status, content_type, body, digest = row
+    if tx.now_us() - claimed_us >= KEEP_US:
         return None
-    if bytes(known) != asked.fingerprint:
-        raise Reused(asked.name)
-    return Kept(status, content_type, None if body is None else bytes(body), None if digest is None else bytes(digest))
+    if bytes(fingerprint) != request.fingerprint:
+        raise KeyReused(request.name)
+    return StoredResponse(
+        status, content_type, None if body is None else bytes(body), None if digest is None else bytes(digest)
+    )
 
 
-def claim(tx: Transaction, asked: Asked) -> Kept | None:
-    """What was answered before; else None, and this transaction is the one that answers: `keep` is due before it ends.
+def claim(tx: Transaction, request: KeyedRequest) -> StoredResponse | None:
+    """Return the stored response; None if this transaction now owns the key.
 
-    UniqueViolation where another transaction has answered meanwhile: then `claim` in a new transaction finds what.
+    In that case it must call `store_response`.
+
+    Raises:
+        KeyReused: The key belongs to another request.
+        UniqueViolation: Another transaction stored a response meanwhile: call again in a new transaction.
     """
-    found = find(tx, asked)
-    if found is None:
+    response = find(tx, request)
+    if response is None:
         now_us = tx.now_us()
-        tx.run(_DROP_OLD, owner=asked.account_id, key=asked.name, before=now_us - KEEP_US)
+        tx.run(_DROP_OLD, owner=request.account_id, key=request.name, before=now_us - KEEP_US)
         tx.run(
-            _CLAIM, account_id=asked.account_id, name=asked.name, fingerprint=asked.fingerprint, claimed_us=now_us
-        )  # fmt: skip
-    return found
+            _CLAIM, account_id=request.account_id, name=request.name, fingerprint=request.fingerprint, claimed_us=now_us
+        )
+    return response
 
 
-def keep(tx: Transaction, asked: Asked, answer: Kept) -> None:
-    """Keep the answer to what this transaction has claimed."""
+def store_response(tx: Transaction, request: KeyedRequest, answer: StoredResponse) -> None:
+    """Store the response for a key that this transaction has claimed."""
     changed = tx.run(
-        _KEEP, owner=asked.account_id, key=asked.name, new_status=answer.status, new_type=answer.content_type,
-        new_body=answer.body, new_digest=answer.digest,
-    )  # fmt: skip
+        _KEEP,
+        owner=request.account_id,
+        key=request.name,
+        new_status=answer.status,
+        new_type=answer.content_type,
+        new_body=answer.body,
+        new_digest=answer.digest,
+    )
     assert changed == 1, "claimed before, in the same transaction"
 
 
-def forget(tx: Transaction) -> bool:
-    """Drop some of what nobody will ask for again; whether there may be more."""
+def drop_expired(tx: Transaction) -> bool:
+    """Delete some expired responses. Return True if there may be more."""
     oldest = tx.rows(_OLDEST, before=tx.now_us() - KEEP_US, most=SLICE)
-    tx.many(_DROP, oldest)
+    tx.run_many(_DROP, oldest)
     return len(oldest) == SLICE

@@ -1,8 +1,8 @@
-"""The meter: lets requests in under their rate, reserves their credits and settles them, many at a time.
+"""The meter: limits request rates, reserves credits and settles them, many operations per transaction.
 
-What arrives while a transaction runs goes into the next one together, so the more there is to do the cheaper it gets.
-Rates are exact: a bucket keeps the moment of every request that it let in, and lets one more in only if fewer than
-its limit lie within the last minute, whatever process they came through.
+Operations that arrive during a transaction go into the next one together, so each costs less under load. Rates are
+exact: a bucket stores the time of each allowed request, and allows another one only if fewer than its limit lie within
+the last minute, over all processes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
 import structlog
 
+from chainfolio.environment import Clock
 from chainfolio.errors import StoreError
-from chainfolio.seams import Clock
+from chainfolio.storage.state import accounts, ledger, schema
+from chainfolio.storage.state.database import Database, Row, Statement, Transaction, UniqueViolation, argument
+from chainfolio.storage.state.sweep import EPOCH_US, PROCESS_BITS, call_id, sweep_slice
 from chainfolio.supervisor import Supervisor, Task
-from storage.state import accounts, ledger, schema
-from storage.state.database import Database, Statement, Transaction, UniqueViolation, argument
-from storage.state.sweep import EPOCH_US, PROCESS_BITS, call_id, swept
 
 WINDOW_US: Final = 60_000_000
 MAX_BATCH: Final = 512  # operations in one transaction: others wait for its lock
@@ -53,12 +54,15 @@ _SET_BUCKET = Statement(
 )
 
 
-class Admit(msgspec.Struct, frozen=True):
-    """May a request of this key come in, and are its credits there? `limit` 0 asks for no rate, `cost` 0 for none.
+class AdmissionRequest(msgspec.Struct, frozen=True):
+    """A request of a key that must be within its rate and affordable.
 
-    `request_id` goes into the ledger beside the key: by it a row is found for an answer, and an answer for a row.
-    `as_of` are the `accounts.changes` that what is known of the key holds for; None asks for no check of that. Without
-    `hold` it is only told what is available, because who asks pays by a `ledger.Bill`.
+    Attributes:
+        limit: Requests per minute; 0 for no limit.
+        cost: Credits to reserve; 0 for none.
+        request_id: Stored in the ledger with the key's id, to relate rows and responses.
+        as_of: The value of `accounts.changes` with which the key was read; None skips this check.
+        hold: Reserve the cost. If False, only the available credits are returned: the caller pays by a `ledger.Bill`.
     """
 
     account_id: str
@@ -73,8 +77,10 @@ class Admit(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, slots=True)
 class Reservation:
-    """Credits that are reserved for a call, since `since_s` on this process's own clock. A call that takes long has
-    them reserved anew, under another `call_id`, before they expire."""
+    """Credits that are reserved for a call since `since_s`, on this process's clock.
+
+    Before they expire, they are reserved again for a long call, with another `call_id`.
+    """
 
     account_id: str
     call_id: int
@@ -83,53 +89,58 @@ class Reservation:
     since_s: float = 0.0
 
 
-class Admitted(msgspec.Struct, frozen=True):
-    """What became of it. `remaining` of the `limit` can still come, `reset_us` is when one more than that could.
+class Admission(msgspec.Struct, frozen=True):
+    """The result of an operation.
 
-    `held` is there where credits were reserved; where they were not, `available` says how many there are. `stale`:
-    keys, grants or plans have changed since the key was looked up, and nothing was counted.
+    Attributes:
+        is_allowed: False if the rate is exceeded or `is_stale` is set.
+        remaining: Requests of `limit` that are still allowed.
+        reset_us: Time at which one more than that would be allowed.
+        reservation: The reserved credits, if any.
+        available: The available credits if the cost was not reserved.
+        is_stale: Keys, grants or plans changed since the key was read; nothing was counted.
     """
 
-    let_in: bool
+    is_allowed: bool
     limit: int
     remaining: int
     reset_us: int
     now_us: int
-    held: Reservation | None = None
+    reservation: Reservation | None = None
     available: int | None = None
-    stale: bool = False
+    is_stale: bool = False
 
 
-SETTLED: Final = Admitted(True, 0, 0, 0, 0)  # what settling is answered: nothing
+SETTLED: Final = Admission(True, 0, 0, 0, 0)  # the result of settling has no content
 
 
-class Settle(msgspec.Struct, frozen=True):
-    """Post or void what is held for a call; again, or after it expired, changes nothing."""
+class Settlement(msgspec.Struct, frozen=True):
+    """Post or void a reservation (`kind`). Has no effect if it is settled or expired."""
 
-    held: Reservation
+    reservation: Reservation
     kind: str
 
 
-class Renew(msgspec.Struct, frozen=True):
-    """Give back what is held for a call that still runs, and reserve it anew."""
+class Renewal(msgspec.Struct, frozen=True):
+    """Void the reservation of a call that still runs, and reserve its credits again."""
 
-    held: Reservation
+    reservation: Reservation
 
 
-Operation = Admit | Settle | Renew
-_Waiter = asyncio.Future[Admitted] | None
+Operation = AdmissionRequest | Settlement | Renewal
+_Waiter = asyncio.Future[Admission] | None
 
 
 @dataclass(slots=True)
 class Meter:
-    """The meter of one process. `hold_us` is after how long a reservation that nobody settles expires."""
+    """The meter of one process. Reservations that are not settled expire after `hold_us`."""
 
     database: Database
     clock: Clock
     random: random.Random
     hold_us: int
-    moved: Counter[str] = field(default_factory=Counter)
-    _waiting: list[tuple[Operation, _Waiter]] = field(default_factory=list)
+    credit_totals: Counter[str] = field(default_factory=Counter)
+    _pending: list[tuple[Operation, _Waiter]] = field(default_factory=list)
     _running: asyncio.Task[None] | None = None
     _soon: asyncio.TimerHandle | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -138,55 +149,61 @@ class Meter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _open: set[Reservation] = field(default_factory=set)
 
-    async def admit(self, asked: Admit) -> Admitted:
-        """Let a request in, or not."""
-        future = self._do(asked)
+    async def admit(self, request: AdmissionRequest) -> Admission:
+        """Check the rate of a request and reserve its credits. A cancelled caller's reservation is voided."""
+        future = self._do(request)
         try:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                self._unheld(future.result())  # it was let in in the very moment in which it left
+                self._void(future.result())  # allowed, but the caller was cancelled
             raise
 
-    async def settle(self, held: Reservation, kind: str) -> None:
-        """Post or void; on return it is in the ledger."""
-        self._open.discard(held)
-        await self._do(Settle(held, kind))
+    async def settle_reservation(self, reservation: Reservation, kind: str) -> None:
+        """Post or void a reservation. The ledger has it when this returns."""
+        self._open.discard(reservation)
+        await self._do(Settlement(reservation, kind))
 
-    def settle_soon(self, held: Reservation, kind: str) -> None:
-        """Post or void without waiting: with the next request that comes, or in a moment. If it never comes to it, the
-        reservation expires and nobody has paid."""
-        self._open.discard(held)
-        self._waiting.append((Settle(held, kind), None))
+    def settle_soon(self, reservation: Reservation, kind: str) -> None:
+        """Post or void a reservation later, with the next request or within `SOON_S`.
+
+        If the process dies before, the reservation expires and the call is free.
+        """
+        self._open.discard(reservation)
+        self._pending.append((Settlement(reservation, kind), None))
         if self._running is None and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start)
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> ledger.Bill:
-        """What a change is paid with, in the transaction that makes it."""
+        """Return the bill for a change, which is paid in the transaction of the change."""
         return ledger.Bill(account_id, amount, self.clock.now_us(), _memo(key_id, request_id))
 
     def pay(self, tx: Transaction, bill: ledger.Bill) -> None:
-        """Take what a bill says."""
+        """Pay a bill.
+
+        Raises:
+            ledger.InsufficientCredits: The account has too few credits.
+        """
         (call_id,) = self._ids(1, tx.now_us())
         ledger.pay(tx, bill, call_id)
 
     def billed(self, bill: ledger.Bill) -> None:
-        """That transaction is done: its credits count among those that this process has moved."""
+        """Count the credits of a bill whose transaction was committed."""
         for kind in ("reserve", "post"):
-            self.moved[kind] += bill.amount
+            self.credit_totals[kind] += bill.amount
 
     async def close(self) -> None:
-        """Do what is waiting, and stop."""
-        if self._waiting:
+        """Run all pending operations, and stop."""
+        if self._pending:
             self._start()
         while self._running is not None:
             await asyncio.wait([self._running])
         await self.supervisor.stop(SWEEP)
         self._sweeps = False
 
-    def _do(self, operation: Operation) -> asyncio.Future[Admitted]:
-        future: asyncio.Future[Admitted] = asyncio.get_running_loop().create_future()
-        self._waiting.append((operation, future))
+    def _do(self, operation: Operation) -> asyncio.Future[Admission]:
+        future: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        self._pending.append((operation, future))
         if self._running is None:
             self._start()
         return future
@@ -203,72 +220,75 @@ class Meter:
 
     async def _drain(self) -> None:
         try:
-            while self._waiting:
-                for _ in range(ROUNDS):  # whoever is ready, or has just been heard, comes along
+            while self._pending:
+                for _ in range(ROUNDS):  # callers that become ready join the batch
                     await asyncio.sleep(0)
-                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+                batch, self._pending = self._pending[:MAX_BATCH], self._pending[MAX_BATCH:]
                 await self._batch(batch)
         finally:
             self._running = None
-            if self._waiting:
+            if self._pending:
                 self._running = asyncio.create_task(self._drain())
 
     async def _batch(self, batch: Sequence[tuple[Operation, _Waiter]]) -> None:
         try:
-            results = await self._applied([operation for operation, _ in batch])
-        except Exception as error:  # all of the batch failed alike, and nothing of it was done
+            results = await self._apply_batch([operation for operation, _ in batch])
+        except Exception as error:  # the transaction was rolled back: each operation gets the error
             log.warning("not metered", reason=str(error), then="what is reserved expires")
             for _, future in batch:
                 if future is not None and not future.done():
                     future.set_exception(error)
             return
         for (operation, future), result in zip(batch, results, strict=True):
-            if isinstance(operation, Settle):
-                self.moved[operation.kind] += operation.held.amount
-            elif result.held is not None:
-                self.moved["reserve"] += result.held.amount
-            if isinstance(operation, Renew) and result.held is not None:
-                self.moved["void"] += result.held.amount
-                operation.held.call_id = result.held.call_id
+            if isinstance(operation, Settlement):
+                self.credit_totals[operation.kind] += operation.reservation.amount
+            elif result.reservation is not None:
+                self.credit_totals["reserve"] += result.reservation.amount
+            if isinstance(operation, Renewal) and result.reservation is not None:
+                self.credit_totals["void"] += result.reservation.amount
+                operation.reservation.call_id = result.reservation.call_id
             if future is None:
                 continue
             if not future.done():
-                if result.held is not None:
-                    result.held.since_s = self.clock.monotonic_s()
-                    self._open.add(result.held)
+                if result.reservation is not None:
+                    result.reservation.since_s = self.clock.monotonic_s()
+                    self._open.add(result.reservation)
                 future.set_result(result)
             else:
-                self._unheld(result)
+                self._void(result)
 
-    def _unheld(self, admitted: Admitted) -> None:
-        """Give back what was reserved for one who has gone: nobody else knows of it."""
-        if admitted.held is not None:
-            self.settle_soon(admitted.held, "void")
+    def _void(self, admitted: Admission) -> None:
+        """Void the reservation of a caller that was cancelled."""
+        if admitted.reservation is not None:
+            self.settle_soon(admitted.reservation, "void")
 
-    async def _applied(self, operations: Sequence[Operation]) -> list[Admitted]:
+    async def _apply_batch(self, operations: Sequence[Operation]) -> list[Admission]:
         one_by_one = False
         for _ in range(4):
             try:
-                return await self.database.hot(lambda tx: self._apply(tx, operations, one_by_one))  # noqa: B023
+                work = partial(self._apply, operations=operations, one_by_one=one_by_one)
+                return await self.database.meter_transaction(work)
             except UniqueViolation:  # another process made the same bucket or the same id in the same microsecond
                 continue
-            except _Settled:
+            except _AlreadySettled:
                 one_by_one = True
         raise StoreError("state", "the meter's ids clash", remedy="check the clocks of the machines")
 
-    def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admitted]:
-        round = _Round(tx, self.clock.now_us(), one_by_one)
+    def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admission]:
+        round = _MeterTransaction(tx, self.clock.now_us(), one_by_one)
         round.load(operations)
         round.ids = self._ids(len(operations), round.now_us)
-        results = [round.done(operation) for operation in operations]
-        round.keep()
+        results = [round.apply(operation) for operation in operations]
+        round.write()
         return results
 
     def _ids(self, count: int, now_us: int) -> list[int]:
-        """Ids for calls that begin now, growing: SQLite appends them instead of looking for their place."""
+        """Return increasing ids for calls that start now: SQLite appends increasing ids without a search."""
         with self._lock:  # changes are paid in threads
             last = self._last_id
-            if last is None or call_id(now_us + BACK_US, 0) < last:  # another number for a time that is had twice
+            if (
+                last is None or call_id(now_us + BACK_US, 0) < last
+            ):  # the store's time was set back: another process number
                 first, process = now_us, self.random.randrange(1, 2**PROCESS_BITS)
             else:
                 first, process = max(now_us, (last >> PROCESS_BITS) + EPOCH_US + 1), last & (2**PROCESS_BITS - 1)
@@ -276,27 +296,27 @@ class Meter:
             self._last_id = ids[-1]
         return ids
 
-    def _swept(self, tx: Transaction) -> bool:
-        return swept(tx, self.clock.now_us(), self.hold_us)
+    def _sweep_slice(self, tx: Transaction) -> bool:
+        return sweep_slice(tx, self.clock.now_us(), self.hold_us)
 
     def _renew(self) -> None:
-        """Reserve anew what is held for calls that have run for some time, so that it does not expire under them."""
+        """Reserve the credits of long calls again before they expire."""
         now_s = self.clock.monotonic_s()
-        for held in self._open:
-            if (now_s - held.since_s) * 1e6 >= self.hold_us / RENEWALS:
-                held.since_s = now_s
-                self._waiting.append((Renew(held), None))
-        if self._waiting:
+        for reservation in self._open:
+            if (now_s - reservation.since_s) * 1e6 >= self.hold_us / RENEWALS:
+                reservation.since_s = now_s
+                self._pending.append((Renewal(reservation), None))
+        if self._pending:
             self._start()
 
     async def _sweep(self, task: Task) -> None:
-        """Renew what the living hold, expire what the dead have reserved, and forget what nobody will ask for again."""
+        """Renew reservations of running calls, release expired ones, and delete expired rows, for ever."""
         while True:
             await asyncio.sleep(min(SWEEP_S, self.hold_us / 1e6 / RENEWALS / 2))
             self._renew()
-            more = True
-            while more:
-                more = await self.database.run(self._swept)
+            has_more = True
+            while has_more:
+                has_more = await self.database.write_async(self._sweep_slice)
                 task.progressed()
 
 
@@ -304,12 +324,12 @@ def _memo(key_id: str, request_id: str) -> str:
     return f"{key_id} {request_id}".rstrip()
 
 
-class _Settled(Exception):
-    """Something of the batch had been settled before: which, is seen one by one."""
+class _AlreadySettled(Exception):
+    """A reservation of the batch was settled before. The batch is repeated one operation at a time."""
 
 
-class _Round:
-    """One transaction of the meter: what it read, changes in memory, and writes at its end."""
+class _MeterTransaction:
+    """One transaction of the meter: its reads, changes in memory, and its writes at the end."""
 
     def __init__(self, tx: Transaction, at_us: int, one_by_one: bool) -> None:
         self.tx, self.at_us, self.one_by_one = tx, at_us, one_by_one
@@ -317,100 +337,110 @@ class _Round:
         self.ids: list[int] = []
         self.renewed: dict[int, int] = {}
         self.buckets: dict[tuple[str, str], array[int]] = {}
-        self.kept: set[tuple[str, str]] = set()
-        self.fuller: set[tuple[str, str]] = set()
+        self.stored_buckets: set[tuple[str, str]] = set()
+        self.changed_buckets: set[tuple[str, str]] = set()
         self.balances: dict[str, ledger.Balance] = {}
         self.changes: int | None = None
-        self.reserved: list[tuple[Any, ...]] = []
-        self.settled: list[tuple[Any, ...]] = []
+        self.reserved: list[Row] = []
+        self.settled: list[Row] = []
 
     def load(self, operations: Sequence[Operation]) -> None:
-        """Read everything, in one order for all processes: whoever locks in order cannot lock in a circle."""
-        admits = [operation for operation in operations if isinstance(operation, Admit)]
+        """Read all rows that the operations need. All processes lock in one order, which prevents deadlocks."""
+        admits = [operation for operation in operations if isinstance(operation, AdmissionRequest)]
         if any(operation.as_of is not None for operation in admits):
             self.changes = accounts.changes(self.tx)
-        asked = sorted({(o.key_id, o.bucket) for o in admits if o.limit})
-        found = {(key_id, name): array("q", moments) for key_id, name, moments in self.tx.each(_BUCKET, asked)}
-        self.kept.update(found)
-        self.buckets = {key: found.get(key) or array("q") for key in asked}
+        keys = sorted({(o.key_id, o.bucket) for o in admits if o.limit})
+        stored = {(key_id, name): array("q", moments) for key_id, name, moments in self.tx.rows_of_each(_BUCKET, keys)}
+        self.stored_buckets.update(stored)
+        self.buckets = {key: stored.get(key) or array("q") for key in keys}
         paying = {o.account_id for o in admits if o.cost}
-        paying.update([o.held.account_id for o in operations if not isinstance(o, Admit)])
+        paying.update([o.reservation.account_id for o in operations if not isinstance(o, AdmissionRequest)])
         self.balances = ledger.balances(self.tx, paying)
-        self.now_us = self.tx.now_us()  # with the locks in hand, so that no other transaction is later and was first
+        self.now_us = self.tx.now_us()  # after locking, so that times and transactions have one order
 
-    def done(self, operation: Operation) -> Admitted:
-        """What becomes of an operation."""
+    def apply(self, operation: Operation) -> Admission:
+        """Apply an operation and return its result."""
         match operation:
-            case Admit():
+            case AdmissionRequest():
                 return self.admit(operation)
-            case Settle():
-                return self.settle(operation)
-            case Renew():
+            case Settlement():
+                return self.settle_once(operation)
+            case Renewal():
                 return self.renew(operation)
 
-    def admit(self, asked: Admit) -> Admitted:
-        """The rate first: who comes too often is not asked for credits."""
+    def admit(self, request: AdmissionRequest) -> Admission:
+        """Check the rate first, then the credits."""
         remaining, reset_us, now_us = 0, self.now_us, self.now_us
-        if asked.as_of is not None and asked.as_of != self.changes:
-            return Admitted(False, asked.limit, 0, reset_us, now_us, stale=True)
-        if asked.limit:
-            key = (asked.key_id, asked.bucket)
+        if request.as_of is not None and request.as_of != self.changes:
+            return Admission(False, request.limit, 0, reset_us, now_us, is_stale=True)
+        if request.limit:
+            key = (request.key_id, request.bucket)
             moments = self.buckets[key]
             if moments and moments[-1] > now_us:
-                # The store's clock was set back: what came before counts as if it had come now, so that it makes no
-                # room, and for no longer than a minute.
-                moments = self.buckets[key] = array("q", [min(moment, now_us) for moment in moments])
-                self.fuller.add(key)
+                # The store's clock was set back: earlier requests count as made now, so that they free no room and
+                # count for at most a minute.
+                moments = self.buckets[key] = array("q", [min(time_us, now_us) for time_us in moments])
+                self.changed_buckets.add(key)
             del moments[: bisect_right(moments, now_us - WINDOW_US)]
-            if len(moments) >= asked.limit:
-                reset_us = moments[len(moments) - asked.limit] + WINDOW_US
-                return Admitted(False, asked.limit, 0, reset_us, now_us)
+            if len(moments) >= request.limit:
+                reset_us = moments[len(moments) - request.limit] + WINDOW_US
+                return Admission(False, request.limit, 0, reset_us, now_us)
             moments.append(now_us)
-            self.fuller.add(key)
-            remaining, reset_us = asked.limit - len(moments), moments[0] + WINDOW_US
-        if not asked.cost:
-            return Admitted(True, asked.limit, remaining, reset_us, now_us)
-        balance = self.balances[asked.account_id]
-        if balance.available < asked.cost or not asked.hold:
-            return Admitted(True, asked.limit, remaining, reset_us, now_us, None, balance.available)
-        held = self._reserved(asked.account_id, asked.cost, _memo(asked.key_id, asked.request_id))
-        return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
+            self.changed_buckets.add(key)
+            remaining, reset_us = request.limit - len(moments), moments[0] + WINDOW_US
+        if not request.cost:
+            return Admission(True, request.limit, remaining, reset_us, now_us)
+        balance = self.balances[request.account_id]
+        if balance.available < request.cost or not request.hold:
+            return Admission(True, request.limit, remaining, reset_us, now_us, None, balance.available)
+        reservation = self._reserve(request.account_id, request.cost, _memo(request.key_id, request.request_id))
+        return Admission(True, request.limit, remaining, reset_us, now_us, reservation)
 
-    def _reserved(self, account_id: str, amount: int, memo: str) -> Reservation:
-        held = Reservation(account_id, self.ids.pop(), amount, memo)
+    def _reserve(self, account_id: str, amount: int, memo: str) -> Reservation:
+        reservation = Reservation(account_id, self.ids.pop(), amount, memo)
         self.balances[account_id].move("reserve", amount)
-        self.reserved.append(ledger.entry(account_id, self.at_us, "reserve", amount, held.call_id, memo))
-        return held
+        self.reserved.append(ledger.entry(account_id, self.at_us, "reserve", amount, reservation.call_id, memo))
+        return reservation
 
-    def renew(self, asked: Renew) -> Admitted:
-        """Void and reserve; where it has expired before, reserve only, if the credits are still there."""
-        old = asked.held
-        if not self._settled(old, "void", old.call_id) and self.balances[old.account_id].available < old.amount:
+    def renew(self, renewal: Renewal) -> Admission:
+        """Void and reserve again. An expired reservation is reserved again if the credits are still available."""
+        old = renewal.reservation
+        if not self._add_settlement(old, "void", old.call_id) and self.balances[old.account_id].available < old.amount:
             return SETTLED
-        held = self._reserved(old.account_id, old.amount, old.memo)
-        self.renewed[old.call_id] = held.call_id
-        return Admitted(True, 0, 0, 0, 0, held)
+        reservation = self._reserve(old.account_id, old.amount, old.memo)
+        self.renewed[old.call_id] = reservation.call_id
+        return Admission(True, 0, 0, 0, 0, reservation)
 
-    def settle(self, asked: Settle) -> Admitted:
-        """Once: what was settled before, or has expired, stays as it is."""
-        self._settled(asked.held, asked.kind, self.renewed.get(asked.held.call_id, asked.held.call_id))
+    def settle_once(self, settlement: Settlement) -> Admission:
+        """Settle a reservation. Has no effect if it is settled or expired."""
+        self._add_settlement(
+            settlement.reservation,
+            settlement.kind,
+            self.renewed.get(settlement.reservation.call_id, settlement.reservation.call_id),
+        )
         return SETTLED
 
-    def _settled(self, held: Reservation, kind: str, call_id: int) -> bool:
-        row = ledger.entry(held.account_id, self.at_us, kind, held.amount, call_id, "")
+    def _add_settlement(self, reservation: Reservation, kind: str, call_id: int) -> bool:
+        row = ledger.entry(reservation.account_id, self.at_us, kind, reservation.amount, call_id, "")
         if not self.one_by_one:
             self.settled.append(row)
-        elif not self.tx.many(ledger.SETTLE, [row]):
+        elif not self.tx.run_many(ledger.SETTLE, [row]):
             return False
-        self.balances[held.account_id].move(kind, held.amount)
+        self.balances[reservation.account_id].move(kind, reservation.amount)
         return True
 
-    def keep(self) -> None:
-        """Write what has changed."""
-        fuller = [(*key, moments.tobytes()) for key, moments in self.buckets.items() if key in self.fuller]
-        self.tx.many(_ADD_BUCKET, [row for row in fuller if row[:2] not in self.kept])
-        self.tx.many(_SET_BUCKET, [(moments, *key) for *key, moments in fuller if tuple(key) in self.kept])
-        self.tx.many(ledger.ADD, self.reserved)
-        if self.tx.many(ledger.SETTLE, self.settled) < len(self.settled):
-            raise _Settled
-        ledger.keep(self.tx, self.balances)
+    def write(self) -> None:
+        """Write all changes.
+
+        Raises:
+            _AlreadySettled: A reservation was settled by another transaction; this one must be rolled back.
+        """
+        changed = [(*key, moments.tobytes()) for key, moments in self.buckets.items() if key in self.changed_buckets]
+        self.tx.run_many(_ADD_BUCKET, [row for row in changed if row[:2] not in self.stored_buckets])
+        self.tx.run_many(
+            _SET_BUCKET, [(moments, *key) for *key, moments in changed if tuple(key) in self.stored_buckets]
+        )
+        self.tx.run_many(ledger.ADD, self.reserved)
+        if self.tx.run_many(ledger.SETTLE, self.settled) < len(self.settled):
+            raise _AlreadySettled
+        ledger.store_balances(self.tx, self.balances)

@@ -1,7 +1,7 @@
-"""The state in PostgreSQL, over psycopg: for several machines, and for who has one already.
+"""The state store in PostgreSQL, over psycopg, for several machines.
 
-Blocking connections in a few threads, because the functions that run on them are plain; one thread and connection of
-its own is the meter's.
+Blocking connections in a few threads, because the functions that run on them are plain. The meter has its own
+thread and connection.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 import sqlalchemy as sa
 
 from chainfolio.chain_settings import masked
-from chainfolio.errors import Busy, StorageFull, StoreError
-from storage.state.database import Statement, Time, Transaction, UniqueViolation, Work
-from storage.state.migrations import migrate_postgres
-from storage.state.schema import HEAD
+from chainfolio.errors import Locked, StorageFull, StoreError
+from chainfolio.storage.state.database import Row, Statement, Time, Transaction, UniqueViolation, Value, Work
+from chainfolio.storage.state.migrations import migrate_postgres
+from chainfolio.storage.state.schema import HEAD
 
 T = TypeVar("T")
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 THREADS: Final = 4
-# A server that is there and says nothing answers no time-out of its own: the client keeps these.
+# Time limits of the client: a server that does not respond cannot enforce its own.
 CONNECT_S: Final = 4
 WAIT_S: Final = 4.0  # for one of the threads
 CALL_S: Final = 10.0  # for a transaction, from its begin to its commit
 LOCK_MS: Final = 5000
 STATEMENT_MS: Final = 8000
 TCP_MS: Final = 8000
-_ONE_MOMENT: Final = Statement(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+_SNAPSHOT: Final = Statement(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
-_AGAIN: Final = ("40001", "40P01", "55P03", "57014")  # serialisation, deadlock, lock or statement timed out
+_CONNECTION_LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
+_RETRYABLE: Final = ("40001", "40P01", "55P03", "57014")  # serialisation, deadlock, lock or statement timed out
 
 
 class PostgresDatabase:
@@ -48,72 +49,76 @@ class PostgresDatabase:
     def __init__(self, url: str, time: Time | None = None) -> None:
         self.url, self._time = url, time
         self._local = threading.local()
-        self._all: list[psycopg.Connection[Any]] = []
+        self._all: list[Connection] = []
         self._pool = ThreadPoolExecutor(THREADS, "state")
         self._meter = ThreadPoolExecutor(1, "state-meter")
-        self._watch = Watch()
-        with self._said():
+        self._timeout = TransactionTimeout()
+        with self._translate_errors():
             migrate_postgres(url, HEAD)
 
-    def look(self, work: Work[T]) -> T:
-        """Read, here and now, what is committed."""
+    def read(self, work: Work[T]) -> T:
+        """Read committed data in this thread, from one consistent state."""
 
         def reading(tx: Transaction) -> T:
-            tx.run(_ONE_MOMENT)
+            tx.run(_SNAPSHOT)
             return work(tx)
 
         return self._on_connection(reading, durable=True)
 
-    def change(self, work: Work[T]) -> T:
-        """Read and write in one transaction, here and now; on return it outlives a power cut."""
+    def write(self, work: Work[T]) -> T:
+        """Read and write in one transaction in this thread. Its commit survives a power failure."""
         return self._on_connection(work, durable=True)
 
-    async def see(self, work: Work[T]) -> T:
-        """`look`, off the event loop."""
-        return await self._queued(self._pool, lambda: self.look(work))
+    async def read_async(self, work: Work[T]) -> T:
+        """Run `read` in a thread."""
+        return await self._queued(self._pool, lambda: self.read(work))
 
-    async def run(self, work: Work[T]) -> T:
-        """`change`, off the event loop."""
-        return await self._queued(self._pool, lambda: self.change(work))
+    async def write_async(self, work: Work[T]) -> T:
+        """Run `write` in a thread."""
+        return await self._queued(self._pool, lambda: self.write(work))
 
-    async def hot(self, work: Work[T]) -> T:
-        """A small transaction of the meter."""
+    async def meter_transaction(self, work: Work[T]) -> T:
+        """Run a small transaction of the meter."""
         return await self._queued(self._meter, lambda: self._on_connection(work, durable=False))
 
     async def _queued(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-        """Run in a thread of a pool; Busy, with nothing begun, where none was free in time."""
-        asked_s = time.monotonic()
+        """Run a call in a thread of a pool.
 
-        def run() -> T:
-            if time.monotonic() - asked_s > WAIT_S:
-                raise Busy("state", f"{masked(self.url)} is too slow for what is asked of it", remedy="try again")
+        Raises:
+            Locked: No thread was free in time; the call did not start.
+        """
+        queued_s = time.monotonic()
+
+        def call_in_time() -> T:
+            if time.monotonic() - queued_s > WAIT_S:
+                raise Locked("state", f"{masked(self.url)} is too slow for what is asked of it", remedy="try again")
             return call()
 
-        return await asyncio.get_running_loop().run_in_executor(pool, run)
+        return await asyncio.get_running_loop().run_in_executor(pool, call_in_time)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
         self._meter.shutdown()
         self._pool.shutdown()
-        self._watch.close()
+        self._timeout.close()
         for connection in self._all:
             connection.close()
 
     def _on_connection(self, work: Work[T], *, durable: bool) -> T:
-        with self._said():
+        with self._translate_errors():
             try:
-                return self._once(work, durable=durable)
-            except _LOST:
-                if not self._forget_if_broken():
+                return self._attempt(work, durable=durable)
+            except _CONNECTION_LOST:
+                if not self._discard_if_broken():
                     raise
-                # The server was restarted since: nothing of this work was begun there. A connection that breaks
-                # half-way is not tried again, for its commit may have been done.
-                return self._once(work, durable=durable)
+                # The server was restarted, and no work had started there. A connection that breaks during the work is
+                # not retried, because its commit may have succeeded.
+                return self._attempt(work, durable=durable)
 
-    def _once(self, work: Work[T], *, durable: bool) -> T:
+    def _attempt(self, work: Work[T], *, durable: bool) -> T:
         connection = self._connection()
         try:
-            with self._watch.over(connection), connection.transaction():
+            with self._timeout.limit(connection), connection.transaction():
                 if not durable:
                     connection.execute("SET LOCAL synchronous_commit = off")
                 self._local.begun = True
@@ -123,63 +128,69 @@ class PostgresDatabase:
         finally:
             self._local.was_begun, self._local.begun = getattr(self._local, "begun", False), False
 
-    def _forget_if_broken(self) -> bool:
-        """Whether the connection was found dead before any work was done on it."""
-        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+    def _discard_if_broken(self) -> bool:
+        """Discard a broken connection. Return True if no work had started on it."""
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None or not connection.broken:
             return False
         self._local.connection = None
         self._all.remove(connection)
         return not self._local.was_begun
 
-    def _connection(self) -> psycopg.Connection[Any]:
-        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None or connection.closed:
             connection = psycopg.connect(
-                self.url, autocommit=True, connect_timeout=CONNECT_S, application_name="chainfolio",
+                self.url,
+                autocommit=True,
+                connect_timeout=CONNECT_S,
+                application_name="chainfolio",
                 options=f"-c lock_timeout={LOCK_MS} -c statement_timeout={STATEMENT_MS}",
-                tcp_user_timeout=TCP_MS, keepalives_idle=5, keepalives_interval=2, keepalives_count=3,
-            )  # fmt: skip
+                tcp_user_timeout=TCP_MS,
+                keepalives_idle=5,
+                keepalives_interval=2,
+                keepalives_count=3,
+            )
             self._local.connection = connection
             self._all.append(connection)
         return connection
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
-        """psycopg's errors as the error tree names them; none repeats the address, which holds a password."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise errors of psycopg as StoreError and its subclasses, without the address and its password."""
         try:
             yield
         except psycopg.Error as error:
             raise self._error(error) from None
 
     def _error(self, error: psycopg.Error) -> StoreError:
-        where = masked(self.url)
+        address = masked(self.url)
         if isinstance(error, psycopg.errors.DiskFull):
             return StorageFull("state")
-        if error.sqlstate in _AGAIN:
-            return Busy("state", f"{where} is busy", remedy="try again")
+        if error.sqlstate in _RETRYABLE:
+            return Locked("state", f"{address} is busy", remedy="try again")
         if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
-            return StoreError("state", f"{where} refuses the user or the password", remedy="check state.url")
-        if isinstance(error, _LOST):
-            return Busy("state", f"{where} cannot be reached", remedy="check that PostgreSQL runs, and state.url")
-        return StoreError("state", f"{where}: {type(error).__name__} {error.sqlstate}")
+            return StoreError("state", f"{address} refuses the user or the password", remedy="check state.url")
+        if isinstance(error, _CONNECTION_LOST):
+            return Locked("state", f"{address} cannot be reached", remedy="check that PostgreSQL runs, and state.url")
+        return StoreError("state", f"{address}: {type(error).__name__} {error.sqlstate}")
 
 
-class Watch:
-    """Breaks off connections whose transaction takes longer than `CALL_S`, so that whoever waits for it gets an error.
+class TransactionTimeout:
+    """Closes connections whose transaction takes longer than `CALL_S`, so that its caller gets an error.
 
-    One thread for all: a timer for each transaction would cost more than the transaction.
+    One thread serves all: a timer per transaction would cost more than the transaction.
     """
 
     def __init__(self) -> None:
-        self._until_s: dict[psycopg.Connection[Any], float] = {}
+        self._until_s: dict[Connection, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="state-watch", daemon=True)
         self._thread.start()
 
     @contextmanager
-    def over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Watch over a connection for as long as the block lasts."""
+    def limit(self, connection: Connection) -> Iterator[None]:
+        """Limit the duration of the block, which uses a connection."""
         self._until_s[connection] = time.monotonic() + CALL_S
         try:
             yield
@@ -187,7 +198,7 @@ class Watch:
             self._until_s.pop(connection, None)
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._closing.set()
         self._thread.join()
 
@@ -199,46 +210,46 @@ class Watch:
                     _break_off(connection)
 
 
-def _break_off(connection: psycopg.Connection[Any]) -> None:
-    """End both directions of a connection: the thread that waits for it sees its end."""
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.pgconn.socket)) as ours:
-        ours.shutdown(socket.SHUT_RDWR)
+def _break_off(connection: Connection) -> None:
+    """Shut down both directions of a connection, so that the waiting thread gets an error."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.pgconn.socket)) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 class _Transaction:
-    """What `database.Transaction` says, on a psycopg connection."""
+    """`database.Transaction` on a psycopg connection."""
 
     __slots__ = ("_cursor", "_time")
 
-    def __init__(self, connection: psycopg.Connection[Any], time: Time | None) -> None:
+    def __init__(self, connection: Connection, time: Time | None) -> None:
         self._cursor, self._time = connection.cursor(), time
 
     def now_us(self) -> int:
-        """The time of the server, which is one for all its clients."""
+        """Return the server's time, which is the same for all clients."""
         if self._time is not None:
             return self._time()
         ((now_us,),) = self._cursor.execute(_NOW).fetchall()
         return int(now_us)
 
-    def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
-        """Every row that a statement gives."""
+    def rows(self, statement: Statement, **arguments: Value) -> list[Row]:
+        """Return all rows of a statement."""
         return self._cursor.execute(statement.text("postgresql"), arguments).fetchall()
 
-    def run(self, statement: Statement, **arguments: Any) -> int:
-        """How many rows a statement changed."""
+    def run(self, statement: Statement, **arguments: Value) -> int:
+        """Run a statement and return the number of changed rows."""
         return self._cursor.execute(statement.text("postgresql"), arguments).rowcount
 
-    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """What the same select gives for each of the rows, asked for all at once."""
-        found: list[tuple[Any, ...]] = []
+    def rows_of_each(self, statement: Statement, rows: Sequence[Row]) -> list[Row]:
+        """Run a select once per row of parameters, in one batch, and return all results."""
+        results: list[Row] = []
         if rows:
             self._cursor.executemany(statement.text("postgresql-rows"), rows, returning=True)
             for _ in self._cursor.results():
-                found += self._cursor.fetchall()
-        return found
+                results += self._cursor.fetchall()
+        return results
 
-    def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
-        """The same change for each of the rows, sent all at once; how many it changed."""
+    def run_many(self, statement: Statement, rows: Sequence[Row]) -> int:
+        """Run a change once per row of parameters, in one batch, and return the number of changed rows."""
         if rows:
             self._cursor.executemany(statement.text("postgresql-rows"), rows)
         return self._cursor.rowcount if rows else 0

@@ -1,6 +1,6 @@
-"""How much an account may keep: what the settings say, or what the operator raised (or lowered) it to.
+"""Quotas of accounts: defaults of the settings, or values set by the operator.
 
-Who has more than a lowered quota keeps it; only adding is refused.
+A lowered quota refuses additions and deletes nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Quotas
-from storage.state import accounts, audit, schema
-from storage.state.database import Statement, Transaction, argument, one
+from chainfolio.storage.state import accounts, audit, schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, only_row
 
 # The name of a quota in the store, and its setting.
 NAMES: Final[Mapping[str, str]] = {"addressbook": "addressbook", "bundles": "bundles", "bundle-size": "bundle_size"}
@@ -30,18 +30,22 @@ _DROP = Statement(
 
 
 def limit(tx: Transaction, account_id: str, name: str, defaults: Quotas) -> int:
-    """The quota of an account; `name` is one of NAMES."""
-    row = one(tx.rows(_ONE, account_id=account_id, name=name))
+    """Return a quota of an account; `name` is a key of NAMES."""
+    row = only_row(tx.rows(_ONE, account_id=account_id, name=name))
     return int(row[0]) if row else int(getattr(defaults, NAMES[name]))
 
 
 def limits(tx: Transaction, account_id: str, defaults: Quotas) -> dict[str, int]:
-    """All quotas of an account."""
+    """Return all quotas of an account by name."""
     return {name: limit(tx, account_id, name, defaults) for name in NAMES}
 
 
 def override(tx: Transaction, account_id: str, name: str, value: int | None, now_us: int) -> None:
-    """Give an account a quota of its own; None takes it back to what the settings say."""
+    """Set a quota of an account; None restores the value of the settings.
+
+    Raises:
+        BadRequest: The quota or the account does not exist, or the value is out of range.
+    """
     if name not in NAMES:
         raise BadRequest("quota", f"`{name}` is no quota", remedy=f"one of {', '.join(NAMES)}")
     if value is not None and not 0 <= value <= MAX_QUOTA:
@@ -51,4 +55,4 @@ def override(tx: Transaction, account_id: str, name: str, value: int | None, now
     tx.run(_DROP, owner=account_id, quota=name)
     if value is not None:
         tx.run(_ADD, account_id=account_id, name=name, value=value)
-    audit.note(tx, now_us, audit.OPERATOR, account_id, "quota changed", {"quota": name, "value": value})
+    audit.record(tx, now_us, audit.OPERATOR, account_id, "quota changed", {"quota": name, "value": value})

@@ -1,6 +1,6 @@
-"""What a tenant may not do, as one typed error: a stable code for programs, a sentence for people, the facts beside it.
+"""The error for changes that a tenant may not make.
 
-Which code is which HTTP status stands in `api.errors.CODES`.
+`code` is stable, for programs; the message is for people. api/errors.py maps each code to an HTTP status.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Code = Literal[
 
 
 class Refusal(ChainfolioError):
-    """Nothing was changed. `extras` are the fields that the code's answer has beside its message."""
+    """A change was refused, and nothing was changed. `extras` are further fields of the response."""
 
     exit_code = 2
 

@@ -1,13 +1,13 @@
-"""The tables of the state store as SQLAlchemy Core values: the one place from which SQL for every database is made."""
+"""The tables of the state store in SQLAlchemy Core, from which the SQL for each database is made."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-# The newest revision in migrations/versions: a database that stands there needs no Alembic at all.
-HEAD = "0004"
+# The newest revision in migrations/versions: a database with it needs no Alembic.
+HEAD = "0001"
 
-# SQLite's strict tables know INTEGER alone, which has 64 bits there.
+# SQLite's strict tables have only INTEGER, of 64 bits.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 metadata = sa.MetaData(
@@ -76,7 +76,7 @@ ledger = sa.Table(
     sa.Column("call_id", Long, comment="the call that they were reserved for"),
     sa.Column("memo", sa.Text, nullable=False, comment="why; for a call its key and its X-Request-Id"),
     sa.CheckConstraint("amount > 0", name="amount"),
-    # What was reserved for a call is posted, voided or expired once.
+    # A reservation is posted, voided or expired once.
     sa.Index("uq_ledger_settled", "call_id", unique=True, sqlite_where=SETTLED, postgresql_where=SETTLED),
     sqlite_strict=True,
 )

@@ -1,16 +1,23 @@
-"""The mark of the secret under which keys are hashed: another secret is recognised before it refuses every key.
+"""The fingerprint of the secret under which API keys are hashed, to detect a wrong secret.
 
-63 bits of an HMAC of a fixed text tell secrets apart and tell nobody the secret. The mark is remembered with the first
-account, and by stores of older releases when they are next opened.
+It is 63 bits of an HMAC of a fixed text, which reveal nothing about the secret. It is stored with the first account.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.state import schema
-from storage.state.credentials import digest
-from storage.state.database import Database, Statement, Transaction, UniqueViolation, argument, literal, one
+from chainfolio.storage.state import schema
+from chainfolio.storage.state.credentials import digest
+from chainfolio.storage.state.database import (
+    Database,
+    Statement,
+    Transaction,
+    UniqueViolation,
+    argument,
+    literal,
+    only_row,
+)
 
 _MARKS = schema.marks
 _FIND = Statement(sa.select(_MARKS.c.value).where(_MARKS.c.name == literal("secret")))
@@ -19,34 +26,34 @@ _SET = Statement(_MARKS.update().where(_MARKS.c.name == literal("secret")).value
 
 
 def is_own(database: Database, pepper: bytes) -> bool:
-    """Whether the keys of a store are hashed under this secret. The first secret that is asked for is remembered."""
+    """Return True if the store's keys are hashed under this secret. The first call stores its fingerprint."""
     mark = _mark(pepper)
     try:
-        return database.look(_found) == mark or database.change(lambda tx: _remembered(tx, mark)) == mark
-    except UniqueViolation:  # another process has just remembered one
-        return database.look(_found) == mark
+        return database.read(_stored_mark) == mark or database.write(lambda tx: _store_if_first(tx, mark)) == mark
+    except UniqueViolation:  # another process has just stored one
+        return database.read(_stored_mark) == mark
 
 
 def accept(database: Database, pepper: bytes) -> None:
-    """Go on with this secret: keys that were hashed under another one stay without use."""
+    """Store the fingerprint of another secret. Keys that were hashed under the old one stop working."""
     mark = _mark(pepper)
 
     def work(tx: Transaction) -> None:
         if not tx.run(_SET, new_value=mark):
             tx.run(_ADD, name="secret", value=mark)
 
-    database.change(work)
+    database.write(work)
 
 
-def _remembered(tx: Transaction, mark: int) -> int:
-    found = _found(tx)
-    if found is None:
+def _store_if_first(tx: Transaction, mark: int) -> int:
+    stored = _stored_mark(tx)
+    if stored is None:
         tx.run(_ADD, name="secret", value=mark)
-    return mark if found is None else found
+    return mark if stored is None else stored
 
 
-def _found(tx: Transaction) -> int | None:
-    row = one(tx.rows(_FIND))
+def _stored_mark(tx: Transaction) -> int | None:
+    row = only_row(tx.rows(_FIND))
     return None if row is None else int(row[0])
 
 

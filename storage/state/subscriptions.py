@@ -1,6 +1,6 @@
-"""Subscriptions: for which addresses an account gets daily snapshots, and until when.
+"""Subscriptions: addresses with daily snapshots for an account, with their end.
 
-Functions of a transaction in which the account is locked (`accounts.lock`); addresses are in their one form.
+Call these functions in a transaction in which the account is locked (`accounts.lock`). Addresses are canonical.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from storage.state import audit, schema
-from storage.state.database import Statement, Transaction, argument, one
-from storage.state.refusals import Refusal
+from chainfolio.storage.state import audit, schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, only_row
+from chainfolio.storage.state.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One address whose snapshots are kept from `began_us` until `expires_us`."""
+    """One address with daily snapshots from `began_us` until `expires_us`."""
 
     address: str
     description: str
@@ -46,46 +46,47 @@ _DROP = Statement(_ROWS.delete().where(_ROWS.c.account_id == argument("owner"), 
 
 
 def every(tx: Transaction, account_id: str) -> list[Subscription]:
-    """An account's subscriptions, the lapsed ones included, the oldest first."""
+    """Return an account's subscriptions, the expired ones included, the oldest first."""
     return [Subscription(*row) for row in tx.rows(_ALL, account_id=account_id)]
 
 
 def subscribed(tx: Transaction, account_id: str, addresses: Iterable[str], now_us: int) -> set[str]:
-    """Those of the addresses whose subscription has not lapsed."""
-    found = {each: _one(tx, account_id, each) for each in addresses}
-    return {address for address, row in found.items() if row is not None and row.expires_us > now_us}
+    """Return the addresses whose subscription has not expired."""
+    by_address = {each: _find(tx, account_id, each) for each in addresses}
+    return {address for address, row in by_address.items() if row is not None and row.expires_us > now_us}
 
 
 def running(tx: Transaction, now_us: int) -> dict[str, int]:
-    """Every address that an account has a subscription for which has not lapsed, with when the first of them began."""
+    """Return all addresses with a subscription that has not expired, with the earliest start of each."""
     return {address: int(began_us) for address, began_us in tx.rows(_RUNNING, now_us=now_us)}
 
 
 def sold(tx: Transaction, now_us: int) -> list[tuple[str, str, int]]:
-    """Return the subscriptions that have not lapsed: account, address, and the end in microseconds."""
+    """Return the subscriptions that have not expired: account, address, and the end in microseconds."""
     return [(str(owner), str(address), int(until_us)) for owner, address, until_us in tx.rows(_SOLD, now_us=now_us)]
 
 
 def add(
     tx: Transaction, account_id: str, descriptions: Mapping[str, str], now_us: int, actor: str = audit.OPERATOR
 ) -> list[Subscription]:
-    """Subscribe to addresses for one year from now: to all of them, or to none.
+    """Subscribe to addresses for one year from now. An expired subscription starts again.
 
-    One that is subscribed to is refused (ALREADY_SUBSCRIBED, with `addresses`); one that has lapsed begins anew.
+    Raises:
+        Refusal: An address is subscribed to already (ALREADY_SUBSCRIBED); nothing is changed.
     """
-    running = sorted(subscribed(tx, account_id, descriptions, now_us), key=list(descriptions).index)
-    if running:
-        raise Refusal("ALREADY_SUBSCRIBED", f"already subscribed to {', '.join(running)}", addresses=running)
-    made = [Subscription(each, text, now_us, a_year_after(now_us)) for each, text in descriptions.items()]
-    for each in made:
+    active = sorted(subscribed(tx, account_id, descriptions, now_us), key=list(descriptions).index)
+    if active:
+        raise Refusal("ALREADY_SUBSCRIBED", f"already subscribed to {', '.join(active)}", addresses=active)
+    new = [Subscription(each, text, now_us, one_year_after(now_us)) for each, text in descriptions.items()]
+    for each in new:
         tx.run(_DROP, owner=account_id, wallet=each.address)
-    tx.many(_ADD, [(account_id, each.address, each.description, each.began_us, each.expires_us) for each in made])
-    audit.note(tx, now_us, actor, account_id, "subscribed", {"addresses": [each.address for each in made]})
-    return made
+    tx.run_many(_ADD, [(account_id, each.address, each.description, each.began_us, each.expires_us) for each in new])
+    audit.record(tx, now_us, actor, account_id, "subscribed", {"addresses": [each.address for each in new]})
+    return new
 
 
-def a_year_after(at_us: int) -> int:
-    """The same day and time of the next year in UTC; 29 February becomes 1 March."""
+def one_year_after(at_us: int) -> int:
+    """Return the same day and time of the next year in UTC; 29 February becomes 1 March."""
     seconds, rest_us = divmod(at_us, 1_000_000)
     at = datetime.fromtimestamp(seconds, UTC)
     leap = at.month == 2 and at.day == 29
@@ -93,6 +94,6 @@ def a_year_after(at_us: int) -> int:
     return int(later.timestamp()) * 1_000_000 + rest_us
 
 
-def _one(tx: Transaction, account_id: str, address: str) -> Subscription | None:
-    row = one(tx.rows(_ONE, account_id=account_id, address=address))
+def _find(tx: Transaction, account_id: str, address: str) -> Subscription | None:
+    row = only_row(tx.rows(_ONE, account_id=account_id, address=address))
     return Subscription(*row) if row else None

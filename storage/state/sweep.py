@@ -1,7 +1,7 @@
-"""What the sweep does: gives back what the dead have reserved, and forgets what nobody will ask for again.
+"""Release expired reservations, and delete expired idempotency keys and bookmarks.
 
-It works in slices, each a short transaction, because others wait while it holds the store's lock. Every row of the
-ledger is looked at once: everything up to a mark is settled.
+Each slice is a short transaction, because other transactions wait for the store's lock. Each row of the ledger is read
+once: all rows up to the mark are settled.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from storage.state import bookmarks, idempotency, ledger, schema
-from storage.state.database import Statement, Transaction, argument, literal, one
+from chainfolio.storage.state import bookmarks, idempotency, ledger, schema
+from chainfolio.storage.state.database import Statement, Transaction, argument, literal, only_row
 
 SLICE: Final = 2000  # rows of the ledger, about 5 ms
 GRACE_US: Final = 60_000_000  # longer than any transaction lasts
@@ -37,50 +37,59 @@ _OPEN = Statement(
 )
 
 
-def swept(tx: Transaction, at_us: int, hold_us: int) -> bool:
-    """One slice of everything; whether there is more to do. `at_us` is the moment for the rows of the ledger."""
-    _, more = expire(tx, at_us, hold_us)
-    return any([more, idempotency.forget(tx), bookmarks.forget(tx, at_us)])
+def sweep_slice(tx: Transaction, at_us: int, hold_us: int) -> bool:
+    """Process one slice of each table. Return True if there is more to do.
 
-
-def expire(tx: Transaction, at_us: int, hold_us: int, most: int = SLICE) -> tuple[int, bool]:
-    """Give back what was reserved `hold_us` ago, by the store's time, and is not settled: how many calls, and whether
-    there are more rows to look at. Calls that still run have renewed theirs.
-
-    The mark stays before what is younger, and before rows of the last minute: one with a smaller number may still be
-    on its way into the ledger.
+    Args:
+        at_us: Time of new ledger rows.
+        hold_us: Age at which a reservation expires.
     """
-    row = one(tx.rows(_MARK))
+    _, has_more = expire(tx, at_us, hold_us)
+    return any([has_more, idempotency.drop_expired(tx), bookmarks.drop_expired(tx, at_us)])
+
+
+def expire(tx: Transaction, at_us: int, hold_us: int, max_rows: int = SLICE) -> tuple[int, bool]:
+    """Release reservations that are older than `hold_us` by the store's time and not settled.
+
+    Calls that still run have renewed theirs. The mark stays below younger reservations and below rows of the last
+    minute, because a row with a smaller number may not be committed yet.
+
+    Args:
+        at_us: Time of the new ledger rows.
+        max_rows: Number of ledger rows to read.
+
+    Returns:
+        The number of released reservations, and True if there are more rows to read.
+    """
+    row = only_row(tx.rows(_MARK))
     assert row is not None, "the mark is made with the tables"
     mark: int = row[0]
-    ((last, found),) = tx.rows(_END, mark=mark, most=most)
+    ((last, row_count),) = tx.rows(_END, mark=mark, most=max_rows)
     if last is None:
         return 0, False
     late = call_id(tx.now_us() - hold_us, 2**PROCESS_BITS - 1)
-    ((young,),) = tx.rows(
-        _YOUNG, mark=mark, last=last, late=late, recent=at_us - min(hold_us, GRACE_US), now=at_us
-    )  # fmt: skip
+    ((young,),) = tx.rows(_YOUNG, mark=mark, last=last, late=late, recent=at_us - min(hold_us, GRACE_US), now=at_us)
     if young is not None:
         last = young - 1
     if last == mark:
         return 0, False
-    expired = _given_back(tx, tx.rows(_OPEN, mark=mark, last=last), at_us)
+    expired = _release(tx, tx.rows(_OPEN, mark=mark, last=last), at_us)
     tx.run(_SET_MARK, new_value=last)
-    return expired, young is None and found == most
+    return expired, young is None and row_count == max_rows
 
 
-def _given_back(tx: Transaction, calls: list[tuple[str, int, int]], at_us: int) -> int:
+def _release(tx: Transaction, calls: list[tuple[str, int, int]], at_us: int) -> int:
     balances = ledger.balances(tx, {account_id for account_id, *_ in calls})
     expired = 0
     for account_id, call, amount in calls:
-        # One by one: whoever has settled it in this moment was first.
-        if tx.many(ledger.SETTLE, [ledger.entry(account_id, at_us, "expire", amount, call, "")]):
+        # One at a time: another transaction may have settled it meanwhile.
+        if tx.run_many(ledger.SETTLE, [ledger.entry(account_id, at_us, "expire", amount, call, "")]):
             balances[account_id].move("expire", amount)
             expired += 1
-    ledger.keep(tx, balances)
+    ledger.store_balances(tx, balances)
     return expired
 
 
 def call_id(at_us: int, process: int) -> int:
-    """The id of a call that began at a moment of the store's time; each process has a number of its own."""
+    """Return the id of a call that starts at a store time; `process` distinguishes processes."""
     return (at_us - EPOCH_US) << PROCESS_BITS | process

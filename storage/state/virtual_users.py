@@ -1,6 +1,6 @@
-"""Virtual users: portfolios that an account defines itself, by amounts that it writes down or addresses that it groups.
+"""Virtual users: portfolios that an account defines by amounts or by groups of addresses.
 
-Functions of a transaction in which the account is locked (`accounts.lock`).
+Call these functions in a transaction in which the account is locked (`accounts.lock`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, cast, get_args
+from typing import Annotated, Final, Literal, cast, get_args
 
 import msgspec
 import sqlalchemy as sa
@@ -17,9 +17,9 @@ from chainfolio.assets import account
 from chainfolio.contracts import VirtualHolding, VirtualUser
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest
-from storage.state import audit, schema
-from storage.state.database import Statement, Transaction, argument, one
-from storage.state.refusals import Refusal
+from chainfolio.storage.state import audit, schema
+from chainfolio.storage.state.database import Row, Statement, Transaction, argument, only_row
+from chainfolio.storage.state.refusals import Refusal
 
 Kind = Literal["BALANCE", "CEX", "GROUP"]
 TYPES: Final = get_args(Kind)
@@ -31,7 +31,7 @@ REMEDIES: Final = {
     "GROUP": '{"addresses": ["0x…"]}',
 }
 
-# Plain notation, and no more digits than an exact sum of a thousand of them can bear.
+# Decimal notation, with few enough digits for an exact sum of a thousand of them.
 Amount = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,39})(\.[0-9]{1,36})?\Z")]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -46,7 +46,11 @@ class _Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     price_usd: Amount | msgspec.UnsetType = msgspec.UNSET
 
     def read(self) -> VirtualHolding:
-        """What it says; ValueError where that cannot be meant."""
+        """Return the holding.
+
+        Raises:
+            ValueError: The fields do not fit together.
+        """
         if self.chain is not msgspec.UNSET and self.contract is not msgspec.UNSET:
             if self.symbol is not msgspec.UNSET or self.price_usd is not msgspec.UNSET:
                 raise ValueError("a holding has chain and contract, or symbol and priceUsd")
@@ -66,7 +70,7 @@ class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a document says."""
+    """The parsed document of a virtual user."""
 
     holdings: tuple[VirtualHolding, ...] = ()
     accounts: tuple[str, ...] = ()
@@ -82,18 +86,22 @@ _ADD = Statement(_ROWS.insert())
 _DROP = Statement(_ROWS.delete().where(_ROWS.c.account_id == argument("owner"), _ROWS.c.id == argument("user")))
 
 
-def content(type: str, document: bytes) -> Content:
-    """What the document of a virtual user of this type says; BadRequest where it cannot be meant."""
+def parse_document(type: str, document: bytes) -> Content:
+    """Parse the document of a virtual user of this type.
+
+    Raises:
+        BadRequest: The type does not exist, or the document is invalid.
+    """
     if type not in TYPES:
         raise BadRequest("type", f"`{type}` is no type of virtual user", remedy=f"one of {', '.join(TYPES)}")
     try:
         if type == "GROUP":
-            return Content(accounts=_once([_address(each) for each in strict(document, _Group).addresses]))
+            return Content(accounts=_unique([_address(each) for each in strict(document, _Group).addresses]))
         holdings = tuple(each.read() for each in strict(document, list[_Holding]))
-        _once([each.symbol or f"{each.chain} {each.contract}" for each in holdings])
+        _unique([each.symbol or f"{each.chain} {each.contract}" for each in holdings])
     except ValueError as error:
-        place = ".".join(error.path) if isinstance(error, ValidationError) else ""
-        message = f"at {place}: {error}" if place else str(error)
+        path = ".".join(error.path) if isinstance(error, ValidationError) else ""
+        message = f"at {path}: {error}" if path else str(error)
         raise BadRequest("holdings", message, remedy=f"for example {REMEDIES[type]}") from None
     if len(holdings) > MAX_HOLDINGS:
         raise BadRequest("holdings", f"{len(holdings)} lines; at most {MAX_HOLDINGS}")
@@ -101,50 +109,54 @@ def content(type: str, document: bytes) -> Content:
 
 
 def every(tx: Transaction, account_id: str) -> list[VirtualUser]:
-    """An account's virtual users in the order in which they were added."""
+    """Return an account's virtual users in the order in which they were added."""
     return [_user(row) for row in tx.rows(_ALL, account_id=account_id)]
 
 
-def chosen(tx: Transaction, account_id: str, ids: Iterable[str]) -> list[VirtualUser]:
-    """Those of the ids, in their order; Refusal where one is not the account's own, whoever else may have it."""
-    rows = [one(tx.rows(_ONE, account_id=account_id, id=id)) for id in ids]
+def find_all(tx: Transaction, account_id: str, ids: Iterable[str]) -> list[VirtualUser]:
+    """Return virtual users by id, in the order of the ids.
+
+    Raises:
+        Refusal: One of them does not belong to the account (FORBIDDEN).
+    """
+    rows = [only_row(tx.rows(_ONE, account_id=account_id, id=id)) for id in ids]
     if None in rows:
         raise Refusal("FORBIDDEN", "not all of these virtual users belong to your account")
     return [_user(row) for row in rows if row is not None]
 
 
 def add(tx: Transaction, account_id: str, id: str, type: str, label: str, document: bytes, now_us: int) -> VirtualUser:
-    """A new virtual user; the document is kept as it was written."""
-    found = content(type, document)
+    """Add a virtual user. The document is stored as it is written."""
+    content = parse_document(type, document)
     last = tx.rows(_LAST, account_id=account_id)[0][0] or 0
     tx.run(_ADD, id=id, account_id=account_id, position=last + 1, type=type, label=label, document=document.decode())
-    audit.note(tx, now_us, audit.OPERATOR, account_id, "virtual user added", {"id": id, "type": type, "label": label})
-    return VirtualUser(id, cast(Kind, type), label, found.holdings, found.accounts)
+    audit.record(tx, now_us, audit.OPERATOR, account_id, "virtual user added", {"id": id, "type": type, "label": label})
+    return VirtualUser(id, cast(Kind, type), label, content.holdings, content.accounts)
 
 
 def remove(tx: Transaction, account_id: str, id: str, now_us: int) -> bool:
-    """Delete a virtual user; False where the account has none of that id."""
+    """Delete a virtual user. Return False if the account has none of that id."""
     if not tx.run(_DROP, owner=account_id, user=id):
         return False
-    audit.note(tx, now_us, audit.OPERATOR, account_id, "virtual user removed", {"id": id})
+    audit.record(tx, now_us, audit.OPERATOR, account_id, "virtual user removed", {"id": id})
     return True
 
 
-def _user(row: tuple[Any, ...]) -> VirtualUser:
+def _user(row: Row) -> VirtualUser:
     id, type, label, document = row
-    found = content(type, document.encode())
-    return VirtualUser(id, type, label, found.holdings, found.accounts)
+    content = parse_document(type, document.encode())
+    return VirtualUser(id, type, label, content.holdings, content.accounts)
 
 
-def _address(written: str) -> str:
+def _address(address: str) -> str:
     try:
-        return account(written).address
+        return account(address).address
     except BadRequest as error:
         raise ValueError(error.reason) from None
 
 
-def _once(items: list[str]) -> tuple[str, ...]:
-    for item, times in Counter(items).items():
-        if times > 1:
+def _unique(items: list[str]) -> tuple[str, ...]:
+    for item, count in Counter(items).items():
+        if count > 1:
             raise ValueError(f"{item} is there twice")
     return tuple(items)

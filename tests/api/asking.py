@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from aiohttp import ClientSession
 
-from api.serve import listening
+from chainfolio.api.serve import listening
+from chainfolio.cli.serve import indexing
+from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Settings
-from cli.serve import indexing
-from cli.state_store import open_state
 from tests.api.furnished import GRANTS
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from engine.validators import (
+from chainfolio.engine.validators.answers import (
     Range,
     Rows,
     ValidatorBalance,
@@ -35,16 +35,35 @@ DETAILS = ValidatorDetails(
     withdrawal_credentials=WithdrawalCredentials(prefix=1, credential=CREDENTIALS, address=OWNER),
 )
 REWARD = ValidatorReward(
-    epoch_start=1, epoch_end=2, timestamp_start=3, timestamp_end=4, date_start="2024-12-07", date_end="2024-12-08",
-    consensus_reward="-5", consensus_potential_reward="6", consensus_efficiency=msgspec.Raw(b"0.987654321987654321"),
-    execution_reward="7", end_effective_balance="8", attestations_included=9, attestations_missed=10,
-    sync_participations=11, sync_missed=12, proposed_blocks=13, missed_blocks=14, mev_blocks=15,
-)  # fmt: skip
+    epoch_start=1,
+    epoch_end=2,
+    timestamp_start=3,
+    timestamp_end=4,
+    date_start="2024-12-07",
+    date_end="2024-12-08",
+    consensus_reward="-5",
+    consensus_potential_reward="6",
+    consensus_efficiency=msgspec.Raw(b"0.987654321987654321"),
+    execution_reward="7",
+    end_effective_balance="8",
+    attestations_included=9,
+    attestations_missed=10,
+    sync_participations=11,
+    sync_missed=12,
+    proposed_blocks=13,
+    missed_blocks=14,
+    mev_blocks=15,
+)
 WITHDRAWAL = ValidatorWithdrawal(slot=1, epoch=2, timestamp=3, index=4, amount="5", address=OWNER)
 DEPOSIT = ValidatorDeposit(
-    slot=1, epoch=2, timestamp=3, deposit_index=4, amount="5", withdrawal_credentials=CREDENTIALS,
+    slot=1,
+    epoch=2,
+    timestamp=3,
+    deposit_index=4,
+    amount="5",
+    withdrawal_credentials=CREDENTIALS,
     withdrawal_address=None,
-)  # fmt: skip
+)
 
 
 @dataclass

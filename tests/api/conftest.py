@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 from yarl import URL
 
-from api.serve import listening
+from chainfolio.api.serve import listening
 from chainfolio.settings import Server
 from tests.api.fakes import KEY, FakeEngine, FakeKeys, an_app
 

@@ -12,17 +12,25 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from api import admission, changes
 from bench import fleet
-from storage.state import State, idempotency, ledger
-from storage.state.meter import Meter
+from chainfolio.api import admission, changes
+from chainfolio.storage.state import State, idempotency, ledger
+from chainfolio.storage.state.meter import Meter
 
 HOLD_S = 3
 # In the order in which a change comes by them. COMMITTED and what comes after it: the change is made.
 POINTS = (
-    "before the transaction", "the key is claimed", "the credits are seen", "the change is made", "half of it is paid",
-    "it is paid", "the answer is kept", "before the commit", "the change is committed", "before the answer",
-)  # fmt: skip
+    "before the transaction",
+    "the key is claimed",
+    "the credits are seen",
+    "the change is made",
+    "half of it is paid",
+    "it is paid",
+    "the answer is kept",
+    "before the commit",
+    "the change is committed",
+    "before the answer",
+)
 COMMITTED = POINTS.index("the change is committed")
 KEYED = ("the key is claimed", "the answer is kept")
 
@@ -84,7 +92,7 @@ def _after_awaited(holder: Any, name: str) -> None:
 
 def _around_commit(*, inside: bool) -> None:
     """The last moment inside the transaction of a change, or the first one after it."""
-    usual = State.run
+    usual = State.write
 
     async def run(self: State, work: Callable[[Any], Any]) -> Any:
         def whole(tx: Any) -> Any:
@@ -94,7 +102,7 @@ def _around_commit(*, inside: bool) -> None:
         await usual(self, whole)
         die()
 
-    State.run = run  # type: ignore[method-assign]
+    State.write = run  # type: ignore[method-assign]
 
 
 def main(port: str, url: str) -> None:

@@ -12,12 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from api.app import App, make_app
+from chainfolio.api.app import App, make_app
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from chainfolio.seams import Seams
-from chainfolio.settings import Limits, Server, Settings
-from engine.answers import (
+from chainfolio.engine.answers import (
     Approval,
     ApprovalsPage,
     ChainFact,
@@ -28,17 +26,19 @@ from engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from engine.page_positions import Reached
-from indexer.registry import Protocol, Registry
-from portfolio.document import IssueDocument, Portfolio, ProtocolDocument, encode_one
-from portfolio.facts import Options
-from portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
-from portfolio.overview import Pictures
-from portfolio.transactions import Transactions
-from portfolio.zeroed import zeroed
-from storage.state.database import Statement
-from storage.state.ledger import Bill
-from storage.state.meter import Admit, Admitted, Reservation
+from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.environment import Environment
+from chainfolio.indexer.registry import Protocol, Registry
+from chainfolio.portfolio.document import IssueDocument, Portfolio, ProtocolDocument, encode_one
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
+from chainfolio.portfolio.overview import Pictures
+from chainfolio.portfolio.transactions import Transactions
+from chainfolio.portfolio.zeroed import zero_unknown
+from chainfolio.settings import Limits, Server, Settings
+from chainfolio.storage.state.database import Statement
+from chainfolio.storage.state.ledger import Bill
+from chainfolio.storage.state.meter import Admission, AdmissionRequest, Reservation
 from tests.api.beacon import FakeValidators
 
 T = TypeVar("T")
@@ -77,20 +77,20 @@ class FakeMeter:
     """Lets everybody in, and remembers whom."""
 
     def __init__(self) -> None:
-        self.asked: list[Admit] = []
+        self.asked: list[AdmissionRequest] = []
         self.settled: list[tuple[int, str]] = []
-        self.moved: dict[str, int] = {}
+        self.credit_totals: dict[str, int] = {}
 
-    async def admit(self, asked: Admit) -> Admitted:
-        self.asked.append(asked)
-        held = Reservation(asked.account_id, len(self.asked), asked.cost) if asked.cost and asked.hold else None
-        return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, held, RICH)
+    async def admit(self, request: AdmissionRequest) -> Admission:
+        self.asked.append(request)
+        held = Reservation(request.account_id, len(self.asked), request.cost) if request.cost and request.hold else None
+        return Admission(True, request.limit, request.limit - len(self.asked), 60_000_000, 0, held, RICH)
 
-    async def settle(self, held: Reservation, kind: str) -> None:
-        self.settled.append((held.call_id, kind))
+    async def settle_reservation(self, reservation: Reservation, kind: str) -> None:
+        self.settled.append((reservation.call_id, kind))
 
-    def settle_soon(self, held: Reservation, kind: str) -> None:
-        self.settled.append((held.call_id, kind))
+    def settle_soon(self, reservation: Reservation, kind: str) -> None:
+        self.settled.append((reservation.call_id, kind))
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
         return Bill(account_id, amount, 0, str(len(self.asked)))
@@ -125,16 +125,16 @@ class FakeKeys:
     meter: FakeMeter = field(default_factory=FakeMeter)
     subscriptions: dict[str, set[str]] = field(default_factory=lambda: {"acc_1": {ALICE, BOB}})
 
-    async def run(self, work: Any) -> Any:
+    async def write(self, work: Any) -> Any:
         return work(FakeTransaction())
 
     def secret(self, purpose: str) -> bytes:
         return purpose.encode().ljust(32)
 
-    def forget(self) -> None:
+    def clear_cached_keys(self) -> None:
         raise AssertionError("the fake meter calls nobody stale")
 
-    async def look(self, work: Any) -> Any:
+    async def read(self, work: Any) -> Any:
         return work(FakeTransaction())
 
     async def caller(self, token: str) -> Caller | None:
@@ -198,7 +198,7 @@ class FakeEngine:
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         found = await self.portfolios(accounts, options, wait=wait, wallet_only=False)
-        return [encode_one(zeroed(each) if options.zero else each) for each in found]
+        return [encode_one(zero_unknown(each) if options.zero else each) for each in found]
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Value:
         await self._come("nav", accounts, currency, wait)
@@ -306,13 +306,25 @@ def a_portfolio(address: str) -> Portfolio:
 def a_performance(currency: str) -> PerformanceDocument:
     """A performance of one day: too few to say anything."""
     return PerformanceDocument(
-        addresses=(ALICE,), currency=currency, first_day="2026-02-01", last_day="2026-02-01", start_value="0",
-        end_value="0", net_flows="0", gain="0", time_weighted_return="N/A", time_weighted_yearly="N/A",
-        money_weighted_return="N/A", money_weighted_yearly="N/A", drawdown=None,
+        addresses=(ALICE,),
+        currency=currency,
+        first_day="2026-02-01",
+        last_day="2026-02-01",
+        start_value="0",
+        end_value="0",
+        net_flows="0",
+        gain="0",
+        time_weighted_return="N/A",
+        time_weighted_yearly="N/A",
+        money_weighted_return="N/A",
+        money_weighted_yearly="N/A",
+        drawdown=None,
         exposure=ExposureDocument(chains=(), protocols=(), assets=(), unpriced=()),
-        days=(DayDocument(day="2026-02-01", value="0", flow="0", growth="N/A"),), flows=(),
-        reasons=("fewer than two days are known",), remarks=(),
-    )  # fmt: skip
+        days=(DayDocument(day="2026-02-01", value="0", flow="0", growth="N/A"),),
+        flows=(),
+        reasons=("fewer than two days are known",),
+        remarks=(),
+    )
 
 
 def an_app(
@@ -324,4 +336,4 @@ def an_app(
 ) -> App:
     """The application over fakes; its random numbers are the same each time."""
     settings = Settings(server=server or Server(), limits=limits or Limits(), rates=rates or {})
-    return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Seams(random=random.Random(1)))
+    return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Environment(random=random.Random(1)))

@@ -7,11 +7,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from api.errors import CODED, ERROR, MESSAGE, SHAPES
-from api.router import Route
+from chainfolio.api.errors import CODED, ERROR, MESSAGE, SHAPES
+from chainfolio.api.router import Route
 from chainfolio.settings import Quotas
-from storage.state import address_book, bundles, schema, subscriptions, virtual_users
-from storage.state.database import Statement, Transaction, argument
+from chainfolio.storage.state import address_book, bundles, schema, subscriptions, virtual_users
+from chainfolio.storage.state.database import Statement, Transaction, argument
 from tests.api import targets
 from tests.api.fakes import ALICE, BOB, POOL
 from tests.api.tenants import World
@@ -50,7 +50,7 @@ def furnish(world: World, account_id: str) -> None:
         subscriptions.add(tx, account_id, {ALICE: ""}, now_us)
         virtual_users.add(tx, account_id, virtual_user_of(account_id), "BALANCE", "Safe", DOCUMENT, now_us)
 
-    world.state.database.change(work)
+    world.state.database.write(work)
 
 
 def request_of(route: Route, account_id: str) -> tuple[str, str, bytes | None]:

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from chainfolio.seams import Seams, SystemClock
+from chainfolio.engine.service import Engine
+from chainfolio.environment import Environment, SystemClock
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.node import LocalNode
 from chainfolio.settings import load
-from engine.service import Engine
-from indexer.wiring import System
-from localchain.node import LocalNode
-from storage.state import subscriptions, virtual_users
-from storage.state.database import Transaction
+from chainfolio.storage.state import subscriptions, virtual_users
+from chainfolio.storage.state.database import Transaction
 from tests.api.fakes import ALICE
 from tests.api.tenants import Said, Tenant, World, a_world
 
@@ -68,7 +68,7 @@ def settings_of(folder: Path, node: LocalNode) -> Path:
 @asynccontextmanager
 async def served(config: Path, folder: Path) -> AsyncIterator[World]:
     """The API over the engine of some settings."""
-    system = System(load(config), Seams(clock=Hurried()))
+    system = System(load(config), Environment(clock=Hurried()))
     try:
         async with a_world(folder, system.settings, Engine(system)) as world:
             yield world
@@ -90,14 +90,14 @@ def group_of(world: World, tenant: Tenant, *addresses: str) -> str:
         document = json.dumps({"addresses": addresses}).encode()
         virtual_users.add(tx, tenant.account, group, "GROUP", "All", document, now_us)
 
-    world.state.database.change(work)
+    world.state.database.write(work)
     return group
 
 
 def subscribe(world: World, tenant: Tenant, *addresses: str) -> None:
     """Subscribe an account to the addresses."""
     now_us = world.state.clock.now_us()
-    world.state.database.change(lambda tx: subscriptions.add(tx, tenant.account, dict.fromkeys(addresses, ""), now_us))
+    world.state.database.write(lambda tx: subscriptions.add(tx, tenant.account, dict.fromkeys(addresses, ""), now_us))
 
 
 async def ask(world: World, name: str, *addresses: str, more: str = "") -> tuple[Said, int]:

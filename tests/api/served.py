@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import sys
 
-from api import serve as serving
-from api.app import App
-from api.serve import serve
+from chainfolio.api import serve as serving
+from chainfolio.api.app import App
+from chainfolio.api.serve import serve
 from chainfolio.settings import Server, Settings
 from tests.api.fakes import FakeEngine, FakeKeys, an_app
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.router import Route
-from api.routes import ROUTES
+from chainfolio.api.router import Route
+from chainfolio.api.routes import ROUTES
 from tests.api.fakes import ALICE, BOB, POOL, SOL
 
 NOBODYS: Final = "00000000-0000-4000-8000-000000000000"

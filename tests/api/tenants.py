@@ -18,13 +18,13 @@ from aiohttp import ClientSession
 from structlog.testing import capture_logs
 from yarl import URL
 
-from api.app import make_app
-from api.serve import listening
-from chainfolio.seams import Seams, SystemClock
+from chainfolio.api.app import make_app
+from chainfolio.api.serve import listening
+from chainfolio.environment import Environment, SystemClock
 from chainfolio.settings import Settings
-from storage.state import State, ledger, schema
-from storage.state.database import Statement, argument
-from storage.state.ledger import Balance
+from chainfolio.storage.state import State, ledger, schema
+from chainfolio.storage.state.database import Statement, argument
+from chainfolio.storage.state.ledger import Balance
 from tests.api.fakes import FakeEngine
 
 _BALANCES, _OF_KEYS = schema.balances, schema.buckets
@@ -122,7 +122,7 @@ class World:
     async def settled(self, tenant: Tenant) -> Balance:
         """The account's credits, once no running call holds any."""
         for _ in range(500):
-            ((available, held, earned),) = self.state.database.look(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
+            ((available, held, earned),) = self.state.database.read(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
             if not held:
                 return Balance(available, held, earned)
             await asyncio.sleep(0.01)
@@ -130,12 +130,12 @@ class World:
 
     def held(self, tenant: Tenant) -> int:
         """What running calls of the account hold now."""
-        ((_, held, _),) = self.state.database.look(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
+        ((_, held, _),) = self.state.database.read(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
         return int(held)
 
     def counted(self) -> dict[tuple[str, str], int]:
         """How many requests every bucket has let in, by key and bucket."""
-        found = self.state.database.look(lambda tx: tx.rows(_BUCKETS))
+        found = self.state.database.read(lambda tx: tx.rows(_BUCKETS))
         return {(key, name): len(bytes(moments)) // 8 for key, name, moments in found}
 
 
@@ -147,7 +147,7 @@ async def a_world(store: Path | str, settings: Settings | None = None, engine: A
     settings = settings or Settings()
     state = State.open(url, b"p" * 32, clock, random.Random(1), settings.limits.hold_s)
     engine = engine or FakeEngine()
-    app = make_app(engine, state, settings, Seams(clock=clock, random=random.Random(2)))
+    app = make_app(engine, state, settings, Environment(clock=clock, random=random.Random(2)))
     try:
         # A failure is logged with its traceback, which structlog draws at length where nobody has set it up.
         with capture_logs():
@@ -155,7 +155,7 @@ async def a_world(store: Path | str, settings: Settings | None = None, engine: A
                 yield World(state, engine, session, f"http://127.0.0.1:{port}")
     finally:
         await state.meter.close()
-        unsound = state.database.look(ledger.check)
+        unsound = state.database.read(ledger.check)
         state.close()
     assert unsound == []
 

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from chainfolio.settings import Quotas, Settings
-from storage.state import accounts, address_book, quotas
-from storage.state.database import Statement
+from chainfolio.storage.state import accounts, address_book, quotas
+from chainfolio.storage.state.database import Statement
 from tests.api.fakes import SOL, STARKNET, TRON
 from tests.api.tenants import Tenant, World, a_world, encoded, wallet
 
@@ -59,9 +59,22 @@ async def test_adding_again_is_no_error_and_keeps_the_label(ann: Tenant) -> None
 
 @pytest.mark.parametrize(
     "written",
-    ["", "0x12", EVM[:-1], "vitalik.eth", "0X" + "g" * 40, TRON[:-1] + "a", SOL + "1", " " + EVM, "0x" + "0" * 64,
-     "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq", "virtual:1", "😀", "a" * 5000],
-)  # fmt: skip
+    [
+        "",
+        "0x12",
+        EVM[:-1],
+        "vitalik.eth",
+        "0X" + "g" * 40,
+        TRON[:-1] + "a",
+        SOL + "1",
+        " " + EVM,
+        "0x" + "0" * 64,
+        "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq",
+        "virtual:1",
+        "😀",
+        "a" * 5000,
+    ],
+)
 async def test_what_is_no_address_is_refused_with_its_code(ann: Tenant, written: str) -> None:
     said = await post(ann, {"address": EVM}, {"address": written})
     assert (said.status, said.code, sorted(said.json["error"])) == (400, "VALIDATION_ERROR", ["code", "message"])
@@ -80,17 +93,29 @@ async def test_an_address_is_given_once_in_whatever_spelling(ann: Tenant) -> Non
 @pytest.mark.parametrize(
     "body",
     [
-        b"{}", b"[]", b'{"entries":[]}', b'{"entries":null}', b'{"entries":[{"label":"a"}]}', b'{"entries":["a"]}',
-        b'{"entries":[{"address":1}]}', b'{"entries":[{"address":"%s","label":null}]}', b'{"entries":[],"entries":[]}',
-        b'{"entries":[{"address":"%s","plan":"PRO"}]}', b'{"entries":[{"address":"%s","isPaid":true}]}',
+        b"{}",
+        b"[]",
+        b'{"entries":[]}',
+        b'{"entries":null}',
+        b'{"entries":[{"label":"a"}]}',
+        b'{"entries":["a"]}',
+        b'{"entries":[{"address":1}]}',
+        b'{"entries":[{"address":"%s","label":null}]}',
+        b'{"entries":[],"entries":[]}',
+        b'{"entries":[{"address":"%s","plan":"PRO"}]}',
+        b'{"entries":[{"address":"%s","isPaid":true}]}',
         b'{"entries":[{"address":"%s","expiresAt":"2030-01-01T00:00:00Z"}]}',
-        b'{"entries":[{"address":"%s","ownerAuthorized":true}]}', b'{"entries":[{"address":"%s"}],"account":"x"}',
-        b'{"entries":[{"address":"%s","address":"%s"}]}', b'{"entries":[{"address":"%s","l\\u0061bel":"","label":""}]}',
-        b'{"entries":[{"address":"%s","label":"a\\u0000b"}]}', b'{"entries":[{"address":"%s","label":"\\ud800"}]}',
-        b'{"entries":[{"address":"%s\\u0000"}]}', b'{"entries":' + b"[" * 100_000,
+        b'{"entries":[{"address":"%s","ownerAuthorized":true}]}',
+        b'{"entries":[{"address":"%s"}],"account":"x"}',
+        b'{"entries":[{"address":"%s","address":"%s"}]}',
+        b'{"entries":[{"address":"%s","l\\u0061bel":"","label":""}]}',
+        b'{"entries":[{"address":"%s","label":"a\\u0000b"}]}',
+        b'{"entries":[{"address":"%s","label":"\\ud800"}]}',
+        b'{"entries":[{"address":"%s\\u0000"}]}',
+        b'{"entries":' + b"[" * 100_000,
         b'{"entries":[{"address":' + b'{"a":' * 10_000,
     ],
-)  # fmt: skip
+)
 async def test_a_body_that_does_not_fit_is_told_so(ann: Tenant, body: bytes) -> None:
     said = await ann.ask("POST", "/v1/addressbook", body.replace(b"%s", EVM.encode()))
     assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["body"])
@@ -185,9 +210,9 @@ async def test_a_paid_plan_has_no_quota_while_it_lasts_and_a_raised_one_holds(wo
         tenant = world.tenant("t", plan, expires=expires)
         said = await post(tenant, *({"address": wallet(number)} for number in range(1, 6)))
         assert said.status == status, (plan, expires)
-    world.state.database.change(lambda tx: quotas.override(tx, tenant.account, "addressbook", 5, 1))
+    world.state.database.write(lambda tx: quotas.override(tx, tenant.account, "addressbook", 5, 1))
     await tenant.book(*(wallet(number) for number in range(1, 6)))
-    world.state.database.change(lambda tx: accounts.set_plan(tx, tenant.account, "LITE", past, 2))
+    world.state.database.write(lambda tx: accounts.set_plan(tx, tenant.account, "LITE", past, 2))
     assert (await post(tenant, {"address": wallet(6)})).json["error"]["quota"] == 5
 
 
@@ -197,7 +222,7 @@ async def test_plans_of_entries(world: World, ann: Tenant) -> None:
     hour = 3_600_000_000
 
     def plan(address: str, plan: str, until: int | None, authorized: bool | None = None) -> address_book.Entry:
-        return world.state.database.change(
+        return world.state.database.write(
             lambda tx: address_book.set_plan(tx, ann.account, address, plan, until, 1, owner_authorized=authorized)
         )
 
@@ -230,7 +255,7 @@ async def test_a_long_book_is_kept_as_its_digest_and_told_again_as_it_is(world: 
         entries = [{"address": wallet(100 * number + each), "label": "x" * 200} for each in range(100)]
         said = await rich.ask("POST", "/v1/addressbook", {"entries": entries}, Idempotency_Key=f"k{number}")
         told.append((entries, said.body))
-    ((kept, digests),) = world.state.database.look(lambda tx: tx.rows(KEPT_BODIES))
+    ((kept, digests),) = world.state.database.read(lambda tx: tx.rows(KEPT_BODIES))
     assert (kept, digests) == (0, 3), "no answer is kept that can be made again"
     before = await world.settled(rich)
     for number, replayed in ((2, "true"), (0, "changed")):

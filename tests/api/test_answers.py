@@ -10,12 +10,12 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from api.errors import REMEDIES, SHAPES, Problem, invalid, refusal
-from api.nav import number
-from api.response_headers import coding_of
-from api.routes import ROUTES
-from api.status import moment
 from chainfolio import errors
+from chainfolio.api.errors import REMEDIES, SHAPES, Problem, invalid, refusal
+from chainfolio.api.nav import number
+from chainfolio.api.response_headers import coding_of
+from chainfolio.api.routes import ROUTES
+from chainfolio.api.status import iso_time
 from chainfolio.settings import Server
 from tests.api.fakes import ALICE, BOB, KEY, FakeEngine
 from tests.api.targets import TARGETS, path_of
@@ -60,11 +60,22 @@ async def test_chains_are_sorted_by_name_and_complete(ask: Any) -> None:
     assert [chain["name"] for chain in body] == ["Ethereum", "OP Mainnet"]
     assert body[0]["chainId"] == 1
     assert set(body[0]) == {
-        "chainId", "key", "name", "symbol", "color", "imgSmall", "imgLarge",
-        "explorerTokenUrl", "explorerTransactionUrl", "explorerAddressUrl",
-        "blockscoutExplorerTokenUrl", "blockscoutExplorerTransactionUrl", "blockscoutExplorerAddressUrl",
-        "isPortfolioSupported", "isTransactionsSupported",
-    }  # fmt: skip
+        "chainId",
+        "key",
+        "name",
+        "symbol",
+        "color",
+        "imgSmall",
+        "imgLarge",
+        "explorerTokenUrl",
+        "explorerTransactionUrl",
+        "explorerAddressUrl",
+        "blockscoutExplorerTokenUrl",
+        "blockscoutExplorerTransactionUrl",
+        "blockscoutExplorerAddressUrl",
+        "isPortfolioSupported",
+        "isTransactionsSupported",
+    }
 
 
 async def test_status_says_when_and_null_where_never(ask: Any) -> None:
@@ -81,8 +92,8 @@ async def test_status_says_when_and_null_where_never(ask: Any) -> None:
 
 
 def test_a_moment_keeps_three_digits() -> None:
-    assert moment(0) == "1970-01-01T00:00:00.000Z"
-    assert moment(1_000_999) == "1970-01-01T00:00:01.000Z"
+    assert iso_time(0) == "1970-01-01T00:00:00.000Z"
+    assert iso_time(1_000_999) == "1970-01-01T00:00:01.000Z"
 
 
 async def test_readiness_is_a_status_and_a_list(ask: Any, engine: FakeEngine) -> None:
@@ -127,11 +138,11 @@ FAILURES = [
     (errors.BadAnswer(SECRET, SECRET), 502, "Bad Gateway", "cannot be used", None),
     (errors.WrongChain(SECRET, SECRET), 502, "Bad Gateway", "cannot be used", None),
     (errors.HistoryUnavailable(SECRET, 5, SECRET), 502, "History Unavailable", "no state", None),
-    (errors.Busy(SECRET, SECRET), 503, "Service Unavailable", "busy", "1"),
+    (errors.Locked(SECRET, SECRET), 503, "Service Unavailable", "busy", "1"),
     (errors.StorageFull(SECRET), 503, "Service Unavailable", "space", "60"),
     (errors.StoreError(SECRET, SECRET), 503, "Service Unavailable", "store", "30"),
     (errors.DeepReorg("ethereum", 5, "0xa", "0xb"), 503, "Chain Halted", "finalised block 5", "60"),
-    (errors.Missing("no source of EUR rates"), 503, "Service Unavailable", "EUR", None),
+    (errors.MissingDependency("no source of EUR rates"), 503, "Service Unavailable", "EUR", None),
     (RuntimeError(SECRET), 500, "Internal Server Error", "incident", None),
     (KeyError(SECRET), 500, "Internal Server Error", "incident", None),
 ]
@@ -161,9 +172,10 @@ def test_every_error_of_ours_has_a_cure() -> None:
         return {kind}.union(*(below(each) for each in kind.__subclasses__() if each.__module__ == "chainfolio.errors"))
 
     assert [
-        kind for kind in below(errors.ChainfolioError) - {errors.ChainfolioError, errors.BadRequest}
+        kind
+        for kind in below(errors.ChainfolioError) - {errors.ChainfolioError, errors.BadRequest}
         if not any(issubclass(kind, remedy.kind) for remedy in REMEDIES)
-    ] == []  # fmt: skip
+    ] == []
 
 
 def test_no_cure_is_hidden_behind_a_wider_one() -> None:
@@ -175,11 +187,11 @@ def test_no_cure_is_hidden_behind_a_wider_one() -> None:
     "failure",
     [
         errors.NotIndexed("ethereum", "transfers", 1, 9),
-        errors.Unserved("validators", remedy="OPERATOR"),
+        errors.NotSupported("validators", remedy="OPERATOR"),
         errors.NotFound("more than are served", remedy="OPERATOR"),
         errors.BadRequest("chain", "it is not known here", remedy="OPERATOR"),
         errors.DeepReorg("ethereum", 5, "0xaa", "0xbb"),
-        errors.Missing("a program is missing", remedy="OPERATOR"),
+        errors.MissingDependency("a program is missing", remedy="OPERATOR"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -238,8 +250,11 @@ def test_each_family_of_routes_has_its_bodies(envelope: str, status: int, body: 
 @pytest.mark.parametrize("envelope", SHAPES)
 def test_what_does_not_fit_the_interface_is_told_alike_everywhere_but_for_approvals(envelope: str) -> None:
     body = refusal(envelope, invalid("query", [])).body
-    assert body == (b'{"message":""}' if envelope == "approvals" else
-                    b'{"error":"Validation Failed","message":"","details":{"query":[]}}')  # fmt: skip
+    assert body == (
+        b'{"message":""}'
+        if envelope == "approvals"
+        else b'{"error":"Validation Failed","message":"","details":{"query":[]}}'
+    )
 
 
 # --- around every answer ---------------------------------------------------------------------------------------------
@@ -382,10 +397,28 @@ async def test_another_method_is_405_with_those_there_are(ask: Any, path: str, m
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1", "/v1/", "/v1/portfolio/", "/v1//portfolio", "//v1/portfolio", "/V1/portfolio", "/v1/Portfolio",
-     "/portfolio", "/v2/portfolio", "/v1/portfolio;a=1", "/v1/portfolio%2F", "/v1/%2e%2e/healthz2", "/healthz/",
-     "/docs/docs.js", "/static/docs.js", "/v1/portfolio%00", "/%", "/%ff", "/é"],
-)  # fmt: skip
+    [
+        "/v1",
+        "/v1/",
+        "/v1/portfolio/",
+        "/v1//portfolio",
+        "//v1/portfolio",
+        "/V1/portfolio",
+        "/v1/Portfolio",
+        "/portfolio",
+        "/v2/portfolio",
+        "/v1/portfolio;a=1",
+        "/v1/portfolio%2F",
+        "/v1/%2e%2e/healthz2",
+        "/healthz/",
+        "/docs/docs.js",
+        "/static/docs.js",
+        "/v1/portfolio%00",
+        "/%",
+        "/%ff",
+        "/é",
+    ],
+)
 async def test_an_unknown_path_is_404_in_json(ask: Any, engine: FakeEngine, path: str) -> None:
     answer = await ask(path)
     assert answer.status == 404
@@ -474,11 +507,22 @@ async def test_small_answers_are_not_compressed(client: ClientSession) -> None:
 @pytest.mark.parametrize(
     ("accept", "coding"),
     [
-        ("gzip", "gzip"), ("GZIP, deflate, br", "gzip"), ("x-gzip", "gzip"), ("gzip;q=0.001", "gzip"),
-        ("gzip;q=0", ""), ("gzip; q = 0.000", ""), ("gzip, deflate, br, zstd", "zstd"), ("zstd;q=0, gzip", "gzip"),
-        ("br", ""), ("*", ""), ("", ""), (";;,,=;q", ""), ("gzipped", ""), ("identity", ""),
+        ("gzip", "gzip"),
+        ("GZIP, deflate, br", "gzip"),
+        ("x-gzip", "gzip"),
+        ("gzip;q=0.001", "gzip"),
+        ("gzip;q=0", ""),
+        ("gzip; q = 0.000", ""),
+        ("gzip, deflate, br, zstd", "zstd"),
+        ("zstd;q=0, gzip", "gzip"),
+        ("br", ""),
+        ("*", ""),
+        ("", ""),
+        (";;,,=;q", ""),
+        ("gzipped", ""),
+        ("identity", ""),
         ("gzip" + "," * 10_000, "gzip"),
     ],
-)  # fmt: skip
+)
 def test_who_takes_which_compression(accept: str, coding: str) -> None:
     assert coding_of(accept) == coding

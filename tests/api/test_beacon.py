@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.beacon import ROUTES
-from chainfolio.errors import Unserved
-from engine.validators import Range, ValidatorDeposit, Window, unserved
+from chainfolio.api.beacon import ROUTES
+from chainfolio.engine.validators.answers import Range, ValidatorDeposit, Window, unserved
+from chainfolio.errors import NotSupported
 from tests.api.beacon import CREDENTIALS, DEPOSIT, OWNER, PUBKEY
 from tests.api.fakes import FakeEngine
 
@@ -53,26 +53,51 @@ async def test_rewards_are_a_page_of_numbers_and_strings(ask: Any) -> None:
     (row,) = body.pop("data")
     assert body == {"offset": 10, "limit": 10, "totalRows": 21, "pages": 3}
     assert row == {
-        "epochStart": 1, "epochEnd": 2, "timestampStart": 3, "timestampEnd": 4, "dateStart": "2024-12-07",
-        "dateEnd": "2024-12-08", "consensusReward": "-5", "consensusPotentialReward": "6",
-        "consensusEfficiency": 0.987654321987654321, "executionReward": "7", "endEffectiveBalance": "8",
-        "attestationsIncluded": 9, "attestationsMissed": 10, "syncParticipations": 11, "syncMissed": 12,
-        "proposedBlocks": 13, "missedBlocks": 14, "mevBlocks": 15,
-    }  # fmt: skip
+        "epochStart": 1,
+        "epochEnd": 2,
+        "timestampStart": 3,
+        "timestampEnd": 4,
+        "dateStart": "2024-12-07",
+        "dateEnd": "2024-12-08",
+        "consensusReward": "-5",
+        "consensusPotentialReward": "6",
+        "consensusEfficiency": 0.987654321987654321,
+        "executionReward": "7",
+        "endEffectiveBalance": "8",
+        "attestationsIncluded": 9,
+        "attestationsMissed": 10,
+        "syncParticipations": 11,
+        "syncMissed": 12,
+        "proposedBlocks": 13,
+        "missedBlocks": 14,
+        "mevBlocks": 15,
+    }
 
 
 async def test_withdrawals_and_deposits_are_pages(ask: Any) -> None:
     assert await (await ask(f"{BASE}/withdrawals/index/7?limit=10")).json() == {
         "data": [{"slot": 1, "epoch": 2, "timestamp": 3, "index": 4, "amount": "5", "address": OWNER}],
-        "offset": 0, "limit": 10, "totalRows": 20, "pages": 2,
-    }  # fmt: skip
+        "offset": 0,
+        "limit": 10,
+        "totalRows": 20,
+        "pages": 2,
+    }
     assert await (await ask(f"{BASE}/deposits/pubkey/{PUBKEY}")).json() == {
-        "data": [], "offset": 0, "limit": 10, "totalRows": 0, "pages": 0
-    }  # fmt: skip
+        "data": [],
+        "offset": 0,
+        "limit": 10,
+        "totalRows": 0,
+        "pages": 0,
+    }
     assert msgspec.to_builtins(DEPOSIT) == {
-        "slot": 1, "epoch": 2, "timestamp": 3, "depositIndex": 4, "amount": "5",
-        "withdrawalCredentials": CREDENTIALS, "withdrawalAddress": None,
-    }  # fmt: skip
+        "slot": 1,
+        "epoch": 2,
+        "timestamp": 3,
+        "depositIndex": 4,
+        "amount": "5",
+        "withdrawalCredentials": CREDENTIALS,
+        "withdrawalAddress": None,
+    }
     assert ValidatorDeposit.__struct_fields__[-1] == "withdrawal_address"
 
 
@@ -99,9 +124,29 @@ async def test_an_index_is_a_whole_number(ask: Any, engine: FakeEngine, resource
 @each
 @pytest.mark.parametrize(
     "index",
-    ["-1", "-0", "+5", "01", "5.0", "1e2", "0x7", "%205", "5%20", "5%00", "5%0A", str(2**63), "9" * 400, "x", "٣",
-     "true", "null", "7;8", "7,8", PUBKEY],
-)  # fmt: skip
+    [
+        "-1",
+        "-0",
+        "+5",
+        "01",
+        "5.0",
+        "1e2",
+        "0x7",
+        "%205",
+        "5%20",
+        "5%00",
+        "5%0A",
+        str(2**63),
+        "9" * 400,
+        "x",
+        "٣",
+        "true",
+        "null",
+        "7;8",
+        "7,8",
+        PUBKEY,
+    ],
+)
 async def test_an_index_that_is_none_is_refused(ask: Any, engine: FakeEngine, resource: str, index: str) -> None:
     answer = await ask(f"{BASE}/{resource}/index/{index}{RESOURCES[resource]}")
     body = await answer.json()
@@ -113,9 +158,20 @@ async def test_an_index_that_is_none_is_refused(ask: Any, engine: FakeEngine, re
 @each
 @pytest.mark.parametrize(
     "pubkey",
-    ["7", PUBKEY[2:], PUBKEY[:-1], PUBKEY + "0", PUBKEY[:-1] + "g", PUBKEY + "%0A", "%20" + PUBKEY,
-     PUBKEY.replace("0x", "0X"), PUBKEY[:-1] + "٣", PUBKEY + "%00", "0x"],
-)  # fmt: skip
+    [
+        "7",
+        PUBKEY[2:],
+        PUBKEY[:-1],
+        PUBKEY + "0",
+        PUBKEY[:-1] + "g",
+        PUBKEY + "%0A",
+        "%20" + PUBKEY,
+        PUBKEY.replace("0x", "0X"),
+        PUBKEY[:-1] + "٣",
+        PUBKEY + "%00",
+        "0x",
+    ],
+)
 async def test_a_pubkey_that_is_none_is_refused(ask: Any, engine: FakeEngine, resource: str, pubkey: str) -> None:
     answer = await ask(f"{BASE}/{resource}/pubkey/{pubkey}{RESOURCES[resource]}")
     body = await answer.json()
@@ -156,9 +212,21 @@ async def test_a_range_is_required_whole(ask: Any, missing: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["rangeType=Epoch", "rangeType=slot", "rangeType=", "granularity=hour", "granularity=DAY", "granularity=year",
-     "rangeFrom=-1", "rangeFrom=1e3", "rangeFrom=2024-01-01", "rangeTo=", "rangeTo=x", f"rangeTo={2**63}"],
-)  # fmt: skip
+    [
+        "rangeType=Epoch",
+        "rangeType=slot",
+        "rangeType=",
+        "granularity=hour",
+        "granularity=DAY",
+        "granularity=year",
+        "rangeFrom=-1",
+        "rangeFrom=1e3",
+        "rangeFrom=2024-01-01",
+        "rangeTo=",
+        "rangeTo=x",
+        f"rangeTo={2**63}",
+    ],
+)
 async def test_a_range_is_read_strictly(ask: Any, engine: FakeEngine, wrong: str) -> None:
     name = wrong.partition("=")[0]
     query = "&".join([wrong, *(part for part in RANGE.split("&") if not part.startswith(name))])
@@ -233,11 +301,11 @@ async def test_a_failure_of_ours_is_plain_text(ask: Any, engine: FakeEngine) -> 
 
 
 def test_the_engine_of_today_has_no_beacon_chain() -> None:
+    from chainfolio.engine.service import Engine
+    from chainfolio.indexer.wiring import System
     from chainfolio.settings import Settings
-    from engine.service import Engine
-    from indexer.wiring import System
 
-    with pytest.raises(Unserved, match="validators"):
+    with pytest.raises(NotSupported, match="validators"):
         Engine(System(Settings())).validators()
 
 

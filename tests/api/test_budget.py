@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import ClientSession
 
-from api.serve import listening
+from chainfolio.api.serve import listening
 from chainfolio.settings import Limits
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
 

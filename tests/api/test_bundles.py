@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
-from api.changes import KEPT_BYTES
-from api.texts import MAX_CHARS
-from storage.state import quotas
-from storage.state.database import Statement
+from chainfolio.api.changes import KEPT_BYTES
+from chainfolio.api.texts import MAX_CHARS
+from chainfolio.storage.state import quotas
+from chainfolio.storage.state.database import Statement
 from tests.api.fakes import SOL
 from tests.api.tenants import Tenant, World, a_world, wallet
 
@@ -113,13 +113,22 @@ async def test_addresses_are_addresses_each_once(ann: Tenant) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {}, {"name": "x"}, {"addresses": [A]}, {"name": "x", "addresses": []}, {"name": "", "addresses": [A]},
-        {"name": " \u2003\u00a0\t", "addresses": [A]}, {"name": "x" * 256, "addresses": [A]},
-        {"name": None, "addresses": [A]}, {"name": "x", "addresses": A}, {"name": "x", "addresses": [1]},
-        {"name": "x", "addresses": [A], "id": "mine"}, {"name": "x", "addresses": [A], "isPublic": True},
-        {"name": "x", "addresses": [wallet(number) for number in range(1, 102)]}, [],
+        {},
+        {"name": "x"},
+        {"addresses": [A]},
+        {"name": "x", "addresses": []},
+        {"name": "", "addresses": [A]},
+        {"name": " \u2003\u00a0\t", "addresses": [A]},
+        {"name": "x" * 256, "addresses": [A]},
+        {"name": None, "addresses": [A]},
+        {"name": "x", "addresses": A},
+        {"name": "x", "addresses": [1]},
+        {"name": "x", "addresses": [A], "id": "mine"},
+        {"name": "x", "addresses": [A], "isPublic": True},
+        {"name": "x", "addresses": [wallet(number) for number in range(1, 102)]},
+        [],
     ],
-)  # fmt: skip
+)
 async def test_a_body_that_does_not_fit_is_told_so(ann: Tenant, body: object) -> None:
     said = await ann.ask("POST", "/v1/bundles", body)
     assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["body"])
@@ -140,8 +149,8 @@ async def test_bundles_and_their_sizes_have_limits(world: World) -> None:
         await tenant.bundle(f"{number}", wallets[number])
     said = await tenant.ask("POST", "/v1/bundles", {"name": "sixth", "addresses": [wallets[9]]})
     assert (said.status, said.code, said.json["error"]["quota"]) == (422, "BUNDLE_QUOTA_REACHED", 5)
-    world.state.database.change(lambda tx: quotas.override(tx, tenant.account, "bundles", 6, 1))
-    world.state.database.change(lambda tx: quotas.override(tx, tenant.account, "bundle-size", 11, 1))
+    world.state.database.write(lambda tx: quotas.override(tx, tenant.account, "bundles", 6, 1))
+    world.state.database.write(lambda tx: quotas.override(tx, tenant.account, "bundle-size", 11, 1))
     await tenant.bundle("sixth", wallets[9])
     assert (await tenant.ask("POST", path, {"address": wallets[10]})).status == 200
     assert (await tenant.ask("POST", path, {"address": wallets[11]})).json["error"]["limit"] == 11
@@ -182,7 +191,7 @@ async def test_an_answer_kept_for_its_key_is_no_longer_than_the_largest_bundle(w
     for number in range(5):
         said = await ann.ask("PATCH", path, {"name": f"{number}".rjust(MAX_CHARS, "x")}, Idempotency_Key=f"k{number}")
         assert said.status == 200
-    ((count, largest),) = world.state.database.look(lambda tx: tx.rows(KEPT_BODIES))
+    ((count, largest),) = world.state.database.read(lambda tx: tx.rows(KEPT_BODIES))
     assert count == 7
     assert largest <= KEPT_BYTES // 2
     again = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="made")

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from bench.fleet import fleet, opened
 from bench.runs import environment
 from bench.wire import Line, Lost, Received, written
-from storage.state import State, ledger
-from storage.state.database import Statement
+from chainfolio.storage.state import State, ledger
+from chainfolio.storage.state.database import Statement
 from tests.api.dying import COMMITTED, HOLD_S, KEYED, POINTS
 from tests.storage.stores import KINDS, Stores
 
@@ -82,10 +82,10 @@ class Lives:
     def counted(self, number: int) -> tuple[int, int]:
         """How often a subscription is there, and how often it was paid; the ledger is sound."""
         database = self.state.database
-        assert database.look(ledger.check) == []
-        assert database.look(ledger.totals)["reserve"] == database.look(ledger.totals)["post"], "nothing is held"
-        ((made,),) = database.look(lambda tx: tx.rows(_SUBSCRIBED, description=f"change {number}"))
-        ((paid,),) = database.look(lambda tx: tx.rows(_PAID, memo=f"%call-{number}.%"))
+        assert database.read(ledger.check) == []
+        assert database.read(ledger.totals)["reserve"] == database.read(ledger.totals)["post"], "nothing is held"
+        ((made,),) = database.read(lambda tx: tx.rows(_SUBSCRIBED, description=f"change {number}"))
+        ((paid,),) = database.read(lambda tx: tx.rows(_PAID, memo=f"%call-{number}.%"))
         return made, paid
 
 
@@ -105,9 +105,13 @@ async def living(url: str) -> AsyncIterator[Lives]:
 def started(port: int, url: str) -> subprocess.Popen[str]:
     """The process whose children are the servers."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.api.dying", str(port), url], cwd=ROOT, env=environment(),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "tests.api.dying", str(port), url],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,7 +131,7 @@ async def test_a_change_that_dies_at_any_point_is_made_and_paid_once_and_told_ag
             assert b"idempotency-replayed" in once_more.headers
             assert json.loads(once_more.body) == json.loads(again.body)
             assert lives.counted(number) == (1, 1), point
-        assert lives.state.database.look(ledger.totals)["post"] == (PRICE * len(POINTS), len(POINTS))
+        assert lives.state.database.read(ledger.totals)["post"] == (PRICE * len(POINTS), len(POINTS))
 
 
 @pytest.mark.parametrize("kind", KINDS)

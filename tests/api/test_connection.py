@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from api.app import App
-from api.context import Answer, Context, Parts
-from api.router import get
-from api.serve import listening
-from chainfolio.seams import Seams
+from chainfolio.api.app import App
+from chainfolio.api.context import Answer, Context, Parts
+from chainfolio.api.router import get
+from chainfolio.api.serve import listening
+from chainfolio.environment import Environment
 from chainfolio.settings import Settings
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
 from tests.api.wire import exchange, heard
@@ -71,7 +71,7 @@ async def evil(request: Context) -> Answer:
 
 
 async def test_no_header_holds_a_line_break() -> None:
-    parts = Parts(FakeEngine(), FakeKeys(), Settings(), Seams())
+    parts = Parts(FakeEngine(), FakeKeys(), Settings(), Environment())
     async with listening(App(parts, (evil,)), "127.0.0.1", 0, drain_s=0.1) as port:
         told = await exchange(port, HEALTH.format(minor=1, more="").encode())
     assert told.startswith(b"HTTP/1.1 500")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from adapters.evm.settings import EvmSettings
-from api.app import make_app
-from api.openapi import describe
-from api.routes import ROUTES
-from api.serve import listening
-from chainfolio.seams import Seams
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.api.app import make_app
+from chainfolio.api.openapi import describe
+from chainfolio.api.routes import ROUTES
+from chainfolio.api.serve import listening
+from chainfolio.environment import Environment
 from chainfolio.settings import Settings
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys
 
@@ -42,7 +42,7 @@ async def test_approvals_are_asked_of_ten_chains(ask: Any, chain: str) -> None:
 
 async def test_approvals_are_asked_of_every_configured_chain() -> None:
     given = Settings(chains={"local": EvmSettings(rpc=["http://127.0.0.1:1"])})
-    app = make_app(FakeEngine(), FakeKeys(), given, Seams())
+    app = make_app(FakeEngine(), FakeKeys(), given, Environment())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
         for chain, status in (("local", 200), ("ethereum", 200), ("other", 400)):
             url = f"http://127.0.0.1:{port}/v1/approvals/{chain}?addresses={ALICE}"
@@ -55,9 +55,15 @@ def test_a_bundle_has_three_fields() -> None:
 
 def test_a_validator_has_one_of_eight_statuses() -> None:
     assert set(SCHEMAS["ValidatorIdentity"]["properties"]["status"]["enum"]) == {
-        "pending", "active_ongoing", "active_exiting", "active_slashed",
-        "exited_unslashed", "exited_slashed", "withdrawal_possible", "withdrawal_done",
-    }  # fmt: skip
+        "pending",
+        "active_ongoing",
+        "active_exiting",
+        "active_slashed",
+        "exited_unslashed",
+        "exited_slashed",
+        "withdrawal_possible",
+        "withdrawal_done",
+    }
 
 
 def test_an_entry_has_one_of_three_plans() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from api.router import Route
+from chainfolio.api.router import Route
 from tests.api.fakes import ALICE, KEY, FakeKeys
 from tests.api.targets import KEYED, target
 

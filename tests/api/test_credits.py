@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from api.router import AT_BLOCK
 from chainfolio import errors
+from chainfolio.api.router import AT_BLOCK
+from chainfolio.engine.answers import ApprovalsPage
 from chainfolio.settings import Limits, Settings
-from engine.answers import ApprovalsPage
-from storage.state import delegations, ledger, schema, virtual_users
-from storage.state.database import Statement
-from storage.state.ledger import Balance
+from chainfolio.storage.state import delegations, ledger, schema, virtual_users
+from chainfolio.storage.state.database import Statement
+from chainfolio.storage.state.ledger import Balance
 from tests.api import targets
 from tests.api.fakes import ALICE, BOB, SOL, an_approval
 from tests.api.furnished import DOCUMENT, GRANTS, bundle_of, furnish, request_of
@@ -75,14 +75,18 @@ async def test_a_success_costs_its_price_once(world: World, ann: Tenant) -> None
 @pytest.mark.parametrize(
     "failure",
     [
-        errors.Unavailable("node", "down"), errors.BadAnswer("node", "lies"),
-        errors.NotIndexed("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"),
-        errors.Unserved("nobody"),
+        errors.Unavailable("node", "down"),
+        errors.BadAnswer("node", "lies"),
+        errors.NotIndexed("ethereum", "logs", 1, 9),
+        errors.HistoryUnavailable("node", 5, "pruned"),
+        errors.NotSupported("nobody"),
         errors.NotFound("nothing"),
-        errors.BadRequest("addresses", "cannot be meant"), errors.StoreError("lake", "gone"), RuntimeError("a bug"),
+        errors.BadRequest("addresses", "cannot be meant"),
+        errors.StoreError("lake", "gone"),
+        RuntimeError("a bug"),
     ],
     ids=lambda error: type(error).__name__,
-)  # fmt: skip
+)
 async def test_a_failure_of_the_engine_costs_nothing(world: World, ann: Tenant, failure: Exception) -> None:
     failed = 0
     for route in KEYED:
@@ -147,7 +151,7 @@ async def test_a_head_costs_what_its_get_costs_and_options_are_free(world: World
 async def test_virtual_users_cost_one_for_each_after_those_given_twice(world: World, ann: Tenant) -> None:
     ids = [str(uuid.UUID(int=number, version=4)) for number in range(1, 5)]
     for id in ids:
-        world.state.database.change(
+        world.state.database.write(
             lambda tx, id=id: virtual_users.add(tx, ann.account, id, "BALANCE", "", DOCUMENT, 1)  # type: ignore[misc]
         )
     spent = 0
@@ -242,7 +246,7 @@ async def test_an_answer_that_is_read_for_longer_than_reservations_last_is_paid(
             client.setblocking(False)
             await loop.sock_connect(client, ("127.0.0.1", int(world.base.rpartition(":")[2])))
             await loop.sock_sendall(client, head.encode())
-            await until(lambda: world.state.database.look(ledger.totals)["reserve"][1] >= 5)
+            await until(lambda: world.state.database.read(ledger.totals)["reserve"][1] >= 5)
             assert world.held(ann) == 1, "reserved anew, again and again, while the answer is being sent"
             while await asyncio.wait_for(loop.sock_recv(client, 2**20), 10):
                 pass
@@ -260,7 +264,7 @@ _KEPT = [
 
 def kept(world: World) -> list[Any]:
     """All that changes can change."""
-    return world.state.database.look(lambda tx: [tx.rows(each) for each in _KEPT])
+    return world.state.database.read(lambda tx: [tx.rows(each) for each in _KEPT])
 
 
 class Door:
@@ -268,13 +272,13 @@ class Door:
     knows it before it does anything more."""
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-        self.run, self.when = world.state.database.run, when
+        self.run, self.when = world.state.database.write_async, when
         self.client: asyncio.StreamWriter | None = None
         self.noticed = asyncio.Event()
-        monkeypatch.setattr(world.state.database, "run", self)
+        monkeypatch.setattr(world.state.database, "write_async", self)
 
     async def __call__(self, work: Any) -> Any:
-        if self.client is None or work.__module__ != "api.changes":
+        if self.client is None or work.__module__ != "chainfolio.api.changes":
             return await self.run(work)
         client, self.client = self.client, None
         try:
@@ -330,14 +334,14 @@ async def test_who_leaves_while_a_change_waits_for_the_engine_pays_nothing(world
 async def test_credits_that_go_while_a_change_is_made_undo_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in with enough; then another call takes them, before the change is paid."""
     poor = world.tenant("poor", credits=1)
-    run = world.state.database.run
+    run = world.state.database.write_async
 
     async def poorer(work: Any) -> Any:
-        if work.__module__ == "api.changes":
-            world.state.database.change(lambda tx: ledger.credit(tx, poor.account, -1, 5, "spent elsewhere"))
+        if work.__module__ == "chainfolio.api.changes":
+            world.state.database.write(lambda tx: ledger.credit(tx, poor.account, -1, 5, "spent elsewhere"))
         return await run(work)
 
-    monkeypatch.setattr(world.state.database, "run", poorer)
+    monkeypatch.setattr(world.state.database, "write_async", poorer)
     said = await poor.ask("POST", "/v1/addressbook", {"entries": [{"address": ALICE}]})
     assert (said.status, said.json["creditsAvailable"]) == (402, 0)
     monkeypatch.undo()
@@ -376,7 +380,7 @@ async def test_a_refusal_is_replayed_too(world: World, ann: Tenant) -> None:
 async def test_a_key_belongs_to_one_request_of_one_account(world: World, ann: Tenant) -> None:
     bob = world.tenant("bob", grants=GRANTS)
     furnish(world, bob.account)
-    world.state.database.change(lambda tx: delegations.delegate(tx, bob.account, ann.account, 5))
+    world.state.database.write(lambda tx: delegations.delegate(tx, bob.account, ann.account, 5))
     path, body = "/v1/addressbook", {"entries": [{"address": SOL}]}
     assert (await ann.ask("POST", path, body, Idempotency_Key="k")).status == 200
     others: list[Said] = [
@@ -423,7 +427,7 @@ async def test_a_want_of_credits_frees_the_key(world: World) -> None:
     poor = world.tenant("poor", credits=0)
     path, body = SYNC
     assert (await poor.ask("POST", path, body, Idempotency_Key="k")).status == 402
-    world.state.database.change(lambda tx: ledger.credit(tx, poor.account, 1, 5, ""))
+    world.state.database.write(lambda tx: ledger.credit(tx, poor.account, 1, 5, ""))
     said = await poor.ask("POST", path, body, Idempotency_Key="k")
     assert (said.status, said.headers.get("Idempotency-Replayed")) == (200, None)
     assert await world.settled(poor) == Balance(0, 0, 1)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from api.dispatch import Paths
+from chainfolio.api.dispatch import Paths
 
 
 def some() -> Paths[str]:
     paths: Paths[str] = Paths()
     for method, path in (
-        ("GET", "/v1/bundles"), ("POST", "/v1/bundles"), ("GET", "/v1/bundles/quota"), ("GET", "/v1/bundles/{id}"),
-        ("DELETE", "/v1/bundles/{id}"), ("GET", "/v1/bundles/{id}/addresses/{address}"),
-    ):  # fmt: skip
+        ("GET", "/v1/bundles"),
+        ("POST", "/v1/bundles"),
+        ("GET", "/v1/bundles/quota"),
+        ("GET", "/v1/bundles/{id}"),
+        ("DELETE", "/v1/bundles/{id}"),
+        ("GET", "/v1/bundles/{id}/addresses/{address}"),
+    ):
         paths.add(method, path, f"{method} {path}")
     return paths
 
@@ -24,9 +28,11 @@ def some() -> Paths[str]:
         ("GET", "/v1/bundles/quota", ("GET /v1/bundles/quota", {}, set())),
         ("GET", "/v1/bundles/7", ("GET /v1/bundles/{id}", {"id": "7"}, set())),
         ("GET", "/v1/bundles/a%2Fb%2525", ("GET /v1/bundles/{id}", {"id": "a/b%25"}, set())),
-        ("GET", "/v1/bundles/7/addresses/0x1", (
-            "GET /v1/bundles/{id}/addresses/{address}", {"id": "7", "address": "0x1"}, set()
-        )),
+        (
+            "GET",
+            "/v1/bundles/7/addresses/0x1",
+            ("GET /v1/bundles/{id}/addresses/{address}", {"id": "7", "address": "0x1"}, set()),
+        ),
         ("DELETE", "/v1/bundles/quota", ("DELETE /v1/bundles/{id}", {"id": "quota"}, set())),
         ("PUT", "/v1/bundles", (None, {}, {"GET", "POST"})),
         ("PUT", "/v1/bundles/quota", (None, {}, {"GET", "DELETE"})),
@@ -34,7 +40,7 @@ def some() -> Paths[str]:
         ("GET", "/v1/bundles/7/", (None, {}, set())),
         ("GET", "/v1/bundlesX", (None, {}, set())),
     ],
-)  # fmt: skip
+)
 def test_where_a_path_leads(method: str, path: str, found: tuple[str | None, dict[str, str], set[str]]) -> None:
     assert some().find(method, path) == found
 

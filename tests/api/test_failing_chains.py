@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from cli.main import main
-from localchain.node import LocalNode
+from chainfolio.cli.main import main
+from chainfolio.localchain.node import LocalNode
 from tests.api.fakes import ALICE, BOB, SOL
 from tests.api.over_nodes import ask, lacking, lived, served, settings_of
 from tests.api.tenants import World
@@ -26,8 +26,14 @@ DOWN = (
     '[chains.base]\nrpc = ["http://127.0.0.1:9"]\n[chains.solana]\nadapter = "solana"\nrpc = ["http://127.0.0.1:9"]\n'
 )
 NAMES = [
-    "portfolio", "wallet", "nav", "historical", "token_overview", "performance", "virtual_users_portfolio",
-]  # fmt: skip
+    "portfolio",
+    "wallet",
+    "nav",
+    "historical",
+    "token_overview",
+    "performance",
+    "virtual_users_portfolio",
+]
 # Of the past nothing is known of a chain whose nodes are down: not even whether it had begun.
 NOW = ["portfolio", "wallet", "nav", "virtual_users_portfolio"]
 
@@ -102,8 +108,9 @@ async def test_an_address_none_of_whose_chains_answers_costs_another_one_nothing
     documents = said.json if isinstance(said.json, list) else [said.json]
     assert sum(map(worth_of, documents)) == 6000
     assert {each["adapter"] for each in documents for each in each["issues"] if "could not" in each["reason"]} == {
-        "base", "solana",
-    }  # fmt: skip
+        "base",
+        "solana",
+    }
 
 
 @in_one_loop

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from api.fields import fields_of
-from api.router import Route
+from chainfolio.api.fields import fields_of
+from chainfolio.api.router import Route
 from chainfolio.settings import Limits, Settings
-from storage.state.ledger import Balance
+from chainfolio.storage.state.ledger import Balance
 from tests.api.fakes import ALICE, BOB, POOL, SOL
 from tests.api.furnished import GRANTS, bundle_of, furnish, request_of, virtual_user_of
 from tests.api.targets import BODIES, KEYED, NOBODYS, path_of, target
@@ -154,7 +154,7 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
     "add_member": [("no address", 400, {"body": {"address": "nonsense"}})],
     "remove_member": [("no address", 400, {"path": "/v1/bundles/b/addresses/nonsense"})],
     "portfolio_at_block": [("two addresses", 400, {"addresses": f"{ALICE},{POOL}"})],
-}  # fmt: skip
+}
 
 
 def of_meanings(route: Route) -> Iterator[Case]:

@@ -13,14 +13,14 @@ from dataclasses import replace
 import pytest
 from aiohttp import StreamReader
 
-from api import connection
-from api.app import App
-from api.guard import Guarded, address_of, room
-from api.serve import listening
+from chainfolio.api import connection
+from chainfolio.api.app import App
+from chainfolio.api.guard import Guarded, address_of, room
+from chainfolio.api.serve import listening
 from chainfolio.assets import Account
-from chainfolio.seams import SystemClock
+from chainfolio.environment import SystemClock
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Limits
-from portfolio.facts import Options
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
 from tests.api.wire import exchange, heard
 
@@ -70,7 +70,7 @@ async def running(
     engine: FakeEngine | None = None, keys: FakeKeys | None = None, limits: Limits | None = None
 ) -> AsyncIterator[Running]:
     clock, app = Steps(), an_app(engine, keys, limits=limits)
-    app.parts = replace(app.parts, seams=replace(app.parts.seams, clock=clock))
+    app.parts = replace(app.parts, environment=replace(app.parts.environment, clock=clock))
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port:
         server = Running(app, clock, port)
         yield server

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from api.routes import ROUTES
+from chainfolio.api.routes import ROUTES
 from tests.api.furnished import GRANTS, furnish
 from tests.api.targets import path_of
 from tests.api.tenants import Tenant, World, a_world

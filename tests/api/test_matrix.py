@@ -12,13 +12,13 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from api.router import Route
-from api.subscriptions import PRICE
+from chainfolio.api.router import Route
+from chainfolio.api.subscriptions import PRICE
 from chainfolio.settings import Limits, Settings
-from storage.state import ledger, schema
-from storage.state.credentials import make_key
-from storage.state.database import Statement, argument
-from storage.state.ledger import Balance
+from chainfolio.storage.state import ledger, schema
+from chainfolio.storage.state.credentials import make_key
+from chainfolio.storage.state.database import Statement, argument
+from chainfolio.storage.state.ledger import Balance
 from tests.api.furnished import GRANTS, fields_of_refusal, furnish, request_of
 from tests.api.targets import KEYED
 from tests.api.tenants import Tenant, World, a_world
@@ -89,10 +89,21 @@ BROKEN: Final[dict[str, Callable[[str], list[str]]]] = {
 }
 # What may be true of a key that is sent as it should be: the routes it does not open for what reason.
 HOLDERS: Final = (
-    "second key, both valid", "first key, both valid", "revoked", "rolled, after its grace", "rolled, the new key",
-    "expired", "not yet expired", "lapsed plan", "FREE plan", "without portfolio", "without at-block",
-    "without enterprise", "without credits", "over the limit",
-)  # fmt: skip
+    "second key, both valid",
+    "first key, both valid",
+    "revoked",
+    "rolled, after its grace",
+    "rolled, the new key",
+    "expired",
+    "not yet expired",
+    "lapsed plan",
+    "FREE plan",
+    "without portfolio",
+    "without at-block",
+    "without enterprise",
+    "without credits",
+    "over the limit",
+)
 
 
 @dataclass
@@ -180,11 +191,11 @@ _FILL: Final = Statement(
 def counted_before(cast: Cast, kind: str, route: Route) -> dict[tuple[str, str], int]:
     """Forget all rates, but for who is over the limit: that bucket is full."""
     state = cast.world.state
-    state.database.change(lambda tx: tx.run(_FORGET))
+    state.database.write(lambda tx: tx.run(_FORGET))
     if kind == "over the limit":
         moments = state.clock.now_us().to_bytes(8, "little") * PER_MINUTE
         key = cast.key_ids[kind]
-        state.database.change(lambda tx: tx.run(_FILL, key=key, bucket=route.bucket, moments=moments))
+        state.database.write(lambda tx: tx.run(_FILL, key=key, bucket=route.bucket, moments=moments))
     return cast.world.counted()
 
 
@@ -235,7 +246,7 @@ async def test_every_key_on_every_route(cast: Cast, route: Route, kind: str) -> 
 
 def refill(cast: Cast, tenant: Tenant, cost: int) -> None:
     """Give back what it cost, for the next route."""
-    cast.world.state.database.change(lambda tx: ledger.credit(tx, tenant.account, cost, 1, "again"))
+    cast.world.state.database.write(lambda tx: ledger.credit(tx, tenant.account, cost, 1, "again"))
 
 
 @in_one_loop

@@ -8,10 +8,10 @@ import urllib.request
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.app import App
-from api.serve import listening
+from chainfolio.api.app import App
+from chainfolio.api.serve import listening
+from chainfolio.indexer.metrics import serve_metrics as metrics_listening
 from chainfolio.settings import Limits
-from indexer.metrics import listening as metrics_listening
 from tests.api.fakes import ALICE, KEY, FakeEngine, an_app
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}

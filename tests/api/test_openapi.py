@@ -14,8 +14,8 @@ import pytest
 from aiohttp import ClientSession
 from openapi_spec_validator import validate
 
-from api.router import Route
-from api.routes import ROUTES
+from chainfolio.api.router import Route
+from chainfolio.api.routes import ROUTES
 from tests.api.fakes import ALICE, an_app
 
 
@@ -125,6 +125,8 @@ async def test_the_page_needs_no_other_host(client: ClientSession) -> None:
 
 def test_starting_imports_nothing_slow() -> None:
     slow = "polars", "duckdb", "deltalake", "web3", "pyarrow", "numpy"
-    code = f"import sys, api.app, api.serve; print([name for name in {slow} if name in sys.modules])"
+    code = (
+        f"import sys, chainfolio.api.app, chainfolio.api.serve; print([name for name in {slow} if name in sys.modules])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.overview import token_overview
+from chainfolio.api.overview import token_overview
 from chainfolio.assets import SHOWN_NATIVE, Account
 from chainfolio.errors import NotFound
-from portfolio.document import Portfolio
+from chainfolio.portfolio.document import Portfolio
 from tests.api.fakes import ALICE, BOB, FakeEngine, a_portfolio
 from tests.portfolio.test_overview import ETHER, held
 
@@ -53,10 +53,32 @@ async def test_pictures_are_those_of_now(ask: Any, engine: FakeEngine, monkeypat
 
 @pytest.mark.parametrize(
     "day",
-    ["2024-02-30", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-00", "0000-01-01", "2024-1-1", "20240101", "",
-     "2024-01-01T00:00:00Z", "2024-01-01Z", "2024-01-01%2B00:00", "%202024-01-01", "2024-01-01%0A", "2024-W01-1",
-     "2024/01/01", "01-01-2024", "today", "２０２４-01-01", "٢٠٢٤-01-01", "12024-01-01", "-2024-01-01", "2024-001"],
-)  # fmt: skip
+    [
+        "2024-02-30",
+        "2023-02-29",
+        "2024-13-01",
+        "2024-00-10",
+        "2024-01-00",
+        "0000-01-01",
+        "2024-1-1",
+        "20240101",
+        "",
+        "2024-01-01T00:00:00Z",
+        "2024-01-01Z",
+        "2024-01-01%2B00:00",
+        "%202024-01-01",
+        "2024-01-01%0A",
+        "2024-W01-1",
+        "2024/01/01",
+        "01-01-2024",
+        "today",
+        "２０２４-01-01",
+        "٢٠٢٤-01-01",
+        "12024-01-01",
+        "-2024-01-01",
+        "2024-001",
+    ],
+)
 async def test_a_day_is_written_in_one_way(ask: Any, engine: FakeEngine, day: str) -> None:
     answer = await ask(f"{PATH}&date={day}")
     body = await answer.json()

@@ -10,12 +10,12 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from api.serve import listening
+from chainfolio.api.serve import listening
 from chainfolio.blocks import Block
-from chainfolio.seams import SystemClock
-from engine.answers import ApprovalsPage, Permitted, Place
-from engine.page_positions import Reached
-from storage.state import State
+from chainfolio.engine.answers import ApprovalsPage, Permitted, Place
+from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.environment import SystemClock
+from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app
 
 APPROVALS = f"/v1/approvals/ethereum?addresses={ALICE}"
@@ -30,11 +30,11 @@ class Shared(FakeKeys):
 
     store: State
 
-    async def run(self, work: Any) -> Any:
-        return await self.store.run(work)
+    async def write(self, work: Any) -> Any:
+        return await self.store.write(work)
 
-    async def look(self, work: Any) -> Any:
-        return await self.store.look(work)
+    async def read(self, work: Any) -> Any:
+        return await self.store.read(work)
 
 
 async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tmp_path: Path) -> None:
@@ -75,20 +75,36 @@ async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tm
 
 async def test_what_permit2_lets_others_take_is_shown_with_what_is_not_known(ask: Any, engine: FakeEngine) -> None:
     place = Place(9, 3, "0x" + "09" * 32)
-    known = Permitted(place, 1_700_000_000_123_456, PERMIT2, TOKEN, ALICE, BOB, 2**160 - 1, 1_800_000_000, 7, 5,
-                      Decimal("2.50"))  # fmt: skip
+    known = Permitted(
+        place, 1_700_000_000_123_456, PERMIT2, TOKEN, ALICE, BOB, 2**160 - 1, 1_800_000_000, 7, 5, Decimal("2.50")
+    )
     engine.page = ApprovalsPage(
-        (), None, block=Block(12, "0x" + "bb" * 32, "", 0), labels={BOB: "Bob's"},
+        (),
+        None,
+        block=Block(12, "0x" + "bb" * 32, "", 0),
+        labels={BOB: "Bob's"},
         permitted=(known, replace(known, raw=None, expires_s=None, balance=None, takes=None, at_risk=None)),
-    )  # fmt: skip
+    )
     body = await (await ask(f"{APPROVALS}&include=permit2")).json()
     assert engine.calls[0][1][4] == ("permit2",)
     first, second = body["permit2"]
     assert first == {
-        "block": "9", "timestamp": "2023-11-14T22:13:20.123Z", "hash": place.tx_hash, "contract": TOKEN,
-        "permit2": PERMIT2, "from": ALICE, "to": BOB, "spenderLabel": "Bob's", "amount": str(2**160 - 1),
-        "unlimited": True, "expiration": "1800000000", "balance": "7", "takeable": "5", "valueAtRisk": "2.5",
-        "blockNumber": "12", "blockHash": "0x" + "bb" * 32,
-    }  # fmt: skip
+        "block": "9",
+        "timestamp": "2023-11-14T22:13:20.123Z",
+        "hash": place.tx_hash,
+        "contract": TOKEN,
+        "permit2": PERMIT2,
+        "from": ALICE,
+        "to": BOB,
+        "spenderLabel": "Bob's",
+        "amount": str(2**160 - 1),
+        "unlimited": True,
+        "expiration": "1800000000",
+        "balance": "7",
+        "takeable": "5",
+        "valueAtRisk": "2.5",
+        "blockNumber": "12",
+        "blockHash": "0x" + "bb" * 32,
+    }
     assert {second[name] for name in ("amount", "expiration", "balance", "takeable", "valueAtRisk")} == {"N/A"}
     assert second["unlimited"] is False

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from api.serve import listening
+from chainfolio.api.serve import listening
 from chainfolio.contracts import CURRENCIES
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Server
-from portfolio.facts import Options
 from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, FakeEngine, FakeKeys, an_app
 
 ELEVEN = ",".join("0x" + f"{number:02x}" * 20 for number in range(11))

@@ -11,16 +11,15 @@ from typing import Any, get_args
 import pytest
 from aiohttp import ClientSession
 
-from adapters.evm.settings import EvmSettings
-from api.cursors import Forged, seal, unseal
-from api.serve import listening
-from api.transactions import TYPES
 from chainfolio import errors
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.api.cursors import Forged, seal, unseal
+from chainfolio.api.serve import listening
+from chainfolio.api.transactions import TYPES
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
-from chainfolio.settings import Settings
-from engine.answers import (
+from chainfolio.engine.answers import (
     Allowance,
     ApprovalsPage,
     ApprovedAsset,
@@ -28,8 +27,9 @@ from engine.answers import (
     Place,
     TransactionFilter,
 )
-from portfolio.facts import Options
-from portfolio.transactions import TransactionType
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.transactions import TransactionType
+from chainfolio.settings import Settings
 from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, Caller, FakeEngine, FakeKeys, an_approval
 
 AT_BLOCK = f"/v1/portfolio/at-block?addresses={ALICE}&chainKey=ethereum&blockNumber="
@@ -115,18 +115,18 @@ async def test_an_upstream_failure_at_a_block_is_a_short_plain_sentence(
 
 
 async def test_a_chain_without_a_node_is_not_served(ask: Any, engine: FakeEngine) -> None:
-    engine.failure = errors.Unserved("the portfolio at a block of monad")
+    engine.failure = errors.NotSupported("the portfolio at a block of monad")
     for path in (AT_BLOCK + "5", APPROVALS):
         answer = await ask(path)
         assert (answer.status, (await answer.json())["error"]) == (501, "Not Served")
 
 
 async def test_the_operator_enables_any_chain() -> None:
-    from api.app import make_app
-    from chainfolio.seams import Seams
+    from chainfolio.api.app import make_app
+    from chainfolio.environment import Environment
 
     given = Settings(chains={"linea": EvmSettings(at_block=True), "base": EvmSettings()})
-    app = make_app(FakeEngine(), FakeKeys(), given, Seams())
+    app = make_app(FakeEngine(), FakeKeys(), given, Environment())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
         for chain, status in (("linea", 200), ("ethereum", 200), ("base", 400)):
             url = f"http://127.0.0.1:{port}/v1/portfolio/at-block?addresses={ALICE}&chainKey={chain}&blockNumber=5"
@@ -148,10 +148,28 @@ async def test_a_past_day_is_asked_of_the_engine(ask: Any, engine: FakeEngine) -
 
 @pytest.mark.parametrize(
     "text",
-    ["2024-02-30", "0000-01-01", "2023-02-29", "2024-13-01", "2024-1-1", "20240101", "2024-01-01T00:00:00Z", "",
-     "2024-01-01Z", "2024-01-01+00:00", "２０２４-01-01", "2024/01/01", "01-01-2024", "2024-W01-1", "-2024-01-01",
-     "2024-01-01%00", "2024-01-01%0A", "yesterday", "2024-01-01&date=2024-01-01"],
-)  # fmt: skip
+    [
+        "2024-02-30",
+        "0000-01-01",
+        "2023-02-29",
+        "2024-13-01",
+        "2024-1-1",
+        "20240101",
+        "2024-01-01T00:00:00Z",
+        "",
+        "2024-01-01Z",
+        "2024-01-01+00:00",
+        "２０２４-01-01",
+        "2024/01/01",
+        "01-01-2024",
+        "2024-W01-1",
+        "-2024-01-01",
+        "2024-01-01%00",
+        "2024-01-01%0A",
+        "yesterday",
+        "2024-01-01&date=2024-01-01",
+    ],
+)
 async def test_a_date_is_a_day_of_the_calendar_in_one_form(ask: Any, engine: FakeEngine, text: str) -> None:
     answer = await ask(f"/v1/historical?addresses={ALICE}&date={text}")
     await refused(answer, "`date`")
@@ -207,12 +225,18 @@ async def test_an_approval_is_answered_field_by_field(ask: Any, engine: FakeEngi
                 "to": BOB,
                 "amount": str(2**256 - 1),
                 "asset": {
-                    "name": "usd coin", "symbol": "usdc", "balance": "12.5", "price": "1", "value": "10",
-                    "decimal": "6", "chain": "ethereum", "contract": item.token,
+                    "name": "usd coin",
+                    "symbol": "usdc",
+                    "balance": "12.5",
+                    "price": "1",
+                    "value": "10",
+                    "decimal": "6",
+                    "chain": "ethereum",
+                    "contract": item.token,
                 },
             }
         ],
-    }  # fmt: skip
+    }
     ((_, (accounts, chain, limit, start, include)),) = engine.calls
     assert (chain, [each.address for each in accounts], limit, start, include) == ("ethereum", [ALICE], 25, None, ())
 
@@ -290,12 +314,20 @@ def test_a_cursor_with_one_bit_or_one_letter_changed_is_no_cursor() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/approvals/ethereum", f"/v1/approvals/monad?addresses={ALICE}", f"/v1/approvals/Ethereum?addresses={ALICE}",
-     f"/v1/approvals/bnb?addresses={ALICE}", f"/v1/approvals/ethereum%20?addresses={ALICE}",
-     f"/v1/approvals/ethereum?addresses={SOL}", f"{APPROVALS}&include=risk", f"{APPROVALS}&include=",
-     f"{APPROVALS}&include=allowance,,operators", f"{APPROVALS}&includeImages=true",
-     *(f"{APPROVALS}&limit={limit}" for limit in (*NOT_NUMBERS, "0", "101", "5&limit=5"))],
-)  # fmt: skip
+    [
+        "/v1/approvals/ethereum",
+        f"/v1/approvals/monad?addresses={ALICE}",
+        f"/v1/approvals/Ethereum?addresses={ALICE}",
+        f"/v1/approvals/bnb?addresses={ALICE}",
+        f"/v1/approvals/ethereum%20?addresses={ALICE}",
+        f"/v1/approvals/ethereum?addresses={SOL}",
+        f"{APPROVALS}&include=risk",
+        f"{APPROVALS}&include=",
+        f"{APPROVALS}&include=allowance,,operators",
+        f"{APPROVALS}&includeImages=true",
+        *(f"{APPROVALS}&limit={limit}" for limit in (*NOT_NUMBERS, "0", "101", "5&limit=5")),
+    ],
+)
 async def test_every_refusal_of_approvals_is_only_a_message(ask: Any, engine: FakeEngine, path: str) -> None:
     answer = await ask(path)
     body = await answer.json()
@@ -382,11 +414,20 @@ async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> 
     assert (await ask(PAGED + query)).status == 200
     ((_, (_, wanted)),) = engine.calls
     assert wanted == TransactionFilter(
-        limit=10, offset=0, newest_first=False, search="usd coin", counterparties=(BOB, SOL),
-        networks=("ethereum", "optimism"), types=("SWAP", "APPROVAL"), protocols=("aave3", "uniswap_v3"),
-        hide_spam=True, hide_dust=True, since_us=us(2026, 3, 1, 10, 30) + 500_000, until_us=us(2026, 4, 1) - 1,
+        limit=10,
+        offset=0,
+        newest_first=False,
+        search="usd coin",
+        counterparties=(BOB, SOL),
+        networks=("ethereum", "optimism"),
+        types=("SWAP", "APPROVAL"),
+        protocols=("aave3", "uniswap_v3"),
+        hide_spam=True,
+        hide_dust=True,
+        since_us=us(2026, 3, 1, 10, 30) + 500_000,
+        until_us=us(2026, 4, 1) - 1,
         token_id=115,
-    )  # fmt: skip
+    )
 
 
 def us(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:
@@ -415,11 +456,25 @@ async def test_a_start_is_exact_and_an_end_is_the_end_of_its_day(
 @pytest.mark.parametrize("name", ["startDate", "endDate"])
 @pytest.mark.parametrize(
     "text",
-    ["", "2026-02-30", "2026-3-1", "2026-03-01T00:00:00", "2026-03-01T24:00:00Z", "2026-03-01T12:00:60Z",
-     "2026-03-01%2000:00:00Z", "2026-03-01T12:00:00+02:00", "1772366400", "0000-01-01", "2026-03-01T1:00Z",
-     "0001-01-01T00:00:00%2B01:00", "2026-03-01T00:00:00.1234567Z", "2026-03-01T00:00:00z", "２026-03-01",
-     "2026-03-01T00:00:00%2B25:00"],
-)  # fmt: skip
+    [
+        "",
+        "2026-02-30",
+        "2026-3-1",
+        "2026-03-01T00:00:00",
+        "2026-03-01T24:00:00Z",
+        "2026-03-01T12:00:60Z",
+        "2026-03-01%2000:00:00Z",
+        "2026-03-01T12:00:00+02:00",
+        "1772366400",
+        "0000-01-01",
+        "2026-03-01T1:00Z",
+        "0001-01-01T00:00:00%2B01:00",
+        "2026-03-01T00:00:00.1234567Z",
+        "2026-03-01T00:00:00z",
+        "２026-03-01",
+        "2026-03-01T00:00:00%2B25:00",
+    ],
+)
 async def test_a_moment_has_one_form(ask: Any, engine: FakeEngine, name: str, text: str) -> None:
     await refused(await ask(f"{PAGED}&{name}={text}"), f"`{name}`")
     assert engine.calls == []
@@ -461,7 +516,7 @@ def test_there_are_thirty_five_types() -> None:
 
 
 async def test_without_a_source_transactions_are_not_served(ask: Any, engine: FakeEngine) -> None:
-    engine.failure = errors.Unserved("the transactions of an account")
+    engine.failure = errors.NotSupported("the transactions of an account")
     answer = await ask(PAGED)
     assert (answer.status, (await answer.json())["error"]) == (501, "Not Served")
 
@@ -494,12 +549,28 @@ async def test_sync_answers_a_bare_string(ask: Any, engine: FakeEngine) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["", "{}", "[]", "null", '"a"', '{"addresses":[]}', '{"addresses":null}', '{"addresses":"0x12"}',
-     '{"addresses":[1]}', '{"addresses":[""]}', '{"addresses":["0x12"]}', '{"addresses":[["a"]]}',
-     f'{{"addresses":["{ALICE},{BOB}"]}}', f'{{"addresses":["{ALICE}"],"plan":"PRO"}}',
-     f'{{"addresses":["{ALICE}",null]}}', f'{{"addresses":[{",".join([chr(34) + ALICE + chr(34)] * 11)}]}}',
-     f'\ufeff{{"addresses":["{ALICE}"]}}', '{"addresses":["\\ud800"]}', f'{{"addresses":["{ALICE}"]}}x'],
-)  # fmt: skip
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '"a"',
+        '{"addresses":[]}',
+        '{"addresses":null}',
+        '{"addresses":"0x12"}',
+        '{"addresses":[1]}',
+        '{"addresses":[""]}',
+        '{"addresses":["0x12"]}',
+        '{"addresses":[["a"]]}',
+        f'{{"addresses":["{ALICE},{BOB}"]}}',
+        f'{{"addresses":["{ALICE}"],"plan":"PRO"}}',
+        f'{{"addresses":["{ALICE}",null]}}',
+        f'{{"addresses":[{",".join([chr(34) + ALICE + chr(34)] * 11)}]}}',
+        f'\ufeff{{"addresses":["{ALICE}"]}}',
+        '{"addresses":["\\ud800"]}',
+        f'{{"addresses":["{ALICE}"]}}x',
+    ],
+)
 async def test_a_body_that_does_not_fit_is_refused(ask: Any, engine: FakeEngine, body: str) -> None:
     headers = {"Content-Type": "application/json"}
     await refused(await ask("/v1/sync-transactions", "POST", data=body.encode(), headers=headers))
@@ -526,7 +597,7 @@ async def test_sync_is_only_posted(ask: Any) -> None:
 
 
 def test_each_route_says_what_it_needs() -> None:
-    from api.routes import ROUTES
+    from chainfolio.api.routes import ROUTES
 
     said = {route.path: (route.needs, route.bucket, route.envelope, route.cost) for route in ROUTES}
     assert said["/v1/portfolio/at-block"] == ("at-block", "at-block", "at-block", 1)

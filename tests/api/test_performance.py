@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.performance import performance
+from chainfolio.api.performance import performance
 from chainfolio.assets import Account
-from chainfolio.errors import Unserved
+from chainfolio.errors import NotSupported
 from tests.api.fakes import ALICE, BOB, FakeEngine
 
 PATH = f"/v1/performance?addresses={ALICE}"
@@ -46,5 +46,5 @@ async def test_a_span_that_cannot_be_meant_is_refused(ask: Any, engine: FakeEngi
 
 
 async def test_a_wallet_that_no_chain_can_tell_of_is_501(ask: Any, engine: FakeEngine) -> None:
-    engine.failure = Unserved("the past of it", remedy="the operator adds a chain")
+    engine.failure = NotSupported("the past of it", remedy="the operator adds a chain")
     assert (await ask(f"{PATH}&startDate=2024-02-29&endDate=2024-03-01")).status == 501

@@ -14,17 +14,17 @@ from aiohttp import ClientSession
 from openapi_spec_validator import validate
 from structlog.testing import capture_logs
 
-from api.app import App, make_app
-from api.changes import change
-from api.context import Answer, Context, Parts, Proceed, Step
-from api.keys import Keys
-from api.openapi import describe
-from api.pipeline import KEYED, PUBLIC, chained
-from api.router import Route, get, write
-from api.serve import listening
-from chainfolio.seams import Seams, SystemClock
+from chainfolio.api.app import App, make_app
+from chainfolio.api.changes import change
+from chainfolio.api.context import Answer, Context, Parts, Proceed, Step
+from chainfolio.api.keys import Keys
+from chainfolio.api.openapi import describe
+from chainfolio.api.pipeline import KEYED, PUBLIC, chained
+from chainfolio.api.router import Route, get, write
+from chainfolio.api.serve import listening
+from chainfolio.environment import Environment, SystemClock
 from chainfolio.settings import Settings
-from storage.state import State
+from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
 
 
@@ -74,7 +74,7 @@ async def odd(request: Context) -> float:
 
 @pytest.fixture
 async def base() -> AsyncIterator[str]:
-    parts = Parts(FakeEngine(), FakeKeys(), Settings(), Seams())
+    parts = Parts(FakeEngine(), FakeKeys(), Settings(), Environment())
     async with listening(App(parts, (made, given, odd), max_body=1000), "127.0.0.1", 0, drain_s=0.1) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -192,7 +192,7 @@ async def test_a_step_is_around_the_steps_after_it() -> None:
 
 
 def a_context(route: Route) -> Context:
-    parts = Parts(FakeEngine(), FakeKeys(), Settings(), Seams())
+    parts = Parts(FakeEngine(), FakeKeys(), Settings(), Environment())
     return Context(None, route, parts)  # type: ignore[arg-type]
 
 
@@ -213,7 +213,7 @@ async def test_keys_of_the_real_store_open_the_door(tmp_path: Path) -> None:
     state = State.open(f"sqlite:///{tmp_path / 'state.db'}", b"p" * 32, SystemClock(), random.Random(1))
     keys: Keys = state
     account, token = state.create_account("alice", grants=["portfolio"])
-    app = make_app(FakeEngine(), keys, Settings(), Seams())
+    app = make_app(FakeEngine(), keys, Settings(), Environment())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
 
         async def status() -> int:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from api.protocols import chain_protocols, contract_protocol
-from portfolio.facts import PLACEHOLDER
+from chainfolio.api.protocols import chain_protocols, contract_protocol
+from chainfolio.portfolio.facts import PLACEHOLDER
 from tests.api.fakes import POOL, PROTOCOLS, FakeEngine
 
 LIDO = "0x" + "5e" * 20
@@ -28,11 +28,17 @@ async def test_protocols_are_listed_by_name_with_pictures(ask: Any) -> None:
     assert body == {
         "data": [
             {"uuid": aave.uuid, "name": "Aave V3", "key": "aave3", **SPARE, "isUserProtocol": False},
-            {"uuid": lido.uuid, "name": "Lido", "key": "lido", "imgSmall": picture, "imgLarge": picture,
-             "isUserProtocol": False},
+            {
+                "uuid": lido.uuid,
+                "name": "Lido",
+                "key": "lido",
+                "imgSmall": picture,
+                "imgLarge": picture,
+                "isUserProtocol": False,
+            },
         ],
         "pagination": {"page": 1, "limit": 20, "hasMore": False},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,8 +109,21 @@ async def test_a_contract_of_nobody_is_404_in_the_words_of_the_family(ask: Any, 
         ("", "contract"),
         *(
             (f"contract={bad}", "contract")
-            for bad in ("", "0x", "lido", LIDO[:-1], LIDO + "0", LIDO[2:], LIDO + "%0A", "%20" + LIDO,
-                        LIDO + "," + POOL, LIDO[:-1] + "g", LIDO[:-1] + "٣", LIDO + "%00", "0x" + "0" * 64)
+            for bad in (
+                "",
+                "0x",
+                "lido",
+                LIDO[:-1],
+                LIDO + "0",
+                LIDO[2:],
+                LIDO + "%0A",
+                "%20" + LIDO,
+                LIDO + "," + POOL,
+                LIDO[:-1] + "g",
+                LIDO[:-1] + "٣",
+                LIDO + "%00",
+                "0x" + "0" * 64,
+            )
         ),
         (f"contract={LIDO}&contract={LIDO}", "contract"),
         (f"contract={LIDO}&chain=", "chain"),
@@ -114,7 +133,7 @@ async def test_a_contract_of_nobody_is_404_in_the_words_of_the_family(ask: Any, 
         (f"contract={LIDO}&chainKey=ethereum", "chainKey"),
         (f"contract={LIDO}&addresses={LIDO}", "addresses"),
     ],
-)  # fmt: skip
+)
 async def test_a_contract_that_cannot_be_meant_is_refused(ask: Any, query: str, name: str) -> None:
     answer = await ask(f"/v1/contract-protocol?{query}")
     body = await answer.json()

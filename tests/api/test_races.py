@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from storage.state import delegations, virtual_users
-from storage.state.ledger import Balance
+from chainfolio.storage.state import delegations, virtual_users
+from chainfolio.storage.state.ledger import Balance
 from tests.api.tenants import Said, Tenant, World, a_world, wallet
 
 A, B, C = (wallet(number) for number in (1, 2, 3))
@@ -114,9 +114,12 @@ async def test_a_bundle_that_is_deleted_while_it_changes_is_gone_and_whoever_was
         bundle = await ann.bundle("x", A, B)
         path = f"/v1/bundles/{bundle}"
         gone, *others = await at_once(
-            (ann, "DELETE", path, None), (ann, "PATCH", path, {"name": "y"}), (ann, "GET", path, None),
-            (ann, "POST", f"{path}/addresses", {"address": C}), (ann, "DELETE", f"{path}/addresses/{A}", None),
-        )  # fmt: skip
+            (ann, "DELETE", path, None),
+            (ann, "PATCH", path, {"name": "y"}),
+            (ann, "GET", path, None),
+            (ann, "POST", f"{path}/addresses", {"address": C}),
+            (ann, "DELETE", f"{path}/addresses/{A}", None),
+        )
         assert gone.status == 204
         assert {each.status for each in others} <= {200, 404}
         assert {each.code for each in others if each.status == 404} <= {"BUNDLE_NOT_FOUND"}
@@ -146,7 +149,7 @@ async def test_no_bundle_has_a_member_that_is_in_no_address_book(ann: Tenant) ->
 async def test_the_portfolio_of_a_virtual_user_that_goes_is_there_or_forbidden(world: World, ann: Tenant) -> None:
     ids = [str(uuid.uuid4()) for _ in range(5)]
     for id in ids:
-        world.state.database.change(
+        world.state.database.write(
             partial(
                 virtual_users.add,
                 account_id=ann.account,
@@ -160,7 +163,7 @@ async def test_the_portfolio_of_a_virtual_user_that_goes_is_there_or_forbidden(w
     before = await spent(world, ann)
 
     async def remove(id: str) -> None:
-        await asyncio.to_thread(world.state.database.change, lambda tx: virtual_users.remove(tx, ann.account, id, 2))
+        await asyncio.to_thread(world.state.database.write, lambda tx: virtual_users.remove(tx, ann.account, id, 2))
 
     answered = 0
     for id in ids:
@@ -194,9 +197,12 @@ async def test_who_attacks_while_the_owner_changes_gets_nothing(world: World, an
     path = f"/v1/bundles/{bundle}"
     before, purse = await eve.read_all(), await spent(world, eve)
     attacks = [
-        (eve, "DELETE", path, None), (eve, "PATCH", path, {"name": "mine"}), (eve, "GET", path, None),
-        (eve, "POST", f"{path}/addresses", {"address": C}), (eve, "DELETE", f"{path}/addresses/{A}", None),
-    ]  # fmt: skip
+        (eve, "DELETE", path, None),
+        (eve, "PATCH", path, {"name": "mine"}),
+        (eve, "GET", path, None),
+        (eve, "POST", f"{path}/addresses", {"address": C}),
+        (eve, "DELETE", f"{path}/addresses/{A}", None),
+    ]
     own = (ann, "POST", f"{path}/addresses", {"address": C}), (ann, "PATCH", path, {"name": "y"})
     said = await at_once(*attacks, *own, *attacks)
     assert ends([*said[:5], *said[7:]]) == [404] * 10
@@ -221,10 +227,10 @@ async def test_the_days_of_a_foreign_subscription_are_forbidden_as_if_there_were
 
 async def test_a_delegation_that_ends_meanwhile_ends_at_once(world: World, ann: Tenant, eve: Tenant) -> None:
     def delegate() -> bool:
-        return world.state.database.change(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))
+        return world.state.database.write(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))
 
     def withdraw() -> bool:
-        return world.state.database.change(lambda tx: delegations.withdraw(tx, ann.account, eve.account, 6))
+        return world.state.database.write(lambda tx: delegations.withdraw(tx, ann.account, eve.account, 6))
 
     async def act(number: int) -> Said:
         body = {"entries": [{"address": wallet(100 + number)}]}

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from chainfolio.settings import Limits, Quotas, Settings
-from storage.state.ledger import Balance
+from chainfolio.storage.state.ledger import Balance
 from tests.api.furnished import GRANTS, furnish
 from tests.api.tenants import a_world
 
@@ -38,9 +38,18 @@ async def test_what_is_answered_is_what_is_described(state_url: str, tmp_path: P
         tenant = world.tenant("ann", grants=GRANTS, credits=NEVER)
         furnish(world, tenant.account)
         arguments = [
-            "--checks", "all", "--seed", "1", "--max-examples", str(EXAMPLES), "--continue-on-failure",
-            "--header", f"Authorization: Bearer {tenant.key}", "--warnings", "off",
-        ]  # fmt: skip
+            "--checks",
+            "all",
+            "--seed",
+            "1",
+            "--max-examples",
+            str(EXAMPLES),
+            "--continue-on-failure",
+            "--header",
+            f"Authorization: Bearer {tenant.key}",
+            "--warnings",
+            "off",
+        ]
         (tmp_path / "schemathesis.toml").write_text(CONFIG)
         code, said = await run(["run", *arguments, f"{world.base}/openapi.json"], tmp_path)
         assert code == 0, said
@@ -50,9 +59,15 @@ async def test_what_is_answered_is_what_is_described(state_url: str, tmp_path: P
 
 async def run(arguments: list[str], folder: Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "schemathesis.cli", "--no-color", *arguments,
-        cwd=folder, env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.api.beyond_schema", "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "schemathesis.cli",
+        "--no-color",
+        *arguments,
+        cwd=folder,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.api.beyond_schema", "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     said, _ = await process.communicate()
     return process.returncode or 0, said.decode()

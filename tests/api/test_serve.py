@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from api.serve import listening, serve
+from chainfolio.api.serve import listening, serve
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Server, Settings
 from tests.api.fakes import ALICE, KEY, FakeEngine, an_app

@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from api.serve import listening
+from chainfolio.api.serve import listening
+from chainfolio.cli import serve
+from chainfolio.cli.serve import answering
+from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Limits, Settings, Store
-from cli import serve
-from cli.serve import answering
-from cli.state_store import open_state
-from storage.state import ledger, postgres, schema
-from storage.state.database import Statement, argument
+from chainfolio.storage.state import ledger, postgres, schema
+from chainfolio.storage.state.database import Statement, argument
 from tests.api.fakes import ALICE
 from tests.storage.silent import Line
 from tests.storage.stores import NO_POSTGRES, Stores
@@ -71,10 +71,10 @@ async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charge
     account, key = state.create_account("ann", "PRO", CREDITS, ("portfolio",))
 
     def charged() -> int:
-        return int(state.database.look(lambda tx: tx.rows(_CHARGED, owner=account.id, moved="post"))[0][0])
+        return int(state.database.read(lambda tx: tx.rows(_CHARGED, owner=account.id, moved="post"))[0][0])
 
     def balance() -> tuple[int, int]:
-        ((available, held),) = state.database.look(lambda tx: tx.rows(_BALANCE, owner=account.id))
+        ((available, held),) = state.database.read(lambda tx: tx.rows(_BALANCE, owner=account.id))
         return available, held
 
     try:
@@ -112,7 +112,7 @@ async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charge
             assert (await ask(book))[0] == 200
             await until(is_settled)
             assert charged() == paid + 1
-        assert state.database.look(ledger.check) == []
+        assert state.database.read(ledger.check) == []
     finally:
         state.close()
         line.close()

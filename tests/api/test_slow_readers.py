@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from api.serve import listening
+from chainfolio.api.serve import listening
 from chainfolio.assets import Account
-from portfolio.facts import Options
+from chainfolio.portfolio.facts import Options
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
 
 REQUEST = f"GET /v1/portfolio?addresses={ALICE} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n".encode()

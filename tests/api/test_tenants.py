@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.request import MAX_BODY
-from api.routes import ROUTES
-from storage.state import audit, delegations, virtual_users
+from chainfolio.api.request import MAX_BODY
+from chainfolio.api.routes import ROUTES
+from chainfolio.storage.state import audit, delegations, virtual_users
 from tests.api.fakes import KEY
 from tests.api.tenants import Said, Tenant, World, a_world, wallet
 
@@ -42,7 +42,7 @@ def eve(world: World) -> Tenant:
 def own_virtual_user(world: World, tenant: Tenant) -> str:
     id = str(uuid.uuid4())
     document = b'[{"chain":"ethereum","contract":"native","amount":"1.5"}]'
-    world.state.database.change(lambda tx: virtual_users.add(tx, tenant.account, id, "BALANCE", "Cold", document, 1))
+    world.state.database.write(lambda tx: virtual_users.add(tx, tenant.account, id, "BALANCE", "Cold", document, 1))
     return id
 
 
@@ -119,13 +119,15 @@ async def test_foreign_virtual_users_are_forbidden_like_unknown_ones(world: Worl
 async def test_subscriptions_are_of_one_account(ann: Tenant, eve: Tenant) -> None:
     body = {"addresses": [{"address": A}]}
     assert [(await each.ask("POST", "/v1/subscribe-snapshot", body)).status for each in (ann, eve, ann)] == [
-        200, 200, 409,
-    ]  # fmt: skip
+        200,
+        200,
+        409,
+    ]
 
 
 async def test_a_delegate_acts_for_who_delegated(world: World, ann: Tenant, eve: Tenant) -> None:
     theirs = await ann.bundle("x", A, B)
-    world.state.database.change(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))
+    world.state.database.write(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))
 
     async def act(method: str, path: str, body: Any = None) -> Said:
         return await eve.ask(method, path, body, X_Delegate_For=ann.account)
@@ -136,22 +138,26 @@ async def test_a_delegate_acts_for_who_delegated(world: World, ann: Tenant, eve:
     assert (await act("POST", "/v1/addressbook", {"entries": [{"address": C}]})).status == 200
     assert len((await ann.ask("GET", "/v1/addressbook")).json["data"]) == 3
     assert (await eve.ask("GET", "/v1/addressbook")).json == {"data": []}
-    notes = world.state.database.look(lambda tx: audit.trail(tx, ann.account))
+    notes = world.state.database.read(lambda tx: audit.entries(tx, ann.account))
     done = [note for note in notes if note.action == "changed by a delegate"]
     assert [note.detail for note in done] == [
-        {"by": eve.account, "call": "rename_bundle"}, {"by": eve.account, "call": "add_entries"},
-    ]  # fmt: skip
+        {"by": eve.account, "call": "rename_bundle"},
+        {"by": eve.account, "call": "add_entries"},
+    ]
     assert {note.actor for note in done} == {world.state.keys(eve.account)[0].id}
     assert (await ann.ask("GET", "/v1/addressbook", X_Delegate_For=eve.account)).code == "DELEGATE_NOT_FOUND"
-    world.state.database.change(lambda tx: delegations.withdraw(tx, ann.account, eve.account, 6))
+    world.state.database.write(lambda tx: delegations.withdraw(tx, ann.account, eve.account, 6))
     assert (await act("GET", "/v1/addressbook")).code == "DELEGATE_NOT_FOUND"
 
 
 EVERY = [
-    *BUNDLES, *ENTRIES, ("GET", "/v1/addressbook", None), ("GET", "/v1/bundles", None),
+    *BUNDLES,
+    *ENTRIES,
+    ("GET", "/v1/addressbook", None),
+    ("GET", "/v1/bundles", None),
     ("POST", "/v1/addressbook", {"entries": [{"address": A}]}),
     ("POST", "/v1/bundles", {"name": "z", "addresses": [A]}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("method", "path", "body"), EVERY)

@@ -8,18 +8,31 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.approvals import AllowanceLeft, PermittedSpender
+from chainfolio.api.approvals import AllowanceLeft, PermittedSpender
+from chainfolio.portfolio.document import (
+    AssetDocument,
+    Portfolio,
+    PositionsDocument,
+    ProtocolChainDocument,
+    ProtocolDocument,
+)
+from chainfolio.portfolio.metrics.report import DayDocument, ExposureDocument, ShareDocument
+from chainfolio.portfolio.zeroed import zero_unknown
 from chainfolio.settings import Server
-from portfolio.document import AssetDocument, Portfolio, PositionsDocument, ProtocolChainDocument, ProtocolDocument
-from portfolio.metrics.report import DayDocument, ExposureDocument, ShareDocument
-from portfolio.zeroed import zeroed
 from tests.api import fakes
 from tests.api.fakes import ALICE, FakeEngine, a_portfolio
 
 MOON = AssetDocument(
-    symbol="moon", name="moon", contract="0x1", chain_key="ethereum", chain_contract="ethereum:0x1", balance="7",
-    price="N/A", value="N/A", decimal="18",
-)  # fmt: skip
+    symbol="moon",
+    name="moon",
+    contract="0x1",
+    chain_key="ethereum",
+    chain_contract="ethereum:0x1",
+    balance="7",
+    price="N/A",
+    value="N/A",
+    decimal="18",
+)
 ROUTES = (
     f"/v1/portfolio?addresses={ALICE}",
     f"/v1/wallet?addresses={ALICE}",
@@ -64,9 +77,9 @@ def with_unknown(kind: type[msgspec.Struct], **known: Any) -> Any:
 
 
 def test_values_at_risk_are_zero_and_what_a_spender_may_take_is_not() -> None:
-    left = zeroed(with_unknown(AllowanceLeft, unlimited=False))
+    left = zero_unknown(with_unknown(AllowanceLeft, unlimited=False))
     assert (left.value_at_risk, left.amount) == ("0", "N/A")
-    permitted = zeroed(with_unknown(PermittedSpender, unlimited=False))
+    permitted = zero_unknown(with_unknown(PermittedSpender, unlimited=False))
     assert (permitted.value_at_risk, permitted.amount, permitted.takeable) == ("0", "N/A", "N/A")
 
 
@@ -75,7 +88,7 @@ def test_values_and_flows_of_a_performance_are_zero_and_its_results_are_not() ->
     day = DayDocument(day="2026-02-01", value="1", flow="N/A", growth="N/A")
     exposure = ExposureDocument(chains=(share,), protocols=(), assets=(), unpriced=())
     unknown = dict.fromkeys(("start_value", "end_value", "net_flows", "gain"), "N/A")
-    found = zeroed(msgspec.structs.replace(fakes.a_performance("USD"), days=(day,), exposure=exposure, **unknown))
+    found = zero_unknown(msgspec.structs.replace(fakes.a_performance("USD"), days=(day,), exposure=exposure, **unknown))
     assert (found.start_value, found.end_value, found.net_flows, found.days[0].flow) == ("0", "0", "0", "0")
     assert (found.exposure.chains[0].value, found.exposure.chains[0].share) == ("0", "0")
     assert (found.gain, found.days[0].growth, found.time_weighted_return, found.money_weighted_return) == ("N/A",) * 4

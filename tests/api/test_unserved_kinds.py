@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from api.routes import ROUTES
-from cli.main import main
-from localchain.node import LocalNode
+from chainfolio.api.routes import ROUTES
+from chainfolio.cli.main import main
+from chainfolio.localchain.node import LocalNode
 from tests.api.fakes import ALICE, SOL, STARKNET, TRON
 from tests.api.over_nodes import READS, WRITES, ask, cost_of, group_of, lacking, lived, served, settings_of, tenant_of
 from tests.api.tenants import World

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.router import Route, one
-from api.routes import ROUTES
+from chainfolio.api.router import Route, single_cost
+from chainfolio.api.routes import ROUTES
 from chainfolio.assets import account
 from chainfolio.contracts import VirtualHolding, VirtualUser
 from chainfolio.errors import StorageFull
-from portfolio.facts import Options
-from storage.state import subscriptions, virtual_users
+from chainfolio.portfolio.facts import Options
+from chainfolio.storage.state import subscriptions, virtual_users
 from tests.api.fakes import SOL
 from tests.api.tenants import Said, Tenant, World, a_world, wallet
 
@@ -37,7 +37,7 @@ def ann(world: World) -> Tenant:
 def made(world: World, tenant: Tenant, type: str = "BALANCE", document: bytes = BALANCE) -> VirtualUser:
     id = str(uuid.uuid4())
     label, owner = f"my {type}", tenant.account
-    return world.state.database.change(lambda tx: virtual_users.add(tx, owner, id, type, label, document, 1))
+    return world.state.database.write(lambda tx: virtual_users.add(tx, owner, id, type, label, document, 1))
 
 
 async def portfolio(tenant: Tenant, addresses: str, more: str = "") -> Said:
@@ -75,10 +75,20 @@ async def test_aggregated_is_one_portfolio(world: World, ann: Tenant) -> None:
 
 @pytest.mark.parametrize(
     "addresses",
-    ["", "virtual:", "virtual:1", A, SOL, f"virtual:{uuid.UUID(int=1)},", f"VIRTUAL:{uuid.UUID(int=1)}",
-     f"virtual:{uuid.UUID(int=1).hex}", f"virtual:{uuid.UUID(int=1)}%00", f"%20virtual:{uuid.UUID(int=1)}",
-     ",".join(f"virtual:{uuid.UUID(int=number)}" for number in range(1, 12))],
-)  # fmt: skip
+    [
+        "",
+        "virtual:",
+        "virtual:1",
+        A,
+        SOL,
+        f"virtual:{uuid.UUID(int=1)},",
+        f"VIRTUAL:{uuid.UUID(int=1)}",
+        f"virtual:{uuid.UUID(int=1).hex}",
+        f"virtual:{uuid.UUID(int=1)}%00",
+        f"%20virtual:{uuid.UUID(int=1)}",
+        ",".join(f"virtual:{uuid.UUID(int=number)}" for number in range(1, 12)),
+    ],
+)
 async def test_what_is_no_virtual_user_or_too_many_is_400(world: World, ann: Tenant, addresses: str) -> None:
     said = await portfolio(ann, addresses)
     assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["query"])
@@ -102,7 +112,7 @@ async def test_what_is_subscribed_to_is_watched_until_the_subscription_ends(worl
     assert said.status == 200
     ends = {
         each.address: each.expires_us
-        for each in world.state.database.look(lambda tx: subscriptions.every(tx, ann.account))
+        for each in world.state.database.read(lambda tx: subscriptions.every(tx, ann.account))
     }
     subscribed = {account(A): ends[A], account(SOL): ends[SOL]}
     assert world.engine.calls == [("watch_subscribed", (ann.account, subscribed))]
@@ -124,7 +134,7 @@ async def test_a_sale_stands_if_its_places_cannot_be_stored_now(world: World, an
     world.engine.failure = StorageFull("tail")
     assert (await subscribe(ann, {"address": A})).status == 200
     now_us = world.state.clock.now_us()
-    sold = world.state.database.look(lambda tx: subscriptions.sold(tx, now_us))
+    sold = world.state.database.read(lambda tx: subscriptions.sold(tx, now_us))
     assert [(owner, address) for owner, address, _ in sold] == [(ann.account, A)]
 
 
@@ -147,10 +157,17 @@ async def test_what_is_subscribed_to_is_refused_with_the_rest(world: World, ann:
 
 @pytest.mark.parametrize(
     "wanted",
-    [[], [A], [{"address": B}, {"address": B.replace("0x", "0X")}], [{"address": "0x12"}],
-      [{"address": A, "years": 9}], [{"description": "x"}],
-     [{"address": A, "description": "x" * 256}], [{"address": wallet(number)} for number in range(1, 102)]],
-)  # fmt: skip
+    [
+        [],
+        [A],
+        [{"address": B}, {"address": B.replace("0x", "0X")}],
+        [{"address": "0x12"}],
+        [{"address": A, "years": 9}],
+        [{"description": "x"}],
+        [{"address": A, "description": "x" * 256}],
+        [{"address": wallet(number)} for number in range(1, 102)],
+    ],
+)
 async def test_a_body_that_does_not_fit_is_told_so(world: World, ann: Tenant, wanted: list[Any]) -> None:
     said = await subscribe(ann, *wanted)
     assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["body"])
@@ -170,7 +187,7 @@ def test_what_a_call_costs_depends_on_what_it_asks_for() -> None:
     assert (users.cost, users.units({"query": query})) == (1, 3)
     body = msgspec.convert({"addresses": [{"address": A}, {"address": B}]}, wanted.arguments["body"])
     assert (wanted.cost, wanted.units({"body": body})) == (1200, 2)
-    assert {each.units for each in ROUTES if each not in (users, wanted)} == {one}
+    assert {each.units for each in ROUTES if each not in (users, wanted)} == {single_cost}
 
 
 def test_what_tenants_keep_costs_one_credit_and_needs_the_portfolio_grant() -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localchain.beacon import BeaconRuntime
-from localchain.node import GENESIS_TIME, LocalNode
+from chainfolio.localchain.beacon import BeaconRuntime
+from chainfolio.localchain.node import GENESIS_TIME, LocalNode
 from tests.beacon.conftest import started
 
 SLOT_S = 6  # of the minimal preset
@@ -47,9 +47,12 @@ class Both:
         block, slot = self.execution.block(), self.slot + 1
         assert int(block["timestamp"], 16) == GENESIS_TIME + slot * SLOT_S
         self.beacon.do(
-            "payload", slot=slot, blockNumber=int(block["number"], 16), blockHash=block["hash"],
+            "payload",
+            slot=slot,
+            blockNumber=int(block["number"], 16),
+            blockHash=block["hash"],
             feeRecipient=fee_recipient,
-        )  # fmt: skip
+        )
         return self.beacon.advance(1)
 
     @property

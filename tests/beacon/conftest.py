@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from adapters.beacon.chain import BeaconChain, build
-from adapters.beacon.settings import BeaconSettings
-from chainfolio.seams import Seams
+from chainfolio.adapters.beacon.chain import BeaconChain, build
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.cli.main import main
+from chainfolio.engine.rows import in_tail
+from chainfolio.environment import Environment
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.beacon import BeaconRuntime
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
 from chainfolio.settings import Settings, load
 from chainfolio.table import Table
 from chainfolio.tables import BEACON
-from cli.main import main
-from engine.rows import in_tail
-from indexer.wiring import System
-from localchain.beacon import BeaconRuntime
-from localchain.errors import InstallFailed, NodeJsMissing
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ETH = 10**9  # gwei
@@ -38,7 +38,7 @@ def started(**options: object) -> BeaconRuntime:
 def chain_at(*urls: str, key: str = "own", **settings: object) -> BeaconChain:
     """The adapter at some nodes."""
     made = BeaconSettings(adapter="beacon", rpc=list(urls), **settings)  # type: ignore[arg-type]
-    return build(key, made, Seams(), configs=CONFIGS)
+    return build(key, made, Environment(), configs=CONFIGS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,33 +12,33 @@ from typing import Any
 
 import pytest
 
-from adapters.beacon.answers import KeyedFields, KeyedRow
-from adapters.beacon.chain import BeaconChain, build
-from adapters.beacon.registry import Registry
-from adapters.beacon.settings import BeaconSettings
-from adapters.beacon.states import columns
+from chainfolio.adapters.beacon.answers import KeyedFields, KeyedRow
+from chainfolio.adapters.beacon.chain import BeaconChain, build
+from chainfolio.adapters.beacon.registry import Registry
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.states import columns
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment, SystemClock
 from chainfolio.errors import (
     BadAnswer,
     BadSettings,
     ChainfolioError,
-    Disputed,
     HistoryUnavailable,
     NoBlock,
     NodeBehind,
+    NoQuorum,
     NotFound,
     Reorged,
     Unavailable,
-    Unsupported,
+    UnsupportedMethod,
     WrongChain,
 )
+from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.memory import ByteBudget
-from chainfolio.seams import Seams, SystemClock
 from chainfolio.settings import load
-from localchain.beacon import BeaconRuntime
+from chainfolio.transport.exchange import Posted, RateLimited, Sink
+from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, started
-from transport.exchange import Posted, RateLimited, Sink
-from transport.http import HttpTransport
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 Alter = Callable[[str, int, Any], tuple[int, Any]]
@@ -112,7 +112,7 @@ class Wrong:
     async def refused(self, kind: type[ChainfolioError], last: int = 40) -> str:
         """What collecting says."""
         with pytest.raises(kind) as caught:
-            await self.chain.collect(Span(0, last), self.chain.usual)
+            await self.chain.collect(Span(0, last), self.chain.default_datasets)
         await self.chain.close()
         return str(caught.value)
 
@@ -120,7 +120,7 @@ class Wrong:
 def wrong(node: BeaconRuntime, alter: Alter, *more: str, **settings: Any) -> Wrong:
     """A chain whose node says what `alter` makes of it."""
     made = BeaconSettings(adapter="beacon", rpc=[node.url, *more], **settings)
-    return Wrong(build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=Altered(alter)))
+    return Wrong(build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(alter)))
 
 
 def same(path: str, status: int, found: Any) -> tuple[int, Any]:
@@ -133,7 +133,7 @@ async def test_a_missed_slot_has_no_block_and_no_row(node: BeaconRuntime) -> Non
         await chain.block(MISSED)
     with pytest.raises(NodeBehind):
         await chain.block(65)
-    found = await chain.collect(Span(MISSED, MISSED), (*chain.usual, "blocks"))
+    found = await chain.collect(Span(MISSED, MISSED), (*chain.default_datasets, "blocks"))
     assert found.last is None
     assert all(len(rows) == 0 for rows in found.tables.values())
     assert [block.height for block in await chain.blocks([12, 13, 14])] == [12, 14]
@@ -196,7 +196,7 @@ async def test_numbers_may_be_written_as_numbers_and_rows_stay_the_same(node: Be
         return status, found if path.endswith("/spec") else bare(found)
 
     plain, other = wrong(node, same).chain, wrong(node, unquoted).chain
-    one, two = [await chain.collect(Span(0, 40), chain.usual) for chain in (plain, other)]
+    one, two = [await chain.collect(Span(0, 40), chain.default_datasets) for chain in (plain, other)]
     assert one.tables == two.tables
     assert len(one.tables["validator_rewards"]) == 64 * 3
     await plain.close()
@@ -209,7 +209,7 @@ async def test_a_node_that_takes_no_posted_list_is_asked_by_the_address(node: Be
         return (404, {"message": "Route POST not found"}) if posted else (status, found)
 
     plain, other = wrong(node, same).chain, wrong(node, old).chain
-    one, two = [await chain.collect(Span(0, 40), chain.usual) for chain in (plain, other)]
+    one, two = [await chain.collect(Span(0, 40), chain.default_datasets) for chain in (plain, other)]
     assert one.tables == two.tables
     assert (await other.validator(7)).index == 7
     await plain.close()
@@ -236,7 +236,7 @@ def test_a_public_key_that_is_no_hex_is_refused(bad: str) -> None:
 async def test_a_registry_with_a_gap_is_refused_and_one_read_again_is_the_same(
     node: BeaconRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.beacon.registry.PIECE", 16)
+    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PIECE", 16)
 
     def leave_out(path: str, status: int, found: Any) -> tuple[int, Any]:
         if "/states/16/validators" in path:
@@ -279,7 +279,7 @@ async def test_a_reward_that_no_balance_bears_out_stands_as_unexplained(node: Be
         return status, found
 
     chain = wrong(node, invent).chain
-    rows = (await chain.collect(Span(0, 40), chain.usual)).tables["validator_rewards"].to_pylist()
+    rows = (await chain.collect(Span(0, 40), chain.default_datasets)).tables["validator_rewards"].to_pylist()
     assert [(each["epoch"], each["unexplained"]) for each in rows if each["unexplained"]] == [(1, -1000)]
     await chain.close()
 
@@ -298,7 +298,7 @@ async def test_where_balances_do_not_bear_out_what_a_seat_is_worth_each_block_is
         return status, found
 
     chain = wrong(node, invent).chain
-    rows = (await chain.collect(Span(0, 40), chain.usual)).tables["validator_rewards"].to_pylist()
+    rows = (await chain.collect(Span(0, 40), chain.default_datasets)).tables["validator_rewards"].to_pylist()
     await chain.close()
     honest = {str(seat["validator_index"]): 0 for seat in node.call(f"{path}/{first}", [])["data"]}
     for seat in node.call(f"{path}/{first}", [])["data"]:
@@ -324,14 +324,14 @@ async def test_a_fork_that_is_not_known_stops_the_index_and_says_so(node: Beacon
     def later(path: str, status: int, found: Any) -> tuple[int, Any]:
         return status, {**found, "version": "gloas"} if "/blocks/" in path else found
 
-    assert "`gloas`" in await wrong(node, later).refused(Unsupported)
+    assert "`gloas`" in await wrong(node, later).refused(UnsupportedMethod)
 
     def begun(path: str, status: int, found: Any) -> tuple[int, Any]:
         if path.endswith("/spec"):
             found["data"]["GLOAS_FORK_EPOCH"] = "1"
         return status, found
 
-    assert "`gloas`" in await wrong(node, begun).refused(Unsupported)
+    assert "`gloas`" in await wrong(node, begun).refused(UnsupportedMethod)
 
 
 async def test_a_block_of_another_slot_and_a_chain_that_does_not_follow_are_refused(node: BeaconRuntime) -> None:
@@ -345,7 +345,7 @@ async def test_a_block_of_another_slot_and_a_chain_that_does_not_follow_are_refu
     await chain.heads()
     before = await chain.block(12)
     with pytest.raises(Reorged):
-        await chain.collect(Span(21, 30), chain.usual, before=before)
+        await chain.collect(Span(21, 30), chain.default_datasets, before=before)
     await chain.close()
 
 
@@ -356,7 +356,7 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
         return status, found
 
     made = BeaconSettings(adapter="beacon", rpc=[node.url])
-    chain = build("beacon", made, Seams(clock=Patient()), configs=CONFIGS)  # the facts of mainnet
+    chain = build("beacon", made, Environment(clock=Patient()), configs=CONFIGS)  # the facts of mainnet
     with pytest.raises(WrongChain):
         await chain.heads()
     (row,) = await chain.examine()
@@ -365,9 +365,12 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
     await chain.close()
     second = node.url.replace("127.0.0.1", "localhost")
     both = build(
-        "own", BeaconSettings(adapter="beacon", rpc=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
+        "own",
+        BeaconSettings(adapter="beacon", rpc=[node.url, second]),
+        Environment(clock=Patient()),
+        configs=CONFIGS,
         transport=Altered(of_another_network, only="localhost"),
-    )  # fmt: skip
+    )
     with pytest.raises(WrongChain, match="another network than own"):
         await both.heads()
     await both.close()
@@ -381,14 +384,26 @@ async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: B
 
     second = node.url.replace("127.0.0.1", "localhost")
     chain = build(
-        "own", BeaconSettings(adapter="beacon", rpc=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
+        "own",
+        BeaconSettings(adapter="beacon", rpc=[node.url, second]),
+        Environment(clock=Patient()),
+        configs=CONFIGS,
         transport=Altered(other, only="localhost"),
-    )  # fmt: skip
-    assert "another final block at slot 40" in await Wrong(chain).refused(Disputed)
+    )
+    assert "another final block at slot 40" in await Wrong(chain).refused(NoQuorum)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(500, Unavailable), (503, Unavailable), (429, RateLimited),
-                                              (400, BadAnswer), (501, Unsupported), (301, BadAnswer)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (500, Unavailable),
+        (503, Unavailable),
+        (429, RateLimited),
+        (400, BadAnswer),
+        (501, UnsupportedMethod),
+        (301, BadAnswer),
+    ],
+)
 async def test_each_status_is_an_error_of_its_kind(
     node: BeaconRuntime, status: int, kind: type[ChainfolioError]
 ) -> None:
@@ -407,10 +422,10 @@ async def test_a_second_node_answers_what_the_first_one_has_no_more_or_does_not_
 
         second = node.url.replace("127.0.0.1", "localhost")
         made = BeaconSettings(adapter="beacon", rpc=[node.url, second])
-        seams, way = Seams(clock=Patient()), Altered(poor, only="127.0.0.1")
-        poor_first = build("own", made, seams, configs=CONFIGS, transport=way)
+        environment, way = Environment(clock=Patient()), Altered(poor, only="127.0.0.1")
+        poor_first = build("own", made, environment, configs=CONFIGS, transport=way)
         whole = wrong(node, same).chain
-        one, two = [await chain.collect(Span(0, 40), chain.usual) for chain in (poor_first, whole)]
+        one, two = [await chain.collect(Span(0, 40), chain.default_datasets) for chain in (poor_first, whole)]
         assert one.tables == two.tables
         assert len(one.tables["validator_rewards"]) == 64 * 3
         first, other = poor_first.health()
@@ -430,7 +445,7 @@ async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(
     second = node.url.replace("127.0.0.1", "localhost")
     made = BeaconSettings(adapter="beacon", rpc=[second, node.url])
     way = Altered(of_another_network, only="localhost")
-    chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=way)
+    chain = build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=way)
     assert (await chain.heads()).latest.height == 64
     is_down = False
     chain.nodes.endpoints[0].down_until_s = 0.0  # it is asked first again
@@ -441,7 +456,7 @@ async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(
 
 async def test_a_second_node_answers_where_the_first_one_is_down(node: BeaconRuntime) -> None:
     made = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1", node.url])
-    chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS)
+    chain = build("own", made, Environment(clock=Patient()), configs=CONFIGS)
     assert (await chain.heads()).latest.height == 64
     await chain.close()
 

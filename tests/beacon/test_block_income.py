@@ -15,22 +15,22 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from adapters.evm.chain import EvmChain, build
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain, build
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
+from chainfolio.cli.main import main
+from chainfolio.engine.validators import block_income
+from chainfolio.engine.validators.answers import Range, ValidatorReward, Window
+from chainfolio.engine.validators.block_income import AT_ONCE, REFUSED_S, BlockIncome, income
+from chainfolio.engine.validators.records import records
+from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind
-from chainfolio.seams import Seams
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.node import GENESIS_TIME
 from chainfolio.settings import load
+from chainfolio.storage.views import VALIDATOR_REWARDS_OF, decimal_of
 from chainfolio.tables import TABLES
-from cli.main import main
-from engine import block_income
-from engine.block_income import AT_ONCE, REFUSED_S, BlockIncome, income
-from engine.validator_records import records
-from engine.validators import Range, ValidatorReward, Window
-from indexer.wiring import System
-from localchain.node import GENESIS_TIME
-from storage.views import VALIDATOR_REWARDS_OF, decimal_of
 from tests.beacon.both import SLOT_S, Both, running
 from tests.beacon.conftest import CONFIGS
 from tests.evm.fakes import FakeClock
@@ -61,9 +61,15 @@ class Lived:
 def send(both: Both, sender: str, to: str, wei: int, tip: int) -> None:
     both.execution.rpc(
         "eth_sendTransaction",
-        {"from": sender, "to": to, "value": hex(wei), "gas": hex(50_000), "maxFeePerGas": hex(10**12),
-         "maxPriorityFeePerGas": hex(tip)},
-    )  # fmt: skip
+        {
+            "from": sender,
+            "to": to,
+            "value": hex(wei),
+            "gas": hex(50_000),
+            "maxFeePerGas": hex(10**12),
+            "maxPriorityFeePerGas": hex(tip),
+        },
+    )
 
 
 def balance(both: Both, who: str, height: int) -> int:
@@ -229,11 +235,11 @@ async def test_a_block_that_the_node_lacks_is_asked_for_again_only_a_minute_late
     lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, clock = lived.both.execution, FakeClock()
-    chain = build("local", EvmSettings(rpc=[node.url]), Seams(clock=clock), configs=CONFIGS)
+    chain = build("local", EvmSettings(rpc=[node.url]), Environment(clock=clock), configs=CONFIGS)
     read: list[int] = []
     lacks = {8}  # the heights of which the node does not have the block yet
 
-    async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> Collected:
+    async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> SpanTables:
         read.append(span.first)
         if span.first in lacks:
             raise NodeBehind("local", f"does not have block {span.first}")
@@ -258,10 +264,10 @@ async def test_a_node_without_any_of_the_blocks_is_asked_for_a_few_of_them(
     lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, clock = lived.both.execution, FakeClock()
-    chain = build("local", EvmSettings(rpc=[node.url]), Seams(clock=clock), configs=CONFIGS)
+    chain = build("local", EvmSettings(rpc=[node.url]), Environment(clock=clock), configs=CONFIGS)
     read: list[int] = []
 
-    async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> Collected:
+    async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> SpanTables:
         read.append(span.first)
         raise NodeBehind("local", f"does not have block {span.first}")
 
@@ -308,11 +314,20 @@ def of_rows(
     """`execution` and `mev` of the macro, of an epoch in which validator 7 proposed one block."""
     rows: dict[str, list[dict[str, Any]]] = {
         "validator_rewards": [{"chain": "own", "bucket": 7, "validator": 7, "epoch": 1, "proposed": proposed}],
-        "proposals": [{"chain": "own", "bucket": 7, "validator": 7, "epoch": 1, "height": 9,
-                       "execution_height": 5, "execution_hash": payload}],
+        "proposals": [
+            {
+                "chain": "own",
+                "bucket": 7,
+                "validator": 7,
+                "epoch": 1,
+                "height": 9,
+                "execution_height": 5,
+                "execution_hash": payload,
+            }
+        ],
         "blocks": [{"chain": "local", "height": 5, "hash": "0xb", "tx_count": 2, **each} for each in blocks],
         "transactions": [{"chain": "local", "height": 5, **each} for each in transactions],
-    }  # fmt: skip
+    }
     with duckdb.connect() as database:
         for name, found in rows.items():
             table = pa.Table.from_pylist(found, TABLES[name].schema())

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from cli.main import main
+from chainfolio.cli.main import main
 from tests.beacon.conftest import COMPOUNDING, OFFLINE, TOPPED_UP, Indexed
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]

@@ -1,5 +1,6 @@
 """A complete node with its validators, by the clock: its blocks are followed by its own announcements until they are
-final. It has to be compiled, so it runs only where somebody installed it: `python -m localchain.lodestar.node`."""
+final. It has to be compiled, so it runs only where somebody installed it:
+`python -m chainfolio.localchain.lodestar.node`."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from urllib.error import HTTPError
 
 import pytest
 
-from adapters.beacon.chain import BeaconChain
-from adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.chain import BeaconChain
+from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.lodestar.node import VALIDATORS, Lodestar, installed
 from chainfolio.settings import Settings
 from chainfolio.tables import BLOCKS, PROPOSALS
-from indexer.wiring import System
-from localchain.lodestar.node import VALIDATORS, Lodestar, installed
 from tests.beacon.conftest import stored
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("lodestar"), pytest.mark.timeout(600)]
@@ -31,7 +32,7 @@ FINAL, PATIENCE_S = 16, 240.0  # a slot: two epochs
 def node() -> Iterator[Lodestar]:
     where = installed()
     if where is None:
-        pytest.skip("the complete beacon node is not installed: python -m localchain.lodestar.node")
+        pytest.skip("the complete beacon node is not installed: python -m chainfolio.localchain.lodestar.node")
     with Lodestar(where) as running:
         yield running
 

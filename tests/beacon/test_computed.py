@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from adapters.beacon.chain import BeaconChain
+from chainfolio.adapters.beacon.chain import BeaconChain
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable
-from localchain.beacon import BeaconRuntime
+from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import ETH
 from tests.beacon.test_bad_input import same, wrong
 from tests.beacon.test_forks import check_every_balance, running
@@ -27,7 +27,7 @@ def untold(path: str, status: int, found: Any) -> tuple[int, Any]:
 
 async def rows_of(chain: BeaconChain, filters: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
     head = (await chain.heads()).latest.height
-    found = await chain.collect(Span(0, head), chain.usual, filters)
+    found = await chain.collect(Span(0, head), chain.default_datasets, filters)
     await chain.close()
     return {name: rows.to_pylist() for name, rows in found.tables.items()}
 

@@ -14,20 +14,20 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client import CollectorRegistry
 
-from adapters.beacon import events as announcements
-from adapters.beacon.chain import BeaconChain
-from adapters.beacon.settings import BeaconSettings
-from chainfolio.errors import BadAnswer, Unavailable, Unsupported
+from chainfolio.adapters.beacon import events as announcements
+from chainfolio.adapters.beacon.chain import BeaconChain
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.errors import BadAnswer, Unavailable, UnsupportedMethod
+from chainfolio.indexer.follow import Follower
+from chainfolio.indexer.metrics import WorkerMetrics
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.worker import Worker
+from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.settings import Settings
 from chainfolio.tables import BEACON, BLOCKS
-from indexer.follow import Follower
-from indexer.metrics import Exported
-from indexer.wiring import System
-from indexer.worker import Worker
-from localchain.beacon import BeaconRuntime
+from chainfolio.transport.sse import OPEN, Event, events
 from tests.beacon.conftest import chain_at, started, stored
 from tests.speaking import speaking
-from transport.sse import OPEN, Event, events
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 PATIENCE_S = 60.0
@@ -204,9 +204,9 @@ async def test_events_that_are_too_long_no_text_cut_off_or_silent_end_the_stream
 @pytest.mark.parametrize(
     ("head", "kind", "error"),
     [
-        (b"404 Not Found", b"application/json", Unsupported),
-        (b"501 Not Implemented", b"application/json", Unsupported),
-        (b"503 Busy", b"application/json", Unavailable),
+        (b"404 Not Found", b"application/json", UnsupportedMethod),
+        (b"501 Not Implemented", b"application/json", UnsupportedMethod),
+        (b"503 Locked", b"application/json", Unavailable),
         (b"429 Slow", b"application/json", Unavailable),
         (b"302 Found", b"text/html", BadAnswer),
         (b"200 OK", b"application/json", BadAnswer),
@@ -245,7 +245,7 @@ async def test_a_listener_that_fails_is_said_counted_and_started_again(
     system = System(Settings(data=str(tmp_path), chains={"own": told}))
     chain = cast("BeaconChain", system.chain("own"))
     name, registry = "chainfolio_listener_failures_total", CollectorRegistry()
-    registry.register(Exported(Worker(system)))
+    registry.register(WorkerMetrics(Worker(system)))
     assert registry.get_sample_value(name, {"chain": "own"}) == 0
     chain.announcements = announcements.Announcements(Broken(), 1.0)  # type: ignore[arg-type]
     for _ in range(3):

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from adapters.beacon.chain import BeaconChain, build
-from adapters.beacon.chosen import Chosen
-from adapters.beacon.reader import Reader
-from adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.chain import BeaconChain, build
+from chainfolio.adapters.beacon.chosen import Chosen
+from chainfolio.adapters.beacon.reader import Reader
+from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import (
     COMPOUNDING,
     CONFIGS,
@@ -28,8 +30,6 @@ from tests.beacon.conftest import (
     Lived,
     chain_at,
 )
-from transport.exchange import Posted
-from transport.http import HttpTransport
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 VOTES = ("source", "target", "head", "inactivity")
@@ -42,7 +42,7 @@ def tables(lived: Lived) -> dict[str, list[dict[str, Any]]]:
     async def collect() -> dict[str, list[dict[str, Any]]]:
         chain = chain_at(lived.node.url)
         heads = await chain.heads()
-        found = await chain.collect(Span(0, heads.finalized), (*chain.usual, "blocks"))
+        found = await chain.collect(Span(0, heads.finalized), (*chain.default_datasets, "blocks"))
         await chain.close()
         return {name: rows.to_pylist() for name, rows in found.tables.items()}
 
@@ -165,8 +165,10 @@ def test_deposits_and_consolidations_are_told_twice_as_asked_for_and_as_carried_
         assert (tables["deposits"], tables["stake_requests"], tables["stake_changes"]) == ([], [], [])
         return
     assert [(each["gwei"] // 10**9, each["kind"]) for each in tables["deposits"]] == [
-        (5, "request"), (32, "request"), (1000, "request"),
-    ]  # fmt: skip
+        (5, "request"),
+        (32, "request"),
+        (1000, "request"),
+    ]
     assert [each["kind"] for each in tables["stake_requests"]] == [
         "exit",
         "consolidation",
@@ -187,7 +189,7 @@ async def test_some_validators_alone_have_the_rows_that_they_have_among_all(
     chosen = ["5", str(COMPOUNDING), answer["pubkey"], "0x" + "aa".ljust(38, "0") + "0b"]
     chain = chain_at(lived.node.url, validators=chosen)
     heads = await chain.heads()
-    found = await chain.collect(Span(0, heads.finalized), chain.usual, chain.settings.chosen)
+    found = await chain.collect(Span(0, heads.finalized), chain.default_datasets, chain.settings.chosen)
     await chain.close()
     own = {3, 5, SLASHED, COMPOUNDING}
     for name in ("validator_rewards", "withdrawals", "proposals", "validators", "stake_changes"):
@@ -203,7 +205,7 @@ async def test_pieces_of_any_size_give_the_rows_of_the_whole(
     parts = defaultdict[str, list[Any]](list)
     for size, span in ((37, Span(0, 110)), (75, Span(111, heads.finalized))):
         for piece in span.cut(size):
-            found = await chain.collect(piece, (*chain.usual, "blocks"))
+            found = await chain.collect(piece, (*chain.default_datasets, "blocks"))
             for name, rows in found.tables.items():
                 parts[name] += rows.to_pylist()
     await chain.close()
@@ -232,7 +234,7 @@ class Heard(HttpTransport):
 async def test_the_registry_is_looked_through_once_by_pieces_that_are_on_their_way_together(lived: Lived) -> None:
     heard = Heard()
     made = BeaconSettings(adapter="beacon", rpc=[lived.node.url])
-    chain = build("registry", made, Seams(), configs=CONFIGS, transport=heard)
+    chain = build("registry", made, Environment(), configs=CONFIGS, transport=heard)
     states = lived.node.call("/eth/v1/beacon/states/head/validators")["data"]
     withdrawing = [each for each in states if not each["validator"]["withdrawal_credentials"].startswith("0x00")]
     address = f"0x{withdrawing[-1]['validator']['withdrawal_credentials'][26:]}"
@@ -253,10 +255,10 @@ async def test_pieces_of_some_validators_on_their_way_together_ask_nothing_twice
 ) -> None:
     own, heard = {3, 5, SLASHED, COMPOUNDING}, Heard()
     made = BeaconSettings(adapter="beacon", rpc=[lived.node.url], validators=[str(each) for each in own])
-    chain = build("own", made, Seams(), configs=CONFIGS, transport=heard)
+    chain = build("own", made, Environment(), configs=CONFIGS, transport=heard)
     pieces, parts = list(Span(0, (await chain.heads()).finalized).cut(30)), defaultdict[str, list[Any]](list)
     for at in range(0, len(pieces), 2):
-        asks = (chain.collect(each, chain.usual, made.chosen) for each in pieces[at : at + 2])
+        asks = (chain.collect(each, chain.default_datasets, made.chosen) for each in pieces[at : at + 2])
         for found in await asyncio.gather(*asks):
             for name, rows in found.tables.items():
                 parts[name] += rows.to_pylist()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
 from chainfolio.tables import BEACON, BLOCKS
-from indexer.wiring import System
 from tests.beacon.conftest import started, stored
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]

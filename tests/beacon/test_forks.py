@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span
-from localchain.beacon import BeaconRuntime
+from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import ETH, chain_at, started
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
@@ -32,7 +32,7 @@ async def collected(node: BeaconRuntime) -> tuple[int, Tables]:
     """How many slots an epoch has, and all rows up to the head, which need not be final."""
     chain = chain_at(node.url)
     head = (await chain.heads()).latest.height
-    found = await chain.collect(Span(0, head), chain.usual)
+    found = await chain.collect(Span(0, head), chain.default_datasets)
     per_epoch = (await chain.spec()).slots
     await chain.close()
     return per_epoch, {name: rows.to_pylist() for name, rows in found.tables.items()}

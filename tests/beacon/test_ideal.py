@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.beacon.ideal import TRIES, ideal_of
+from chainfolio.adapters.beacon.ideal import TRIES, ideal_of
 from chainfolio.errors import BadAnswer
 
 ETH = 10**9

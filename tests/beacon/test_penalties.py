@@ -8,21 +8,25 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from adapters.beacon import correlation
-from adapters.beacon.accounting import VOTES, inactivity
-from adapters.beacon.answers import Genesis
-from adapters.beacon.reader import Reader
-from adapters.beacon.spec import Spec
-from adapters.beacon.states import NEVER, States
+from chainfolio.adapters.beacon import correlation
+from chainfolio.adapters.beacon.accounting import VOTES, inactivity
+from chainfolio.adapters.beacon.answers import Genesis
+from chainfolio.adapters.beacon.reader import Reader
+from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.states import NEVER, States
 
 ETH = 10**9
 VECTOR = 64
 NUMBERS = {
-    "EFFECTIVE_BALANCE_INCREMENT": ETH, "EPOCHS_PER_SLASHINGS_VECTOR": VECTOR, "INACTIVITY_SCORE_BIAS": 4,
-    "PROPORTIONAL_SLASHING_MULTIPLIER": 1, "PROPORTIONAL_SLASHING_MULTIPLIER_ALTAIR": 2,
-    "PROPORTIONAL_SLASHING_MULTIPLIER_BELLATRIX": 3, "INACTIVITY_PENALTY_QUOTIENT_BELLATRIX": 2**24,
+    "EFFECTIVE_BALANCE_INCREMENT": ETH,
+    "EPOCHS_PER_SLASHINGS_VECTOR": VECTOR,
+    "INACTIVITY_SCORE_BIAS": 4,
+    "PROPORTIONAL_SLASHING_MULTIPLIER": 1,
+    "PROPORTIONAL_SLASHING_MULTIPLIER_ALTAIR": 2,
+    "PROPORTIONAL_SLASHING_MULTIPLIER_BELLATRIX": 3,
+    "INACTIVITY_PENALTY_QUOTIENT_BELLATRIX": 2**24,
     "INACTIVITY_PENALTY_QUOTIENT_ALTAIR": 3 * 2**24,
-}  # fmt: skip
+}
 
 
 def spec_of(fork: str) -> Spec:

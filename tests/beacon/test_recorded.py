@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.beacon import rows
-from adapters.beacon.answers import (
+from chainfolio.adapters.beacon import rows
+from chainfolio.adapters.beacon.answers import (
     AttestationRewards,
     BlockReward,
     Genesis,
@@ -20,7 +20,7 @@ from adapters.beacon.answers import (
     ValidatorState,
     decoded,
 )
-from adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.blocks import Block
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "beacon"
@@ -49,8 +49,9 @@ def test_the_reward_of_a_block_of_mainnet_is_the_sum_of_its_parts() -> None:
 def test_the_rewards_of_two_validators_of_mainnet_are_9704_gwei_each() -> None:
     found = answer(recorded("rewards")[1], AttestationRewards)
     assert {each.validator_index: each.source + each.target + each.head for each in found.total_rewards} == {
-        195766: 9704, 198275: 9704,
-    }  # fmt: skip
+        195766: 9704,
+        198275: 9704,
+    }
     ideal = {each.effective_balance: each.source + each.target + each.head for each in found.ideal_rewards}
     assert ideal[32 * 10**9] == 9704
 
@@ -79,8 +80,10 @@ def test_the_withdrawals_and_deposits_of_a_recorded_block_are_stored_to_the_gwei
     (proposal,) = rows.proposals("beacon", SPEC, [message], lambda validator: True).to_pylist()
     assert (proposal["validator"], proposal["epoch"]) == (wanted["proposer_index"], wanted["epoch"])
     assert (proposal["execution_height"], proposal["execution_hash"], proposal["fee_recipient"]) == (
-        wanted["execution_block_number"], wanted["execution_block_hash"], wanted["fee_recipient"],
-    )  # fmt: skip
+        wanted["execution_block_number"],
+        wanted["execution_block_hash"],
+        wanted["fee_recipient"],
+    )
     if wanted["network"] == "mainnet":
         assert paid[0]["time"].timestamp() == wanted["timestamp"]
     deposited = rows.deposits("beacon", SPEC, pair, lambda pubkey, credentials: True).to_pylist()

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from adapters.beacon import rows
-from adapters.beacon.accounting import Change
-from adapters.beacon.epochs import Settled
-from adapters.beacon.states import States
+from chainfolio.adapters.beacon import rows
+from chainfolio.adapters.beacon.accounting import Change
+from chainfolio.adapters.beacon.epochs import Settled
+from chainfolio.adapters.beacon.states import States
 from chainfolio.tables import VALIDATOR_REWARDS
 
 PLAIN = [each.name for each in VALIDATOR_REWARDS.schema() if each.name not in ("chain", "bucket", "ideal", "missed")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.beacon.answers import BlockMessage, Body, SyncAggregate
-from adapters.beacon.voting import seated, worth_of_seat
+from chainfolio.adapters.beacon.answers import BlockMessage, Body, SyncAggregate
+from chainfolio.adapters.beacon.voting import seated, worth_of_seat
 
 ROOT = "0x" + "00" * 32
 PLACES = ((0, 7), (3, 8), (9, 7), (17, 9))

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from api.serve import listening
+from chainfolio.api.serve import listening
+from chainfolio.cli.main import main
+from chainfolio.cli.serve import answering
+from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Settings, load
-from cli.main import main
-from cli.serve import answering
-from cli.state_store import open_state
 from tests.beacon.conftest import COMPOUNDING, EXITED, OFFLINE, SLASHED, TOPPED_UP, Indexed
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
@@ -72,16 +72,20 @@ async def test_details_are_those_of_the_node_now(indexed: Indexed) -> None:
             status, found = await client.get(f"/details/index/{index}")
             assert (status, found) == await client.get(f"/details/pubkey/{pubkey.upper().replace('X', 'x')}")
             assert found["validator"] == {
-                "index": index, "pubkey": pubkey, "slashed": fields["slashed"], "status": told["status"],
-            }  # fmt: skip
+                "index": index,
+                "pubkey": pubkey,
+                "slashed": fields["slashed"],
+                "status": told["status"],
+            }
             far = str(2**64 - 1)
             assert found["lifecycle"] == {
-                "activationEpoch": 0, "activationTimestamp": GENESIS_S,
+                "activationEpoch": 0,
+                "activationTimestamp": GENESIS_S,
                 "exitEpoch": None if fields["exit_epoch"] == far else int(fields["exit_epoch"]),
                 "withdrawableEpoch": (
                     None if fields["withdrawable_epoch"] == far else int(fields["withdrawable_epoch"])
                 ),
-            }  # fmt: skip
+            }
             assert found["balance"] == {
                 "actual": told["balance"] + "0" * 9 if told["balance"] != "0" else "0",
                 "effective": fields["effective_balance"] + "0" * 9 if fields["effective_balance"] != "0" else "0",
@@ -89,8 +93,10 @@ async def test_details_are_those_of_the_node_now(indexed: Indexed) -> None:
             credentials = fields["withdrawal_credentials"]
             prefix = 2 if index == COMPOUNDING and indexed.lived.fork == "electra" else 1
             assert found["withdrawalCredentials"] == {
-                "prefix": prefix, "credential": credentials, "address": "0x" + credentials[-40:],
-            }  # fmt: skip
+                "prefix": prefix,
+                "credential": credentials,
+                "address": "0x" + credentials[-40:],
+            }
 
 
 async def test_a_validator_that_is_not_there_is_404_in_the_words_of_the_service(indexed: Indexed) -> None:
@@ -98,8 +104,9 @@ async def test_a_validator_that_is_not_there_is_404_in_the_words_of_the_service(
         for which, value in (("index", 12345), ("index", 2**63 - 1), ("pubkey", "0x" + "ab" * 48)):
             for path in ("details", "withdrawals", "deposits"):
                 assert await client.get(f"/{path}/{which}/{value}") == (
-                    404, {"error": f"Validator not found for {which} {value}"},
-                )  # fmt: skip
+                    404,
+                    {"error": f"Validator not found for {which} {value}"},
+                )
 
 
 async def test_rewards_by_epoch_are_the_rows_and_their_sums_are_the_same_in_every_granularity(indexed: Indexed) -> None:
@@ -168,12 +175,15 @@ async def test_withdrawals_and_deposits_are_the_newest_first_in_wei(indexed: Ind
         assert (status, page["totalRows"]) == (200, len(own))
         assert page["data"] == [
             {
-                "slot": each["height"], "epoch": each["height"] // 8,
-                "timestamp": GENESIS_S + 6 * each["height"], "index": each["number"],
-                "amount": str(each["gwei"] * GWEI), "address": each["address"],
+                "slot": each["height"],
+                "epoch": each["height"] // 8,
+                "timestamp": GENESIS_S + 6 * each["height"],
+                "index": each["number"],
+                "amount": str(each["gwei"] * GWEI),
+                "address": each["address"],
             }
             for each in own[1:3]
-        ]  # fmt: skip
+        ]
         _, page = await client.get(f"/deposits/index/{TOPPED_UP}")
         if indexed.lived.fork == "electra":
             (deposit,) = page["data"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from adapters.beacon.computed import Computed
-from adapters.beacon.memo import Memo
-from adapters.beacon.reader import LIMITS, MANY, Reader
+from chainfolio.adapters.beacon.computed import Computed
+from chainfolio.adapters.beacon.memo import Memo
+from chainfolio.adapters.beacon.reader import LIMITS, MANY, Reader
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from tests.beacon.conftest import chain_at
 
 
@@ -31,13 +31,13 @@ async def test_what_needs_a_whole_network_is_read_two_spans_at_a_time(
 ) -> None:
     chain, running, seen = chain_at("http://127.0.0.1:1", concurrency=5), 0, list[int]()
 
-    async def collected(span: Span, *_: Any) -> Collected:
+    async def collected(span: Span, *_: Any) -> SpanTables:
         nonlocal running
         running += 1
         seen.append(running)
         await asyncio.sleep(0)
         running -= 1
-        return Collected(span, {}, None, [], 0, 0, True)
+        return SpanTables(span, {}, None, [], 0, 0, True)
 
     monkeypatch.setattr(chain, "_collected", collected)
     chain._memos[tuple(range(known))] = Memo(LIMITS)

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adapters.beacon.chain import BeaconChain, build
-from adapters.beacon.registry import Registry
-from adapters.beacon.settings import BeaconSettings
-from adapters.beacon.ssz import FORM, MAX_STATE, Layout, StateSink, layout_of
-from adapters.beacon.states import States
+from chainfolio.adapters.beacon.chain import BeaconChain, build
+from chainfolio.adapters.beacon.registry import Registry
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.ssz import FORM, MAX_STATE, Layout, StateSink, layout_of
+from chainfolio.adapters.beacon.states import States
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
-from chainfolio.seams import Seams
-from localchain.beacon import BeaconRuntime
+from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import CONFIGS, started
 from tests.beacon.test_bad_input import Altered, Patient, same
 
@@ -113,7 +113,7 @@ def asked(node: BeaconRuntime, path: str, body: bytes | None, form: str) -> Told
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few validators are a large network."""
-    monkeypatch.setattr("adapters.beacon.registry.PIECE", 16)
+    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PIECE", 16)
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +131,13 @@ def node() -> Iterator[BeaconRuntime]:
 def chain_of(*urls: str) -> BeaconChain:
     """The adapter at some nodes."""
     made = BeaconSettings(adapter="beacon", rpc=list(urls))
-    return build("own", made, Seams(clock=Patient()), configs=CONFIGS)
+    return build("own", made, Environment(clock=Patient()), configs=CONFIGS)
 
 
 def in_json(node: BeaconRuntime) -> BeaconChain:
     """The adapter at a node that has no SSZ."""
     made = BeaconSettings(adapter="beacon", rpc=[node.url])
-    return build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=Altered(same))
+    return build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(same))
 
 
 def equal(one: States, other: States) -> bool:
@@ -166,7 +166,7 @@ async def test_rows_of_states_in_ssz_are_those_of_states_in_json(preset: str, sl
         running.advance(slots - 40)
         with between(running, unaltered) as heard:
             chains = chain_of(heard.url), in_json(running)
-            one, two = [await chain.collect(Span(0, slots), chain.usual) for chain in chains]
+            one, two = [await chain.collect(Span(0, slots), chain.default_datasets) for chain in chains]
             assert one.tables == two.tables
             assert len(one.tables["validator_rewards"]) > 0
             assert heard.states > 1
@@ -229,9 +229,13 @@ def hung_up(path: str, told: Told) -> None:
 
 
 OTHERWISE = {str(status): refused(status) for status in (400, 401, 403, 404, 405, 406, 415, 429, 500, 501, 503)} | {
-    "JSON": as_json, "a page": as_page, "a later fork": later_fork, "no fork": no_fork, "packed": packed,
+    "JSON": as_json,
+    "a page": as_page,
+    "a later fork": later_fork,
+    "no fork": no_fork,
+    "packed": packed,
     "hung up": hung_up,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", OTHERWISE)
@@ -265,7 +269,7 @@ async def test_of_a_small_network_or_of_unknown_lengths_no_state_is_asked_for(
         assert len(await read(chain)) >= 64
         assert heard.states == 0
         await chain.close()
-    monkeypatch.setattr("adapters.beacon.registry.PIECE", 1_000)
+    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PIECE", 1_000)
     with between(node, unaltered) as heard:
         chain = chain_of(heard.url)
         assert len(await read(chain)) >= 64
@@ -376,7 +380,7 @@ LIES: dict[str, tuple[Callable[[Written], None], str]] = {
     "a flag of two": (put(lambda state: state.offsets["validators"] + 88, b"\x02"), "that is none"),
     "too large a balance": (put(lambda state: state.offsets["balances"], b"\xff" * 8), "that is none"),
     "too large a stake": (put(lambda state: state.offsets["validators"] + 80, b"\xff" * 8), "that is none"),
-}  # fmt: skip
+}
 
 
 async def lied(node: BeaconRuntime, alter: Alter, says: str) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Block
+from chainfolio.cli.main import main
 from chainfolio.contracts import Snapshot
+from chainfolio.engine.validators.stakes import PAID
+from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import Unavailable
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import load
-from cli.main import main
-from engine.stakes import PAID
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
 from tests.api.over_nodes import ask, served
 from tests.beacon.both import Both, owner, running
 from tests.beacon.conftest import chain_at

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from adapters.beacon.epochs import Deposits
-from adapters.beacon.reader import Reader
+from chainfolio.adapters.beacon.epochs import Deposits
+from chainfolio.adapters.beacon.reader import Reader
+from chainfolio.cli.main import main
 from chainfolio.errors import HistoryUnavailable
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.settings import load
 from chainfolio.tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS, VALIDATORS
-from cli.main import main
-from indexer.wiring import System
-from localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import ETH, started, stored
 from tests.beacon.test_served import GWEI, served
 
@@ -28,10 +28,21 @@ NEW, OF_BLS = 64, 65  # validators that are deposited
 BLS = "0x00" + "b1" * 31
 STRANGERS = "0x01" + "00" * 11 + "57" * 20
 NINE = {
-    "pending_initialized": "pending", "pending_queued": "pending",
-    **{each: each for each in ("active_ongoing", "active_exiting", "active_slashed", "exited_unslashed",
-                               "exited_slashed", "withdrawal_possible", "withdrawal_done")},
-}  # fmt: skip
+    "pending_initialized": "pending",
+    "pending_queued": "pending",
+    **{
+        each: each
+        for each in (
+            "active_ongoing",
+            "active_exiting",
+            "active_slashed",
+            "exited_unslashed",
+            "exited_slashed",
+            "withdrawal_possible",
+            "withdrawal_done",
+        )
+    },
+}
 
 
 @pytest.fixture
@@ -91,8 +102,10 @@ async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(node: Beaco
             assert status == 200, found
             assert int(credential[2:4], 16) == prefix
             assert found["withdrawalCredentials"] == {
-                "prefix": prefix, "credential": credential, "address": f"0x{credential[-40:]}" if prefix else None,
-            }  # fmt: skip
+                "prefix": prefix,
+                "credential": credential,
+                "address": f"0x{credential[-40:]}" if prefix else None,
+            }
 
 
 @pytest.mark.parametrize("chosen", ["", "index", "key", "address"])
@@ -105,17 +118,19 @@ def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
         (each["validator"]["withdrawal_credentials"], each["validator"]["pubkey"]) for each in told
     )
     names = {
-        "index": [str(TOPPED_UP), str(LEFT)], "key": [pubkey, left],
+        "index": [str(TOPPED_UP), str(LEFT)],
+        "key": [pubkey, left],
         "address": [f"0x{own[-40:]}", f"0x{others[-40:]}"],
-    }.get(chosen)  # fmt: skip
+    }.get(chosen)
     config = settings_of(node, tmp_path, f"validators = {json.dumps(names)}\n" if names else "")
     assert main(["index", "own", "--config", str(config), "--json"]) == 0
     system = System(load(config))
     rows = [each for each in stored(system, DEPOSITS) if each["pubkey"] == pubkey]
     rows.sort(key=lambda each: each["item"])
     assert [(each["credentials"], each["gwei"], each["kind"], each["number"]) for each in rows] == [
-        (own, 2 * ETH, "request", NEW + 2), (STRANGERS, ETH, "request", NEW + 3),
-    ]  # fmt: skip
+        (own, 2 * ETH, "request", NEW + 2),
+        (STRANGERS, ETH, "request", NEW + 3),
+    ]
     credited = [each for each in stored(system, STAKE_CHANGES) if each["validator"] == TOPPED_UP]
     assert sum(each["gwei"] for each in credited if each["kind"] == "deposit") == 3 * ETH
     exits = [each["kind"] for each in stored(system, STAKE_REQUESTS) if each["pubkey"] == left]
@@ -130,8 +145,9 @@ async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(node: B
         status, page = await client.get(f"/deposits/index/{TOPPED_UP}")
         assert (status, page["totalRows"]) == (200, 2)
         assert [(each["amount"], each["withdrawalAddress"]) for each in page["data"]] == [
-            (str(ETH * GWEI), "0x" + STRANGERS[-40:]), (str(2 * ETH * GWEI), page["data"][1]["withdrawalAddress"]),
-        ]  # fmt: skip
+            (str(ETH * GWEI), "0x" + STRANGERS[-40:]),
+            (str(2 * ETH * GWEI), page["data"][1]["withdrawalAddress"]),
+        ]
         assert page["data"][1]["withdrawalAddress"] != "0x" + STRANGERS[-40:]
 
 
@@ -141,9 +157,10 @@ def test_a_validator_that_was_chosen_before_there_was_one_has_all_its_rows_from_
 ) -> None:
     node.advance(1)
     first, second = (
-        each for each in node.call("/eth/v1/beacon/states/head/pending_deposits")["data"]
+        each
+        for each in node.call("/eth/v1/beacon/states/head/pending_deposits")["data"]
         if int(each["amount"]) == 32 * ETH
-    )  # fmt: skip
+    )
     names = {"index": str(NEW), "key": first["pubkey"], "address": f"0x{first['withdrawal_credentials'][-40:]}"}
     config = settings_of(node, tmp_path, f"validators = {json.dumps([names[each] for each in chosen.split(' and ')])}")
     for slots in (4, 3, 80):  # it waits in the queue for most of the first pieces
@@ -212,8 +229,9 @@ def test_what_others_deposit_for_a_validator_that_waits_is_a_row_where_it_was_ch
     assert node.call(f"/eth/v1/beacon/states/head/validators/{NEW}")["data"]["validator"]["pubkey"] == first["pubkey"]
     rows = [each for each in stored(system, DEPOSITS) if each["pubkey"] == first["pubkey"]]
     assert sorted((each["gwei"], each["credentials"]) for each in rows) == [
-        (ETH, STRANGERS), (32 * ETH, first["withdrawal_credentials"]),
-    ]  # fmt: skip
+        (ETH, STRANGERS),
+        (32 * ETH, first["withdrawal_credentials"]),
+    ]
     others = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
     assert bool(others) == (len(pieces) > 1 and not tells_queue)  # it may be theirs, as far as anybody says
     credited = [each for each in stored(system, STAKE_CHANGES) if each["validator"] == NEW]

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 
 from bench.byzantine import LIES, Trial
-from localchain.deploy import deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 
 RECEIPT = {"status": "0x1", "gasUsed": "0x5", "logs": [{"data": "0x12"}]}
 LOG = {"data": "0x" + "12" * 32, "transactionHash": "0x1", "topics": ["0x1", "0x2"]}
 ANSWERS: dict[str, Any] = {
-    "eth_getBalance": "0x5", "eth_call": "0x" + "12" * 64, "eth_getLogs": [LOG, LOG],
+    "eth_getBalance": "0x5",
+    "eth_call": "0x" + "12" * 64,
+    "eth_getLogs": [LOG, LOG],
     "eth_getBlockReceipts": [RECEIPT],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("method", ANSWERS)

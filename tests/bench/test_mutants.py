@@ -26,7 +26,7 @@ def test_mutated_replies_end_in_clean_rows_or_a_typed_error() -> None:
     assert outcome.indexes == 1
     assert outcome.stored > 0, "some mutants change nothing that is stored"
     assert outcome.refused.total() > 400, "mutants that nobody notices test nothing"
-    assert outcome.refused["Contradicted"] > 50, "and many look well, and are told by a hash"
+    assert outcome.refused["Contradiction"] > 50, "and many look well, and are told by a hash"
 
 
 @pytest.mark.node

@@ -85,10 +85,17 @@ def test_text_is_plain_shortest_and_reads_back_as_the_same_number(raw: int, plac
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ("0", "0"), ("-0.000", "0"), ("0E+9", "0"), ("1E+5", "100000"), ("1E-7", "0.0000001"), ("1.50", "1.5"),
-        ("100", "100"), ("-2.500", "-2.5"), ("12E+3", "12000"),
+        ("0", "0"),
+        ("-0.000", "0"),
+        ("0E+9", "0"),
+        ("1E+5", "100000"),
+        ("1E-7", "0.0000001"),
+        ("1.50", "1.5"),
+        ("100", "100"),
+        ("-2.500", "-2.5"),
+        ("12E+3", "12000"),
     ],
-)  # fmt: skip
+)
 def test_text_is_never_scientific(value: str, shown: str) -> None:
     assert amounts.text(Decimal(value)) == shown
 
@@ -96,11 +103,40 @@ def test_text_is_never_scientific(value: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        "", " ", "-", ".", "1.", ".5", "+1", "--1", "1e5", "1E-5", "1e400", "1e1000000", "NaN", "nan", "sNaN",
-        "Infinity", "-inf", "1,000", "1_000", " 1", "1 ", "1\n", "0x10", "１２", "٣", "²", "1.2.3", "1.-2", "1\0",
-        "9" * 121, "0." + "1" * 120, "9" * 5_000,
+        "",
+        " ",
+        "-",
+        ".",
+        "1.",
+        ".5",
+        "+1",
+        "--1",
+        "1e5",
+        "1E-5",
+        "1e400",
+        "1e1000000",
+        "NaN",
+        "nan",
+        "sNaN",
+        "Infinity",
+        "-inf",
+        "1,000",
+        "1_000",
+        " 1",
+        "1 ",
+        "1\n",
+        "0x10",
+        "１２",
+        "٣",
+        "²",
+        "1.2.3",
+        "1.-2",
+        "1\0",
+        "9" * 121,
+        "0." + "1" * 120,
+        "9" * 5_000,
     ],
-)  # fmt: skip
+)
 def test_what_is_no_plain_number_is_refused_before_it_is_converted(written: str) -> None:
     with pytest.raises(ValueError, match="not a plain decimal number"):
         amounts.parse(written)

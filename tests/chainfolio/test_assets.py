@@ -127,7 +127,7 @@ MALFORMED = {
     "Tron hex with 0x": "0x41" + "a" * 39 + "z",
     "CAIP-10": f"eip155:1:{VITALIK}",
     "very long": "a" * 1_000_000,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("written", MALFORMED.values(), ids=MALFORMED.keys())
@@ -187,16 +187,16 @@ def test_addresses_of_an_installed_kind_are_read_and_a_broken_package_hides_no_o
     entries = [Entry("broken", ImportError("x")), Entry("evm", None), Entry("bare", object())]
     entries.append(Entry("toy", type("Kind", (), {"addresses": toy})))
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
-    for cached in (addresses.installed, addresses.nobody, account):
+    for cached in (addresses.installed, addresses.burn_addresses, account):
         cached.cache_clear()
     try:
         assert account("toy:me") == Account("toy", "TOY:ME")
-        assert (addresses.rules_of("toy"), "TOY:" in addresses.nobody()) == (toy, True)
+        assert (addresses.rules_of("toy"), "TOY:" in addresses.burn_addresses()) == (toy, True)
         with pytest.raises(BadRequest, match=r"Starknet 0x \+ 64 hex digits, Toy toy: \+ a name"):
             account("nothing")
     finally:
         monkeypatch.undo()
-        for cached in (addresses.installed, addresses.nobody, account):
+        for cached in (addresses.installed, addresses.burn_addresses, account):
             cached.cache_clear()
     with pytest.raises(BadRequest, match="no kind of chain `toy` is installed"):
         addresses.rules_of("toy")
@@ -231,12 +231,23 @@ def test_the_native_coin_is_shown_with_the_zero_address() -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        "", "ether", "eip155:1", "eip155:1/", "eip155/erc20:0x1", "eip155:1/erc20", "EIP155:1/slip44:60",
-        "eip155:1/slip44:60 ", "eip155:1/slip44:60\n", "eip155:1/slip44:60/", "eip155:1/slip44:6 0",
-        "eip155:" + "1" * 33 + "/slip44:60", f"eip155:1/erc20:{VITALIK[:-1]}", f"eip155:1/erc20:{TRON}",
+        "",
+        "ether",
+        "eip155:1",
+        "eip155:1/",
+        "eip155/erc20:0x1",
+        "eip155:1/erc20",
+        "EIP155:1/slip44:60",
+        "eip155:1/slip44:60 ",
+        "eip155:1/slip44:60\n",
+        "eip155:1/slip44:60/",
+        "eip155:1/slip44:6 0",
+        "eip155:" + "1" * 33 + "/slip44:60",
+        f"eip155:1/erc20:{VITALIK[:-1]}",
+        f"eip155:1/erc20:{TRON}",
         f"eip155:1/erc721:{VITALIK}/{'1' * 79}",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_asset_is_refused(written: str) -> None:
     with pytest.raises(BadRequest):
         asset(written)

@@ -9,8 +9,8 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.positions.events import declared
-from adapters.evm.positions.rules import Event
+from chainfolio.adapters.evm.positions.events import parse_event
+from chainfolio.adapters.evm.positions.rules import Event
 
 TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 VALUES = {
@@ -30,7 +30,7 @@ PARAMETERS = st.sampled_from(sorted(VALUES)).flatmap(lambda kind: st.tuples(st.j
     ["Transfer(address,address,uint256)", "Transfer(address indexed from, address indexed to, uint256 value)"],
 )
 def test_names_and_what_is_indexed_do_not_change_by_what_an_event_is_found(written: str) -> None:
-    assert declared(written).topic == TRANSFER
+    assert parse_event(written).topic == TRANSFER
 
 
 @given(st.lists(PARAMETERS, max_size=3), st.lists(PARAMETERS, max_size=4), st.data())
@@ -38,7 +38,7 @@ def test_what_was_written_is_read_wherever_it_stands(
     topics: list[tuple[str, Any]], words: list[tuple[str, Any]], data: st.DataObject
 ) -> None:
     mixed = data.draw(st.permutations([(*each, True) for each in topics] + [(*each, False) for each in words]))
-    event = declared(f"E({', '.join(kind + ' indexed' * indexed for kind, _, indexed in mixed)})")
+    event = parse_event(f"E({', '.join(kind + ' indexed' * indexed for kind, _, indexed in mixed)})")
     logged = ["0x" + encode([kind], [value]).hex() for kind, value, indexed in mixed if indexed]
     rest = [(kind, value) for kind, value, indexed in mixed if not indexed]
     content = encode([kind for kind, _ in rest], [value for _, value in rest])
@@ -56,7 +56,7 @@ def test_what_was_written_is_read_wherever_it_stands(
     ],
 )
 def test_a_log_that_is_not_as_declared_says_nothing(topics: list[str], data: bytes) -> None:
-    event = declared("Deposit(address indexed user, uint8 indexed pid, uint256 amount)")
+    event = parse_event("Deposit(address indexed user, uint8 indexed pid, uint256 amount)")
     assert event.values((0, 1), topics, data) is None
 
 
@@ -75,7 +75,7 @@ def test_a_log_that_is_not_as_declared_says_nothing(topics: list[str], data: byt
 )
 def test_what_is_no_event_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"event"):
-        declared(written)
+        parse_event(written)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_rule_names_an_indexed_address_and_values_that_can_be_read(
     ],
 )
 def test_a_word_is_a_value_of_its_type_up_to_the_type_s_edge(kind: str, edge: int, beyond: int) -> None:
-    event = declared(f"E({kind})")
+    event = parse_event(f"E({kind})")
     read = event.values((0,), (), (edge % 2**256).to_bytes(32, "big"))
     assert read == ("0x" + "ff" * 20 if kind == "address" else edge,)
     assert type(read[0]) is {"address": str, "bool": bool}.get(kind, int)

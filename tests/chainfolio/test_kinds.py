@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.kind import KIND
-from adapters.evm.reads import Call
 from chainfolio import kinds
-from chainfolio.errors import BadSettings, Unserved
-from chainfolio.kinds import GROUP, contract_calls, decoder_kit, installed, kind_of, ours
+from chainfolio.adapters.evm.kind import KIND
+from chainfolio.adapters.evm.reads import Call
+from chainfolio.errors import BadSettings, NotSupported
+from chainfolio.kinds import ENTRY_POINT_GROUP, builtin_kinds, contract_calls, decoder_kit, installed_kinds, kind_of
 from chainfolio.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ class Kind:
     name = "toy"
     settings = ToySettings
     datasets = {}
-    def build(self, key, settings, seams, *, configs, memory):
+    def build(self, key, settings, environment, *, configs, memory):
         return key, settings, memory
     def identities(self, settings):
         return [(each, each) for each in settings.nodes]
@@ -63,7 +63,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         info = tmp_path / f"k_{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: k_{name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = k_{name}:KIND\n")
+        (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{name} = k_{name}:KIND\n")
         kind_of.cache_clear()
 
     yield put
@@ -81,8 +81,8 @@ def refused(tmp_path: Path, text: str) -> str:
 
 
 def test_ours_are_registered_like_those_of_anybody_and_found_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
-    assert entries == {name: f"adapters.{name}.kind:KIND" for name in ours()}
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][ENTRY_POINT_GROUP]
+    assert entries == {name: f"chainfolio.adapters.{name}.kind:KIND" for name in builtin_kinds()}
     kind_of.cache_clear()
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("looked through all packages"))
     assert kind_of("evm") is KIND
@@ -98,7 +98,7 @@ def test_a_kind_of_another_package_is_found_and_decodes_its_own_keys(install: In
     assert getattr(chain, "book", None) == str(tmp_path / "book.txt")
     assert "s3cret" not in repr(given)
     assert chain.at("http://d").endpoints == ["http://d"]
-    assert "toy" in installed()
+    assert "toy" in installed_kinds()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_kind_that_two_packages_have_is_refused_with_both(install: Install, tm
     info = tmp_path / "other-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\ntoy = other.kind:KIND\n")
+    (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\ntoy = other.kind:KIND\n")
     problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
     assert "several packages have a kind of chain `toy`" in problem
     assert "other.kind:KIND" in problem
@@ -192,16 +192,16 @@ def test_a_kind_that_two_packages_have_is_refused_with_both(install: Install, tm
 
 def test_a_kind_that_nobody_installed_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     problem = refused(tmp_path, '[chains.x]\nadapter = "solaris"')
-    there = ", ".join(sorted(installed()))
-    assert ours() <= installed()
+    there = ", ".join(sorted(installed_kinds()))
+    assert builtin_kinds() <= installed_kinds()
     assert problem == f"chains.x.adapter: no kind of chain `solaris` is installed (one of {there})"
-    assert kinds.OURS == "adapters"
+    assert kinds.BUILTIN_PACKAGE == "chainfolio.adapters"
 
 
 def test_what_records_decoders_is_the_kind_s_own_and_a_kind_without_it_is_named(install: Install) -> None:
     assert decoder_kit("evm") is KIND.decoder_kit
     install("toy", TOY)
-    with pytest.raises(Unserved, match="decoders of the kind `toy`"):
+    with pytest.raises(NotSupported, match="decoders of the kind `toy`"):
         decoder_kit("toy")
 
 
@@ -210,5 +210,5 @@ def test_what_makes_calls_of_contracts_is_the_kind_s_own_and_a_kind_without_cont
 ) -> None:
     assert contract_calls("evm")("0x1", "price()(uint256)") == Call("0x1", "price()(uint256)")
     install("toy", TOY)
-    with pytest.raises(Unserved, match="read of a contract on a chain of the kind `toy`"):
+    with pytest.raises(NotSupported, match="read of a contract on a chain of the kind `toy`"):
         contract_calls("toy")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.errors import BadRequest, Unavailable
-from chainfolio.plans import MAX_ROUNDS, Plan, Reverted, Unknown, run_batched, run_known
+from chainfolio.plans import MAX_ROUNDS, Plan, Reverted, Unknown, run_batched, run_offline
 
 Decoder = Plan[Any, Any, Any]
 Rounds = list[list[int]]
@@ -59,7 +59,7 @@ def test_together_each_gets_what_it_gets_alone(given_plans: list[Rounds]) -> Non
     for at, rounds in enumerate(given_plans):
         report = reports[str(at)]
         assert report.status == "ok"
-        assert report.result == run_known(reading(rounds), chain.meaning)
+        assert report.result == run_offline(reading(rounds), chain.meaning)
         assert report.rounds == len(rounds)
         assert report.read_count == len(report.result)
 
@@ -109,7 +109,7 @@ def test_one_that_raises_becomes_failed_and_sinks_nobody(after: int) -> None:
     assert reports["broken"].error is error
     assert reports["broken"].result is None
     assert reports["broken"].rounds == after
-    assert reports["whole"].result == run_known(reading([[1], [2], [3]]), Chain().meaning)
+    assert reports["whole"].result == run_offline(reading([[1], [2], [3]]), Chain().meaning)
 
 
 def test_the_reason_of_an_error_of_ours_is_its_message() -> None:
@@ -202,6 +202,6 @@ def test_nobody_asks_and_nothing_is_sent() -> None:
 
 
 def test_an_asking_is_answered_from_a_dictionary_or_a_function() -> None:
-    assert run_known(reading([[2, 3]]), {2: "two", 3: "three"}) == ["two", "three"]
+    assert run_offline(reading([[2, 3]]), {2: "two", 3: "three"}) == ["two", "three"]
     with pytest.raises(KeyError):
-        run_known(reading([[4]]), {2: "two"})
+        run_offline(reading([[4]]), {2: "two"})

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from adapters.beacon.settings import BeaconSettings
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.chain_settings import DEFAULT_KIND, masked
+from chainfolio.cli.init import settings_text
 from chainfolio.errors import BadSettings
-from chainfolio.kinds import ours
+from chainfolio.kinds import builtin_kinds
 from chainfolio.settings import Quotas, Settings, load
 from chainfolio.settings_keys import sections
-from cli.init import written
 
 FILE = "chainfolio.toml"
 SECRET = "s3cr3t0123456789"
@@ -141,11 +141,23 @@ def test_a_value_that_cannot_be_meant_is_named_with_its_key(here: Path, text: st
 @pytest.mark.parametrize(
     "url",
     [
-        "", SECRET, f"ftp://host/{SECRET}", f"file:{SECRET}", f"ws://host/{SECRET}", f"//host/{SECRET}", "http://",
-        f"http:///{SECRET}", f"http://:80/{SECRET}", f"http://host:port/{SECRET}", f"http://host:99999/{SECRET}",
-        f"http://[::1/{SECRET}", f"http://host/{SECRET}\\n", f"https://user:{SECRET}@", f" http://host/{SECRET}",
+        "",
+        SECRET,
+        f"ftp://host/{SECRET}",
+        f"file:{SECRET}",
+        f"ws://host/{SECRET}",
+        f"//host/{SECRET}",
+        "http://",
+        f"http:///{SECRET}",
+        f"http://:80/{SECRET}",
+        f"http://host:port/{SECRET}",
+        f"http://host:99999/{SECRET}",
+        f"http://[::1/{SECRET}",
+        f"http://host/{SECRET}\\n",
+        f"https://user:{SECRET}@",
+        f" http://host/{SECRET}",
     ],
-)  # fmt: skip
+)
 def test_an_endpoint_that_is_no_http_address_is_refused_and_not_repeated(here: Path, url: str) -> None:
     assert refused(here, f'[chains.x]\nrpc = ["{url}"]').field == "chains.x.rpc"
 
@@ -257,10 +269,15 @@ def test_a_missing_secret_is_named_with_the_place_that_asks_for_it(here: Path) -
 @pytest.mark.parametrize(
     "url",
     [
-        f"https://host/v2/{SECRET}", f"https://host?apikey={SECRET}", f"https://user:{SECRET}@host:8545/",
-        f"https://{SECRET}@host", f"https://host#{SECRET}", f"http://good#{SECRET}@evil/", f"HTTPS://h/{SECRET}/",
+        f"https://host/v2/{SECRET}",
+        f"https://host?apikey={SECRET}",
+        f"https://user:{SECRET}@host:8545/",
+        f"https://{SECRET}@host",
+        f"https://host#{SECRET}",
+        f"http://good#{SECRET}@evil/",
+        f"HTTPS://h/{SECRET}/",
     ],
-)  # fmt: skip
+)
 def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
     given = loaded(here, '[chains.x]\nrpc = ["env:NODE"]\n[state]\nurl = "env:NODE"', {"NODE": url})
     for shown in (
@@ -307,8 +324,10 @@ def test_a_relative_path_is_one_from_the_folder_of_the_settings_file(
     stores = '[state]\nurl = "sqlite:///s.db"\n[tail]\nurl = "sqlite:////var/t.db"\n[lake]\nuri = "lake"'
     given = loaded(home / FILE, f'data = "/var/data"\n{stores}')
     assert (given.data, given.state_url, given.tail_url) == (
-        "/var/data", f"sqlite:///{home}/s.db", "sqlite:////var/t.db",
-    )  # fmt: skip
+        "/var/data",
+        f"sqlite:///{home}/s.db",
+        "sqlite:////var/t.db",
+    )
     assert given.lake_uri == f"{home}/lake"
     given = loaded(home / FILE, '[state]\nurl = "postgresql://h/n"\n[lake]\nuri = "s3://bucket/prefix"')
     assert (given.state_url, given.lake_uri) == ("postgresql://h/n", "s3://bucket/prefix")
@@ -327,7 +346,7 @@ def test_a_variable_that_the_file_names_is_a_value_whatever_it_is_called(here: P
 
 
 def test_every_key_says_what_it_means() -> None:
-    told = [key for section in sections(ours()) for key in section.keys]
+    told = [key for section in sections(builtin_kinds()) for key in section.keys]
     assert len(told) > 45
     assert [f"{key.section}.{key.name}" for key in told if not key.meaning] == []
     assert [section.name for section in sections() if not section.meaning] == []
@@ -339,7 +358,7 @@ def test_every_key_says_what_it_means() -> None:
 def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path, kind: str) -> None:
     """What `chainfolio init` writes as comments is read when the comments are taken away. A kind may mean some of the
     keys that all share otherwise: those are written once, too."""
-    text = written("ethereum", "http://a", kind)
+    text = settings_text("ethereum", "http://a", kind)
     plain = loaded(here, text)
     made = {DEFAULT_KIND: EvmSettings(rpc=["http://a"]), "beacon": BeaconSettings(adapter="beacon", rpc=["http://a"])}
     assert plain == Settings(chains={"ethereum": made[kind]})

@@ -138,7 +138,7 @@ async def test_a_failure_that_is_only_noted_is_counted_and_logged_and_marks_noth
 ) -> None:
     supervisor = Supervisor(Waits(), Still())
     for _ in range(5):
-        supervisor.task("refresh").noted(ValueError("SECRET"))
+        supervisor.task("refresh").record_failure(ValueError("SECRET"))
     assert (supervisor.task("refresh").failures, supervisor.problems()) == (5, [])
     assert [record.levelno for record in caplog.records].count(logging.WARNING) == 3
     assert "SECRET" not in caplog.text

@@ -14,9 +14,14 @@ from chainfolio.table import BUCKETS, Table, bucket
 from chainfolio.tables import TABLES
 
 TYPES = {
-    "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "bool": pa.bool_(),
-    "time": pa.timestamp("us", tz="UTC"), "bytes": pa.binary(), "raw": pa.binary(),
-}  # fmt: skip
+    "text": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us", tz="UTC"),
+    "bytes": pa.binary(),
+    "raw": pa.binary(),
+}
 each = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
 
 
@@ -60,8 +65,8 @@ def test_rows_of_one_key_lie_in_one_partition_and_the_order_tells_them_apart(tab
 
 @each
 def test_every_column_is_explained(table: Table) -> None:
-    assert table.about.endswith(".")
-    assert all(column.about and column.about == column.about.strip() for column in table.columns)
+    assert table.description.endswith(".")
+    assert all(column.description and column.description == column.description.strip() for column in table.columns)
 
 
 @each

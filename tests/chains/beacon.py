@@ -12,17 +12,17 @@ from random import Random
 from typing import Any
 from urllib.error import HTTPError
 
-from adapters.beacon.chain import BeaconChain, build
-from adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.chain import BeaconChain, build
+from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
+from chainfolio.localchain.beacon import GENESIS_S, BeaconRuntime
 from chainfolio.table import bucket
-from localchain.beacon import GENESIS_S, BeaconRuntime
+from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, ETH, started
 from tests.chains.subject import FINALITY, Asked, Row
-from transport.exchange import Posted, Sink
-from transport.http import HttpTransport
 
 KEY, VALIDATORS = "own", 64
 EPOCH, SLOT_S = 8, 6  # of the minimal preset
@@ -102,7 +102,7 @@ class BeaconSubject:
             adapter="beacon", rpc=[self.first], span=span, concurrency=3, validators=list(contracts), hedge=False
         )
         way = Recording(self, HttpTransport(connections=8))
-        return build(KEY, made, Seams(), configs=CONFIGS, transport=way)
+        return build(KEY, made, Environment(), configs=CONFIGS, transport=way)
 
     # --- control -----------------------------------------------------------------------------------------------------
 
@@ -197,21 +197,41 @@ def rows_of_block(message: Row, root: str) -> dict[str, list[Row]]:
     fees = {"miner": payload["fee_recipient"].lower(), **dict.fromkeys(("gas_used", "gas_limit", "base_fee"))}
     return {
         "blocks": [of_slot | {"time": time, "hash": root, "parent": message["parent_root"], "tx_count": 0} | fees],
-        "proposals": [of_slot | {
-            "bucket": proposer % 64, "validator": proposer, "epoch": slot // EPOCH,
-            "execution_height": int(payload["block_number"]), "execution_hash": payload["block_hash"],
-            "fee_recipient": payload["fee_recipient"].lower(),
-        }],
-        "withdrawals": [at | {
-            "bucket": int(each["validator_index"]) % 64, "validator": int(each["validator_index"]),
-            "number": int(each["index"]), "address": each["address"].lower(), "gwei": int(each["amount"]),
-        } for each in payload["withdrawals"]],
-        "deposits": [at | _of_key(each["pubkey"], item) | {
-            "number": int(each["index"]), "kind": "request", "credentials": each["withdrawal_credentials"],
-            "gwei": int(each["amount"]),
-        } for item, each in enumerate(asked["deposits"])],
+        "proposals": [
+            of_slot
+            | {
+                "bucket": proposer % 64,
+                "validator": proposer,
+                "epoch": slot // EPOCH,
+                "execution_height": int(payload["block_number"]),
+                "execution_hash": payload["block_hash"],
+                "fee_recipient": payload["fee_recipient"].lower(),
+            }
+        ],
+        "withdrawals": [
+            at
+            | {
+                "bucket": int(each["validator_index"]) % 64,
+                "validator": int(each["validator_index"]),
+                "number": int(each["index"]),
+                "address": each["address"].lower(),
+                "gwei": int(each["amount"]),
+            }
+            for each in payload["withdrawals"]
+        ],
+        "deposits": [
+            at
+            | _of_key(each["pubkey"], item)
+            | {
+                "number": int(each["index"]),
+                "kind": "request",
+                "credentials": each["withdrawal_credentials"],
+                "gwei": int(each["amount"]),
+            }
+            for item, each in enumerate(asked["deposits"])
+        ],
         "stake_requests": [at | row for row in _requests(asked)],
-    }  # fmt: skip
+    }
 
 
 def _of_key(pubkey: str, item: int) -> Row:

@@ -24,10 +24,16 @@ from tests.chains.subject import ChainUnderTest, Opening
 from tests.chains.tron import tron_chain
 
 SUBJECTS: dict[str, Opening] = {
-    "beacon": beacon, "evm": evm, "invented": invented, "solana": solana, "starknet": starknet, "tron": tron_chain,
-}  # fmt: skip
+    "beacon": beacon,
+    "evm": evm,
+    "invented": invented,
+    "solana": solana,
+    "starknet": starknet,
+    "tron": tron_chain,
+}
 IN_MEMORY = ("invented", "starknet")
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]
+SHARED = [pytest.param(name, marks=(*marks, pytest.mark.xdist_group(name))) for (name,), marks, _ in PARAMS]
 TRADED = 120  # blocks of the chain that all read and nobody changes
 SHORT = 75  # blocks of a chain that one test may change: more than are final behind the head
 
@@ -53,11 +59,11 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _look_again() -> None:
-    for kept in (addresses.installed, addresses.nobody, account):
+    for kept in (addresses.installed, addresses.burn_addresses, account):
         kept.cache_clear()
 
 
-@pytest.fixture(scope="module", params=PARAMS)
+@pytest.fixture(scope="package", params=SHARED)
 def traded(request: pytest.FixtureRequest) -> Iterator[ChainUnderTest]:
     """A chain with a history, for reading."""
     with SUBJECTS[request.param](TRADED) as subject:

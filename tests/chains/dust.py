@@ -12,12 +12,12 @@ from typing import Any
 
 from chainfolio.assets import Asset
 from chainfolio.chains import Chain
+from chainfolio.engine.snapshots.reading import holdings_of
+from chainfolio.engine.snapshots.trust import Trust, group_untrusted_issues, mark_untrusted
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState
 from chainfolio.protocols import InstalledProtocols
-from engine.reading import holdings_of
-from engine.trust import Trust, listed_apart, marked
 
 
 @dataclass(frozen=True)
@@ -72,31 +72,31 @@ async def wallet_of(
     *listed, own = trusted.values()
     trust = Trust(lambda asset: asset in listed, {account: {own}})
     wanted = [*trusted.values(), *dust]
-    strangers = trust.strangers(wanted)
+    strangers = trust.untrusted_contracts(wanted)
     described: dict[Asset, Any] = {}
 
     def named(held: Any) -> Plan[Any, Any, None]:
         described.update((yield from chain.describe(sorted(set(held) - described.keys()))))
 
     reader = chain.account_reader(installed or InstalledProtocols()).at(head)
-    met = Interactions(frozenset(wanted), own=frozenset([own]))
+    met = Interactions(frozenset(wanted), self_acquired=frozenset([own]))
     reports = await run_batched(
         {account: reader.read(account, met, wanted, named)},
-        lambda reads: chain.answer(marked(reads, strangers), head),
+        lambda reads: chain.answer(mark_untrusted(reads, strangers), head),
         max_rounds=MAX_ROUNDS,
         max_reads=MAX_READS,
     )
     state: AccountState | None = reports[account].result
     assert state is not None, reports[account].reason
-    issues = trust.resolve(state.issues)
+    issues = trust.resolve_issues(state.issues)
     held, unread = holdings_of({account: state}, {account: dict.fromkeys([*wanted, *state.balances], True)}, trust)
     issues += unread
     numbers: dict[str, object] = {"native": state.native}
     numbers |= {name: state.balances.get(asset) for name, asset in trusted.items()}
     numbers |= {f"{name}, held": [raw for _, each, raw in held if each == asset] for name, asset in trusted.items()}
     numbers |= {f"{name}, named": described.get(asset) for name, asset in trusted.items()}
-    positions = [each for each in state.positions if each.ground & set(trusted.values())]
+    positions = [each for each in state.positions if each.required_assets & set(trusted.values())]
     numbers["positions"] = sorted((each.protocol, each.name, sorted(each.supplied.items())) for each in positions)
     await chain.close()
     is_complete = not any(issue.makes_partial for issue in issues)
-    return Wallet(numbers, is_complete, len(listed_apart(issues)), work())
+    return Wallet(numbers, is_complete, len(group_untrusted_issues(issues)), work())

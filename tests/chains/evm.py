@@ -13,22 +13,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from adapters.evm.chain import EvmChain, build
-from adapters.evm.positions.events import declared
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain, build
+from chainfolio.adapters.evm.positions.events import parse_event
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability
-from chainfolio.seams import Seams
-from localchain.deploy import Deployment, deploy
-from localchain.errors import RpcError
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.environment import Environment
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.errors import RpcError
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 from tests.chains.evm_rows import rows_of_block
 from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
-from transport.exchange import Posted
-from transport.http import HttpTransport
 
 KEY = "local"
 PLAIN = ("WETH", "USDC", "WBTC", "DAI", "UniswapV2Pair WETH/USDC", "UniswapV2Pair WETH/DAI", "Vault", "SUSHI")
@@ -101,8 +101,8 @@ class EvmSubject:
     def events(self) -> Sequence[str]:
         """Swaps and deposits of a pair, and only swaps of another one."""
         one, other = (self.deployment.contracts[name].lower() for name in PLAIN[4:6])
-        swap = declared("Swap(address indexed sender, uint256, uint256, uint256, uint256, address indexed to)")
-        mint = declared("Mint(address indexed sender, uint256 amount0, uint256 amount1)")
+        swap = parse_event("Swap(address indexed sender, uint256, uint256, uint256, uint256, address indexed to)")
+        mint = parse_event("Mint(address indexed sender, uint256 amount0, uint256 amount1)")
         return [swap.filter(one), mint.filter(one), swap.filter(other)]
 
     @property
@@ -140,7 +140,7 @@ class EvmSubject:
         settings = EvmSettings(
             rpc=[self.node.url], facts=str(self.facts(finality)), contracts=list(contracts), span=span, concurrency=3
         )
-        return build(KEY, settings, Seams(), configs=self._folder, transport=transport)
+        return build(KEY, settings, Environment(), configs=self._folder, transport=transport)
 
     # --- control -----------------------------------------------------------------------------------------------------
 

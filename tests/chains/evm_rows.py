@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from localchain.evm import ZERO, topic
+from chainfolio.localchain.evm import ZERO, topic
 
 Row = dict[str, Any]
 TRANSFER = topic("Transfer(address,address,uint256)")

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Chain, newest_in
+from chainfolio.chains import Chain, newest_block_in
 from chainfolio.contracts import Snapshot
-from chainfolio.seams import Seams
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.environment import Environment
+from chainfolio.indexer import arrow_ipc, materialise
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.follow import Follower
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.scopes import Scope
+from chainfolio.indexer.work import missing, missing_for_accounts
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail, WatchedAccount
 from chainfolio.tables import TABLES
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from indexer import arrow_ipc, materialise
-from indexer.collect import Collector
-from indexer.follow import Follower
-from indexer.progress import Progress
-from indexer.scopes import Scope
-from indexer.work import missing, missing_of
-from storage.lake import Lake
-from storage.tail import Tail, Watch
 from tests.chains.subject import Row, Subject
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.adapters.evm.chain import EvmChain
     from chainfolio.budgets import Budget
 
 ChainT = TypeVar("ChainT", bound=Chain)
@@ -46,7 +46,7 @@ class IndexOf(Generic[ChainT]):
     tail: Tail
     datasets: tuple[str, ...] = EVERYTHING
     events: tuple[str, ...] = ()
-    seams: Seams = field(default_factory=Seams)
+    environment: Environment = field(default_factory=Environment)
 
     @property
     def key(self) -> str:
@@ -58,18 +58,18 @@ class IndexOf(Generic[ChainT]):
     ) -> Progress:
         """Back-fill what is missing of a span."""
         work = missing(self.tail, self.key, Span(first, last), datasets or self.datasets, contracts, self.events)
-        progress = Progress(self.seams.clock, sum(len(item.spans) for item in work))
-        await Collector(self.chain, self.lake, self.tail, self.seams, progress).run(work)
+        progress = Progress(self.environment.clock, sum(len(item.spans) for item in work))
+        await Collector(self.chain, self.lake, self.tail, self.environment, progress).run(work)
         return progress
 
     async def fill_accounts(
         self, accounts: Sequence[str], first: int, last: int, budget: Budget | None = None, *, again: bool = False
     ) -> Progress:
         """Back-fill what is missing of the histories of accounts."""
-        scope = Scope(tuple(Watch(each, first, last) for each in accounts))
-        work = missing_of(self.tail, self.chain, scope, last, again=again)
-        progress = Progress(self.seams.clock, sum(len(item.spans) for item in work))
-        await Collector(self.chain, self.lake, self.tail, self.seams, progress, budget=budget).run(work)
+        scope = Scope(tuple(WatchedAccount(each, first, last) for each in accounts))
+        work = missing_for_accounts(self.tail, self.chain, scope, last, include_unread=again)
+        progress = Progress(self.environment.clock, sum(len(item.spans) for item in work))
+        await Collector(self.chain, self.lake, self.tail, self.environment, progress, budget=budget).run(work)
         return progress
 
     async def fill_final(self) -> int:
@@ -80,12 +80,12 @@ class IndexOf(Generic[ChainT]):
 
     def follower(self, accounts: Sequence[str] = ()) -> Follower:
         """A new follower, as after a restart; also of the histories of some accounts."""
-        scope = Scope(tuple(Watch(each, 0) for each in accounts))
-        return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets, self.events, scope)
+        scope = Scope(tuple(WatchedAccount(each, 0) for each in accounts))
+        return Follower(self.chain, self.lake, self.tail, self.environment, self.datasets, self.events, scope)
 
     async def block(self, height: int) -> Block:
         """The newest block at a height or below it."""
-        block = await newest_in(self.chain, Span(0, height))
+        block = await newest_block_in(self.chain, Span(0, height))
         assert block is not None, "every subject has a first block"
         return block
 

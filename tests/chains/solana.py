@@ -26,16 +26,16 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected
-from chainfolio.seams import Seams
-from localchain.errors import InstallFailed, NodeJsMissing, RpcError
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, home, issued, mint, opened, paid, sent
+from chainfolio.chains import Capability, SpanTables
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing, RpcError
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, paid, sent
+from chainfolio.transport.exchange import Posted
 from tests.chains.subject import FINALITY, Asked, Row
-from transport.exchange import Posted
 
 ROOT = Path(__file__).parents[2]
 KEY, GENESIS = "solana", "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
@@ -59,9 +59,11 @@ class Slot:
     def header(self) -> dict[str, Any]:
         """As `getBlock` begins."""
         return {
-            "blockhash": self.hash, "previousBlockhash": self.parent, "parentSlot": self.parent_slot,
+            "blockhash": self.hash,
+            "previousBlockhash": self.parent,
+            "parentSlot": self.parent_slot,
             "blockTime": BEGAN_S + self.height,
-        }  # fmt: skip
+        }
 
 
 @dataclass
@@ -100,9 +102,15 @@ class SolanaSubject:
     """Surfpool behind a keeper of blocks."""
 
     asks_each_block = False
-    lacks = frozenset([
-        Capability.APPROVALS, Capability.PAST_BALANCES, Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK,
-    ])  # fmt: skip
+    lacks = frozenset(
+        [
+            Capability.APPROVALS,
+            Capability.PAST_BALANCES,
+            Capability.PROOFS,
+            Capability.RESTORE,
+            Capability.CROSS_CHECK,
+        ]
+    )
     no_rows = frozenset(["approvals", "logs"])
     datasets = ("blocks", "transactions", "native", "transfers")
     standards = frozenset(["native", "spl"])
@@ -150,16 +158,23 @@ class SolanaSubject:
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> SolanaChain:
         """A new adapter; what it asks is counted, but for the blocks of a span, which it reads one by one."""
         settings = SolanaSettings(
-            adapter="solana", rpc=["http://keeper.test"], contracts=list(contracts), span=span, concurrency=3,
+            adapter="solana",
+            rpc=["http://keeper.test"],
+            contracts=list(contracts),
+            span=span,
+            concurrency=3,
             commitment="confirmed",
-        )  # fmt: skip
-        chain = build(KEY, settings, Seams(), configs=ROOT / "configs", transport=self)
+        )
+        chain = build(KEY, settings, Environment(), configs=ROOT / "configs", transport=self)
         collect = chain.collect
 
         async def noted(
-            span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None,
+            span: Span,
+            datasets: Sequence[str],
+            contracts: Sequence[str] = (),
+            before: Block | None = None,
             events: Sequence[str] = (),
-        ) -> Collected:  # fmt: skip
+        ) -> SpanTables:
             self.asked.spans.append((span, tuple(contracts)))
             return await collect(span, datasets, contracts, before, events)
 
@@ -202,8 +217,13 @@ class SolanaSubject:
                 return next(found, None)
             case "getSignaturesForAddress":
                 return self._listed(*params)
-        told = self.node.rpc(method, *({**each, "minContextSlot": 0} if isinstance(each, dict) and "minContextSlot"
-                                        in each else each for each in params))  # fmt: skip
+        told = self.node.rpc(
+            method,
+            *(
+                {**each, "minContextSlot": 0} if isinstance(each, dict) and "minContextSlot" in each else each
+                for each in params
+            ),
+        )
         told["context"]["slot"] = head
         if method == "getMultipleAccounts" and CLOCK in params[0]:
             clock = struct.pack("<QqQQq", head, 0, 7, 7, BEGAN_S + head)
@@ -301,8 +321,10 @@ class SolanaSubject:
         if height < self.birth:
             return None
         moved = [row for row in self.rows(Span(0, height))["transfers"] if row["token"] == token]
-        held: int = sum(int.from_bytes(row["raw"], "big") * ((row["recipient"] == account) - (row["sender"] == account))
-                   for row in moved)  # fmt: skip
+        held: int = sum(
+            int.from_bytes(row["raw"], "big") * ((row["recipient"] == account) - (row["sender"] == account))
+            for row in moved
+        )
         if height == self.height:
             asked = ("getTokenAccountsByOwner", account, {"mint": token}, {"encoding": "jsonParsed"})
             told = self.node.rpc(*asked)["value"]
@@ -336,21 +358,42 @@ class SolanaSubject:
         message, (signature,) = told["transaction"]["message"], told["transaction"]["signatures"][:1]
         keys = message["accountKeys"]
         number = int.from_bytes(bytes(Signature.from_string(signature))[:4], "big") >> 1
-        steps = [(keys[each["programIdIndex"]], _bytes(each["data"]), [keys[at] for at in each["accounts"]])
-                 for each in message["instructions"]]  # fmt: skip
+        steps = [
+            (keys[each["programIdIndex"]], _bytes(each["data"]), [keys[at] for at in each["accounts"]])
+            for each in message["instructions"]
+        ]
         none = dict.fromkeys(("nonce", "type", "gas_used", "gas_price", "input", "created"))
         fee = told["meta"]["fee"].to_bytes(32, "big")
-        found["transactions"].append({
-            **place, "tx_index": number, "hash": signature, "sender": keys[0], "recipient": steps[0][0], "status": 1,
-            "raw": bytes(32), "fee": fee, **none,
-        })  # fmt: skip
+        found["transactions"].append(
+            {
+                **place,
+                "tx_index": number,
+                "hash": signature,
+                "sender": keys[0],
+                "recipient": steps[0][0],
+                "status": 1,
+                "raw": bytes(32),
+                "fee": fee,
+                **none,
+            }
+        )
         moved = sorted(map(self._move, steps), key=lambda move: move[0] or "")
         for item, (token, sender, recipient, raw) in enumerate(moved):
             what = {"standard": "spl" if token else "native", "token": token, "token_id": None, "operator": None}
-            found["transfers"].append({
-                **place, "tx_index": number, "log_index": -1, "item": item, "tx_hash": signature, **what,
-                "sender": sender, "recipient": recipient, "raw": raw.to_bytes(32, "big"), "layout": None,
-            })  # fmt: skip
+            found["transfers"].append(
+                {
+                    **place,
+                    "tx_index": number,
+                    "log_index": -1,
+                    "item": item,
+                    "tx_hash": signature,
+                    **what,
+                    "sender": sender,
+                    "recipient": recipient,
+                    "raw": raw.to_bytes(32, "big"),
+                    "layout": None,
+                }
+            )
 
     def _move(self, step: tuple[str, bytes, list[str]]) -> tuple[str | None, str, str, int]:
         """What an instruction moves: a transfer of coins, a checked transfer of tokens, or new tokens."""

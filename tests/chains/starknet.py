@@ -20,14 +20,14 @@ from typing import Any, Final
 import msgspec
 from sha3 import keccak_256
 
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected
-from chainfolio.seams import Seams
-from localchain.errors import RpcError
+from chainfolio.chains import Capability, SpanTables
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import RpcError
+from chainfolio.transport.exchange import Posted
 from tests.chains.subject import FINALITY, Asked, Row
-from transport.exchange import Posted
 
 ROOT: Final = Path(__file__).parents[2]
 KEY, BEGAN_S, MASK = "starknet", 1_700_000_000, 2**128 - 1
@@ -48,9 +48,20 @@ def number_of(name: str) -> int:
 
 FUNCTIONS: Final = {
     number_of(each): each
-    for each in ("balanceOf", "balance_of", "decimals", "symbol", "name", "allowance", "totalSupply", "ownerOf",
-                 "getApproved", "isApprovedForAll", "supportsInterface")
-}  # fmt: skip
+    for each in (
+        "balanceOf",
+        "balance_of",
+        "decimals",
+        "symbol",
+        "name",
+        "allowance",
+        "totalSupply",
+        "ownerOf",
+        "getApproved",
+        "isApprovedForAll",
+        "supportsInterface",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -118,16 +129,21 @@ class Done:
     def told(self) -> dict[str, Any]:
         """As a block has it."""
         body = {
-            "type": "INVOKE", "version": "0x1" if self.is_early else "0x3",
-            "sender_address": hex(self.sender), "nonce": hex(self.nonce),
+            "type": "INVOKE",
+            "version": "0x1" if self.is_early else "0x3",
+            "sender_address": hex(self.sender),
+            "nonce": hex(self.nonce),
             "calldata": ["0x1", hex(self.deeds[-1].token), hex(number_of("transfer")), "0x0"],
-        }  # fmt: skip
+        }
         receipt = {
-            "type": "INVOKE", "transaction_hash": hex(self.hash), "messages_sent": [],
+            "type": "INVOKE",
+            "transaction_hash": hex(self.hash),
+            "messages_sent": [],
             "actual_fee": {"amount": hex(self.fee), "unit": "WEI" if self.is_early else "FRI"},
-            "execution_status": "SUCCEEDED", "finality_status": "ACCEPTED_ON_L2",
+            "execution_status": "SUCCEEDED",
+            "finality_status": "ACCEPTED_ON_L2",
             "events": [each.event() for each in self.events],
-        }  # fmt: skip
+        }
         return {"transaction": body, "receipt": receipt}
 
 
@@ -170,9 +186,13 @@ class StarknetSubject:
     """A node in memory."""
 
     asks_each_block = False
-    lacks = frozenset([
-        Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK,
-    ])  # fmt: skip
+    lacks = frozenset(
+        [
+            Capability.PROOFS,
+            Capability.RESTORE,
+            Capability.CROSS_CHECK,
+        ]
+    )
     no_rows = frozenset(["logs"])
     datasets = ("blocks", "transactions", "native", "transfers", "approvals")
     standards = frozenset(["native", "erc20", "erc721", "erc1155"])
@@ -204,13 +224,16 @@ class StarknetSubject:
         settings = StarknetSettings(
             adapter="starknet", rpc=["http://memory.test"], contracts=list(contracts), span=span, concurrency=3
         )
-        chain = build(KEY, settings, Seams(), configs=ROOT / "configs", transport=self)
+        chain = build(KEY, settings, Environment(), configs=ROOT / "configs", transport=self)
         collect = chain.collect
 
         async def noted(
-            span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None,
+            span: Span,
+            datasets: Sequence[str],
+            contracts: Sequence[str] = (),
+            before: Block | None = None,
             events: Sequence[str] = (),
-        ) -> Collected:  # fmt: skip
+        ) -> SpanTables:
             self.asked.spans.append((span, tuple(contracts)))
             return await collect(span, datasets, contracts, before, events)
 
@@ -300,10 +323,14 @@ class StarknetSubject:
     def _header(self, made: Made) -> dict[str, Any]:
         accepted = made.height <= self.height - FINALITY
         return {
-            "block_hash": hex(made.hash), "parent_hash": hex(made.parent), "block_number": made.height,
-            "timestamp": BEGAN_S + made.height, "sequencer_address": hex(SEQUENCER), "starknet_version": "0.13.4",
+            "block_hash": hex(made.hash),
+            "parent_hash": hex(made.parent),
+            "block_number": made.height,
+            "timestamp": BEGAN_S + made.height,
+            "sequencer_address": hex(SEQUENCER),
+            "starknet_version": "0.13.4",
             "status": "ACCEPTED_ON_L1" if accepted else "ACCEPTED_ON_L2",
-        }  # fmt: skip
+        }
 
     def _called(self, asked: Mapping[str, Any], made: Made) -> Sequence[int]:
         """What a contract answers after a block."""
@@ -429,12 +456,23 @@ class StarknetSubject:
             log_index = 0
             for tx_index, done in enumerate(made.done):
                 at = {**place, "tx_index": tx_index}
-                found["transactions"].append({
-                    **at, "hash": _felt(done.hash), "sender": _felt(done.sender), "status": 1, "type": 3,
-                    "nonce": done.nonce,
-                    "recipient": _felt(done.deeds[-1].token), "created": None, "raw": bytes(32), "fee": _raw(done.fee),
-                    "input": number_of("transfer").to_bytes(32, "big")[-4:], "gas_used": None, "gas_price": None,
-                })  # fmt: skip
+                found["transactions"].append(
+                    {
+                        **at,
+                        "hash": _felt(done.hash),
+                        "sender": _felt(done.sender),
+                        "status": 1,
+                        "type": 3,
+                        "nonce": done.nonce,
+                        "recipient": _felt(done.deeds[-1].token),
+                        "created": None,
+                        "raw": bytes(32),
+                        "fee": _raw(done.fee),
+                        "input": number_of("transfer").to_bytes(32, "big")[-4:],
+                        "gas_used": None,
+                        "gas_price": None,
+                    }
+                )
                 for number, deed in enumerate(done.deeds):
                     self._add(found, {**at, "log_index": log_index + number, "tx_hash": _felt(done.hash)}, deed)
                 log_index += len(done.events)
@@ -444,21 +482,35 @@ class StarknetSubject:
         token = None if deed.token == COIN and deed.kind == "moves" else _felt(deed.token)
         if deed.kind != "moves":
             standard = "operator" if deed.kind == "all" else "erc721" if deed.token == ART else "erc20"
-            found["approvals"].append({
-                **place, "token": token, "standard": standard, "owner": _felt(deed.one), "spender": _felt(deed.other),
-                "token_id": _raw(deed.raw) if standard == "erc721" else None,
-                "raw": _raw(deed.raw) if standard == "erc20" else None,
-                "approved": deed.raw == 1 if standard == "operator" else None,
-            })  # fmt: skip
+            found["approvals"].append(
+                {
+                    **place,
+                    "token": token,
+                    "standard": standard,
+                    "owner": _felt(deed.one),
+                    "spender": _felt(deed.other),
+                    "token_id": _raw(deed.raw) if standard == "erc721" else None,
+                    "raw": _raw(deed.raw) if standard == "erc20" else None,
+                    "approved": deed.raw == 1 if standard == "operator" else None,
+                }
+            )
             return
         parties = {"sender": _felt(deed.one), "recipient": _felt(deed.other)}
         collectible = ((deed.raw, 1),) if deed.token == ART else deed.ids or ((None, deed.raw),)
         for item, (number, raw) in enumerate(collectible):
-            found["transfers"].append({
-                **place, **parties, "token": token, "standard": STANDARDS[deed.token], "item": item,
-                "operator": _felt(WALLETS[0]) if deed.token == PIECES else None,
-                "token_id": None if number is None else _raw(number), "raw": _raw(raw), "layout": None,
-            })  # fmt: skip
+            found["transfers"].append(
+                {
+                    **place,
+                    **parties,
+                    "token": token,
+                    "standard": STANDARDS[deed.token],
+                    "item": item,
+                    "operator": _felt(WALLETS[0]) if deed.token == PIECES else None,
+                    "token_id": None if number is None else _raw(number),
+                    "raw": _raw(raw),
+                    "layout": None,
+                }
+            )
 
 
 def _felt(number: int) -> str:

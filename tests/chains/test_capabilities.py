@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Block
-from chainfolio.chains import PROTOCOLS, Capability, Chain, having
+from chainfolio.chains import CAPABILITY_PROTOCOLS, Capability, Chain, require_capability
 from chainfolio.datasets import Dataset
-from chainfolio.errors import ChainfolioError, Incapable, NotIndexed
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.snapshots.day_flows import balance_datasets
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.errors import ChainfolioError, MissingCapability, NotIndexed
+from chainfolio.indexer.registry import Registry
 from chainfolio.kinds import kind_of
-from chainfolio.proofs import Findings
+from chainfolio.portfolio.activity import Functions
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.proofs import BlockProofs
 from chainfolio.tables import APPROVALS
-from engine.answers import TransactionFilter
-from engine.daily import needed
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from engine.transactions import Statement, Subject
-from indexer.registry import Registry
-from portfolio.activity import Functions
-from portfolio.facts import ChainFacts
 from tests.chains.index import FETCHED, index
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
 from tests.chains.invented_subject import InventedSubject
@@ -35,7 +35,7 @@ def check_declared(subject: ChainUnderTest, chain: Chain) -> None:
     assert set(Capability) - chain.capabilities == subject.lacks
     tables = {each.table.name for each in chain.datasets.values()}
     assert set(FETCHED) - tables == subject.no_rows
-    for capability, protocol in PROTOCOLS.items():
+    for capability, protocol in CAPABILITY_PROTOCOLS.items():
         assert isinstance(chain, protocol) == (capability in chain.capabilities), capability
     assert (Capability.APPROVALS in chain.capabilities) == ("approvals" in tables)
 
@@ -44,16 +44,16 @@ async def test_what_a_chain_lacks_is_what_its_subject_declares(traded: ChainUnde
     chain = traded.chain()
     check_declared(traded, chain)
     assert set(traded.datasets) <= set(chain.datasets)
-    assert set(chain.usual) <= set(chain.datasets)
+    assert set(chain.default_datasets) <= set(chain.datasets)
     await chain.close()
 
 
 @pytest.mark.parametrize("capability", list(Capability))
 async def test_what_a_chain_lacks_is_one_error_that_names_both(traded: ChainUnderTest, capability: Capability) -> None:
     chain = traded.chain()
-    get: Callable[[Chain, Capability], Any] = having  # it is typed for each capability by itself
+    get: Callable[[Chain, Capability], Any] = require_capability  # it is typed for each capability by itself
     if capability in traded.lacks:
-        with pytest.raises(Incapable, match=rf"`{capability}` of {chain.key}.*doctor"):
+        with pytest.raises(MissingCapability, match=rf"`{capability}` of {chain.key}.*doctor"):
             get(chain, capability)
     else:
         assert get(chain, capability) is chain
@@ -65,7 +65,7 @@ class Proving(InventedChain):
 
     capabilities = InventedChain.capabilities | {Capability.PROOFS}
 
-    async def prove(self, block: Block, account: str, balances: Any) -> Findings:
+    async def prove(self, block: Block, account: str, balances: Any) -> BlockProofs:
         raise AssertionError("nobody asks here")
 
 
@@ -100,7 +100,7 @@ class Silent(InventedChain):
     """A chain that says what moved, and nothing of transactions: neither to an index nor to who looks one up."""
 
     datasets = MappingProxyType({name: InventedChain.datasets[name] for name in ("native", "transfers")})
-    usual = tuple(datasets)
+    default_datasets = tuple(datasets)
     capabilities = InventedChain.capabilities - {Capability.TRANSACTIONS}
 
 
@@ -113,7 +113,7 @@ class Unasked(InventedChain):
 @pytest.mark.parametrize(
     ("adapter", "error", "words"),
     [
-        (Silent, Incapable, "`transactions` of moon cannot be answered by this server .moon lacks it"),
+        (Silent, MissingCapability, "`transactions` of moon cannot be answered by this server .moon lacks it"),
         (Unasked, NotIndexed, "transactions of moon are not indexed for blocks"),
         (InventedChain, None, ""),
     ],
@@ -138,6 +138,6 @@ async def test_transactions_that_no_part_of_a_chain_can_say_are_a_typed_error(
 
 
 def test_a_day_takes_every_dataset_that_moves_or_charges_something() -> None:
-    assert needed(InventedChain.datasets.values()) == ("transactions", "native", "transfers")
+    assert balance_datasets(InventedChain.datasets.values()) == ("transactions", "native", "transfers")
     moved = {"transfers", "native", "internal", "transactions", "withdrawals", "mints"}
-    assert set(needed(kind_of("evm").datasets.values())) == moved
+    assert set(balance_datasets(kind_of("evm").datasets.values())) == moved

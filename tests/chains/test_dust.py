@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.trust import MAX_REASONS
+from chainfolio.engine.snapshots.trust import MAX_REASONS
 from tests.chains.dust import DustKind
 from tests.evm.dust import EVM
 from tests.solana.dust import SOLANA

@@ -11,26 +11,26 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters.beacon import chosen as beacon_chosen
-from adapters.beacon import registry as beacon_registry
-from adapters.beacon.chosen import Chosen
-from adapters.evm.accounts import logs as account_logs
-from adapters.solana import history as solana_history
-from adapters.solana.account_fields import KEY_SIZE
-from adapters.starknet import changes as starknet_changes
+from chainfolio.adapters.beacon import chosen as beacon_chosen
+from chainfolio.adapters.beacon import registry as beacon_registry
+from chainfolio.adapters.beacon.chosen import Chosen
+from chainfolio.adapters.evm.accounts import logs as account_logs
+from chainfolio.adapters.solana import history as solana_history
+from chainfolio.adapters.solana.account_fields import KEY_SIZE
+from chainfolio.adapters.starknet import changes as starknet_changes
 from chainfolio.block_search import block_before, blocks_before
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import MAX_SKIPPED, newest_in, times_at
+from chainfolio.chains import MAX_SKIPPED, newest_block_in, times_at
+from chainfolio.engine.history.joint_reads import Together
+from chainfolio.engine.prices.past_prices import _Node
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.work import Work
 from chainfolio.scopes import account_filter
-from chainfolio.seams import Seams
-from engine.past_prices import _Node
-from engine.together import Together
-from indexer.collect import Collector
-from indexer.progress import Progress
-from indexer.work import Work
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from tests.evm.fakes import ALICE, wired
 from tests.evm.fakes import FakeNode as EvmNode
 from tests.evm.test_account_faults import chain_of_events, everything
@@ -59,7 +59,7 @@ def without_old_blocks(code: int) -> FakeNode:
 SIGNATURE_SIZE = 64
 Search = Callable[[Any], Any]
 SEARCHES: dict[str, Search] = {
-    "newest_in": lambda chain: newest_in(chain, Span(0, HEAD - 1)),
+    "newest_block_in": lambda chain: newest_block_in(chain, Span(0, HEAD - 1)),
     "times_at": lambda chain: times_at(chain, {5, HEAD - 1}),
     "block_before": lambda chain: block_before(chain, PAST_US),
     "blocks_before": lambda chain: blocks_before(
@@ -84,7 +84,7 @@ async def test_search_of_blocks_that_are_cleaned_up_ends_at_the_first() -> None:
     chain = node.chain()
     await chain.heads()
     with pytest.raises(HistoryUnavailable, match="archive node"):
-        await newest_in(chain, Span(0, HEAD - 1))
+        await newest_block_in(chain, Span(0, HEAD - 1))
     assert node.asked.count("getBlock") < 100
 
 
@@ -94,7 +94,7 @@ async def test_history_of_an_account_ends_if_all_old_slots_are_skipped(tmp_path:
     await chain.heads()
     datasets = ("transactions", "native", "transfers")
     work = Work(Spans([Span(0, HEAD - 1)]), datasets, (account_filter(WALLET),))
-    collector = Collector(chain, lake, tail, Seams(), Progress(Seams().clock, 1))
+    collector = Collector(chain, lake, tail, Environment(), Progress(Environment().clock, 1))
     with pytest.raises(HistoryUnavailable, match="use an archive node"):
         await collector.run([work])
     tail.close()
@@ -111,7 +111,7 @@ async def test_longest_run_of_skipped_heights_is_looked_through() -> None:
 
     chain = node.chain()
     chain.node.finalized = HEAD
-    found = await newest_in(chain, Span(0, HEAD))
+    found = await newest_block_in(chain, Span(0, HEAD))
     assert found is not None
     assert found.height == below
 
@@ -204,8 +204,12 @@ async def test_logs_that_are_new_in_every_answer_are_refused(monkeypatch: pytest
 
 
 NUMBERS = (
-    "effective_balance", "activation_eligibility_epoch", "activation_epoch", "exit_epoch", "withdrawable_epoch",
-)  # fmt: skip
+    "effective_balance",
+    "activation_eligibility_epoch",
+    "activation_epoch",
+    "exit_epoch",
+    "withdrawable_epoch",
+)
 
 
 class Registry:
@@ -242,11 +246,11 @@ class Gone:
     def __init__(self, error: Exception) -> None:
         self.error, self.asked = error, 0
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[Any]:
+    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[Any]:
         """An error for each block."""
         self.asked += 1
         assert self.asked < 10, "it is asked without an end"
-        return [self.error] * len(asked)
+        return [self.error] * len(requests)
 
 
 ERRORS = [HistoryUnavailable("node", 5, "pruned"), Unavailable("node", "down")]

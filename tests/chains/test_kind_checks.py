@@ -13,9 +13,9 @@ from chainfolio import kinds
 from chainfolio.assets import Asset
 from chainfolio.chains import Capability
 from chainfolio.datasets import Dataset
+from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings
 from chainfolio.kind_checks import chain_fault
-from chainfolio.seams import Seams
 from chainfolio.tables import APPROVALS
 from tests.chains.invented.chainfolio_invented.chain import DATASETS, InventedChain
 from tests.chains.invented_subject import InventedSubject
@@ -24,7 +24,8 @@ DECLARED: Any = InventedChain.capabilities
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "as it is": ({}, ""),
     "a capability without its method": (
-        {"capabilities": DECLARED | {Capability.PROOFS}}, "it declares `proofs` without prove"
+        {"capabilities": DECLARED | {Capability.PROOFS}},
+        "it declares `proofs` without prove",
     ),
     "a capability that is none": ({"capabilities": DECLARED | {"teleport"}}, "teleport is no capability"),
     "another name than its coin's": ({"caip2": "invented:mars"}, "its native asset is not one of invented:mars"),
@@ -36,8 +37,8 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
         {"datasets": MappingProxyType({**DATASETS, "approvals": Dataset("approvals", APPROVALS)})},
         "it has datasets that its kind lacks: approvals",
     ),
-    "a usual dataset that it lacks": ({"usual": ("gossip",)}, "it has datasets that its kind lacks: gossip"),
-}  # fmt: skip
+    "a usual dataset that it lacks": ({"default_datasets": ("gossip",)}, "it has datasets that its kind lacks: gossip"),
+}
 
 
 def made() -> InventedChain:
@@ -81,5 +82,5 @@ def test_a_kind_that_makes_no_chain_is_refused_with_the_section(
 
     monkeypatch.setattr(kinds, "kind_of", lambda name: Kind())
     with pytest.raises(BadSettings) as caught:
-        kinds.built("toy", "moon", made().settings, Seams(), configs=Path(), memory=kinds.EndpointMemory())
+        kinds.build_chain("toy", "moon", made().settings, Environment(), configs=Path(), memory=kinds.EndpointMemory())
     assert str(caught.value).startswith(told)

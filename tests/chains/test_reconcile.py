@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span
+from chainfolio.engine.reconcile.reconciler import Reconciler
 from chainfolio.tables import TRANSFERS
-from engine.reconcile import Reconciler
 from tests.chains.index import AnyIndex, index
 from tests.chains.subject import ChainUnderTest
 
@@ -50,7 +50,7 @@ async def test_a_movement_that_the_index_lacks_is_found_in_its_block(traded: Cha
         lost = mine[len(mine) // 2]
         account = lost["recipient"]
         token = str(indexed.chain.info.token_asset(lost["token"]))
-        indexed.lake.forget(indexed.key, Span(lost["height"], lost["height"]), [TRANSFERS])
+        indexed.lake.delete_span(indexed.key, Span(lost["height"], lost["height"]), [TRANSFERS])
         (found,) = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run([account])
         told = {each.block for each in found.differences if each.asset == token}
         assert told == {lost["height"]}

@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, SourceError
-from indexer import materialise
+from chainfolio.indexer import materialise
 from tests.chains.index import AnyIndex, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest
 
@@ -34,7 +34,9 @@ async def assert_as_from_scratch(indexed: AnyIndex, chain: ChainUnderTest) -> No
         assert indexed.tail.indexed_ranges(indexed.key, dataset).covers(Span(0, chain.height))
 
 
-@pytest.mark.parametrize("depth", [1, 10, 60])
+@pytest.mark.parametrize(
+    "depth", [1, pytest.param(10, marks=pytest.mark.slow("a depth between the other two, on a chain of its own")), 60]
+)
 async def test_a_reorganisation_leaves_no_trace(living: ChainUnderTest, live: AnyIndex, depth: int) -> None:
     follower = live.follower()
     living.reorg(depth)
@@ -97,7 +99,7 @@ async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(
     follower = live.follower()
     await follower.step()
     assert live.tail.blocks(live.key)[0] == before[0], "twelve blocks are too few for a commit"
-    await follower.settle()
+    await follower.finalise_all()
     kept, final = live.tail.blocks(live.key), (await live.chain.heads()).finalized
     assert kept[0].height > final > before[0].height
     assert live.tail.anchor(live.key) == [block for block in before if block.height <= final][-1]
@@ -117,7 +119,7 @@ async def test_what_moved_to_the_lake_is_in_the_histories(
         living.trade(10, seed)
         await follower.step()
         await live.materialise()
-        await follower.settle()
+        await follower.finalise_all()
         await live.materialise()
     async with index(living, tmp_path / "whole") as whole:
         await whole.fill_final()
@@ -147,7 +149,7 @@ async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, l
 
 
 async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live: AnyIndex) -> None:
-    from indexer.rewind import rewind
+    from chainfolio.indexer.rewind import rewind
 
     living.reorg(FINALITY + 6)
     assert rewind(live.lake, live.tail, live.key, 5) == 5
@@ -198,7 +200,7 @@ async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest,
         await follower.step()
         living.reorg(9)
         await follower.step()
-        await follower.settle()
+        await follower.finalise_all()
         await assert_as_from_scratch(live, living)
 
 

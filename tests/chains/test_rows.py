@@ -10,8 +10,8 @@ import pytest
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability
+from chainfolio.indexer import materialise, reprocess
 from chainfolio.table import bucket
-from indexer import materialise, reprocess
 from tests.chains.index import FETCHED, AnyIndex, in_order, index
 from tests.chains.subject import ChainUnderTest
 
@@ -123,7 +123,7 @@ async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnder
     traded.asked.forget()
     written = reprocess.reprocess(indexed.chain, indexed.lake)
     for history in materialise.HISTORIES:
-        materialise.history_again(indexed.lake, indexed.tail, indexed.key, history)
+        materialise.rebuild_history(indexed.lake, indexed.tail, indexed.key, history)
     await indexed.materialise()
     assert traded.asked.requests == 0
     assert {table: indexed.stored(table) for table in tables} == before

@@ -15,26 +15,26 @@ from typing import Any
 from eth_abi.abi import encode as abi
 from eth_keys.datatypes import PrivateKey
 
-from adapters.tron.chain import TronChain
-from adapters.tron.facts import load
-from adapters.tron.node import Node
-from adapters.tron.node import TronNode as Endpoint
-from adapters.tron.settings import TronSettings
 from bench.tron_blocks import signature
+from chainfolio.adapters.tron.chain import TronChain
+from chainfolio.adapters.tron.facts import load
+from chainfolio.adapters.tron.node import Node
+from chainfolio.adapters.tron.node import TronNode as Endpoint
+from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability, Collected
-from chainfolio.seams import Seams
-from localchain.artifacts import artifact
-from localchain.evm import call_data
-from localchain.tron.answers import View, block_json, info_json
-from localchain.tron.codec import CONTRACTS, TYPE_URL, encode
-from localchain.tron.forms import base58check, contract_address, evm, sha256, tron
-from localchain.tron.node import TronNode
+from chainfolio.chains import Capability, SpanTables
+from chainfolio.environment import Environment
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.evm import call_data
+from chainfolio.localchain.tron.answers import View, block_json, info_json
+from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, encode
+from chainfolio.localchain.tron.forms import base58check, contract_address, evm, sha256, tron
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.http import HttpTransport
 from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
 from tests.tron.chains import facts
-from transport.exchange import Posted, Sink
-from transport.http import HttpTransport
 
 KEY = "tron"
 RICH, LIMIT = 10**14, 10**9
@@ -82,7 +82,7 @@ class Heard(TronChain):
 
     asked: Asked
 
-    async def collect(self, span: Span, *args: Any, **named: Any) -> Collected:
+    async def collect(self, span: Span, *args: Any, **named: Any) -> SpanTables:
         """As the adapter does."""
         contracts = args[1] if len(args) > 1 else named.get("contracts", ())
         self.asked.spans.append((span, tuple(contracts)))
@@ -157,9 +157,16 @@ class TronSubject:
             name: word.hex() for name, word in (("name", b"Bell"), ("abbr", b"BEL"), ("url", b"http://b.test"))
         }
         carol.send(
-            self.node, "AssetIssueContract", total_supply=10**15, trx_num=1, num=1, precision=6, end_time=4 * 10**12,
-            start_time=3 * 10**12, **named,
-        )  # fmt: skip
+            self.node,
+            "AssetIssueContract",
+            total_supply=10**15,
+            trx_num=1,
+            num=1,
+            precision=6,
+            end_time=4 * 10**12,
+            start_time=3 * 10**12,
+            **named,
+        )
         self.node.advance()
         for each in self.people:
             each.call(self.node, self.dollar, "mint(address,uint256)", evm(each.hex), 10**12)
@@ -200,9 +207,9 @@ class TronSubject:
         settings = TronSettings(
             adapter="tron", rpc=[self._first], facts=str(path), contracts=list(contracts), span=span, concurrency=3
         )
-        seams, told = Seams(), load(path)
-        endpoint = Endpoint(self._first, transport, seams, timeout_s=settings.timeout_s, concurrency=3)
-        chain = Heard(told, Node(told, [endpoint], seams, hedge=settings.hedge), settings, seams)
+        environment, told = Environment(), load(path)
+        endpoint = Endpoint(self._first, transport, environment, timeout_s=settings.timeout_s, concurrency=3)
+        chain = Heard(told, Node(told, [endpoint], environment, hedge=settings.hedge), settings, environment)
         chain.asked = self.asked
         return chain
 
@@ -352,17 +359,24 @@ def _paid(at: Row, sent: Row, info: Row) -> Row:
     if kind == "AssetIssueContract":  # it comes from the chain, which the zero address stands for
         recipient = NOBODY
     return at | {
-        "hash": sent["txID"], "sender": value["owner_address"] if at["height"] else NOBODY,
+        "hash": sent["txID"],
+        "sender": value["owner_address"] if at["height"] else NOBODY,
         "recipient": recipient,
-        "created": info["contract_address"] if made and ok else None, "raw": _raw(carried), "nonce": None,
-        "type": NUMBERS[kind], "status": int(ok), "gas_used": info["receipt"].get("energy_usage_total", 0),
-        "gas_price": None, "fee": _raw(info.get("fee", 0)), "input": _input(kind, value),
-    }  # fmt: skip
+        "created": info["contract_address"] if made and ok else None,
+        "raw": _raw(carried),
+        "nonce": None,
+        "type": NUMBERS[kind],
+        "status": int(ok),
+        "gas_used": info["receipt"].get("energy_usage_total", 0),
+        "gas_price": None,
+        "fee": _raw(info.get("fee", 0)),
+        "input": _input(kind, value),
+    }
 
 
 def _input(kind: str, value: Row) -> bytes | None:
     """The call data; transactions of the system have the selector of their name, as `configs/functions.toml` has it."""
-    from adapters.tron.functions import selector
+    from chainfolio.adapters.tron.functions import selector
 
     if kind == "AssetIssueContract":
         return selector("tron:issueAsset()")

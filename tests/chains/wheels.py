@@ -38,7 +38,7 @@ class Operator:
         """The JSON of a command, which ends as expected."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("CHAINFOLIO_")}
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(self.site)])
-        asked = [sys.executable, "-m", "cli.main", *words, "--json", "--config", str(self.config)]
+        asked = [sys.executable, "-m", "chainfolio.cli.main", *words, "--json", "--config", str(self.config)]
         done = subprocess.run(asked, cwd=self.config.parent, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == fails, f"{words}: {done.stdout}{done.stderr}"
         return json.loads(done.stdout)

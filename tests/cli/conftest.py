@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from chainfolio.seams import SystemClock
-from cli.main import main
-from localchain.deploy import Deployment, deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.cli.main import main
+from chainfolio.environment import SystemClock
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.cli.newcomer import fast_clock as fast_clock
 from tests.cli.newcomer import newcomer_chain as newcomer_chain
 from tests.cli.newcomer import rent as rent

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from chainfolio.seams import SystemClock
-from localchain.newcomer import Newcomer, newcomer
-from localchain.node import LocalNode
-from localchain.rented import Limits, RentedEndpoint
+from chainfolio.environment import SystemClock
+from chainfolio.localchain.newcomer import Newcomer, newcomer
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.rented import Limits, RentedEndpoint
 
 KEY = "local"
 SCALE = 4

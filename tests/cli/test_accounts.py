@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from chainfolio.cli.state_store import open_state
 from chainfolio.settings import load
-from cli.state_store import open_state
-from storage.state.accounts import Account, Principal
+from chainfolio.storage.state.accounts import Account, Principal
 from tests.cli.conftest import Run
 
 
@@ -39,8 +39,19 @@ def made(run: Run, *more: str) -> tuple[str, str]:
 
 
 def test_the_key_of_a_new_account_opens_the_api_with_its_plan_and_grants(run: Run) -> None:
-    account, key = made(run, "--plan", "PRO", "--grant", "portfolio", "--grant", "at-block", "--credits", "500",
-                        "--expires", "2027-01-01T00:00:00Z")  # fmt: skip
+    account, key = made(
+        run,
+        "--plan",
+        "PRO",
+        "--grant",
+        "portfolio",
+        "--grant",
+        "at-block",
+        "--credits",
+        "500",
+        "--expires",
+        "2027-01-01T00:00:00Z",
+    )
     caller = who(key)
     assert caller is not None
     assert caller.account_id == account
@@ -77,8 +88,11 @@ def test_a_key_is_rotated_with_both_valid_in_between(run: Run) -> None:
     fresh = run("key", "create", "--account", account, "--name", "second", "--json").json
     assert who(old) is not None
     assert who(fresh["apiKey"]) is not None
-    first = next(each["keyId"] for each in run("key", "list", "--account", account, "--json").json
-                 if each["keyId"] != fresh["keyId"])  # fmt: skip
+    first = next(
+        each["keyId"]
+        for each in run("key", "list", "--account", account, "--json").json
+        if each["keyId"] != fresh["keyId"]
+    )
     assert run("key", "revoke", first, "--json").json == {"revoked": first}
     assert who(old) is None
     assert who(fresh["apiKey"]) is not None
@@ -102,9 +116,12 @@ def test_a_key_is_revoked_once(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("account", "show", "acc_x"), ("key", "list", "--account", "acc_x"),
-     ("key", "create", "--account", "acc_x", "--name", "n")],
-)  # fmt: skip
+    [
+        ("account", "show", "acc_x"),
+        ("key", "list", "--account", "acc_x"),
+        ("key", "create", "--account", "acc_x", "--name", "n"),
+    ],
+)
 def test_an_account_that_is_not_there_is_refused(run: Run, command: tuple[str, ...]) -> None:
     ran = run(*command, "--json")
     assert (ran.code, ran.error["remedy"]) == (2, "chainfolio account list")

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from chainfolio.engine.prices.rate_store import RateStore
+from chainfolio.pricing.ecb import CURRENCIES
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS, FIAT_RATES, TRANSFERS
-from engine.rate_store import RateStore
-from pricing.ecb import CURRENCIES
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.cli.conftest import Run
 from tests.storage.conftest import make
-from tests.storage.older import as_older
 
 
 @pytest.fixture
@@ -69,15 +68,6 @@ def test_a_damaged_file_of_rates_is_dropped_by_a_repair_and_they_are_asked_for_a
     assert store.known() == {}
     assert run("check", "--json").code == 0
     tail.close()
-
-
-def test_files_of_an_older_release_are_told_and_get_checksums(run: Run, lake: Lake) -> None:
-    as_older(lake, TRANSFERS)
-    ran = run("check", "--json")
-    assert (ran.code, ran.json["withoutChecksums"], ran.json["sound"]) == (0, 1, 1)
-    assert "1 files have no checksums" in run("check").out
-    assert run("check", "--add-checksums", "--json").json["checksumsAdded"] == 1
-    assert run("check", "--json").json["sound"] == 2
 
 
 def test_an_unknown_table_is_refused_with_those_that_there_are(run: Run) -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from chainfolio.assets import account
+from chainfolio.cli.daily import keep_places, opened, schedule
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.service import Engine
+from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings
-from chainfolio.seams import Seams
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings, Snapshots, check, load
+from chainfolio.storage.state import State, subscriptions
 from chainfolio.supervisor import Supervisor
-from cli.daily import keep_places, opened, schedule
-from engine.days import midnight_us
-from engine.service import Engine
-from indexer.wiring import System
-from storage.state import State, subscriptions
 from tests.cli.conftest import ALICE
 from tests.indexer.clock import ManualClock
 
@@ -32,7 +32,7 @@ DAY = date(2024, 2, 29)
 async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has_not_lapsed(tmp_path: Path) -> None:
     clock = ManualClock(midnight_us(DAY) / 1_000_000 + 3600)
     config = Settings(data=str(tmp_path), snapshots=Snapshots([ALICE], "2024-01-01"))
-    system = System(config, Seams(clock=clock))
+    system = System(config, Environment(clock=clock))
     database = opened(config)
     daily = schedule(Engine(system).history, Supervisor(clock), database)
     assert await daily.wanted() == {account(ALICE): date(2024, 1, 1)}
@@ -41,7 +41,7 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
     one, other = (with_state.create_account(name)[0].id for name in ("one", "other"))
     now_us, year_us = clock.now_us(), 400 * 86_400_000_000
     for owner, address, began_us in ((one, BOB, now_us - 86_400_000_000), (other, BOB, now_us), (one, CAROL, 0)):
-        with_state.database.change(
+        with_state.database.write(
             lambda tx, owner=owner, address=address, began_us=began_us: subscriptions.add(  # type: ignore[misc]
                 tx, owner, {address: ""}, began_us or now_us - year_us
             )
@@ -69,16 +69,16 @@ async def test_every_running_subscription_gets_its_place_again_and_again(tmp_pat
         f'data = "{tmp_path}"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\nindex = "accounts"\n'
     )
     config, clock, rounds = load(tmp_path / "chainfolio.toml"), Rounds(), list[list[str]]()
-    system = System(config, Seams(clock=clock))
+    system = System(config, Environment(clock=clock))
     state = State.open(config.state_url, bytes(32), clock, random.Random(1))
     owner = state.create_account("one")[0].id
 
     def subscribe_to_another() -> None:
-        rounds.append([each.account for each in system.tail.places("ethereum", clock.now_us())])
+        rounds.append([each.account for each in system.tail.owned_watches("ethereum", clock.now_us())])
         if len(rounds) == 3:
             raise asyncio.CancelledError
         address = (BOB, CAROL)[len(rounds) - 1]
-        state.database.change(lambda tx: subscriptions.add(tx, owner, {address: ""}, clock.now_us()))
+        state.database.write(lambda tx: subscriptions.add(tx, owner, {address: ""}, clock.now_us()))
 
     clock.called = subscribe_to_another
     with pytest.raises(asyncio.CancelledError):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.errors import BadRequest, Busy
-from cli.demo_folder import MADE, MARKER, reserved_folder
-from cli.main import main
+from chainfolio.cli.demo_folder import MADE, MARKER, reserved_folder
+from chainfolio.cli.main import main
+from chainfolio.errors import BadRequest, Locked
 
 
 def fill(folder: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_link_in_the_folder_is_removed_and_what_it_points_to_stays(tmp_path: P
 def test_the_folder_of_a_running_demo_is_refused(tmp_path: Path) -> None:
     with (
         reserved_folder(tmp_path),
-        pytest.raises(Busy, match="held by process"),
+        pytest.raises(Locked, match="held by process"),
         reserved_folder(tmp_path),
     ):
         pass

@@ -7,23 +7,22 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import msgspec
 import pytest
 
 from chainfolio.chains import Capability
+from chainfolio.cli.doctor import LIBRARIES
+from chainfolio.cli.state_store import open_state
+from chainfolio.engine.answers import ChainReadiness
+from chainfolio.engine.service import Engine
 from chainfolio.errors import StoreError
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.node import LocalNode
 from chainfolio.settings import Settings, load
-from cli.doctor import LIBRARIES
-from cli.state_store import open_state
-from engine.answers import ChainReadiness
-from engine.service import Engine
-from indexer.wiring import System
-from localchain.node import LocalNode
-from storage.tail import Tail
+from chainfolio.storage.tail import Tail
+from chainfolio.transport.health import Evidence
+from chainfolio.transport.http_endpoint import identity
 from tests.cli.conftest import Run, configure
-from transport.health import Evidence
-from transport.http_endpoint import identity
 
 BLOCKS = 20
 
@@ -138,8 +137,10 @@ def test_a_tail_that_is_no_database_is_a_store_of_no_use(run: Run, here: Path) -
     ran = run("doctor", "--json")
     assert ran.code == 5
     assert {store["store"]: store["ok"] for store in ran.json["stores"]} == {
-        "lake": True, "tail": False, "state": True,
-    }  # fmt: skip
+        "lake": True,
+        "tail": False,
+        "state": True,
+    }
 
 
 def broken(run: Run) -> dict[str, str]:
@@ -191,17 +192,6 @@ def test_another_secret_is_told_with_its_remedy_and_refused_until_it_is_accepted
     assert run(*key).code == 0
 
 
-def test_a_store_of_an_older_release_remembers_its_secret_when_it_is_opened(run: Run, here: Path) -> None:
-    run("account", "create", "--name", "me")
-    database = apsw.Connection(str(here / "data" / "state.db"))
-    database.execute("DELETE FROM marks WHERE name = 'secret'")
-    assert database.changes() == 1
-    database.close()
-    assert run("account", "list").code == 0
-    (here / "data" / "pepper").write_bytes(bytes(32))
-    assert "is not the secret" in broken(run)["state"]
-
-
 def test_a_database_that_is_away_is_told(run: Run, here: Path, dead: str) -> None:
     url = dead.replace("http://", "postgresql://me:s3cr3t@") + "/name"
     (here / "chainfolio.toml").write_text(f'[state]\nurl = "{url}"\n')
@@ -247,9 +237,13 @@ def test_a_cordoned_endpoint_is_shown_with_the_evidence_until_it_is_readmitted(
     assert (bad["ok"], bad["quarantined"], bad["lagBlocks"]) == (False, True, None)
     assert bad["problem"] == "quarantined: the balance of 0xaa at block 5 0xbb: gave 0; 7 by a majority"
     assert bad["evidence"] == {
-        "chain": "local", "endpoint": name, "asked": "the balance of 0xaa at block 5 0xbb", "given": "0",
-        "truth": "7 by a majority", "timeUs": 1_000_000,
-    }  # fmt: skip
+        "chain": "local",
+        "endpoint": name,
+        "asked": "the balance of 0xaa at block 5 0xbb",
+        "given": "0",
+        "truth": "7 by a majority",
+        "timeUs": 1_000_000,
+    }
     assert "s3cr3t" not in ran.out
     assert run("doctor", "--reinstate", "nobody.test").code == 2
     reinstated = run("doctor", "--reinstate", name, "--json").json["endpoints"][1]
@@ -286,5 +280,5 @@ def test_a_file_that_names_a_family_which_is_not_installed_is_named_with_its_cur
     assert f"protocol mine: {unread['problem']}; {unread['remedy']}" in run("doctor").out
     assert caplog.messages == []
     system = System(load(here / "chainfolio.toml", {}))
-    system.warn()
+    system.log_problems()
     assert caplog.messages == [f"protocol mine: {unread['problem']} ({unread['remedy']})"]

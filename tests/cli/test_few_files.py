@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "cli.main"]
+COMMAND = [sys.executable, "-m", "chainfolio.cli.main"]
 
 
 def limited(here: Path, flags: str, *words: str) -> subprocess.CompletedProcess[str]:

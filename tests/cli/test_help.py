@@ -17,11 +17,11 @@ from shutil import which
 import pytest
 
 from chainfolio import __version__
+from chainfolio.cli.common import show_csv, show_table
+from chainfolio.cli.demo import as_called
+from chainfolio.cli.examples import EXAMPLES
+from chainfolio.cli.main import commands_of, parser
 from chainfolio.settings import Settings, load
-from cli.common import show_csv, show_table
-from cli.demo import as_called
-from cli.examples import EXAMPLES
-from cli.main import commands_of, parser
 from tests.cli.conftest import Run, configure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,11 +59,13 @@ def test_there_is_one_version(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("portfolo", "0x1"), "portfolio"), (("account", "creat"), "create"), (("doctor", "--jsn"), "--json"),
+        (("portfolo", "0x1"), "portfolio"),
+        (("account", "creat"), "create"),
+        (("doctor", "--jsn"), "--json"),
         (("account", "create", "--name", "x", "--credit", "5", "--plan", "PR"), "PRO"),
         (("key", "list", "--acount", "x", "--account", "y"), "--account"),
     ],
-)  # fmt: skip
+)
 def test_a_word_that_is_mistyped_is_told_with_what_was_likely_meant(run: Run, words: tuple[str], meant: str) -> None:
     ran = run(*words)
     assert ran.code == 2
@@ -186,9 +188,9 @@ def test_a_port_that_is_taken_is_told_before_the_demo_begins(run: Run, dead: str
     port = dead.rpartition(":")[2]
     ran = run("demo", "--port", port)
     assert (ran.code, ran.err) == (
-        2, f"error: server.port: {port} on 127.0.0.1 is taken\n"
-        "  remedy: stop the other server or choose another port\n",
-    )  # fmt: skip
+        2,
+        f"error: server.port: {port} on 127.0.0.1 is taken\n  remedy: stop the other server or choose another port\n",
+    )
     assert list(here.iterdir()) == []
 
 

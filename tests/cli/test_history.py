@@ -13,13 +13,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from chainfolio.seams import Seams
-from cli import plot
-from engine.days import days_from, midnight_us
-from localchain.deploy import deploy
-from localchain.evm import Tx
-from localchain.node import LocalNode
-from storage.tail import Tail
+from chainfolio.cli import plot
+from chainfolio.engine.history.day_blocks import days_from, midnight_us
+from chainfolio.environment import Environment
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.storage.tail import Tail
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.node
@@ -149,8 +149,10 @@ def test_a_picture_names_a_few_days_and_those_that_are_not_known() -> None:
     assert plot.marks(week) == (week, "%Y-%m-%d")
     assert plot.marks(week[:1]) == (week[:1], "%Y-%m-%d")
     assert plot.runs([*week[:2], *week[3:5], week[6]]) == [
-        (week[0], week[1]), (week[3], week[4]), (week[6], week[6]),
-    ]  # fmt: skip
+        (week[0], week[1]),
+        (week[3], week[4]),
+        (week[6], week[6]),
+    ]
 
 
 def test_a_day_that_is_known_between_two_that_are_not_is_seen_in_a_picture(here: Path) -> None:
@@ -171,14 +173,13 @@ def test_without_the_library_a_picture_is_refused_with_the_remedy(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     ran = run(*asked, "-o", "a.png")
-    assert ran.code == 2
-    assert "chainfolio[plot]" in ran.err
-    assert plot.REMEDY in ran.err
+    assert ran.code == 7
+    assert 'pip install "chainfolio[plot]"' in ran.err
 
 
 def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, asked: list[str]) -> None:
-    from cli.history import _Progress
+    from chainfolio.cli.history import _Progress
 
-    progress = _Progress(Seams().clock, [], 10, quiet=True)
+    progress = _Progress(Environment().clock, [], 10, quiet=True)
     progress.done = 5
     assert progress._said(10.0) == "5 of 10 values, 0 requests, about 0 more, 10 s left"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localchain.node import LocalNode
-from storage.tail import Tail
+from chainfolio.localchain.node import LocalNode
+from chainfolio.storage.tail import Tail
 from tests.cli.conftest import ALICE, Run, configure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +85,6 @@ def test_status_says_what_is_indexed_what_is_missing_and_the_disk_used(run: Run,
 def test_an_estimate_runs_while_another_process_indexes(run: Run, configured: Path) -> None:
     tail = Tail(configured / "data" / "tail.db")
     with tail.lock("local"):
-        assert run("index", "local", "--json").error["kind"] == "Busy"
+        assert run("index", "local", "--json").error["kind"] == "Locked"
         assert run("index", "local", "--estimate", "--json").json["blocks"] == FINAL + 1
     tail.close()

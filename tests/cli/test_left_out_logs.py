@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from localchain.newcomer import Newcomer
-from localchain.rented import LogId, log_id
+from chainfolio.localchain.newcomer import Newcomer
+from chainfolio.localchain.rented import LogId, log_id
 from tests.cli.conftest import Run
 from tests.cli.newcomer import Rent
 
@@ -43,8 +43,12 @@ def watched(run: Run, rent: Rent, chain: Newcomer, left_out: frozenset[LogId], m
     ran = run("watch", chain.wallet, "--json")
     assert ran.code == 0, ran.out + ran.err
     commands = {
-        "transactions": ("--limit", LISTED), "approvals": (), "pnl": (), "history": (), "reconcile": (),
-    }  # fmt: skip
+        "transactions": ("--limit", LISTED),
+        "approvals": (),
+        "pnl": (),
+        "history": (),
+        "reconcile": (),
+    }
     found = {name: run(name, chain.wallet, *options, "--json").json for name, options in commands.items()}
     return {name: without_remarks(document) for name, document in found.items()}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from indexer.wiring import CONFIGS
-from localchain.names import YEAR_S, Names, deploy_names
-from localchain.node import LocalNode
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.localchain.names import YEAR_S, Names, deploy_names
+from chainfolio.localchain.node import LocalNode
 from tests.cli.conftest import Run, configure
 
 pytestmark = pytest.mark.node

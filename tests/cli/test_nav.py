@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localchain.node import LocalNode
+from chainfolio.localchain.node import LocalNode
 from tests.api.fakes import ALICE, SOL, TRON
 from tests.api.over_nodes import lived, settings_of
 from tests.cli.conftest import Run

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import Counterparty, Family
+from chainfolio.adapters.evm.positions.rules import Counterparty, Family
+from chainfolio.indexer import families
+from chainfolio.indexer.registry import protocol_of
 from chainfolio.protocols import ProtocolFamily
-from indexer import families
-from indexer.registry import protocol_of
 from tests.cli.conftest import Run
 
 FACTORY = "0x" + "FA" * 20
@@ -102,9 +102,12 @@ def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> Non
     assert ran.code == 0
     home = here / "chainfolio-my-stake"
     assert sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()) == [
-        "chainfolio_my_stake/__init__.py", "chainfolio_my_stake/my_stake.py", "chainfolio_my_stake/my_stake.toml",
-        "pyproject.toml", "tests/test_my_stake.py",
-    ]  # fmt: skip
+        "chainfolio_my_stake/__init__.py",
+        "chainfolio_my_stake/my_stake.py",
+        "chainfolio_my_stake/my_stake.toml",
+        "pyproject.toml",
+        "tests/test_my_stake.py",
+    ]
     family = family_in(home / "chainfolio_my_stake" / "my_stake.py")
     assert isinstance(family, Family)
     assert (family.name, family.rules) == ("my_stake", (Counterparty("pool"),))
@@ -124,7 +127,7 @@ def test_a_package_may_start_as_any_family_under_its_own_name(run: Run, here: Pa
     inside = here / "chainfolio-mine" / "chainfolio_mine"
     family, ours = family_in(inside / "mine.py"), families.families()[like]
     assert (type(family), family.name, family.kind) == (type(ours), "mine", ours.kind)
-    assert (family.finding_roles, family.all_roles) == (ours.finding_roles, ours.all_roles)
+    assert (family.lookup_roles, family.all_roles) == (ours.lookup_roles, ours.all_roles)
     if isinstance(family, Family) and isinstance(ours, Family):
         assert (family.rules, family.position_type) == (ours.rules, ours.position_type)
     assert protocol_of(inside / "mine.toml", {}).options == {"word": 'a "quoted" \\ text'}

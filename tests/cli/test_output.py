@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = [
     sys.executable,
     "-c",
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from cli.main import main; sys.exit(main())",
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from chainfolio.cli.main import main; sys.exit(main())",
 ]
 BY_SHELL = 128 + 13  # what a shell says of a tool that SIGPIPE ended
 LONG = "select * from range(300000) t(number)"

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from cli.demo import prepare
-from cli.main import main
-from engine.days import days_from, midnight_us
-from localchain.deploy import Deployment, deploy
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
-from localchain.trade import set_price
+from chainfolio.cli.demo import prepare
+from chainfolio.cli.main import main
+from chainfolio.engine.history.day_blocks import days_from, midnight_us
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import set_price
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.node
@@ -71,8 +71,11 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
         at(DAYS[1], 6)
         set_price(node, deployment, "ETH", 2_200 * 10**8)
         path = [deployment.contracts["WETH"], usdc]
-        at(DAYS[1], 18, tx(WALLET, deployment.contracts["UniswapV2Router02"], SWAP, 0, path, WALLET, 2**255,
-                           value=5 * 10**17))  # fmt: skip
+        at(
+            DAYS[1],
+            18,
+            tx(WALLET, deployment.contracts["UniswapV2Router02"], SWAP, 0, path, WALLET, 2**255, value=5 * 10**17),
+        )
         heights[DAYS[2]] = node.height
         at(DAYS[2], 6, tx(WALLET, usdc, PAY, alice, 500 * 10**6))
         at(DAYS[2], 18, tx(WALLET, usdc, PAY, OTHER, 100 * 10**6))

@@ -19,11 +19,11 @@ from pyarrow import parquet as pq
 
 from chainfolio.amounts import EXACT, text, total
 from chainfolio.contracts import GAIN_METHODS
-from localchain.deploy import Deployment
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
-from portfolio.pnl.gains import SHORT
-from portfolio.pnl.report import COLUMNS
+from chainfolio.localchain.deploy import Deployment
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.pnl.gains import SHORT
+from chainfolio.portfolio.pnl.report import COLUMNS
 from tests.cli.conftest import ALICE, Run
 
 pytestmark = pytest.mark.node

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from localchain.deploy import Deployment, deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.cli.conftest import Run, configure
 
 pytestmark = pytest.mark.node

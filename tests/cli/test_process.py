@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from chainfolio.cli import process
+from chainfolio.cli.main import main
 from chainfolio.loop import THRESHOLD
-from cli import process
-from cli.main import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +35,9 @@ def test_a_process_looks_for_no_rings_when_it_ends(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="another C library is left as it is")
 def test_a_bulk_run_has_one_heap_for_arrow_and_everything_else() -> None:
-    said = "import cli.process as it; it.for_bulk(); import pyarrow as pa; print(pa.default_memory_pool().backend_name)"
+    said = (
+        "import chainfolio.cli.process as it; it.for_bulk(); "
+        "import pyarrow as pa; print(pa.default_memory_pool().backend_name)"
+    )
     ran = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "system"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from eth_utils.crypto import keccak
 
-from localchain.deploy import deploy
-from localchain.evm import tx
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.evm import tx
+from chainfolio.localchain.node import LocalNode
 from tests.cli.conftest import Run, configure
 from tests.engine.drifting import WAD, drifting
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import GROUPS
-from localchain.node import LocalNode
+from chainfolio.cli.groups import GROUPS
+from chainfolio.localchain.node import LocalNode
+from chainfolio.transport import http_endpoint
 from tests.cli.conftest import ALICE, Run, configure
-from transport import http_endpoint
 
 ROOT = Path(__file__).parents[2]
 FAST_S = 15
@@ -147,9 +147,14 @@ def test_a_node_that_cannot_be_reached_is_named_with_a_cure_soon(
 
 def test_a_command_ends_with_its_code_and_says_why_on_standard_error_alone(here: Path) -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "cli.main", "portfolio", "0x12"],
-        cwd=here, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "chainfolio.cli.main", "portfolio", "0x12"],
+        cwd=here,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (child.returncode, child.stdout) == (2, "")
     first, remedy = child.stderr.splitlines()
     assert first == "error: address: '0x12' is not an address of any kind known here"
@@ -189,11 +194,14 @@ def test_a_node_that_never_said_anything_is_named_meanwhile_and_given_up_after_t
     assert "s3cr3t" not in ran.out + ran.err
 
 
-@pytest.mark.parametrize(("symbol", "begins"), [
-    ("ETH", ["base:ETH", "ethereum:ETH", "arbitrum:ETH"]),
-    ("USDC", ["arbitrum:0xaf88", "arbitrum:0xff97", "base:USDC", "ethereum:USDC"]),  # two of them on Arbitrum
-    ("arbitrum:USDC", ["arbitrum:0xaf88", "arbitrum:0xff97"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("symbol", "begins"),
+    [
+        ("ETH", ["base:ETH", "ethereum:ETH", "arbitrum:ETH"]),
+        ("USDC", ["arbitrum:0xaf88", "arbitrum:0xff97", "base:USDC", "ethereum:USDC"]),  # two of them on Arbitrum
+        ("arbitrum:USDC", ["arbitrum:0xaf88", "arbitrum:0xff97"]),
+    ],
+)
 def test_each_way_to_write_a_symbol_of_several_tokens_works_when_it_is_pasted(
     run: Run, here: Path, dead: str, symbol: str, begins: list[str]
 ) -> None:
@@ -330,12 +338,16 @@ SOLANA = "Gxg1WonE51gka27Gjaj1yxzMVekv8heKwuGFfUrFBrNL"
 @pytest.mark.parametrize(
     "words",
     [
-        ("portfolio", SOLANA, "--chain", "ethereum", "--block", "5"), ("portfolio", SOLANA, "--chain", "ethereum"),
-        ("portfolio", SOLANA, ALICE, "--block", "5"), ("portfolio", SOLANA, "--block", "5"),
-        ("approvals", SOLANA), ("verify", SOLANA),
-        ("pnl", SOLANA, "--chain", "ethereum"), ("transactions", SOLANA, "--chain", "ethereum"),
+        ("portfolio", SOLANA, "--chain", "ethereum", "--block", "5"),
+        ("portfolio", SOLANA, "--chain", "ethereum"),
+        ("portfolio", SOLANA, ALICE, "--block", "5"),
+        ("portfolio", SOLANA, "--block", "5"),
+        ("approvals", SOLANA),
+        ("verify", SOLANA),
+        ("pnl", SOLANA, "--chain", "ethereum"),
+        ("transactions", SOLANA, "--chain", "ethereum"),
     ],
-)  # fmt: skip
+)
 def test_an_account_of_another_kind_is_refused_before_a_node_is_asked(
     run: Run, here: Path, dead: str, words: tuple[str, ...]
 ) -> None:
@@ -374,13 +386,23 @@ def test_every_command_explains_itself(run: Run, group: str) -> None:
 
 VERBS = {
     "account": (
-        "create", "list", "show", "credit", "grant", "revoke-grant", "plan", "quota", "delegate", "audit", "ledger",
+        "create",
+        "list",
+        "show",
+        "credit",
+        "grant",
+        "revoke-grant",
+        "plan",
+        "quota",
+        "delegate",
+        "audit",
+        "ledger",
     ),
     "key": ("create", "list", "revoke"),
     "addressbook": ("add", "plan", "list"),
     "subscription": ("add", "list"),
     "virtual-user": ("add", "list", "remove"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("group", "verb"), [(group, verb) for group, verbs in VERBS.items() for verb in verbs])
@@ -418,7 +440,7 @@ def test_being_stopped_is_no_failure_to_report(run: Run, monkeypatch: pytest.Mon
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.state_store.open_state", stopped)
+    monkeypatch.setattr("chainfolio.cli.state_store.open_state", stopped)
     ran = run("account", "list")
     assert (ran.code, ran.err) == (130, "stopped; what was committed stays\n")
 
@@ -428,6 +450,6 @@ def test_what_is_not_an_error_of_ours_is_not_hidden(run: Run, monkeypatch: pytes
     def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("cli.state_store.open_state", broken)
+    monkeypatch.setattr("chainfolio.cli.state_store.open_state", broken)
     with pytest.raises(OSError, match=str(error)):
         run("account", "list")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.token_registry import TokenRegistry
-from indexer.wiring import CONFIGS
-from localchain.deploy import deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.engine.snapshots.token_registry import TokenRegistry
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.cli.conftest import ALICE, Run, configure
 from tests.engine.test_token_registry import INFO
 
@@ -52,7 +52,7 @@ def files(folder: Path) -> list[str]:
 
 def test_a_node_is_enough_for_a_portfolio_and_nothing_is_written(run: Run, fantom: LocalNode, here: Path) -> None:
     registry = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO)
-    held = registry.named_by(2)[-1].reference
+    held = registry.assets_on(2)[-1].reference
     fantom.rpc("anvil_setCode", held, TOKEN)
     fantom.mine()
     ran = run("portfolio", ALICE, "--rpc", fantom.url, "--json", "--explain")
@@ -104,7 +104,7 @@ def test_other_commands_take_a_node_too(run: Run, local: LocalNode, here: Path, 
 def test_a_registry_token_that_is_held_is_verified_and_nothing_is_written(
     run: Run, fantom: LocalNode, here: Path
 ) -> None:
-    held = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO).named_by(2)[-1].reference
+    held = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO).assets_on(2)[-1].reference
     fantom.rpc("anvil_setCode", held, TOKEN)
     fantom.mine()
     ran = run("verify", ALICE, "--rpc", fantom.url, "--block", str(fantom.height), "--json")

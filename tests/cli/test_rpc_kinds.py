@@ -13,11 +13,11 @@ from threading import Thread
 
 import pytest
 
-from localchain.errors import InstallFailed, NodeJsMissing, NoSuchNode
-from localchain.node import LocalNode
-from localchain.starknet.devnet import Devnet
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing, NoSuchNode
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.starknet.devnet import Devnet
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
 from tests.beacon.conftest import started as started_beacon
 from tests.cli.conftest import ALICE, Run
 from tests.solana.conftest import facts_of

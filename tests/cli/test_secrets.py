@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from localchain.deploy import deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.cli.conftest import Run
 
 PASSWORD, KEY, EXPLORER_KEY, TRON_KEY, VENDOR_KEY = (
@@ -29,13 +29,21 @@ rpc = ["http://127.0.0.1:1"]
 api_key = "{tron}"
 """
 COMMANDS = (
-    ("doctor",), ("status",), ("watch", "{alice}", "--chain", "local"), ("index", "local", "--estimate"),
-    ("portfolio", "{alice}"), ("portfolio", "{alice}", "--chain", "local", "--json", "--sources", "--explain"),
-    ("portfolio", "{alice}", "--rpc", "{rpc}"), ("nav", "{alice}", "--rpc", "{rpc}", "--json"),
-    ("transactions", "{alice}", "--rpc", "{rpc}"), ("reconcile", "{alice}", "--chain", "local"),
-    ("approvals", "{alice}", "--chain", "local"), ("verify", "{alice}", "--chain", "local"),
-    ("check",), ("price", "local:ETH", "--explain"),
-)  # fmt: skip
+    ("doctor",),
+    ("status",),
+    ("watch", "{alice}", "--chain", "local"),
+    ("index", "local", "--estimate"),
+    ("portfolio", "{alice}"),
+    ("portfolio", "{alice}", "--chain", "local", "--json", "--sources", "--explain"),
+    ("portfolio", "{alice}", "--rpc", "{rpc}"),
+    ("nav", "{alice}", "--rpc", "{rpc}", "--json"),
+    ("transactions", "{alice}", "--rpc", "{rpc}"),
+    ("reconcile", "{alice}", "--chain", "local"),
+    ("approvals", "{alice}", "--chain", "local"),
+    ("verify", "{alice}", "--chain", "local"),
+    ("check",),
+    ("price", "local:ETH", "--explain"),
+)
 
 WORK_ALONE = ("watch", "transactions", "nav", "approvals")  # while the node of the other chain is dead
 

@@ -18,14 +18,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
-from chainfolio.errors import BadRequest, Missing
+from chainfolio.cli.sql import Sources, ask, sources
+from chainfolio.errors import BadRequest, MissingDependency
+from chainfolio.storage import sandbox
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.sandbox import run_query
+from chainfolio.storage.views import decimal_of, total_of, views
 from chainfolio.table import Table, bucket
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS
-from cli.sql import Sources, ask, sources
-from storage import sandbox
-from storage.lake import Lake
-from storage.sandbox import answer
-from storage.views import decimal_of, total_of, views
 from tests.cli.conftest import Run
 from tests.storage.attacker import tree
 from tests.storage.conftest import make
@@ -81,7 +81,7 @@ def query(files: dict[str, list[str]]) -> Query:
     """The sandbox's answer, in this process: its limits of memory and time are the child's."""
 
     def asked(text: str, limit: int = 0) -> dict[str, Any]:
-        return answer({"query": text, "files": files, "limit": limit, "seconds": 30})
+        return run_query({"query": text, "files": files, "limit": limit, "seconds": 30})
 
     return asked
 
@@ -155,8 +155,10 @@ def test_numbers_that_json_readers_would_round_are_text(query: Query) -> None:
 
 
 def test_times_bytes_and_nested_values_have_a_text(query: Query) -> None:
-    found = query("SELECT time, input, [raw_dec], {'a': tx_index} FROM transfers NATURAL JOIN (SELECT 1 AS height, "
-                  "'\\x01'::BLOB AS input) WHERE chain = 'base'")  # fmt: skip
+    found = query(
+        "SELECT time, input, [raw_dec], {'a': tx_index} FROM transfers NATURAL JOIN (SELECT 1 AS height, "
+        "'\\x01'::BLOB AS input) WHERE chain = 'base'"
+    )
     assert found["rows"] == [["1970-01-01 00:00:00.000003+00:00", "0x01", ["0"], {"a": 1}]]
     json.dumps(found)
 
@@ -209,20 +211,22 @@ def test_a_chain_whose_name_looks_like_a_number_is_text(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     lake.append(BLOCKS, rows(BLOCKS, [1], "0001"), stream="s", batch=1)
     task = {"query": "SELECT chain FROM blocks", "files": {"blocks": lake.files(BLOCKS)}, "limit": 0, "seconds": 9}
-    assert answer(task)["rows"] == [["0001"]]
+    assert run_query(task)["rows"] == [["0001"]]
 
 
 def test_an_accounts_rows_come_from_its_own_bucket_by_its_address_in_any_case(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     lake.append(ACCOUNT_TRANSFERS, make(ACCOUNT_TRANSFERS, "a", range(60)), stream="s", batch=1)
     task = {"files": {"account_transfers": lake.files(ACCOUNT_TRANSFERS)}, "limit": 0, "seconds": 9}
-    accounts = answer(task | {"query": "SELECT account, bucket, count(*) FROM account_transfers GROUP BY ALL"})["rows"]
+    accounts = run_query(task | {"query": "SELECT account, bucket, count(*) FROM account_transfers GROUP BY ALL"})[
+        "rows"
+    ]
     assert len(accounts) > 20
     union = " UNION ALL ".join(
         f"SELECT '{account}', bucket_of('{account}'), count(*) FROM account_transfers_of('0x{account[2:].upper()}')"
         for account, _, _ in accounts
     )
-    assert sorted(answer(task | {"query": union})["rows"]) == sorted(accounts)
+    assert sorted(run_query(task | {"query": union})["rows"]) == sorted(accounts)
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=70))
@@ -297,7 +301,7 @@ def test_a_refused_query_is_told_as_any_other_error(run: Run) -> None:
 
 
 def test_files_that_are_gone_are_named_as_the_reason(tmp_path: Path) -> None:
-    refused = answer(
+    refused = run_query(
         {"query": "SELECT 1", "files": {"blocks": [str(tmp_path / "x.parquet")]}, "limit": 1, "seconds": 5}
     )
     assert "x.parquet" in refused["error"]
@@ -405,20 +409,22 @@ def test_no_query_runs_where_the_system_lets_its_process_write(
     task = {"query": "SELECT 1", "files": {}, "limit": 1, "seconds": 5, "probe": str(tmp_path / "probe")}
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
-    monkeypatch.setattr("storage.sandbox.give_up_writing", lambda: None)
+    monkeypatch.setattr("chainfolio.storage.sandbox.give_up_writing", lambda: None)
     sandbox.main()
     said = capsys.readouterr().out
     assert json.loads(said)["possible"][0] == "write"
     monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=said))
-    with pytest.raises(Missing, match="cannot make a process read-only: it could write"):
+    with pytest.raises(MissingDependency, match="cannot make a process read-only: it could write"):
         ask("SELECT 1", Sources(), limit=1, seconds=5)
 
 
 def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> None:
     wanted = {
-        "autoload_known_extensions": "false", "enable_external_access": "false", "lock_configuration": "true",
+        "autoload_known_extensions": "false",
+        "enable_external_access": "false",
+        "lock_configuration": "true",
         "python_enable_replacements": "false",
-    }  # fmt: skip
+    }
     shown = query(f"SELECT name, value FROM duckdb_settings() WHERE name IN {tuple(wanted)}")
     assert dict(shown["rows"]) == wanted
 
@@ -437,16 +443,16 @@ READS_BLOCKS = [
 ]
 
 
-def test_a_table_of_an_older_release_refuses_only_the_queries_that_read_it(
+def test_a_table_of_another_revision_refuses_only_the_queries_that_read_it(
     lake: Lake, files: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = {**TABLES, "blocks": replace(BLOCKS, revision=BLOCKS.revision + 1)}
-    monkeypatch.setattr("cli.sql.TABLES", newer)
+    monkeypatch.setattr("chainfolio.cli.sql.TABLES", newer)
     found = sources(lake)
     assert {*found.files} == {*files} - {"blocks"}
     assert ask("SELECT count(*) > 0 FROM transfers", found, limit=1, seconds=9)["rows"] == [[True]]
     for query in READS_BLOCKS:
-        with pytest.raises(BadRequest, match="chainfolio materialise CHAIN --tables blocks"):
+        with pytest.raises(BadRequest, match="table blocks was written by decoder revision 1"):
             ask(query, found, limit=1, seconds=9)
 
 

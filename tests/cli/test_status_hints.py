@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.status import hints
+from chainfolio.cli.status import hints
 
 
 def dataset(missing: int) -> dict[str, Any]:

@@ -9,13 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from cli.table import DIGITS, Column, Group, say, shortened_amount, show_groups
+from chainfolio.cli.table import DIGITS, Column, Group, print_wrapped, shortened_amount, show_groups
 
 ADDRESS = "0x" + "ab" * 20
 COLUMNS = (
-    Column("asset"), Column("holder"), Column("balance", "amount"), Column("price USD", "amount", rank=1),
-    Column("worth USD", "number"), Column("why", "note"),
-)  # fmt: skip
+    Column("asset"),
+    Column("holder"),
+    Column("balance", "amount"),
+    Column("price USD", "amount", rank=1),
+    Column("worth USD", "number"),
+    Column("why", "note"),
+)
 ROW = ("weth", ADDRESS, "1234567.123456789012345678", "2023.0829301", "2,497,634,112.55", "no price is known now")
 WIDE = ("漢字" * 10, "two words", str(2**256), "", "-", "")
 
@@ -63,12 +67,21 @@ def test_digits_go_before_addresses_and_addresses_before_columns(
 @pytest.mark.parametrize(
     ("exact", "short"),
     [
-        ("0", "0"), ("12", "12"), ("1.5", "1.5"), ("unlimited", "unlimited"), ("?", "?"), ("-", "-"),
-        ("1029566.039999", "1029566.03…"), ("-0.00033618", "-0.00033618"), ("0.000336189", "0.0003361…"),
-        ("0.000000001234567", "1.234…e-9"), (str(2**256), "1.157…e77"), ("1.23456", "1.234…"),
+        ("0", "0"),
+        ("12", "12"),
+        ("1.5", "1.5"),
+        ("unlimited", "unlimited"),
+        ("?", "?"),
+        ("-", "-"),
+        ("1029566.039999", "1029566.03…"),
+        ("-0.00033618", "-0.00033618"),
+        ("0.000336189", "0.0003361…"),
+        ("0.000000001234567", "1.234…e-9"),
+        (str(2**256), "1.157…e77"),
+        ("1.23456", "1.234…"),
         ("1,234.56789", "1,234.56…"),
     ],
-)  # fmt: skip
+)
 def test_an_amount_is_cut_and_never_rounded_up(exact: str, short: str) -> None:
     assert shortened_amount(exact, 5 if short == "-0.00033618" else 4) == short
 
@@ -85,7 +98,7 @@ def test_a_text_is_broken_between_words_and_a_command_stays_whole(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    say(f"one two three four five six seven eight {ADDRESS} nine", indent=2)
+    print_wrapped(f"one two three four five six seven eight {ADDRESS} nine", indent=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "  one two three four five six seven"
     assert f"    {ADDRESS}" in lines

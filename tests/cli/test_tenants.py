@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from chainfolio.cli.common import moment_us
+from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Quotas, load
-from cli.common import moment_us
-from cli.state_store import open_state
-from storage.state import address_book
+from chainfolio.storage.state import address_book
 from tests.cli.conftest import ALICE, Run
 
 END = "2099-01-01T00:00:00.000Z"
@@ -34,7 +34,7 @@ def actions(run: Run, account: str) -> list[str]:
 def in_book(account: str, *addresses: str) -> None:
     """Put addresses into an account's book, as a request of its own would."""
     state = open_state(load(None, {}))
-    state.database.change(lambda tx: address_book.add(tx, account, dict.fromkeys(addresses, "x"), Quotas(), 1))
+    state.database.write(lambda tx: address_book.add(tx, account, dict.fromkeys(addresses, "x"), Quotas(), 1))
     state.close()
 
 
@@ -43,8 +43,10 @@ def test_credits_are_given_and_taken_with_a_memo(run: Run, ada: str) -> None:
     assert run("account", "credit", ada, "-200").out == f"{ada} has 400 credits\n"
     rows = run("account", "ledger", ada, "--json").json
     assert [(row["kind"], row["amount"], row["memo"]) for row in rows] == [
-        ("adjust", 200, ""), ("grant", 100, "gift"), ("grant", 500, "first credits"),
-    ]  # fmt: skip
+        ("adjust", 200, ""),
+        ("grant", 100, "gift"),
+        ("grant", 500, "first credits"),
+    ]
     assert len(run("account", "ledger", ada, "--limit", "1", "--json").json) == 1
     assert "gift" in run("account", "ledger", ada).out
     assert run("account", "list", "--json").json[0]["credits"] == 400
@@ -75,8 +77,11 @@ def test_plans_change_and_may_lapse(run: Run, ada: str) -> None:
 def test_quotas_are_shown_raised_and_put_back(run: Run, here: Path, ada: str) -> None:
     (here / "chainfolio.toml").write_text("[quotas]\nbundles = 7\n")
     assert run("account", "quota", ada, "--json").json == {
-        "accountId": ada, "addressbook": 50, "bundles": 7, "bundle-size": 10,
-    }  # fmt: skip
+        "accountId": ada,
+        "addressbook": 50,
+        "bundles": 7,
+        "bundle-size": 10,
+    }
     assert (
         run("account", "quota", ada, "--addressbook", "60", "--bundle-size", "20", "--json").json["addressbook"] == 60
     )
@@ -104,8 +109,13 @@ def test_the_plan_of_an_address(run: Run, ada: str) -> None:
     plan = ("addressbook", "plan", ALICE.upper().replace("X", "x"), "--account", ada, "--plan")
     paid = run(*plan, "PRO", "--expires", END, "--owner-authorized", "--json").json
     assert paid == {
-        "address": ALICE, "label": "x", "plan": "PRO", "expiresAt": END, "isPaid": True, "ownerAuthorized": True,
-    }  # fmt: skip
+        "address": ALICE,
+        "label": "x",
+        "plan": "PRO",
+        "expiresAt": END,
+        "isPaid": True,
+        "ownerAuthorized": True,
+    }
     assert run("addressbook", "list", "--account", ada, "--json").json == [paid]
     assert ALICE in run("addressbook", "list", "--account", ada).out
     lapsed = run(*plan, "LITE", "--expires", "2001-01-01", "--json").json
@@ -124,9 +134,13 @@ def test_wallets_are_added_to_an_address_book(run: Run, ada: str) -> None:
     add = ("addressbook", "add", "--account", ada)
     (entry,) = run(*add, ALICE, "--label", " Treasury ", "--json").json
     assert entry == {
-        "address": ALICE, "label": "Treasury", "plan": "FREE", "expiresAt": None, "isPaid": False,
+        "address": ALICE,
+        "label": "Treasury",
+        "plan": "FREE",
+        "expiresAt": None,
+        "isPaid": False,
         "ownerAuthorized": False,
-    }  # fmt: skip
+    }
     other = "0x" + "1" * 40
     assert run(*add, ALICE, other).out == "".join(
         f"{address} is in the address book, on FREE\n" for address in (ALICE, other)
@@ -194,18 +208,24 @@ def test_the_audit_trail_names_who_did_what(run: Run, ada: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("account", "credit", "acc_x", "5"), ("account", "grant", "acc_x", "portfolio"),
-        ("account", "revoke-grant", "acc_x", "portfolio"), ("account", "plan", "acc_x", "--plan", "PRO"),
-        ("account", "quota", "acc_x"), ("account", "quota", "acc_x", "--bundles", "5"),
-        ("account", "delegate", "acc_x", "--to", "acc_y"), ("account", "audit", "acc_x"),
+        ("account", "credit", "acc_x", "5"),
+        ("account", "grant", "acc_x", "portfolio"),
+        ("account", "revoke-grant", "acc_x", "portfolio"),
+        ("account", "plan", "acc_x", "--plan", "PRO"),
+        ("account", "quota", "acc_x"),
+        ("account", "quota", "acc_x", "--bundles", "5"),
+        ("account", "delegate", "acc_x", "--to", "acc_y"),
+        ("account", "audit", "acc_x"),
         ("account", "ledger", "acc_x"),
         ("addressbook", "add", ALICE, "--account", "acc_x"),
         ("addressbook", "plan", ALICE, "--account", "acc_x", "--plan", "FREE"),
-        ("addressbook", "list", "--account", "acc_x"), ("subscription", "add", ALICE, "--account", "acc_x"),
-        ("subscription", "list", "--account", "acc_x"), ("virtual-user", "list", "--account", "acc_x"),
+        ("addressbook", "list", "--account", "acc_x"),
+        ("subscription", "add", ALICE, "--account", "acc_x"),
+        ("subscription", "list", "--account", "acc_x"),
+        ("virtual-user", "list", "--account", "acc_x"),
         ("virtual-user", "add", "--account", "acc_x", "--type", "CEX", "--label", "x", "--file", "empty.json"),
     ],
-)  # fmt: skip
+)
 def test_an_account_that_is_not_there_is_refused(run: Run, here: Path, command: tuple[str, ...]) -> None:
     (here / "empty.json").write_text("[]")
     ran = run(*command, "--json")

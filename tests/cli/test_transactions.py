@@ -19,7 +19,7 @@ pytestmark = pytest.mark.node
 @pytest.fixture
 def small_pages(whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of seven, after the whole list was read in one."""
-    monkeypatch.setattr("cli.transactions.MAX_LIMIT", 7)
+    monkeypatch.setattr("chainfolio.cli.transactions.MAX_LIMIT", 7)
 
 
 @pytest.fixture
@@ -63,9 +63,11 @@ def test_all_as_a_sheet_has_one_header(run: Run, wallets: dict[str, str], whole:
 def test_a_sheet_is_printed_page_by_page(
     run: Run, wallets: dict[str, str], whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.transactions.MAX_LIMIT", 5)
+    monkeypatch.setattr("chainfolio.cli.transactions.MAX_LIMIT", 5)
     lines: list[int] = []
-    monkeypatch.setattr("cli.transactions.show_csv", lambda columns, rows, header: lines.append(len(list(rows))))
+    monkeypatch.setattr(
+        "chainfolio.cli.transactions.show_csv", lambda columns, rows, header: lines.append(len(list(rows)))
+    )
     run("transactions", wallets["frank"], "--all", "--csv")
     assert len(lines) == len(hashes(whole)) // 5 + 1
 

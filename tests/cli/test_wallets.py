@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.progress_bar import Bar, Lines
+from chainfolio.cli.wallets import Run as Progress
+from chainfolio.cli.wallets import read_accounts
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from chainfolio.settings import Settings
-from cli.demo import _index, prepare
-from cli.progress_bar import Bar, Lines
-from cli.wallets import Run as Progress
-from cli.wallets import listed
-from indexer.wiring import System
-from localchain.deploy import Deployment, deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
 from tests.cli.conftest import ALICE, Run
 from tests.indexer.clock import ManualClock
 
@@ -31,7 +31,7 @@ CHAINS = '[chains.ethereum]\nrpc = ["{url}"]\n'
 def test_a_file_has_an_address_a_line_with_comments_and_none_twice(here: Path) -> None:
     lines = ["# whales", "", f"  {ALICE}  # the first", STRANGER, ALICE.upper().replace("0X", "0x"), "\t"]
     (here / "wallets.txt").write_text("\n".join(lines))
-    found = listed("wallets.txt")
+    found = read_accounts("wallets.txt")
     assert [account.address for account in found] == [ALICE, STRANGER]
     assert list(found.values()) == ["line 3 of wallets.txt", "line 4 of wallets.txt"]
 
@@ -197,8 +197,11 @@ def test_a_bar_is_drawn_over_itself_and_ended_lines_come_apart(capsys: pytest.Ca
     drawn = capsys.readouterr().err
     assert "too soon" not in drawn
     assert drawn.split("\r\x1b[2K")[1:] == [
-        "local ████████░░░░░░░░ half", "", "local ████████████░░░░ drawn again", "local ████████████████ all\n",
-    ]  # fmt: skip
+        "local ████████░░░░░░░░ half",
+        "",
+        "local ████████████░░░░ drawn again",
+        "local ████████████████ all\n",
+    ]
     for seconds in (0.0, 5.0, 9.0, 10.0):
         lines(0.1, seconds, lambda: "some")
     assert capsys.readouterr().err == "local: some\n" * 2

@@ -10,13 +10,13 @@ import pytest
 
 from chainfolio.assets import asset
 from chainfolio.blocks import Span
-from chainfolio.chains import Unexplained
-from chainfolio.seams import SystemClock
+from chainfolio.chains import UnexplainedChange
+from chainfolio.environment import SystemClock
+from chainfolio.indexer import arrow_ipc
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
+from chainfolio.storage.watches import OwnedWatch, WatchLimits
 from chainfolio.tables import TABLES
-from indexer import arrow_ipc
-from storage.lake import Lake
-from storage.tail import Tail
-from storage.watches import PlaceTerms, WatchPlace
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.cli.conftest import Run, configure
 
@@ -134,7 +134,7 @@ def test_a_change_of_a_balance_that_nobody_explained_makes_the_transactions_part
     assert run("watch", alice).code == 0
     assert run("transactions", alice, "--json").json["completeness"] == "complete"
     tail = Tail(configured / "data" / "tail.db")
-    tail.note(KEY, [], [Unexplained(alice, 9, NATIVE, 70, "nobody traces")])
+    tail.add_history_notes(KEY, [], [UnexplainedChange(alice, 9, NATIVE, 70, "nobody traces")])
     tail.close()
     page = run("transactions", alice, "--json").json
     assert page["completeness"] == "partial"
@@ -150,7 +150,7 @@ def test_a_portfolio_says_what_nobody_explained_of_a_history_and_stays_complete_
     assert run("watch", alice).code == 0
     (before,) = run("portfolio", alice, "--json").json
     tail = Tail(configured / "data" / "tail.db")
-    tail.note(KEY, [], [Unexplained(alice, 9, NATIVE, 70, "nobody traces")])
+    tail.add_history_notes(KEY, [], [UnexplainedChange(alice, 9, NATIVE, 70, "nobody traces")])
     tail.close()
     (told,) = run("portfolio", alice, "--json").json
     assert told["completeness"] == before["completeness"] == "complete"
@@ -200,8 +200,8 @@ def test_status_counts_the_places_of_accounts_and_stop_leaves_what_is_sold(
 ) -> None:
     wallet, until_us = account(subject), SystemClock().now_us() + 10**12
     tail = Tail(configured / "data" / "tail.db")
-    tail.add_synced_places(KEY, 0, "acc_1", [wallet, "0x" + "2" * 40], PlaceTerms(0, until_us, 9, 9))
-    tail.add_sold_places(KEY, 0, [WatchPlace(wallet, "acc_2", True, until_us)])
+    tail.add_synced_watches(KEY, 0, "acc_1", [wallet, "0x" + "2" * 40], WatchLimits(0, until_us, 9, 9))
+    tail.add_sold_watches(KEY, 0, [OwnedWatch(wallet, "acc_2", True, until_us)])
     tail.close()
     assert run("status", "--json").json["chains"][0]["places"] == [
         {"account": "acc_1", "synced": 2, "subscribed": 0},
@@ -263,10 +263,12 @@ def test_answers_about_a_watched_account_are_those_of_a_whole_index(
 
     def answers() -> list[Any]:
         found = [
-            run("portfolio", alice, "--json").json, run("portfolio", alice, "--block", past, "--json").json,
-            run("nav", alice, "--json").json, run("transactions", alice, "--limit", "250", "--json").json,
+            run("portfolio", alice, "--json").json,
+            run("portfolio", alice, "--block", past, "--json").json,
+            run("nav", alice, "--json").json,
+            run("transactions", alice, "--limit", "250", "--json").json,
             run("approvals", alice, "--json").json,
-        ]  # fmt: skip
+        ]
         return [_timeless(each) for each in found]
 
     assert run("watch", alice).code == 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from storage.parquet import Folder
+from chainfolio.storage.parquet import Folder
 from tests.chains.evm import EvmSubject, evm
 from tests.cli.conftest import Run, configure
 from tests.cli.test_watch import FINALITY, HISTORIES, SOURCES, account, stored
@@ -38,7 +38,7 @@ def wanted(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> dic
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         settled(folder, subject)
-        from cli.main import main
+        from chainfolio.cli.main import main
 
         assert main(["watch", account(subject)]) == 0
     return watched(folder, subject)

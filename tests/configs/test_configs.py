@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.facts import load
-from adapters.solana.facts import load as load_solana
-from adapters.starknet.facts import load as load_starknet
-from adapters.tron.facts import load as load_tron
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.solana.facts import load as load_solana
+from chainfolio.adapters.starknet.facts import load as load_starknet
+from chainfolio.adapters.tron.facts import load as load_tron
 from chainfolio.addresses import SOLANA, STARKNET, TRON
+from chainfolio.configs import generate
+from chainfolio.configs.generate import ENOUGH_LISTS
+from chainfolio.engine.snapshots.token_book import token_list
+from chainfolio.engine.snapshots.token_registry import TokenRegistry
 from chainfolio.errors import BadSettings
-from configs import generate
-from configs.generate import ENOUGH_LISTS
-from engine.token_registry import TokenRegistry
-from engine.tokens import token_list
-from pricing.pools import pools
+from chainfolio.pricing.pools import build_pools
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -37,8 +37,9 @@ POOLS = tomllib.loads((CONFIGS / "price_contracts.toml").read_text(encoding="utf
 WBTC_OF_ETHEREUM = "eip155:1/erc20:0x2260fac5e5542a773aa44fbcfedf7c193bc2c599"  # no plain feed: Aave caps it
 VENDORS = tomllib.loads((CONFIGS / "vendors.toml").read_text())
 UNITS = {asset for assets in VENDORS["units"].values() for asset in assets}
-FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()
-         if feed[0] != "sequencer"]  # fmt: skip
+FEEDS = [
+    (chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items() if feed[0] != "sequencer"
+]
 
 REQUIRED = {"key", "kind", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
 OPTIONAL = {
@@ -161,8 +162,8 @@ def test_a_token_registry_has_each_token_once_and_those_that_most_lists_name_fir
     registry = TokenRegistry(path, info)
     tokens = list(registry.tokens(ENOUGH_LISTS))
     assert len({token.asset for token in tokens}) == len(registry) == len(path.read_text().splitlines()) - 1
-    assert [token.asset for token in tokens] == registry.named_by(ENOUGH_LISTS)
-    lists = [registry.lists(token.asset) for token in tokens]
+    assert [token.asset for token in tokens] == registry.assets_on(ENOUGH_LISTS)
+    lists = [registry.list_count(token.asset) for token in tokens]
     assert lists == sorted(lists, reverse=True)
     assert lists[-1] >= ENOUGH_LISTS
     assert all(address(token.asset.reference) and token.symbol and token.name for token in tokens)
@@ -174,8 +175,8 @@ def test_a_chain_without_a_list_of_its_own_lists_what_three_public_lists_name() 
     info = load(CONFIGS / "chains" / "fantom.toml").info
     path = CONFIGS / "tokens" / "fantom.toml"
     registry = TokenRegistry(path.with_suffix(".csv"), info)
-    assert list(token_list(path, info)) == registry.named_by(3)
-    assert len(registry.named_by(3)) < len(registry.named_by(2))
+    assert list(token_list(path, info)) == registry.assets_on(3)
+    assert len(registry.assets_on(3)) < len(registry.assets_on(2))
 
 
 def test_a_chain_that_names_its_family_is_told_to_name_its_kind(tmp_path: Path) -> None:
@@ -199,8 +200,11 @@ def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
 @needs_registry
 def test_the_uptime_feeds_of_sequencers_are_those_of_the_registry() -> None:
     lines = gzip.decompress((REGISTRY / "chainlink_feeds_2025.csv.gz").read_bytes()).decode().splitlines()
-    known = {row["chain"]: row["address"] for row in csv.DictReader(lines)
-             if row["provider"] == "chainlink" and row["pair"] == "L2 / SEQUENCER"}  # fmt: skip
+    known = {
+        row["chain"]: row["address"]
+        for row in csv.DictReader(lines)
+        if row["provider"] == "chainlink" and row["pair"] == "L2 / SEQUENCER"
+    }
     for chain, address in known.items():
         if chain in PRICES["chainlink"]:
             assert PRICES["chainlink"][chain]["sequencer"] == {"feed": address, "grace_s": 3600}
@@ -307,9 +311,11 @@ def test_spenders_of_uniswap_are_its_deployments() -> None:
 @pytest.mark.parametrize("key", ["aave2", "aave3"])
 def test_aave_contracts_are_those_of_its_address_book_for_that_version(key: str) -> None:
     names = {
-        "pool": "POOL", "addresses_provider": "POOL_ADDRESSES_PROVIDER",
-        "data_provider": "AAVE_PROTOCOL_DATA_PROVIDER", "native_gateway": "WETH_GATEWAY",
-    }  # fmt: skip
+        "pool": "POOL",
+        "addresses_provider": "POOL_ADDRESSES_PROVIDER",
+        "data_provider": "AAVE_PROTOCOL_DATA_PROVIDER",
+        "native_gateway": "WETH_GATEWAY",
+    }
     known = {
         (market["CHAIN_ID"], role, market[name].lower())
         for book, market in registry("aave_markets.json.gz").items()
@@ -326,13 +332,17 @@ def test_uniswap_contracts_are_those_of_its_deployments(key: str) -> None:
     names = {
         "uniswap2": {"factory": "UniswapV2Factory", "router": "UniswapV2Router02"},
         "uniswap3": {
-            "factory": "UniswapV3Factory", "position_manager": "NonfungiblePositionManager", "router": "SwapRouter",
+            "factory": "UniswapV3Factory",
+            "position_manager": "NonfungiblePositionManager",
+            "router": "SwapRouter",
             "migrator": "V3Migrator",
         },
         "uniswap4": {
-            "pool_manager": "PoolManager", "position_manager": "PositionManager", "state_view": "StateView",
+            "pool_manager": "PoolManager",
+            "position_manager": "PositionManager",
+            "state_view": "StateView",
         },
-    }[key]  # fmt: skip
+    }[key]
     deployed = json.loads((REGISTRY / "uniswap_deployments.json").read_text())
     for chain, role, address in places(key):
         assert deployed[str(CHAINS[chain]["chain_id"])][names[role]].lower() == address
@@ -377,7 +387,7 @@ def test_what_was_generated_is_what_the_registry_says_to_the_byte(
 
 @pytest.mark.parametrize("key", POOLS)
 def test_prices_are_taken_in_tokens_of_the_chain_at_factories_of_known_venues(key: str) -> None:
-    source = pools(POOLS[key], key)
+    source = build_pools(POOLS[key], key)
     assert {quote.chain for quote in source.quotes} == {f"eip155:{CHAINS[key]['chain_id']}"}
     assert f"erc20:{CHAINS[key]['wrapped']['address']}" in {str(each).partition("/")[2] for each in source.quotes}
     assert source.venues
@@ -399,9 +409,15 @@ def test_a_user_of_ethereum_has_prices_from_pools_in_coins_that_have_feeds() -> 
 
 def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out() -> None:
     row = {
-        "slug": "pan-swap", "family": "uniswap_v2", "chain": "base", "role": "factory", "address": "0x" + "01" * 20,
-        "confidence": "registry", "dead": "", "source": "registries/uniswapV2.js",
-    }  # fmt: skip
+        "slug": "pan-swap",
+        "family": "uniswap_v2",
+        "chain": "base",
+        "role": "factory",
+        "address": "0x" + "01" * 20,
+        "confidence": "registry",
+        "dead": "",
+        "source": "registries/uniswapV2.js",
+    }
 
     def made(**changed: str) -> list[tuple[str, ...]]:
         return list(generate.forks([row | changed], {"base"}, {"mine": {("base", "0x" + "02" * 20)}}))
@@ -410,7 +426,13 @@ def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out()
     assert made(slug="9mine", family="erc4626", role="vault")[0][0] == "p9mine"
     assert made(slug="mine")[0][0] == "mine_uniswap_v2"
     for changed in (
-        {"confidence": "abi"}, {"dead": "1"}, {"source": "euler-labels"}, {"chain": "solana"}, {"role": "router"},
-        {"address": ZERO}, {"address": "0x01"}, {"address": "0x" + "02" * 20},
-    ):  # fmt: skip
+        {"confidence": "abi"},
+        {"dead": "1"},
+        {"source": "euler-labels"},
+        {"chain": "solana"},
+        {"role": "router"},
+        {"address": ZERO},
+        {"address": "0x01"},
+        {"address": "0x" + "02" * 20},
+    ):
         assert made(**changed) == []

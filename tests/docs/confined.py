@@ -16,7 +16,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from errno import EPERM
 
-from storage.readonly import LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF, LANDLOCK_WRITES, PR_SET_NO_NEW_PRIVS
+from chainfolio.storage.readonly import (
+    LANDLOCK_CREATE_RULESET,
+    LANDLOCK_RESTRICT_SELF,
+    LANDLOCK_WRITES,
+    PR_SET_NO_NEW_PRIVS,
+)
 
 LANDLOCK_ADD_RULE, LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_VERSION = 445, 1, 3
 SECCOMP_ERRNO, SECCOMP_ALLOW = 0x0005_0000 | EPERM, 0x7FFF_0000

@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
+from chainfolio.cli.common import settings_file
+from chainfolio.cli.main import parser
+from chainfolio.cli.state_store import open_state
 from chainfolio.settings import load
-from cli.common import settings_file
-from cli.main import parser
-from cli.state_store import open_state
-from storage.state import address_book
-from storage.tail import Tail
+from chainfolio.storage.state import address_book
+from chainfolio.storage.tail import Tail
+from chainfolio.transport.health import Evidence
+from chainfolio.transport.http_endpoint import identity, name_of
 from tests.e2e.running import ask
-from transport.health import Evidence
-from transport.http_endpoint import identity, name_of
 
 FINALITY = 8  # of the demo's chain
 BALANCE_OF = "0x70a08231"
@@ -27,7 +27,7 @@ def in_book(account: str, address: str) -> str:
     """An address that is in an account's book."""
     given = load(_file())
     state = open_state(given)
-    state.database.change(lambda tx: address_book.add(tx, account, {address: ""}, given.quotas, state.clock.now_us()))
+    state.database.write(lambda tx: address_book.add(tx, account, {address: ""}, given.quotas, state.clock.now_us()))
     state.close()
     return address
 

@@ -1,4 +1,4 @@
-"""README and how-tos can be followed: the commands of each page run in their order, as they stand there.
+"""README, tutorials and how-tos can be followed: the commands of each page run in their order, as they stand there.
 
 Nothing is copied here: fences are taken from the Markdown. The reader has a node, which is the demo's chain under the
 names of the page; a settings file in one folder; and works in another one. Settings of a page are written to that file,
@@ -21,14 +21,15 @@ from shutil import which
 
 import pytest
 
-from cli.demo import prepare
-from localchain.deploy import deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.cli.demo import prepare
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.e2e.running import ALICE, ROOT, Demo, environment, free_port
 from tests.storage.stores import Stores
 
 HOW_TO = ROOT / "docs" / "how-to"
+TUTORIAL = ROOT / "docs" / "tutorial"
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 OURS = re.compile(r"^chainfolio ", re.M)
 ASSIGNED = re.compile(r"^(export )?([A-Z_]+)=\S+(?: +#.*)?$")
@@ -68,10 +69,10 @@ OF_PAGE = {("accounts.md", "WALLET"): f"$(in_book $ID {ALICE})", ("add-a-protoco
 # A reader's shell: servers run in a terminal of their own, the newest release is this tree.
 SHELL = """
 set -euo pipefail
-cli() { "$PYTHON" -m cli.main "$@"; }
+cli() { "$PYTHON" -m chainfolio.cli.main "$@"; }
 chainfolio() {
   case "$1" in
-    serve|worker) stop; "$PYTHON" -m cli.main "$@" > server.log 2>&1 & echo $! > server.pid; until_ready ;;
+    serve|worker) stop; "$PYTHON" -m chainfolio.cli.main "$@" > server.log 2>&1 & echo $! > server.pid; until_ready ;;
     *) local code=0; cli "$@" > printed || code=$?; cat printed
        case "$1 $code" in  # something cannot be proven, and tokens differ that grow without events: as the pages say
          "verify 11"|"reconcile 12") ;; *) return "$code" ;;
@@ -153,7 +154,7 @@ def is_settings(body: str) -> bool:
 
 PAGES = [
     page
-    for path in [ROOT / "README.md", *sorted(HOW_TO.glob("*.md"))]
+    for path in [ROOT / "README.md", *sorted(TUTORIAL.glob("*.md")), *sorted(HOW_TO.glob("*.md"))]
     if (page := Page(path)).fences and OURS.search(path.read_text())  # one of settings alone is not followed
 ]
 
@@ -233,6 +234,7 @@ def test_the_commands_of_a_page_work_in_their_order_as_they_stand_there(
 
 
 def test_every_page_that_shows_a_command_is_followed() -> None:
-    shown = {path for path in [ROOT / "README.md", *HOW_TO.glob("*.md")] if OURS.search(path.read_text())}
+    pages = [ROOT / "README.md", *TUTORIAL.glob("*.md"), *HOW_TO.glob("*.md")]
+    shown = {path for path in pages if OURS.search(path.read_text())}
     assert shown == {page.path for page in PAGES}
     assert len(shown) > 8

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
-from api.errors import TITLES
-from storage.state.refusals import Code
+from chainfolio.api.errors import TITLES
+from chainfolio.storage.state.refusals import Code
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, OTHER = ((ROOT / "docs" / name).read_text() for name in ("contract.md", "bad-input.md"))

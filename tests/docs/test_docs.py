@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import parser
+from chainfolio.cli.main import parser
 from docs import build_settings
 from docs.build_tables import PAGE, page
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.kit.kit import SCAFFOLD
+from chainfolio.adapters.evm.kit.kit import SCAFFOLD
 from chainfolio.settings import load
 from tests.docs.test_commands import FENCES, OURS, is_settings
 from tests.docs.test_commands import PAGES as COMMAND_PAGES
@@ -30,8 +30,11 @@ VARIABLE = re.compile(r'"env:(\w+)"')
 
 # Blocks that cannot be run as they stand, by page and first line, each with the reason.
 NOT_RUN = {
-    ("README.md", "make demo      # a real local chain with real contracts, traded on, indexed, priced, served; "
-     "prints a key and a curl line"): "`make demo` is the demo of the other tests; `make test` is this run",
+    (
+        "README.md",
+        "make demo      # a real local chain with real contracts, traded on, indexed, priced, served; "
+        "prints a key and a curl line",
+    ): "`make demo` is the demo of the other tests; `make test` is this run",
     ("docs/how-to/use-the-api.md", 'make demo ARGS="--blocks 600"'): "the demo of the other tests, with fewer blocks",
     ("docs/how-to/use-the-api.md", "URL=http://127.0.0.1:8080/v1"): "variables that the tests of the curl lines set",
     ("docs/how-to/operate.md", "# /etc/systemd/system/chainfolio.service"): "systemd reads it in test_operate",
@@ -39,11 +42,14 @@ NOT_RUN = {
     ("docs/how-to/operate.md", "systemd-sysusers                                      # creates the user"): (
         "it changes the machine; test_operate creates the user in a folder"
     ),
-    ("docs/how-to/operate.md", "*/10 * * * * /usr/local/bin/chainfolio status --config "
-     "/etc/chainfolio/chainfolio.toml --json > /var/lib/chainfolio/status.json"): "cron and its folders are not here",
+    (
+        "docs/how-to/operate.md",
+        "*/10 * * * * /usr/local/bin/chainfolio status --config "
+        "/etc/chainfolio/chainfolio.toml --json > /var/lib/chainfolio/status.json",
+    ): "cron and its folders are not here",
     ("api/README.md", '@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live")'): "a signature",
     ("docs/architecture.md", "interfaces   cli → api                    parse, call, render"): "a drawing",
-}  # fmt: skip
+}
 OTHERS = ("python", "toml", "json", "text", "markdown")  # run above, or what commands print and templates
 
 
@@ -88,14 +94,21 @@ def named(block: Block) -> str:
 @pytest.mark.parametrize("block", of("python"), ids=named)
 def test_python_runs_as_it_stands(block: Block, demo: Demo, tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(demo.config.parent)
-    code = block.body
+    code = block.body.replace("http://127.0.0.1:8545", demo.node)
     if block.page == "localchain/README.md":  # the page imports in its text
-        code = "from localchain.deploy import deploy\nfrom localchain.node import LocalNode\n" + code
-        code = "from localchain.trade import trade\n" + code.replace("blocks=300", "blocks=5")
+        code = (
+            "from chainfolio.localchain.deploy import deploy\nfrom chainfolio.localchain.node import LocalNode\n" + code
+        )
+        code = "from chainfolio.localchain.trade import trade\n" + code.replace("blocks=300", "blocks=5")
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -123,11 +136,12 @@ def test_every_other_block_is_run_by_a_test_or_left_out_with_a_reason() -> None:
     unknown = [
         (block.page, block.first)
         for block in blocks()
-        if block.language not in OTHERS and not block.is_left_out
+        if block.language not in OTHERS
+        and not block.is_left_out
         and not (block.page in command_pages and OURS.search(block.body))
         and not (block.page in curl_pages and block.language == "sh")
         and not (block.page == "docs/how-to/operate.md" and block.language == "sh")
-    ]  # fmt: skip
+    ]
     assert unknown == []
     shown = {(block.page, block.first) for block in blocks()}
     assert [each for each in NOT_RUN if each not in shown] == [], "a reason for a block that no page has"

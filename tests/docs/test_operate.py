@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from ctypes.util import find_library
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,7 +22,7 @@ from shutil import which
 import pytest
 
 from chainfolio import __version__
-from cli.main import parser
+from chainfolio.cli.main import parser
 from tests.docs import confined
 from tests.e2e.running import ALICE, ROOT, Demo, as_ethereum
 
@@ -51,9 +52,13 @@ class Server:
         script = script.replace("/opt/", f"{self.root}/opt/").replace("/usr/local/", f"{self.root}/usr/local/")
         environment = {"PATH": f"{self.root}/usr/local/bin:/usr/bin:/bin", "HOME": str(self.root), "PIP_NO_INDEX": "1"}
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script], cwd=self.root, env=environment, capture_output=True, text=True,
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -84,9 +89,35 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
 
 def test_a_server_without_a_checkout_runs_the_wheel(server: Server) -> None:
     assert server.shell("chainfolio --version").split() == ["chainfolio", __version__]
-    where = "/opt/chainfolio/bin/python -c 'import chainfolio, indexer; print(chainfolio.__file__, indexer.__file__)'"
+    code = "from chainfolio import indexer, storage; print(indexer.__file__, storage.__file__)"
+    where = f"/opt/chainfolio/bin/python -c '{code}'"
     assert all(Path(each).is_relative_to(server.root) for each in server.shell(where).split())
     assert "complete" in server.shell("chainfolio completion bash")
+
+
+def test_a_folder_with_modules_of_common_names_changes_nothing(server: Server) -> None:
+    """What every second project has: an `api.py`, a `storage/`. They are not ours, and ours are not theirs."""
+    folder = server.root / "project"
+    for name in ("api.py", "cli.py", "storage/__init__.py", "engine/__init__.py", "configs/x.toml", "indexer/tail.py"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('raise SystemExit("the wrong module")\n' if path.suffix == ".py" else "")
+    (folder / "script.py").write_text(
+        "from chainfolio.api.app import GO_ON\nfrom chainfolio.storage.tail import Tail\n"
+        "from chainfolio.engine.service import Engine\nfrom chainfolio.indexer.wiring import System\nprint('ours')\n"
+    )
+    python = "/opt/chainfolio/bin/python"
+    assert server.shell(f"cd {folder} && {python} script.py") == "ours\n"
+    assert server.shell(f"cd {folder} && {python} -m chainfolio --version").split() == ["chainfolio", __version__]
+    assert "usage: chainfolio portfolio" in server.shell(f"cd {folder} && chainfolio portfolio --help")
+
+
+def test_the_wheel_takes_one_name(server: Server) -> None:
+    with zipfile.ZipFile(server.wheel) as wheel:
+        names = {Path(name).parts[0] for name in wheel.namelist()}
+        tests = [name for name in wheel.namelist() if "/tests/" in name or "recordings" in Path(name).parts]
+    assert names == {"chainfolio", f"chainfolio-{__version__}.dist-info"}
+    assert tests == []
 
 
 def test_accounts_outlive_an_upgrade(server: Server) -> None:

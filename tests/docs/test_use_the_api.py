@@ -144,9 +144,24 @@ def test_every_curl_line_is_an_example() -> None:
 
 def test_the_page_shows_every_group_of_calls() -> None:
     text = "\n".join(example.command for example in EXAMPLES)
-    groups = ("portfolio", "wallet", "nav", "historical", "token-overview", "portfolio/at-block", "approvals",
-              "addressbook", "bundles", "virtual-users", "chains", "status", "credits", "contract-protocol",
-              "subscribe-snapshot", "sync-transactions")  # fmt: skip
+    groups = (
+        "portfolio",
+        "wallet",
+        "nav",
+        "historical",
+        "token-overview",
+        "portfolio/at-block",
+        "approvals",
+        "addressbook",
+        "bundles",
+        "virtual-users",
+        "chains",
+        "status",
+        "credits",
+        "contract-protocol",
+        "subscribe-snapshot",
+        "sync-transactions",
+    )
     assert [group for group in groups if f"$URL/{group}" not in text] == []
 
 

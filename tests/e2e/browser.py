@@ -15,9 +15,17 @@ from aiohttp import ClientSession, ClientWebSocketResponse
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-port=0",
+)
 
 
 class Page:
@@ -72,9 +80,13 @@ async def browsing(profile: Path) -> AsyncIterator[Page]:
     """A browser with an empty page, as long as the block lasts."""
     assert PROGRAM is not None
     process = await asyncio.create_subprocess_exec(
-        PROGRAM, *OPTIONS, f"--user-data-dir={profile}", "about:blank",
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        PROGRAM,
+        *OPTIONS,
+        f"--user-data-dir={profile}",
+        "about:blank",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
         async with asyncio.timeout(60), ClientSession() as client:
             port = await _port(process)

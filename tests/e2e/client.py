@@ -102,9 +102,12 @@ class Client:
 
     def at_block(self, addresses: str, chain_key: str, block_number: int) -> list[shapes.Portfolio]:
         return self.get(
-            list[shapes.Portfolio], "/portfolio/at-block",
-            addresses=addresses, chainKey=chain_key, blockNumber=block_number,
-        )  # fmt: skip
+            list[shapes.Portfolio],
+            "/portfolio/at-block",
+            addresses=addresses,
+            chainKey=chain_key,
+            blockNumber=block_number,
+        )
 
     def historical(self, addresses: str, date: str) -> list[shapes.Portfolio]:
         return self.get(list[shapes.Portfolio], "/historical", addresses=addresses, date=date)

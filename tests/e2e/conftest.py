@@ -15,17 +15,17 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from api.serve import listening
-from chainfolio.seams import SystemClock
+from chainfolio.api.serve import listening
+from chainfolio.cli.demo import WALLETS, prepare
+from chainfolio.cli.serve import indexing
+from chainfolio.cli.state_store import open_state
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.environment import SystemClock
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from chainfolio.settings import Settings
-from cli.demo import WALLETS, prepare
-from cli.serve import indexing
-from cli.state_store import open_state
-from engine.days import midnight_us
-from localchain.deploy import Deployment, deploy
-from localchain.evm import Tx
-from localchain.node import LocalNode
-from localchain.trade import trade
 
 BLOCKS = 40
 PATIENCE_S = 60

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.main import main
+from chainfolio.cli.main import main
 from tests.e2e.client import Client
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ BLOCKS = 40
 # The chain begins on 14 November 2023 at 22:13 UTC, and its blocks end that day.
 MIDNIGHT = 1_700_006_400
 THE_DAY = "2023-11-15"
-COMMAND = [sys.executable, "-m", "cli.main"]
+COMMAND = [sys.executable, "-m", "chainfolio.cli.main"]
 ALICE = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 BOB = "0x3c44cdddb6a900fa2b585dd299e03d12fa4293bc"
 DAVE = "0x15d34aaf54267db7d7c367839aaf71a00a2c6a65"  # holds only what has a price

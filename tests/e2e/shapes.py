@@ -28,11 +28,38 @@ Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
 Plan = Literal["FREE", "LITE", "PRO"]
 PositionType = Literal[
-    "AIRDROP", "DEPOSIT", "FARMING", "GOVERNANCE", "INSURANCEBUYER", "INSURANCESELLER", "INVESTMENT", "LENDING",
-    "LEVERAGE", "LEVERAGED FARMING", "LIQUIDITYPOOL", "LOCKED", "MARGIN", "MARGINPS", "NFTBORROWER", "NFTFRACTION",
-    "NFTLENDER", "NFTLENDING", "NFTLIQUIDITYPOOL", "NFTSTAKED", "OPTIONSBUYER", "OPTIONSSELLER", "PERPETUALS",
-    "REWARDS", "SPOT", "STAKED", "VAULT", "VAULTPS", "VESTING", "WALLET", "YIELD",
-]  # fmt: skip
+    "AIRDROP",
+    "DEPOSIT",
+    "FARMING",
+    "GOVERNANCE",
+    "INSURANCEBUYER",
+    "INSURANCESELLER",
+    "INVESTMENT",
+    "LENDING",
+    "LEVERAGE",
+    "LEVERAGED FARMING",
+    "LIQUIDITYPOOL",
+    "LOCKED",
+    "MARGIN",
+    "MARGINPS",
+    "NFTBORROWER",
+    "NFTFRACTION",
+    "NFTLENDER",
+    "NFTLENDING",
+    "NFTLIQUIDITYPOOL",
+    "NFTSTAKED",
+    "OPTIONSBUYER",
+    "OPTIONSSELLER",
+    "PERPETUALS",
+    "REWARDS",
+    "SPOT",
+    "STAKED",
+    "VAULT",
+    "VAULTPS",
+    "VESTING",
+    "WALLET",
+    "YIELD",
+]
 
 
 class Shape(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -487,11 +514,20 @@ class Coded(Shape, frozen=True, kw_only=True):
     """The inside of an address book's or bundle's error, with the extra fields of all codes."""
 
     code: Literal[
-        "VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", "BUNDLE_NOT_FOUND", "DELEGATE_NOT_FOUND",
-        "ADDRESSBOOK_ENTRY_NOT_DELETABLE", "BUNDLE_NAME_TAKEN", "BUNDLE_MEMBERS_ALREADY_BUNDLED",
-        "ADDRESSBOOK_QUOTA_REACHED", "BUNDLE_QUOTA_REACHED", "BUNDLE_SIZE_LIMIT_EXCEEDED", "BUNDLE_EMPTY",
-        "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK", "IDEMPOTENCY_KEY_REUSED",
-    ]  # fmt: skip
+        "VALIDATION_ERROR",
+        "ADDRESSBOOK_ENTRY_NOT_FOUND",
+        "BUNDLE_NOT_FOUND",
+        "DELEGATE_NOT_FOUND",
+        "ADDRESSBOOK_ENTRY_NOT_DELETABLE",
+        "BUNDLE_NAME_TAKEN",
+        "BUNDLE_MEMBERS_ALREADY_BUNDLED",
+        "ADDRESSBOOK_QUOTA_REACHED",
+        "BUNDLE_QUOTA_REACHED",
+        "BUNDLE_SIZE_LIMIT_EXCEEDED",
+        "BUNDLE_EMPTY",
+        "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK",
+        "IDEMPOTENCY_KEY_REUSED",
+    ]
     message: Text
     name: str | UnsetType = UNSET
     bundle_id: str | UnsetType = UNSET

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from cli.main import main
+from chainfolio.cli.main import main
 from tests.e2e import shapes
 from tests.e2e.client import Client, asked, costs, free
 from tests.e2e.running import ALICE, BOB, DAVE, FRANK, SOLANA, STARKNET, THE_DAY, TRON, Account, Demo, Running
@@ -35,8 +35,17 @@ UNLIMITED = str(2**256 - 1)
 AAVE_POOL = "0x87870bca3f3fd6335c3f4ce8392d69350b4fa4e2"
 SUBSCRIPTION = 1_200
 APPROVED_CHAINS = (
-    "arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon",
-)  # fmt: skip
+    "arbitrum",
+    "avalanche",
+    "base",
+    "binance",
+    "ethereum",
+    "fantom",
+    "gnosis",
+    "linea",
+    "optimism",
+    "polygon",
+)
 CURRENCIES = ("EUR", "CAD", "AED", "CHF", "SGD", "ETH", "SOL", "cbBTC", "EURC", "BNB")
 FIAT = CURRENCIES[:5]
 AT_BLOCK = f"/portfolio/at-block?addresses={DAVE}&chainKey=ethereum&blockNumber=40"
@@ -94,8 +103,10 @@ def test_a_portfolio_adds_up_exactly_and_costs_one_credit_for_all_addresses(me: 
         assert len(portfolio.last_updated) == 13, "milliseconds"
         native = next(asset for asset in wallet.assets if asset.symbol == "eth")
         assert (native.contract, native.decimal, native.chain_contract) == (
-            "0x" + "0" * 40, "18", "local:0x" + "0" * 40,
-        )  # fmt: skip
+            "0x" + "0" * 40,
+            "18",
+            "local:0x" + "0" * 40,
+        )
 
 
 def test_addresses_may_be_joined_repeated_and_written_in_any_case(me: Client) -> None:
@@ -481,9 +492,18 @@ def test_transactions_are_walked_by_offset_in_either_order(me: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["", "&limit=10", "&limit=0&offset=0", "&limit=251&offset=0", "&limit=10&offset=-1",
-              "&limit=10&offset=0&sort=UP", "&limit=10&offset=0&type=SWAP", "&limit=10&offset=0&chain=local"]
-)  # fmt: skip
+    "query",
+    [
+        "",
+        "&limit=10",
+        "&limit=0&offset=0",
+        "&limit=251&offset=0",
+        "&limit=10&offset=-1",
+        "&limit=10&offset=0&sort=UP",
+        "&limit=10&offset=0&type=SWAP",
+        "&limit=10&offset=0&chain=local",
+    ],
+)
 def test_a_page_of_transactions_that_cannot_be_is_refused(me: Client, query: str) -> None:
     free(me, f"/transactions?addresses={DAVE}{query}", 400, shapes.Invalid)
 

@@ -13,12 +13,12 @@ import pytest
 
 from chainfolio.assets import account
 from chainfolio.blocks import Span
+from chainfolio.cli.main import main
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
-from cli.main import main
-from engine.answers import TransactionFilter
-from engine.service import Engine
-from indexer.wiring import System
-from portfolio.facts import Options
 from tests.e2e.byzantine_node import byzantine
 from tests.e2e.conftest import World, configured
 

@@ -12,20 +12,20 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from api.app import make_app
-from api.serve import listening
 from chainfolio import amounts
+from chainfolio.api.app import make_app
+from chainfolio.api.serve import listening
 from chainfolio.assets import ZERO_ADDRESS, account
-from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, Unavailable, Unserved
+from chainfolio.cli.main import main
+from chainfolio.engine.answers import ApprovalsPage
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.service import Engine
+from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, NotSupported, Unavailable
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
-from cli.main import main
-from engine.answers import ApprovalsPage
-from engine.days import midnight_us
-from engine.service import Engine
-from indexer.wiring import System
-from localchain.evm import Tx
-from localchain.node import LocalNode
-from portfolio.facts import Options
 from tests.api.fakes import KEY, FakeKeys
 from tests.e2e.conftest import Serving, World, configured, history
 from tests.e2e.test_portfolio import SHOWN, SYMBOLS, as_json, assets, on_chain, over, place
@@ -116,7 +116,7 @@ def test_an_address_without_a_chain_is_named_beside_the_others(past: tuple[World
     issues = [(each["subject"], each["reason"]) for each in without["issues"]]
     assert (without["completeness"], issues) == ("partial", [(solana, "No Solana chain is configured")])
     assert whole == the_day(given, [alice])[0]
-    with pytest.raises(Unserved, match=f"No Solana chain is configured: .*{solana}"):
+    with pytest.raises(NotSupported, match=f"No Solana chain is configured: .*{solana}"):
         the_day(given, [solana])
 
 
@@ -176,7 +176,7 @@ def test_a_chain_that_is_not_configured_is_not_served(given: Settings) -> None:
         lambda system: Engine(system).at_block([alice], "monad", 5, Options()),
         lambda system: Engine(system).approvals("base", [alice], 5, None),
     ):
-        with pytest.raises(Unserved):
+        with pytest.raises(NotSupported):
             over(given, work)
 
 
@@ -284,7 +284,7 @@ async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> N
     settings = msgspec.structs.replace(given, chains=chains)
     system = System(settings)
     keys = FakeKeys(subscriptions={"acc_1": {wallet}})
-    app = make_app(Engine(system), keys, settings, system.seams)
+    app = make_app(Engine(system), keys, settings, system.environment)
     headers = {"Authorization": f"Bearer {KEY}"}
     async with listening(app, "127.0.0.1", 0, drain_s=1) as port, ClientSession(headers=headers) as client:
 

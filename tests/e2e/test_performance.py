@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from chainfolio.amounts import EXACT, total
-from engine.days import days_from
+from chainfolio.engine.history.day_blocks import days_from
 from tests.e2e.browser import PROGRAM, browsing
 from tests.e2e.conftest import Server, Serving, World, paid_daily
 

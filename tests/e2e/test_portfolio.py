@@ -16,13 +16,13 @@ import pytest
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, account
+from chainfolio.cli.demo import WALLETS
+from chainfolio.cli.main import main
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.errors import Reverted, RpcError
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
-from cli.demo import WALLETS
-from cli.main import main
-from engine.service import Engine
-from indexer.wiring import System
-from localchain.errors import Reverted, RpcError
-from portfolio.facts import Options
 from tests.e2e.conftest import World, configured
 
 pytestmark = pytest.mark.node
@@ -33,9 +33,11 @@ SHOWN = Options(sources=True, explorer_urls=False, images=False)
 SYMBOLS = ("ETH", "WETH", "USDC", "DAI", "WBTC")
 # What is a share of something inside a protocol, and of which.
 SHARES = {
-    "UniswapV2Pair WETH/USDC": "uniswap2", "UniswapV2Pair WETH/DAI": "uniswap2", "Vault": "erc4626",
+    "UniswapV2Pair WETH/USDC": "uniswap2",
+    "UniswapV2Pair WETH/DAI": "uniswap2",
+    "Vault": "erc4626",
     **{f"{kind}{symbol}": "aave3" for kind in ("a", "variableDebt") for symbol in ("USDC", "WETH", "DAI", "WBTC")},
-}  # fmt: skip
+}
 BALANCE = "balanceOf(address)(uint256)"
 
 
@@ -241,10 +243,14 @@ def test_indexing_once_more_changes_nothing(given: Settings, capsys: pytest.Capt
 
 def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "cli.main", "demo", "--once", "--json", "--blocks", "10", "--data", "demo"],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), **environment()}, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "chainfolio.cli.main", "demo", "--once", "--json", "--blocks", "10", "--data", "demo"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), **environment()},
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
     assert (child.returncode, child.stderr) == (0, "")
     shown = json.loads(child.stdout)
     assert tuple(shown["wallets"]) == WALLETS

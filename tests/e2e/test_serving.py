@@ -10,8 +10,8 @@ import pytest
 from openapi_spec_validator import validate
 
 from chainfolio import amounts
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
 from tests.e2e.conftest import Server, Serving, World, history
 
 pytestmark = pytest.mark.node

@@ -17,9 +17,13 @@ pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
 def printed(demo: Demo, width: int, *words: str) -> list[str]:
     """The lines that a command prints in a terminal of a width."""
     done = subprocess.run(
-        [*COMMAND, *words, "--config", str(demo.config)], env={**environment(), "COLUMNS": str(width)},
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [*COMMAND, *words, "--config", str(demo.config)],
+        env={**environment(), "COLUMNS": str(width)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode in (0, 12), done.stderr  # 12: tokens that grow without events differ
     return done.stdout.splitlines()
 
@@ -28,11 +32,16 @@ def printed(demo: Demo, width: int, *words: str) -> list[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("portfolio", ALICE), ("portfolio", ALICE, BOB), ("pnl", ALICE), ("pnl", ALICE, BOB, "--per-wallet"),
-        ("approvals", ALICE), ("reconcile", ALICE), ("history", ALICE, BOB),
+        ("portfolio", ALICE),
+        ("portfolio", ALICE, BOB),
+        ("pnl", ALICE),
+        ("pnl", ALICE, BOB, "--per-wallet"),
+        ("approvals", ALICE),
+        ("reconcile", ALICE),
+        ("history", ALICE, BOB),
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_no_line_is_wider_than_the_terminal(demo: Demo, width: int, words: tuple[str, ...]) -> None:
     lines = printed(demo, width, *words)
     assert lines

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chainfolio.amounts import text
-from localchain.evm import topic, tx
+from chainfolio.localchain.evm import topic, tx
 from tests.e2e.conftest import Server, Serving, World
 
 pytestmark = pytest.mark.node
@@ -92,11 +92,15 @@ async def test_what_came_and_left_is_how_each_balance_came_about(world: World, s
             for symbol in ("USDC", "WETH", "WBTC"):
                 contract = world.deployment.tokens[symbol].address.lower()
                 total = sum(
-                    (Decimal(asset["balance"]) * sign
-                     for each in found for key, sign in (("assetsIn", 1), ("assetsOut", -1)) for asset in each[key]
-                     if asset["contract"] == contract),
+                    (
+                        Decimal(asset["balance"]) * sign
+                        for each in found
+                        for key, sign in (("assetsIn", 1), ("assetsOut", -1))
+                        for asset in each[key]
+                        if asset["contract"] == contract
+                    ),
                     Decimal(0),
-                )  # fmt: skip
+                )
                 raw = world.node.call(contract, "balanceOf(address)(uint256)", wallet)
                 assert total == Decimal(raw).scaleb(-world.deployment.tokens[symbol].decimals), symbol
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.cli.main import main
+from chainfolio.localchain.evm import call_data
+from chainfolio.localchain.node import LocalNode
 from chainfolio.settings import Settings
-from cli.main import main
-from localchain.evm import call_data
-from localchain.node import LocalNode
 from tests.e2e.byzantine_node import Lie, byzantine, replacing
 from tests.e2e.conftest import World, history
 from tests.e2e.test_past import indexed
@@ -148,9 +148,13 @@ def test_the_other_endpoints_of_the_settings_are_asked_by_themselves(
 
 @pytest.mark.parametrize(
     ("more", "named"),
-    [(["--block", "1000000"], "above the head"), (["--block", "-1"], "at least 0"), (["--chain", "base"], "configured"),
-     (["--against", "localhost:8545"], "--against http://")],
-)  # fmt: skip
+    [
+        (["--block", "1000000"], "above the head"),
+        (["--block", "-1"], "at least 0"),
+        (["--chain", "base"], "configured"),
+        (["--against", "localhost:8545"], "--against http://"),
+    ],
+)
 def test_what_cannot_be_meant_is_refused(
     verify: Verify, capsys: pytest.CaptureFixture[str], more: list[str], named: str
 ) -> None:
@@ -290,8 +294,11 @@ def test_every_call_that_sources_list_gives_the_number_when_it_is_made_again(
                 assert made(world, call, sources["blockHash"]) == call["result"]
                 seen.append((call["number"], call["method"]))
     assert set(seen) == {
-        ("balance", "eth_getBalance"), ("balance", "eth_call"), ("decimal", "eth_call"), ("price", "eth_call"),
-    }  # fmt: skip
+        ("balance", "eth_getBalance"),
+        ("balance", "eth_call"),
+        ("decimal", "eth_call"),
+        ("price", "eth_call"),
+    }
     assert len(seen) > 40
 
 

@@ -28,8 +28,8 @@ Its runtime, in Yul (compiled by solc for Paris):
 
 from __future__ import annotations
 
-from localchain.evm import Tx, created_address
-from localchain.node import LocalNode
+from chainfolio.localchain.evm import Tx, created_address
+from chainfolio.localchain.node import LocalNode
 
 WAD = 10**18
 CREATION = (

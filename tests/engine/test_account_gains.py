@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from chainfolio.assets import Account, account
+from chainfolio.engine.gains import account_gains
+from chainfolio.engine.gains.account_gains import GainsBook
+from chainfolio.engine.gains.pnl import PnlRequest
 from chainfolio.errors import Unavailable
-from engine import account_gains
-from engine.account_gains import GainsBook
-from engine.pnl import PnlRequest
-from portfolio.pnl.entries import Entry
-from portfolio.pnl.gains import Gains
+from chainfolio.portfolio.pnl.entries import Entry
+from chainfolio.portfolio.pnl.gains import Gains
 
 ONE, OTHER = (account("0x" + digit * 40) for digit in "12")
 MARK = ((1, 1),)

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from chainfolio.contracts import Price, Token
+from chainfolio.engine.answers import Allowance, Approval, Operator, Place
+from chainfolio.engine.approvals.allowances import Standing, current, latest_amounts, standing
+from chainfolio.engine.approvals.pages import check_whole, page
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import BadRequest, NotIndexed
-from engine.allowances import Standing, current, latest_amounts, standing
-from engine.answers import Allowance, Approval, Operator, Place
-from engine.approvals import check_whole, page
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from indexer.registry import Protocol, Registry
-from localchain.evm import MAX, tx
-from pricing.fixed import fixed
+from chainfolio.indexer.registry import Protocol, Registry
+from chainfolio.localchain.evm import MAX, tx
+from chainfolio.pricing.fixed import build_fixed
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -41,7 +41,7 @@ def snapshotter(indexed: Index, prices: dict[str, str]) -> Snapshotter:
     facts = indexed.chain.facts
     value_usd = {str(facts.token_asset(token)): usd for token, usd in prices.items()}
     book = TokenBook(facts.key, indexed.lake, {})
-    return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (fixed(value_usd, "test"),))
+    return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (build_fixed(value_usd, "test"),))
 
 
 async def stand(indexed: Index, owner: str, prices: dict[str, str]) -> Standing:
@@ -60,8 +60,12 @@ async def test_what_is_left_is_what_contracts_say_and_the_risk_is_exact(subject:
     held = subject.balance(carol.lower(), usdc, subject.height) or 0
     assert held > 2
     for token, spender, raw in (
-        (usdc, FRIEND, MAX), (usdc, OTHER, held - 1), (dai, FRIEND, 7), (weth, FRIEND, 9), (weth, FRIEND, 0),
-    ):  # fmt: skip
+        (usdc, FRIEND, MAX),
+        (usdc, OTHER, held - 1),
+        (dai, FRIEND, 7),
+        (weth, FRIEND, 9),
+        (weth, FRIEND, 0),
+    ):
         subject.node.send(tx(carol, token, approve, spender, raw))
     subject.mine(2)
     async with index(subject, tmp_path) as indexed:
@@ -166,19 +170,23 @@ def test_a_sum_at_risk_has_every_digit_and_leaves_out_what_nobody_can_tell() -> 
 
     wei = 10**18
     parts = (
-        allowance(3 * wei + 1, 5 * wei, "2", "6.000000000000000002"), allowance(wei, 5 * wei, "2", "2"),
-        allowance(None, 5 * wei, "2", None), allowance(wei, 5 * wei, None, None),
-    )  # fmt: skip
+        allowance(3 * wei + 1, 5 * wei, "2", "6.000000000000000002"),
+        allowance(wei, 5 * wei, "2", "2"),
+        allowance(None, 5 * wei, "2", None),
+        allowance(wei, 5 * wei, None, None),
+    )
     found = Standing(Block(1, "", "", 0), parts)
     assert found.at_risk == Decimal("8.000000000000000002")
     assert found.unpriced == 2
 
 
 def test_a_spender_is_called_by_its_protocol_and_what_it_is_there_for() -> None:
-    registry = Registry([
-        Protocol("oneinch", "1inch", {"ethereum": {"router_v6": [FRIEND]}}),
-        Protocol("permit2", "Uniswap Permit2", {"ethereum": {"permit2": [OTHER]}}),
-    ])  # fmt: skip
+    registry = Registry(
+        [
+            Protocol("oneinch", "1inch", {"ethereum": {"router_v6": [FRIEND]}}),
+            Protocol("permit2", "Uniswap Permit2", {"ethereum": {"permit2": [OTHER]}}),
+        ]
+    )
     assert registry.label(FRIEND, "ethereum") == "1inch: router v6"
     assert registry.label(OTHER, "ethereum") == "Uniswap Permit2"
     assert registry.label(FRIEND, "base") is None
@@ -186,6 +194,6 @@ def test_a_spender_is_called_by_its_protocol_and_what_it_is_there_for() -> None:
 
 
 def test_an_account_of_another_kind_has_no_approvals_here() -> None:
-    from cli.main import main
+    from chainfolio.cli.main import main
 
     assert main(["approvals", "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t", "--chain", "local"]) == BadRequest.exit_code

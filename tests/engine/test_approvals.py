@@ -11,13 +11,14 @@ from random import Random
 import pytest
 
 from chainfolio.contracts import Token
+from chainfolio.engine.answers import Approval, Place
+from chainfolio.engine.approvals.pages import assets, page
+from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import BadRequest, NotIndexed, Unavailable
-from engine.answers import Approval, Place
-from engine.approvals import assets, page
-from engine.snapshot import MOST_RECENT, Snapshotter
-from engine.tokens import TokenBook
-from localchain.evm import tx
-from pricing.fixed import fixed
+from chainfolio.localchain.evm import tx
+from chainfolio.pricing.fixed import build_fixed
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -38,12 +39,17 @@ def details(subject: EvmSubject, owners: list[str]) -> list[tuple[int, int, str,
     logs = subject.node.rpc("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest", "topics": [APPROVAL]})
     rows = [
         (
-            int(log["blockNumber"], 16), int(log["logIndex"], 16), log["transactionHash"], log["address"],
-            "0x" + log["topics"][1][-40:], "0x" + log["topics"][2][-40:], int(log["data"], 16),
+            int(log["blockNumber"], 16),
+            int(log["logIndex"], 16),
+            log["transactionHash"],
+            log["address"],
+            "0x" + log["topics"][1][-40:],
+            "0x" + log["topics"][2][-40:],
+            int(log["data"], 16),
         )
         for log in logs
         if len(log["topics"]) == 3
-    ]  # fmt: skip
+    ]
     return sorted((row for row in rows if row[4] in owners), reverse=True)
 
 
@@ -100,7 +106,7 @@ async def test_blocks_that_come_and_become_final_during_a_walk_change_none_of_it
             for seed in range(4):
                 subject.trade(5, seed + 10)
                 await follower.step()
-                await follower.settle()
+                await follower.finalise_all()
                 if seed % 2:
                     await indexed.materialise()  # what is sorted by account now, and what is not yet, are one list
                 assert start is not None
@@ -151,8 +157,8 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: E
         with pytest.raises(NotIndexed):
             page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
         with pytest.raises(NotIndexed) as error:
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + MOST_RECENT + 1)
-        assert (error.value.first, error.value.last) == (subject.height + 1, subject.height + MOST_RECENT + 1)
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + MAX_UNINDEXED_BLOCKS + 1)
+        assert (error.value.first, error.value.last) == (subject.height + 1, subject.height + MAX_UNINDEXED_BLOCKS + 1)
         await indexed.fill(0, floor - 11)
         with pytest.raises(NotIndexed) as error:
             page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
@@ -178,9 +184,10 @@ async def test_an_asset_is_what_its_owner_holds_now_or_is_not_there(subject: Evm
         facts = indexed.chain.facts
         asset = facts.token_asset
         listed = {
-            asset(usdc): Token(asset(usdc), "USDC", "USD Coin", 6), asset(dai): Token(asset(dai), "DAI", "Dai", 18),
-        }  # fmt: skip
-        prices = fixed({str(asset(usdc)): "0.5", str(asset(weth)): "2000"}, "test")
+            asset(usdc): Token(asset(usdc), "USDC", "USD Coin", 6),
+            asset(dai): Token(asset(dai), "DAI", "Dai", 18),
+        }
+        prices = build_fixed({str(asset(usdc)): "0.5", str(asset(weth)): "2000"}, "test")
         book = TokenBook(facts.key, indexed.lake, listed)
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,))
         await indexed.chain.heads()

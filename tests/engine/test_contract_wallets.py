@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from chainfolio.addresses import EVM
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import NotIndexed, StaleTable
+from chainfolio.engine.transactions.activities import read
+from chainfolio.errors import NotIndexed
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import Tx, call_data, created_address, tx, words
+from chainfolio.localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
+from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.tables import ACCOUNT_TRANSACTIONS
-from engine.activities import read
-from localchain.artifacts import artifact
-from localchain.deploy import WAD
-from localchain.evm import Tx, call_data, created_address, tx, words
-from localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
-from portfolio.transactions import TransactionDocument
-from tests.chains.evm import KEY, EvmSubject, evm
-from tests.chains.index import EVERYTHING, Index, index
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import Index, index
 from tests.engine.test_transactions import LOGS, ask, done, filled, hashes, wanted
-from tests.indexer.test_kills import environment
-from tests.indexer.test_migration import ALL, called
 
 pytestmark = pytest.mark.node
 EXECUTE = "execTransaction(address,uint256,bytes)"
@@ -192,33 +186,6 @@ async def test_calls_that_are_not_indexed_are_said_to_be_missing(wallet: Wallet,
         with pytest.raises(NotIndexed) as error:
             await ask(indexed, [wallet.address])
         assert (error.value.dataset, error.value.last) == ("transactions", height - 1)
-
-
-async def test_a_history_of_an_older_release_has_the_calls_after_the_command_that_is_named(
-    wallet: Wallet, tmp_path: Path
-) -> None:
-    """It had a row for the sender alone, and did not name him twice."""
-    columns = tuple(column for column in ACCOUNT_TRANSACTIONS.columns if column.name != "sender")
-    was = replace(ACCOUNT_TRANSACTIONS, revision=1, columns=columns)
-    async with index(wallet.subject, tmp_path) as indexed:
-        await indexed.fill(0, wallet.subject.height)
-        await indexed.materialise()
-        before = indexed.stored(was.name)
-        rows = indexed.lake.window(ACCOUNT_TRANSACTIONS, KEY, ALL)
-        own = [account == sender for account, sender in zip(*(rows[name].to_pylist() for name in ("account", "sender")),
-                                                            strict=True)]  # fmt: skip
-        indexed.lake.recreate(was, rows.filter(pa.array(own)).select(was.names).cast(was.schema()))
-    async with index(wallet.subject, tmp_path) as indexed:
-        with pytest.raises(StaleTable, match="materialise CHAIN --tables account_transactions"):
-            await ask(indexed, [wallet.address])
-    env = environment(wallet.subject, tmp_path, EVERYTHING)
-    command = [sys.executable, "-m", "cli.main", "materialise", KEY, "--tables", was.name, "--json"]
-    migrated = await asyncio.to_thread(called, command, env, tmp_path)
-    assert migrated.returncode == 0, migrated.stderr
-    assert json.loads(migrated.stdout)["requests"] == 0
-    async with index(wallet.subject, tmp_path) as indexed:
-        assert indexed.stored(was.name) == before
-        assert hashes(await ask(indexed, [wallet.address])) == wallet.newest_first
 
 
 async def test_whom_a_called_contract_dealt_with_is_not_what_its_callers_make_it_log(tmp_path: Path) -> None:

@@ -16,17 +16,17 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Snapshot, Token
-from engine.daily import DAY_US, Daily, add_moved, daily
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from localchain.airdrop import PhishingToken, _creation, _drop, _topic, airdrop
-from localchain.evm import Tx, created_address, selector, tx, words
-from localchain.hostile import TRANSFER
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio, wallet_only
-from portfolio.facts import ChainFacts, Options
-from portfolio.valuation import value
-from pricing.fixed import fixed
+from chainfolio.engine.snapshots.day_flows import DAY_US, Flows, add_transfers, day_flows
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.localchain.airdrop import PhishingToken, _creation, _drop, _topic, airdrop
+from chainfolio.localchain.evm import Tx, created_address, selector, tx, words
+from chainfolio.localchain.hostile import TRANSFER
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio, wallet_only
+from chainfolio.portfolio.facts import ChainFacts, Options
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.pricing.fixed import build_fixed
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
 
@@ -141,7 +141,7 @@ def snapshotter(indexed: Index, today: Today) -> Snapshotter:
     prices |= {str(facts.native_asset): USD["ETH"], str(facts.token_asset(today.spam)): "1"}
     prices |= {str(facts.token_asset(today.gone)): "1"} if today.gone else {}
     pegs = {str(facts.token_asset(today.subject.token(each))): "1" for each in ("USDC", "DAI")}
-    sources = fixed(prices, "test"), fixed(pegs, "test", name="peg")
+    sources = build_fixed(prices, "test"), build_fixed(pegs, "test", name="peg")
     book = TokenBook(facts.key, indexed.lake, {})
     return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources)
 
@@ -153,7 +153,7 @@ async def taken(
 
 
 def document(snapshot: Snapshot, account: str, *, spam: bool = False) -> Portfolio:
-    return portfolio(account, value([snapshot]), CHAINS, updated_ms=0, options=Options(spam=spam))
+    return portfolio(account, valuate([snapshot]), CHAINS, updated_ms=0, options=Options(spam=spam))
 
 
 def known(today: Today) -> tuple[str, str]:
@@ -188,8 +188,10 @@ async def test_a_day_is_what_came_and_what_left_with_the_fees_wherever_the_rows_
         assert document(alone, today.account("alice")) == found
         same = wallet_only(found)
         assert (same.daily_income, same.daily_expense, same.cash_balance) == (
-            found.daily_income, found.daily_expense, found.cash_balance,
-        )  # fmt: skip
+            found.daily_income,
+            found.daily_expense,
+            found.cash_balance,
+        )
 
 
 @pytest.mark.node
@@ -201,7 +203,7 @@ async def test_spam_and_what_nobody_priced_are_in_neither_and_the_holdings_stay_
         await indexed.follower().step()
         alice = today.account("alice")
         snapshot = await taken(indexed, today, block=indexed.tail.top(indexed.key))
-        came = {each.token.asset.shown_contract for each in snapshot.days[0].came}
+        came = {each.token.asset.shown_contract for each in snapshot.day_flows[0].inflows}
         assert {today.spam, today.gone, today.subject.token("WBTC")} <= came
         assert {(alice, today.spam), (alice, today.gone)} <= {
             (owner, asset.reference) for owner, asset in snapshot.spam
@@ -211,7 +213,7 @@ async def test_spam_and_what_nobody_priced_are_in_neither_and_the_holdings_stay_
         assert (plain.daily_income, plain.daily_expense) == known(today)
         assert Decimal(all_.daily_income) - Decimal(plain.daily_income) == 2000  # 10^9 of six decimals twice, at 1
         assert "daily" not in {issue.adapter for issue in plain.issues}
-        without = replace(snapshot, days=())
+        without = replace(snapshot, day_flows=())
         assert document(without, alice) == replace_daily(plain, "N/A")
         # Dai is held no more: its price is learned with those of what is held, in no further request.
         async with index(today.subject, tmp_path / "less", datasets=EVERYTHING) as less:
@@ -248,11 +250,11 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
     top = today.subject.height - 64
     accounts = [today.account("alice")]
 
-    async def asked(indexed: Index, height: int) -> tuple[dict[str, Daily], str]:
+    async def asked(indexed: Index, height: int) -> tuple[dict[str, Flows], str]:
         block = await indexed.chain.block(height)
-        return daily(indexed.lake, indexed.tail, indexed.chain, accounts, block)
+        return day_flows(indexed.lake, indexed.tail, indexed.chain, accounts, block)
 
-    async def of(indexed: Index, height: int = top) -> dict[str, Daily]:
+    async def of(indexed: Index, height: int = top) -> dict[str, Flows]:
         found, lacking = await asked(indexed, height)
         assert found or lacking
         return found
@@ -275,7 +277,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
         assert await asked(indexed, top) == ({}, began + lacking), "nobody knows that it did not"
         await indexed.fill(today.first - 1, today.first - 1)
         whole = await of(indexed)
-        assert whole[accounts[0]].left
+        assert whole[accounts[0]].outgoing
         assert await of(indexed, top + 1) == {}
     async with index(today.subject, tmp_path / "all", datasets=ALL) as indexed:
         await indexed.fill(0, top)
@@ -284,7 +286,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
         day_us = (await indexed.chain.block(today.first)).time_us
         assert day_us % DAY_US == 0
         assert earlier != whole
-        assert earlier[accounts[0]].came[indexed.chain.info.native.asset] >= 6 * ETHER
+        assert earlier[accounts[0]].incoming[indexed.chain.info.native.asset] >= 6 * ETHER
     async with index(today.subject, tmp_path / "none", datasets=ALL) as indexed:
         assert document(await taken(indexed, today), accounts[0]).daily_income == "N/A"
 
@@ -303,7 +305,7 @@ async def test_a_reorg_takes_back_what_came(tmp_path: Path) -> None:
             async def coins() -> int:
                 snapshot = await taken(indexed, today, ("grace",))
                 assert snapshot.block.height == subject.height
-                return sum(each.raw for each in snapshot.days[0].came if each.token.asset.is_native)
+                return sum(each.raw for each in snapshot.day_flows[0].inflows if each.token.asset.is_native)
 
             before = await coins()
             details(subject, pay(subject, "bob", "grace", 5))
@@ -314,16 +316,23 @@ async def test_a_reorg_takes_back_what_came(tmp_path: Path) -> None:
             await follower.step()
             assert await coins() == before + 3
             lacking = f"the index has another block {gone.height}"
-            assert daily(indexed.lake, indexed.tail, indexed.chain, [grace], gone) == ({}, lacking)
+            assert day_flows(indexed.lake, indexed.tail, indexed.chain, [grace], gone) == ({}, lacking)
 
 
 def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once_counts_too() -> None:
     me, other, also_at = "0x" + "11" * 20, "0x" + "22" * 20, "0x" + "10" * 20
     schema = {
-        "account": pl.String, "height": pl.Int64, "tx_index": pl.Int32, "log_index": pl.Int32, "item": pl.Int32,
-        "direction": pl.String, "counterparty": pl.String, "token": pl.String,
-        "token_id": pl.Binary, "raw": pl.Binary,
-    }  # fmt: skip
+        "account": pl.String,
+        "height": pl.Int64,
+        "tx_index": pl.Int32,
+        "log_index": pl.Int32,
+        "item": pl.Int32,
+        "direction": pl.String,
+        "counterparty": pl.String,
+        "token": pl.String,
+        "token_id": pl.Binary,
+        "raw": pl.Binary,
+    }
 
     def row(tx_index: int, token: str | None, raw: int, token_id: bytes | None = None) -> tuple[object, ...]:
         return (me, 1, tx_index, 0, 0, "in", other, token, token_id, raw.to_bytes(32, "big"))
@@ -334,10 +343,10 @@ def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once
         row(1, also_at, 5),
         row(2, other, 1, bytes(32)),
     ]
-    found = {me: Daily()}
+    found = {me: Flows()}
     coin = Asset("eip155:1", "slip44", "60")
     info = ChainInfo(
         "Twice", 1, Token(coin, "ETH", "Ether", 18), "erc20", 1, also_at=Asset("eip155:1", "erc20", also_at)
     )
-    add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), info, EVM.nobody)
-    assert found == {me: Daily(came={coin: 12})}
+    add_transfers(found, pl.DataFrame(rows, schema=schema, orient="row"), info, EVM.burn_addresses)
+    assert found == {me: Flows(incoming={coin: 12})}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from chainfolio.block_search import blocks_before, last_before
 from chainfolio.blocks import Block
+from chainfolio.engine.history.day_blocks import Days, days_from, midnight_us
 from chainfolio.errors import NodeBehind
-from chainfolio.plans import run_known
-from engine.days import Days, days_from, midnight_us
-from localchain.node import LocalNode
+from chainfolio.localchain.node import LocalNode
+from chainfolio.plans import run_offline
 from tests.chains.evm import evm
 
 DAY = date(2024, 2, 29)
@@ -41,7 +41,7 @@ def test_it_is_the_block_that_a_linear_search_finds(
         times[0], began_us = 0, times[1]
     instant_us = min(instant_us, times[-1])
     older = [height for height, time_us in enumerate(times) if time_us < instant_us]
-    found = run_known(
+    found = run_offline(
         last_before(block(len(times) - 1, times[-1]), instant_us), lambda height: block(height, times[height])
     )
     assert (found and found.height) == (older[-1] if began_us < instant_us else None)
@@ -55,7 +55,7 @@ def test_blocks_that_nodes_have_dropped_are_never_asked_for(
     first = data.draw(st.integers(1, len(times) - 2))
     there = {height: block(height, time_us) for height, time_us in enumerate(times) if height >= first}
     instant_us = min(instant_us, times[-1])
-    found = run_known(last_before(there[len(times) - 1], instant_us, first=first), there.__getitem__)
+    found = run_offline(last_before(there[len(times) - 1], instant_us, first=first), there.__getitem__)
     older = [height for height in there if times[height] < instant_us]
     assert (found and found.height) == (older[-1] if older else None)
 

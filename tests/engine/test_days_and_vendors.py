@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 
 from chainfolio.assets import account
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.portfolio.document import encode_one
 from chainfolio.settings import Settings
 from chainfolio.tables import PRICES, SNAPSHOT_HOLDINGS, SNAPSHOTS
-from engine.service import Engine
-from indexer.wiring import System
-from portfolio.document import encode_one
 from tests.e2e.conftest import World
 from tests.engine import test_history
 from tests.engine.test_history import DAYS

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from localchain.deploy import Deployer
-from localchain.evm import ZERO
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.localchain.deploy import Deployer
+from chainfolio.localchain.evm import ZERO
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 from tests.engine.test_past_prices import feeds
@@ -37,9 +37,18 @@ def replaced(subject: EvmSubject, *, decimals: int, price: int | None) -> int:
     """Put another aggregator behind the feed of ether, as Chainlink does; the height. None: it has no round yet."""
     work, feed = deployer(subject), subject.deployment.feeds["ETH"]
     aggregator = work.create(
-        "next", "FluxAggregator", ("address", "uint128", "uint32", "address", "int256", "int256", "uint8", "string"),
-        ZERO, 0, 600, ZERO, 0, 10**30, decimals, "ETH / USD",
-    )  # fmt: skip
+        "next",
+        "FluxAggregator",
+        ("address", "uint128", "uint32", "address", "int256", "int256", "uint8", "string"),
+        ZERO,
+        0,
+        600,
+        ZERO,
+        0,
+        10**30,
+        decimals,
+        "ETH / USD",
+    )
     oracle = [work.account]
     work.do(
         aggregator, "changeOracles(address[],address[],address[],uint32,uint32,uint32)", [], oracle, oracle, 1, 1, 0
@@ -60,7 +69,7 @@ async def said(subject: EvmSubject, folder: Path, heights: list[int]) -> list[tu
         taking = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (feeds(subject, indexed),))
         native = taking.native.asset
         for block in await indexed.chain.blocks(heights):
-            quotes = (await taking.known([native], block)).quotes
+            quotes = (await taking.token_context([native], block)).quotes
             prices = {each.asset: each for each in quotes.prices}
             refused = [each.reason for each in quotes.refused if each.asset == native]
             found.append((prices[native].usd, prices[native].detail) if native in prices else (None, refused[0]))

@@ -14,13 +14,13 @@ import pytest
 from aiohttp import web
 
 from chainfolio.contracts import FIAT
+from chainfolio.engine.prices.fiat import AGAIN_S, Fiat
+from chainfolio.engine.prices.rate_store import RateStore
 from chainfolio.errors import BadSettings, StorageFull
-from engine.fiat import AGAIN_S, Fiat
-from engine.rate_store import RateStore
-from pricing import ecb
-from pricing.ecb import FiatRate
-from pricing.http_reads import Http
-from pricing.vendors import Host
+from chainfolio.pricing import ecb
+from chainfolio.pricing.ecb import FiatRate
+from chainfolio.pricing.http_reads import Http
+from chainfolio.pricing.vendors import VendorHost
 from tests.engine.test_rate_store import store_at
 from tests.pricing.recorded import file
 from tests.pricing.vendor_server import sending, vendor
@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> Iterator[RateStore]:
 
 
 def fiat(http: Http, url: str, store: RateStore | None = None) -> Fiat:
-    return Fiat(http.seams, http, ecb.host_of({"base_url": url}, "ecb"), store)
+    return Fiat(http.environment, http, ecb.ecb_host({"base_url": url}, "ecb"), store)
 
 
 async def rate(bank: Fiat, currency: str, at_us: int) -> FiatRate:
@@ -95,7 +95,7 @@ async def test_a_day_without_rates_has_the_last_before_it_and_says_so(
 
 async def test_the_dirham_has_its_peg_and_asks_nobody() -> None:
     async with sending(NOW_S) as http:
-        bank = Fiat(http.seams, http, None, None)
+        bank = Fiat(http.environment, http, None, None)
         assert await bank.at("AED", moment(MONDAY)) == FiatRate(Decimal("3.6725"), "peg of 3.6725 per USD")
         assert await bank.at("AED", moment(date(1997, 11, 1))) == "AED had no peg then"
         assert http.requests == 0
@@ -103,7 +103,7 @@ async def test_the_dirham_has_its_peg_and_asks_nobody() -> None:
 
 async def test_a_bank_that_is_not_configured_is_not_asked_and_says_what_to_do() -> None:
     async with sending(NOW_S) as http:
-        said = await Fiat(http.seams, http, None, None).at("EUR", moment(MONDAY))
+        said = await Fiat(http.environment, http, None, None).at("EUR", moment(MONDAY))
     assert said == "the European Central Bank is not asked: [ecb] is not in the file of prices"
 
 
@@ -112,7 +112,7 @@ async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_ban
         first = [await rate(fiat(http, bank.url, store), "CAD", moment(day)) for day in (FRIDAY, MONDAY)]
         assert len(bank.asked) == 1
     async with sending(NOW_S) as http:
-        again = Fiat(http.seams, http, Host("http://127.0.0.1:1"), store)
+        again = Fiat(http.environment, http, VendorHost("http://127.0.0.1:1"), store)
         assert [await rate(again, "CAD", moment(day)) for day in (FRIDAY, MONDAY)] == first
         assert http.requests == 0
     assert store.known()[date(2024, 3, 29)] == {}  # a holiday is known to be one
@@ -161,7 +161,7 @@ async def test_a_day_whose_rates_are_not_out_is_asked_for_again_and_not_at_once(
         assert await rate(bank, "EUR", now_us) == late
         assert len(server.asked) == 1
         published[date(2024, 4, 2)] = RATES[date(2024, 4, 2)]
-        await http.seams.clock.sleep(AGAIN_S)
+        await http.environment.clock.sleep(AGAIN_S)
         assert (await rate(bank, "EUR", now_us)).source.endswith("reference rate of 2024-04-02")
 
 
@@ -209,7 +209,7 @@ async def test_an_answer_that_is_none_is_a_reason_and_nothing_is_kept(
 def test_a_section_of_the_bank_that_is_wrong_is_a_settings_error() -> None:
     for section in ({"url": "x"}, {"base_url": "ftp://x"}):
         with pytest.raises(BadSettings):
-            ecb.host_of(section, "prices.toml: ecb")
+            ecb.ecb_host(section, "prices.toml: ecb")
 
 
 async def test_the_recorded_file_of_the_bank_is_reproduced() -> None:
@@ -220,7 +220,7 @@ async def test_the_recorded_file_of_the_bank_is_reproduced() -> None:
     assert len(recorded) > 3000
     newest = max(recorded)
     async with vendor(lambda request: answered(request, recorded)) as server, sending() as http:
-        http.seams.clock.now_s = moment(newest, 23) // 1_000_000  # type: ignore[attr-defined]
+        http.environment.clock.now_s = moment(newest, 23) // 1_000_000  # type: ignore[attr-defined]
         bank = fiat(http, server.url)
         for day, rates in recorded.items():
             for currency in set(FIAT) - {"USD", "AED"}:

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.evm.kind import KIND
+from chainfolio.adapters.evm.kind import KIND
+from chainfolio.engine import wiring
+from chainfolio.engine.transactions.function_names import load
 from chainfolio.errors import BadSettings
-from engine import wiring
-from engine.functions import load
-from indexer.registry import protocol_of
-from indexer.wiring import CONFIGS
-from portfolio.activity import RULES, TRANSFERS, Functions
+from chainfolio.indexer.registry import protocol_of
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.portfolio.activity import RULES, TRANSFERS, Functions
 
 FUNCTIONS = load(CONFIGS / "functions.toml", KIND.selector)
 SHIPPED = FUNCTIONS.names
@@ -45,7 +45,7 @@ def test_every_function_that_a_rule_names_is_known() -> None:
     named = {
         function
         for path in files
-        for each in protocol_of(path, {}, others=True).transactions
+        for each in protocol_of(path, {}, allow_unknown=True).transactions
         for function in each.functions
     }
     assert named

@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from adapters.evm import scan
 from chainfolio import amounts
+from chainfolio.adapters.evm import scan
 from chainfolio.assets import account
 from chainfolio.blocks import Block, Span
+from chainfolio.engine.history import snapshot_store
+from chainfolio.engine.history.day_blocks import days_from, midnight_us
+from chainfolio.engine.history.past_days import ABSENT, PENDING
+from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
+from chainfolio.engine.service import Engine
 from chainfolio.errors import HistoryUnavailable, Unavailable
+from chainfolio.indexer.wiring import System
 from chainfolio.plans import Unknown
+from chainfolio.portfolio.document import encode_one
+from chainfolio.portfolio.overview import overview
+from chainfolio.pricing.chainlink import LATEST
 from chainfolio.settings import Settings
 from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
-from engine import snapshot_store
-from engine.days import days_from, midnight_us
-from engine.history import ABSENT, PENDING
-from engine.service import Engine
-from engine.snapshot_store import UNREADABLE, DaySnapshot
-from indexer.wiring import System
-from portfolio.document import encode_one
-from portfolio.overview import overview
-from pricing.chainlink import LATEST
 from tests.e2e.conftest import World, configured, paid_daily
 from tests.e2e.test_past import indexed
 
@@ -105,9 +105,11 @@ async def test_each_day_is_what_the_last_block_before_it_says_and_so_is_29_febru
         assert each.block.hash == block["hash"]
         assert int(block["timestamp"], 16) == midnight_us(day) // 1_000_000 - 1
         assert (each.completeness, each.reason) == ("complete", "")
-        (row,) = [row for row in kept(system, SNAPSHOT_HOLDINGS)
-                  if row["day"] == datetime(day.year, day.month, day.day, tzinfo=UTC)
-                  and row["asset"] == "0x" + "0" * 40]  # fmt: skip
+        (row,) = [
+            row
+            for row in kept(system, SNAPSHOT_HOLDINGS)
+            if row["day"] == datetime(day.year, day.month, day.day, tzinfo=UTC) and row["asset"] == "0x" + "0" * 40
+        ]
         raw = int(world.node.rpc("eth_getBalance", carol, hex(each.block.height)), 16)
         assert int.from_bytes(row["raw"], "big") == raw
 
@@ -171,8 +173,10 @@ async def test_a_day_that_was_read_with_an_unread_feed_is_read_again(
     async def without_feeds(node: Any, queries: Any, block: Block) -> list[Any]:
         results = await scanned(node, queries, block)
         unread = Unknown("the node could not finish this read")
-        return [unread if getattr(each, "signature", "") == LATEST else result
-                for each, result in zip(queries, results, strict=True)]  # fmt: skip
+        return [
+            unread if getattr(each, "signature", "") == LATEST else result
+            for each, result in zip(queries, results, strict=True)
+        ]
 
     async def each_without_feeds(node: Any, asked: Any) -> list[Any]:
         return [await without_feeds(node, queries, block) for block, queries in asked]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings
-from chainfolio.seams import Seams
-from engine.mixed_reads import mixed
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from pricing.http_reads import Http
-from pricing.registry import GROUP, sources
+from chainfolio.pricing.http_reads import Http
+from chainfolio.pricing.registry import GROUP, build_sources
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 from tests.pricing.server import serving
@@ -23,11 +23,11 @@ from tests.pricing.server import serving
 SOURCE = """
 from decimal import Decimal
 
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.contracts import Price
 from chainfolio.plans import Unknown
-from pricing.http_reads import HttpGet
-from pricing.quotes import PriceSection, Quotes, Refusal
+from chainfolio.pricing.http_reads import HttpGet
+from chainfolio.pricing.quotes import PriceSection, Quotes, Refusal
 
 
 class Web:
@@ -88,10 +88,10 @@ async def test_a_price_may_come_from_a_web_server_in_the_round_of_the_chain_s_re
     alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
     async with index(subject, tmp_path, datasets=("transfers",)) as indexed, serving() as server:
         await indexed.fill_final()
-        http = Http(Seams())
-        found = sources({"web": {"url": f"{server.url}/{path}", "token": usdc}}, {}, indexed.key, "evm")
+        http = Http(Environment())
+        found = build_sources({"web": {"url": f"{server.url}/{path}", "token": usdc}}, {}, indexed.key, "evm")
         book = TokenBook(indexed.chain.key, indexed.lake, {})
-        taken = await Snapshotter(mixed(indexed.chain, http), indexed.lake, indexed.tail, book, found).take(
+        taken = await Snapshotter(with_mixed_reads(indexed.chain, http), indexed.lake, indexed.tail, book, found).take(
             [alice], extra=[indexed.chain.info.token_asset(usdc)]
         )
         await http.close()
@@ -111,4 +111,4 @@ async def test_a_price_may_come_from_a_web_server_in_the_round_of_the_chain_s_re
 )
 def test_a_source_that_cannot_be_used_is_told_where_its_section_is_named(name: str, words: str) -> None:
     with pytest.raises(BadSettings, match=words):
-        sources({name: {}}, {}, "local", "evm")
+        build_sources({name: {}}, {}, "local", "evm")

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
 from chainfolio.chains import EndpointHealth
 from chainfolio.contracts import Holding, Snapshot, Token
+from chainfolio.engine.service import Engine
+from chainfolio.engine.snapshots import account_cache as module
 from chainfolio.errors import Unavailable
+from chainfolio.indexer.follow import Status
+from chainfolio.indexer.wiring import System
 from chainfolio.messages import quoted
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Limits, Settings
-from engine import kept_accounts as module
-from engine.service import Engine
-from indexer.follow import Status
-from indexer.wiring import System
-from portfolio.document import Portfolio
-from portfolio.facts import Options
 
 ALICE = account("0x" + "a1" * 20)
 IDS = {"ethereum": "eip155:1", "base": "eip155:8453"}
@@ -88,7 +88,7 @@ async def test_a_whole_answer_is_kept_and_a_failure_after_it_is_told_only_to_who
     assert await ask(engine) == whole
     assert len(first.asked) == 1
     second.failure = Unavailable("node", "timed out")
-    engine._accounts._kept[ALICE.address].updated_us = 0
+    engine._accounts._entries[ALICE.address].updated_us = 0
     assert (await ask(engine, wait=True)).completeness == "partial"
     assert (await ask(engine)).networth == whole.networth
 
@@ -131,7 +131,7 @@ async def test_what_nobody_waits_for_any_more_is_not_read_on(nodes: tuple[Engine
 async def test_only_so_many_accounts_are_read_for_later(
     nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_LATER", 2)
+    monkeypatch.setattr(module, "MAX_BACKGROUND_READS", 2)
     engine, first, _ = nodes
     first.hangs = True
     several = [account(f"0x{number:040x}") for number in range(1, 4)]
@@ -144,12 +144,12 @@ async def test_only_so_many_accounts_are_read_for_later(
 async def test_of_what_is_kept_the_oldest_goes_first(
     nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_KEPT", 2)
+    monkeypatch.setattr(module, "MAX_ACCOUNTS", 2)
     engine, *_ = nodes
     several = [account(f"0x{number:040x}") for number in range(1, 4)]
     for each in several:
         await engine.portfolios([each], Options(), wait=True, wallet_only=False)
-    assert list(engine._accounts._kept) == [each.address for each in several[1:]]
+    assert list(engine._accounts._entries) == [each.address for each in several[1:]]
 
 
 async def test_the_words_of_a_node_reach_the_log_and_no_tenant(

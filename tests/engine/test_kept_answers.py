@@ -13,17 +13,17 @@ import pytest
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
+from chainfolio.engine.prices.store import PriceStore
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.plans import Plan
-from engine.price_store import PriceStore
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from portfolio.compose import portfolio
-from portfolio.document import encode_one
-from portfolio.facts import ChainFacts, Options
-from portfolio.valuation import value
-from pricing.quotes import Quotes
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import encode_one
+from chainfolio.portfolio.facts import ChainFacts, Options
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.pricing.quotes import Quotes
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -58,7 +58,7 @@ def snapshotter(indexed: Index, source: Moody, store: PriceStore | None) -> Snap
 
 async def answer(source: Snapshotter, account: str, block: Block) -> bytes:
     """The document of a portfolio at a block, with its sources."""
-    taken = value([await source.take([account], block)])
+    taken = valuate([await source.take([account], block)])
     facts = {"local": ChainFacts("local", "Local", 31337)}
     return encode_one(portfolio(account, taken, facts, updated_ms=0, options=Options(sources=True)))
 

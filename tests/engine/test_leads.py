@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.found import Found
-from adapters.evm.positions.interactions import ContractInteractions
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.reader import OneAccount
-from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
-from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import Call, NativeBalance, Read
-from chainfolio.plans import Unknown, run_known
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.reader import SingleAccountReader
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.positions.unfolded import AccountContents
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.plans import Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 
 ME, SHARE, POOL, OTHER, PROVIDER, FIRST, SECOND = ("0x" + letter * 40 for letter in "1234567")
@@ -39,7 +39,9 @@ FAMILY = Family(
 )
 
 
-def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: list[str] | None = None) -> Found:
+def read(
+    says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: list[str] | None = None
+) -> AccountContents:
     """What an account has that met one token, which names a pool."""
     row = InstalledProtocol(
         "fork", FAMILY, {role: (contract,) for role, contract in contracts.items()}, {}, is_fork=True
@@ -55,7 +57,7 @@ def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: lis
         return POOL if name == "POOL" else says.get((ask.to, name), Unknown("there is no contract", "absent"))
 
     met = ContractInteractions(tokens=frozenset({SHARE}))
-    return run_known(OneAccount(Shares(Protocols([row])), ME, met).read_all([]), answer)
+    return run_offline(SingleAccountReader(Shares(Protocols([row])), ME, met).read_all([]), answer)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +72,13 @@ def test_a_pool_to_which_a_contract_of_a_file_leads_is_its_protocol_s(
     says: dict[tuple[str, str], Any], contracts: dict[str, str]
 ) -> None:
     found = read(says, contracts)
-    assert [(each.protocol, each.found.pool) for each in found.positions] == [("fork", POOL)]
+    assert [(each.protocol, each.decoded.pool) for each in found.positions] == [("fork", POOL)]
     assert found.issues == ()
 
 
 def test_a_pool_that_only_its_token_names_is_nobody_s() -> None:
     says = {(FIRST, "PROVIDER"): PROVIDER, (PROVIDER, "getPool"): OTHER}
-    assert read(says, {"data": FIRST}) == Found(0, {}, (), ())
+    assert read(says, {"data": FIRST}) == AccountContents(0, {}, (), ())
 
 
 def test_a_contract_that_could_not_be_asked_leaves_it_unknown_whose_the_pool_is() -> None:
@@ -92,4 +94,4 @@ def test_where_a_file_names_the_pool_itself_nobody_is_asked_where_others_lead() 
     asked: list[str] = []
     found = read({}, {"pool": POOL, "data": FIRST}, asked)
     assert FIRST not in asked
-    assert [each.found.pool for each in found.positions] == [POOL]
+    assert [each.decoded.pool for each in found.positions] == [POOL]

@@ -6,9 +6,9 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Token
+from chainfolio.engine.snapshots.reading import natives_of
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.positions import AccountState
-from engine.reading import natives_of
 
 ALICE = "0x" + "a1" * 20
 COIN = Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import account
 from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT
-from chainfolio.errors import Unserved
+from chainfolio.engine.history.day_blocks import midnight
+from chainfolio.engine.service import Engine
+from chainfolio.errors import NotSupported
+from chainfolio.indexer.wiring import System
+from chainfolio.pricing.ecb import last_day
 from chainfolio.settings import Settings
 from chainfolio.tables import FIAT_RATES
-from engine.days import midnight
-from engine.service import Engine
-from indexer.wiring import System
-from pricing.ecb import last_day
 from tests.chains.evm import EvmSubject, evm
 from tests.engine.test_fiat import answered
 from tests.pricing.vendor_server import vendor
@@ -69,7 +69,7 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
             engine = Engine(running)
             served = (*CURRENCIES, "GBP")
             found = {name: await engine.nav([alice], name, wait=False) for name in served}
-            kept = running.lake.scan(FIAT_RATES).filter(day=midnight(last_day(running.seams.clock.now_us())))
+            kept = running.lake.scan(FIAT_RATES).filter(day=midnight(last_day(running.environment.clock.now_us())))
             assert dict(kept.select("currency", "per_euro").collect().iter_rows()) in (PER_EURO, {})  # no weekend
         finally:
             await running.close()
@@ -94,7 +94,7 @@ async def test_without_the_bank_a_currency_is_refused_with_the_line_that_turns_i
 ) -> None:
     running = system(subject, tmp_path, COINS)
     try:
-        with pytest.raises(Unserved, match=r"EUR = .* or configures \[ecb\] in the file of prices"):
+        with pytest.raises(NotSupported, match=r"EUR = .* or configures \[ecb\] in the file of prices"):
             await Engine(running).nav([account(subject.deployment.accounts["alice"])], "EUR", wait=False)
     finally:
         await running.close()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.page_positions import MAX_NAMED, Reached, reached, remaining
-from portfolio.activity import Activity, together
+from chainfolio.engine.transactions.page_positions import MAX_NAMED, Reached, reached, remaining
+from chainfolio.portfolio.activity import Activity, sort_activities
 
 ALICE = "0x" + "a1" * 20
 FINAL = 100  # heights up to this one stay
@@ -29,7 +29,7 @@ def read_page(
     keys: Sequence[Activity], size: int, at: Reached | None, *, newest_first: bool
 ) -> tuple[list[Activity], Reached | None]:
     """One page of the list, and the position behind it; None at its end."""
-    order = together(keys, newest_first)
+    order = sort_activities(keys, newest_first)
     left = order if at is None else remaining(order, at, newest_first)
     page = left[:size]
     if len(page) < size:
@@ -59,8 +59,12 @@ def test_replaced_blocks_hide_no_row_and_repeat_none(
             break
         if moves:  # every row above the final block gets another block
             step = moves.pop()
-            keys = [replace(key, height=FINAL + step[n], time_us=(FINAL + step[n]) * 12_000_000)
-                    if is_replaceable(key) else key for n, key in enumerate(keys)]  # fmt: skip
+            keys = [
+                replace(key, height=FINAL + step[n], time_us=(FINAL + step[n]) * 12_000_000)
+                if is_replaceable(key)
+                else key
+                for n, key in enumerate(keys)
+            ]
     assert sorted(shown) == sorted(key.tx_hash for key in keys)
 
 

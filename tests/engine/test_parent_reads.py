@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.reads import balance_of
+from chainfolio.adapters.evm.reads import balance_of
 from chainfolio.chains import Chain
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.environment import Environment
 from chainfolio.errors import HistoryUnavailable
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import tx
 from chainfolio.plans import Unknown
+from chainfolio.pricing.http_reads import Http, HttpGet
 from chainfolio.reads import AtParent
-from chainfolio.seams import Seams
-from engine.mixed_reads import mixed
-from localchain.deploy import WAD
-from localchain.evm import tx
-from pricing.http_reads import Http, HttpGet
 from tests.chains.evm import EvmSubject, evm
 
 pytestmark = pytest.mark.node
@@ -37,12 +37,12 @@ def subject() -> Iterator[EvmSubject]:
 
 @asynccontextmanager
 async def reading(subject: EvmSubject) -> AsyncIterator[tuple[Chain, Any]]:
-    chain, http = subject.chain(), Http(Seams())
+    chain, http = subject.chain(), Http(Environment())
     held = balance_of(subject.token("DAI"), subject.deployment.accounts["bob"].lower())
     try:
         await chain.answer([held], (await chain.heads()).latest)  # the handshake is over
         subject.asked.forget()
-        yield mixed(chain, http), held
+        yield with_mixed_reads(chain, http), held
     finally:
         await http.close()
         await chain.close()
@@ -113,13 +113,13 @@ async def test_a_parent_without_its_state_is_gone_also_where_nothing_else_is_rea
                     raise HistoryUnavailable("node", at.height, "pruned")
                 return await chain.answer(reads, at)
 
-            async def answer_each(self, asked: Any) -> Any:
+            async def answer_each(self, requests: Any) -> Any:
                 return [
                     await chain.answer(reads, at) if at == block else HistoryUnavailable("node", at.height, "pruned")
-                    for at, reads in asked
+                    for at, reads in requests
                 ]
 
-        pruned = mixed(Pruned(), Http(Seams()))  # type: ignore[arg-type]
+        pruned = with_mixed_reads(Pruned(), Http(Environment()))  # type: ignore[arg-type]
         alone = await pruned.answer([AtParent(held)], block)
         beside = await pruned.answer([AtParent(held), held], block)
         older = replace(block, height=block.height - 1)

@@ -13,11 +13,11 @@ import pytest
 
 from chainfolio.assets import account
 from chainfolio.currencies import served
+from chainfolio.engine.history.day_blocks import days_from
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.portfolio.metrics.report import PerformanceDocument
 from chainfolio.settings import Settings
-from engine.days import days_from
-from engine.service import Engine
-from indexer.wiring import System
-from portfolio.metrics.report import PerformanceDocument
 from tests.e2e.conftest import World, paid_daily
 from tests.e2e.test_past import indexed
 from tests.engine.test_fiat import answered

@@ -9,21 +9,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adapters.evm.kind import KIND
-from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
+from chainfolio.adapters.evm.kind import KIND
+from chainfolio.adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
 from chainfolio.assets import ZERO_ADDRESS
-from engine.answers import TransactionFilter
-from engine.functions import load
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from engine.transactions import Statement, Subject
-from indexer.registry import Registry
-from indexer.wiring import CONFIGS
-from localchain.node import LocalNode
-from localchain.trade import set_price
-from portfolio.facts import ChainFacts
-from portfolio.transactions import TransactionAssetDocument, TransactionDocument
-from pricing.chainlink import Chainlink, chainlink
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.transactions.function_names import load
+from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.indexer.registry import Registry
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import set_price
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.pricing.chainlink import Chainlink, build_chainlink
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -47,11 +47,18 @@ def feeds(subject: EvmSubject, indexed: Index) -> Chainlink:
     facts, deployment = indexed.chain.facts, subject.deployment
     assets = {facts.token_asset(t.address.lower()): symbol for symbol, t in deployment.tokens.items()}
     assets[facts.native_asset] = "ETH"
-    return chainlink({
-        str(asset): {"feed": deployment.feeds["ETH" if symbol == "WETH" else symbol].lower(), "decimals": 8,
-                     "heartbeat_s": YEAR_S}
-        for asset, symbol in assets.items() if symbol == "WETH" or symbol in deployment.feeds
-    }, "feeds")  # fmt: skip
+    return build_chainlink(
+        {
+            str(asset): {
+                "feed": deployment.feeds["ETH" if symbol == "WETH" else symbol].lower(),
+                "decimals": 8,
+                "heartbeat_s": YEAR_S,
+            }
+            for asset, symbol in assets.items()
+            if symbol == "WETH" or symbol in deployment.feeds
+        },
+        "feeds",
+    )
 
 
 def snapshotter(subject: EvmSubject, indexed: Index) -> Snapshotter:

@@ -12,13 +12,13 @@ import pytest
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
+from chainfolio.engine.prices.past_prices import Past
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.environment import Environment
 from chainfolio.plans import Plan
-from chainfolio.seams import Seams
-from engine.mixed_reads import mixed
-from engine.past_prices import Past
-from pricing.defillama import SECTION
-from pricing.http_reads import Http
-from pricing.quotes import Quotes
+from chainfolio.pricing.defillama import SECTION
+from chainfolio.pricing.http_reads import Http
+from chainfolio.pricing.quotes import Quotes
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 from tests.pricing.test_defillama import answered
@@ -34,7 +34,7 @@ class Behind:
     name = "behind"
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-        from adapters.evm.reads import NativeBalance
+        from chainfolio.adapters.evm.reads import NativeBalance
 
         (balance,) = yield [NativeBalance("0x" + "a1" * 20)]
         assert isinstance(balance, int), balance
@@ -61,9 +61,9 @@ async def test_a_vendor_is_asked_once_for_many_blocks_and_its_failure_spoils_no_
         async with vendor(
             lambda request: 404 if down[0] else answered(request, {f"x:{TOKEN.reference}": seen})
         ) as found:
-            http = Http(Seams())
+            http = Http(Environment())
             source = SECTION.build({"base_url": found.url, "chains": {"eip155:1": "x"}}, "local", "defillama")
-            past = Past(mixed(indexed.chain, http), (source, Behind()))
+            past = Past(with_mixed_reads(indexed.chain, http), (source, Behind()))
             prices, issues = await past.prices(wanted)
             assert [[price.source for price in each.values()] for each in prices.values()] == [["behind"]] * 3
             assert issues == []

@@ -12,18 +12,18 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from chainfolio.engine.reconcile.reconciler import Reconciler
+from chainfolio.engine.validators.stakes import Stakes
+from chainfolio.indexer.registry import Protocol
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.evm import tx
+from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.settings import Settings
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.table import Table, bucket
 from chainfolio.tables import VALIDATORS, WITHDRAWALS
-from engine.reconcile import Reconciler
-from engine.stakes import Stakes
-from indexer.registry import Protocol
-from indexer.wiring import System
-from localchain.evm import tx
-from portfolio.pnl.records import Treatment, entries_of
-from portfolio.transactions import TransactionDocument
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.chains.index import EVERYTHING, IndexOf
 from tests.engine.test_transactions import ask
 from tests.evm.limited import SETS, Provider, served
@@ -111,20 +111,34 @@ async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_index
             moment = datetime.fromtimestamp(int(paying.node.block(height)["timestamp"], 16), UTC)
             for each in paid:
                 validator = 1000 - len(rows)
-                rows.append({
-                    "bucket": bucket(validator), "validator": validator, "epoch": 0, "height": height, "time": moment,
-                    "number": len(rows), "address": each["address"], "gwei": int(each["amount"], 16),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "bucket": bucket(validator),
+                        "validator": validator,
+                        "epoch": 0,
+                        "height": height,
+                        "time": moment,
+                        "number": len(rows),
+                        "address": each["address"],
+                        "gwei": int(each["amount"], 16),
+                    }
+                )
                 if each["address"] == alice and height <= last:
                     expected.setdefault(height, []).append(validator)
         kept(lake, WITHDRAWALS, rows)
         registry = [
             {
-                "bucket": row["bucket"], "validator": row["validator"], "epoch": 0, "height": 0, "pubkey": "",
-                "credentials": f"0x01{'00' * 11}{row['address'][2:]}", "effective": 0, "slashed": False,
+                "bucket": row["bucket"],
+                "validator": row["validator"],
+                "epoch": 0,
+                "height": 0,
+                "pubkey": "",
+                "credentials": f"0x01{'00' * 11}{row['address'][2:]}",
+                "effective": 0,
+                "slashed": False,
             }
             for row in rows
-        ]  # fmt: skip
+        ]
         kept(lake, VALIDATORS, registry)
         beacon = cast(Any, SimpleNamespace(key="own"))
         known = Stakes(chain.info.native.asset, beacon, lake, tail)

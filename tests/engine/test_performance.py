@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date, timedelta
 from decimal import Decimal
 
-from engine.day_values import DayValue
-from engine.history import ABSENT, PENDING
-from engine.performance import _changes, _known_days, _told
+from chainfolio.engine.history.day_values import DayValue
+from chainfolio.engine.history.past_days import ABSENT, PENDING
+from chainfolio.engine.history.performance import _changes, _known_days, _told
 
 FIRST = date(2024, 2, 27)
 DAYS = [FIRST + timedelta(days=count) for count in range(5)]
@@ -18,20 +18,30 @@ def value(day: date, usd: str | None, completeness: str = "complete", account: s
 
 
 def test_a_day_that_is_not_known_whole_is_left_out_with_its_reason_and_ends_that_are_not_there_are_silent() -> None:
-    known, remarks = _known_days([
-        value(DAYS[0], None, ABSENT), value(DAYS[1], "5"), value(DAYS[2], "4", "partial"),
-        value(DAYS[3], "7"), value(DAYS[4], None, PENDING),
-    ])  # fmt: skip
+    known, remarks = _known_days(
+        [
+            value(DAYS[0], None, ABSENT),
+            value(DAYS[1], "5"),
+            value(DAYS[2], "4", "partial"),
+            value(DAYS[3], "7"),
+            value(DAYS[4], None, PENDING),
+        ]
+    )
     assert known == {DAYS[1]: Decimal(5), DAYS[3]: Decimal(7)}
     assert remarks == [f"{DAYS[2]} is left out, partial: why", f"{DAYS[4]} is left out, pending: why"]
 
 
 def test_a_wallet_of_which_a_day_is_not_known_leaves_that_day_of_all_wallets_out() -> None:
-    known, _ = _known_days([
-        value(DAYS[0], "5"), value(DAYS[0], "6", account="other"),
-        value(DAYS[1], "5"), value(DAYS[1], None, "unreadable", "other"),
-        value(DAYS[2], "5"), value(DAYS[2], None, ABSENT, "other"),
-    ])  # fmt: skip
+    known, _ = _known_days(
+        [
+            value(DAYS[0], "5"),
+            value(DAYS[0], "6", account="other"),
+            value(DAYS[1], "5"),
+            value(DAYS[1], None, "unreadable", "other"),
+            value(DAYS[2], "5"),
+            value(DAYS[2], None, ABSENT, "other"),
+        ]
+    )
     assert known == {DAYS[0]: Decimal(11), DAYS[2]: Decimal(5)}
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.permit2 import filters
+from chainfolio.adapters.evm.permit2 import filters
 from chainfolio.blocks import Block
-from chainfolio.errors import NotIndexed, Unserved
-from engine.answers import Permitted
-from engine.permit2 import permitted
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from localchain import install
-from localchain.errors import LocalChainError
-from localchain.evm import MAX, call_data, tx
-from pricing.fixed import fixed
+from chainfolio.engine.answers import Permitted
+from chainfolio.engine.approvals.permit2 import permitted
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.errors import NotIndexed, NotSupported
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import LocalChainError
+from chainfolio.localchain.evm import MAX, call_data, tx
+from chainfolio.pricing.fixed import build_fixed
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
 
@@ -67,8 +67,8 @@ async def left(
     facts = indexed.chain.facts
     value_usd = {str(facts.token_asset(token)): usd for token, usd in (prices or {}).items()}
     book = TokenBook(facts.key, indexed.lake, {})
-    source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (fixed(value_usd, "test"),))
-    block = await source.now()
+    source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (build_fixed(value_usd, "test"),))
+    block = await source.newest_block()
     return await permitted(source, [owner.lower() for owner in owners], [PERMIT2], block), block
 
 
@@ -205,5 +205,5 @@ async def test_what_is_not_indexed_or_not_known_is_said(subject: EvmSubject, tmp
         source = Snapshotter(
             indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()
         )
-        with pytest.raises(Unserved, match="No Permit2 is known on local"):
-            await permitted(source, [alice.lower()], [], await source.now())
+        with pytest.raises(NotSupported, match="No Permit2 is known on local"):
+            await permitted(source, [alice.lower()], [], await source.newest_block())

@@ -10,31 +10,31 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.protocols.uniswap_v2 import FAMILY
+from chainfolio.adapters.evm.protocols.uniswap_v2 import FAMILY
 from chainfolio.contracts import Snapshot
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.environment import Environment
+from chainfolio.indexer.registry import Registry
+from chainfolio.localchain.airdrop import airdrop
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import FOREVER, WAD, Deployer
+from chainfolio.localchain.evm import Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Log, log_tx
+from chainfolio.portfolio.activity import Functions
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.nav import nav
+from chainfolio.portfolio.pnl.entries import money
+from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.pricing.http_reads import Http
+from chainfolio.pricing.registry import build_sources
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
-from chainfolio.seams import Seams
-from engine.answers import TransactionFilter
-from engine.mixed_reads import mixed
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from engine.transactions import Statement, Subject
-from indexer.registry import Registry
-from localchain.airdrop import airdrop
-from localchain.artifacts import artifact
-from localchain.deploy import FOREVER, WAD, Deployer
-from localchain.evm import Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Log, log_tx
-from portfolio.activity import Functions
-from portfolio.facts import ChainFacts
-from portfolio.nav import nav
-from portfolio.pnl.entries import money
-from portfolio.pnl.methods import gains_of
-from portfolio.pnl.records import Treatment, entries_of
-from portfolio.transactions import TransactionDocument
-from portfolio.valuation import value
-from pricing.http_reads import Http
-from pricing.registry import sources
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 from tests.pricing.pool_chain import PoolChain, section
@@ -83,10 +83,12 @@ def taken(
             await indexed.fill_final()
             await indexed.materialise()
             await indexed.follower().step()
-            priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
-            http = Http(Seams())
+            priced = build_sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
+            http = Http(Environment())
             book = TokenBook(indexed.chain.key, indexed.lake, {})
-            snapshotter = Snapshotter(mixed(indexed.chain, http), indexed.lake, indexed.tail, book, priced, installed)
+            snapshotter = Snapshotter(
+                with_mixed_reads(indexed.chain, http), indexed.lake, indexed.tail, book, priced, installed
+            )
             return await snapshotter.take([account], await indexed.chain.block(subject.height))
 
     return asyncio.run(go())
@@ -101,12 +103,12 @@ def test_who_moves_a_pool_moves_nobody_s_net_asset_value(
     market.do(market.tokens["PEPE"].address, "transfer(address,uint256)", holder, 1000 * WAD)
     market.do(market.tokens["USDC"].address, "transfer(address,uint256)", holder, 50 * 10**6)
     market.node.mine()
-    honest = nav(value([taken(subject, market, tmp_path / "1", holder)]))
+    honest = nav(valuate([taken(subject, market, tmp_path / "1", holder)]))
     assert (honest.nav, honest.unpriced_assets) == (Decimal(250), 0)  # 1,000 PEPE for 0.1 WETH of 2,000 USD, 50 USDC
 
     market.swap("WETH", "PEPE", 900 * WAD)  # a hundred times the price, at the end of the block
     snapshot = taken(subject, market, tmp_path / "2", holder)
-    moved = nav(value([snapshot]))
+    moved = nav(valuate([snapshot]))
     assert (moved.nav, moved.unpriced_assets) == (Decimal(50), 1)
     (told,) = [issue for issue in snapshot.issues if issue.adapter == "pools"]
     assert told.subject == str(market.asset("PEPE"))
@@ -128,9 +130,11 @@ def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than
             await indexed.fill_final()
             await indexed.materialise()
             await indexed.follower().step()
-            priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
+            priced = build_sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
             book = TokenBook(indexed.chain.key, indexed.lake, {})
-            source = Snapshotter(mixed(indexed.chain, Http(Seams())), indexed.lake, indexed.tail, book, priced)
+            source = Snapshotter(
+                with_mixed_reads(indexed.chain, Http(Environment())), indexed.lake, indexed.tail, book, priced
+            )
             shown = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
             statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(10, 0))
             snapshot = await source.take([holder], await indexed.chain.block(subject.height))
@@ -138,7 +142,7 @@ def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than
 
     snapshot, (record,) = asyncio.run(go())
     (came,) = record.assets_in
-    assert nav(value([snapshot])).nav == Decimal(came.value) == 200_000  # what is in the pool, and not 2 * 10^14
+    assert nav(valuate([snapshot])).nav == Decimal(came.value) == 200_000  # what is in the pool, and not 2 * 10^14
     (lot,) = entries_of([record], {holder}, Treatment()).entries
     assert (lot.kind, lot.value) == ("received", money(Decimal(200_000)))
 
@@ -171,9 +175,11 @@ def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain
             await indexed.fill_final()
             await indexed.materialise()
             await indexed.follower().step()
-            priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
+            priced = build_sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
             book = TokenBook(indexed.chain.key, indexed.lake, {})
-            source = Snapshotter(mixed(indexed.chain, Http(Seams())), indexed.lake, indexed.tail, book, priced)
+            source = Snapshotter(
+                with_mixed_reads(indexed.chain, Http(Environment())), indexed.lake, indexed.tail, book, priced
+            )
             shown = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
             statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(10, 0, newest_first=False))
             return source, (await statement.page([shown]))[0]
@@ -186,12 +192,12 @@ def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain
         if asset.contract == bait.lower()
     ]
     assert [asset.value for asset in forged] == ["200000"] * 5, "each is worth what the market holds"
-    vouched = Treatment(vouched=lambda key: source.vouches(key.partition(":")[2]))
+    vouched = Treatment(is_trusted=lambda key: source.is_trusted_contract(key.partition(":")[2]))
     read = entries_of(records, {holder}, vouched)
     assert [each.kind for each in read.entries] == ["unasked"] * 3 + ["taken"] * 2 + ["received"]
     found = gains_of(read.entries, "fifo")
     assert found.gains == []
-    (usdc,) = [each for each in found.held if each.quantity]
+    (usdc,) = [each for each in found.remaining if each.quantity]
     assert (usdc.quantity, usdc.cost) == (50 * 10**6, money(Decimal(50)))
 
 
@@ -210,10 +216,10 @@ def test_worthless_pairs_with_a_token_mint_no_more_than_its_own_market_could_pay
     market.node.mine()
     pairs = InstalledProtocol("uniswap2", FAMILY, {"factory": (market.contracts["UniswapV2Factory"].lower(),)}, {})
     snapshot = taken(subject, market, tmp_path, holder, InstalledProtocols((pairs,)))
-    valuation = value([snapshot])
+    valuation = valuate([snapshot])
     assert len(valuation.positions) == 5
     assert nav(valuation).nav == 200_000, "what lies in the pool with WETH, and not five times that"
-    (told,) = valuation.beyond
+    (told,) = valuation.capped_issues
     assert "200000 USD at most" in told.reason
 
 

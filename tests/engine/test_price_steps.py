@@ -18,13 +18,13 @@ from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 from chainfolio.contracts import Price
+from chainfolio.engine.prices.past_prices import MAX_TURNS, Past
+from chainfolio.engine.prices.store import PriceStore
+from chainfolio.localchain.trade import set_price
 from chainfolio.plans import Plan
-from engine.past_prices import MAX_TURNS, Past
-from engine.price_store import PriceStore
-from localchain.trade import set_price
-from pricing.quotes import Quotes
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.pricing.quotes import Quotes
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from tests.chains.evm import evm
 from tests.chains.index import index
 from tests.engine.test_past_prices import feeds
@@ -132,7 +132,7 @@ def test_a_price_that_is_kept_between_two_blocks_counts_for_the_later_one() -> N
 def test_what_is_not_settled_in_the_turns_that_there_are_has_no_price_rather_than_a_wrong_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.past_prices.MAX_TURNS", 1)
+    monkeypatch.setattr("chainfolio.engine.prices.past_prices.MAX_TURNS", 1)
     says = {1: {ETH: "100"}, 2: {ETH: "100000"}, 3: {ETH: "101"}}
     with TemporaryDirectory() as folder:
         got = asyncio.run(found(Path(folder), [Told("s0", says)], [dict.fromkeys(says, (ETH,))]))

@@ -14,16 +14,16 @@ from typing import Any
 import duckdb
 import pytest
 
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Price
+from chainfolio.engine.prices.past_prices import Past
+from chainfolio.engine.prices.store import PriceStore
 from chainfolio.reads import ReadResult
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.tables import PRICES
-from engine.past_prices import Past
-from engine.price_store import PriceStore
-from storage.lake import Lake
-from storage.tail import Tail, TailBlock
 
 ETH, USDC = asset("eip155:1/slip44:60"), asset(f"eip155:1/erc20:0x{'a0' * 20}")
 LONG = Decimal("1234567890.123456789012345678901234567890123456789")
@@ -50,8 +50,14 @@ def store(tmp_path: Path) -> Iterator[PriceStore]:
 
 def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(store: PriceStore) -> None:
     call = ReadResult(Call(f"0x{'f1' * 20}", "latestRoundData()(uint80,int256)", ()), (7, -5, b"\x01", [1, "x"]))
-    given = price(ETH, LONG, detail="feed 0xf1 → round 7", depth_usd=Decimal("5.10"), calls=(call,),
-                  others=(price(ETH, "1.00", "vendor"),))  # fmt: skip
+    given = price(
+        ETH,
+        LONG,
+        detail="feed 0xf1 → round 7",
+        depth_usd=Decimal("5.10"),
+        calls=(call,),
+        alternatives=(price(ETH, "1.00", "vendor"),),
+    )
     (kept,) = store.keep(block(5), [given], final=True).values()
     for found in (kept, store.at(block(5))[ETH]):
         assert replace(found, calls=()) == replace(given, calls=())
@@ -68,8 +74,9 @@ def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(st
 def test_what_was_said_of_a_block_first_stays_whatever_is_said_later(store: PriceStore) -> None:
     store.keep(block(5), [price(ETH, "2000")], final=True)
     assert store.keep(block(5), [price(ETH, "3000"), price(USDC, "1")], final=True) == {
-        ETH: price(ETH, "2000"), USDC: price(USDC, "1"),
-    }  # fmt: skip
+        ETH: price(ETH, "2000"),
+        USDC: price(USDC, "1"),
+    }
     store.settle(5)
     assert store.keep(block(5), [price(ETH, "4000")], final=True) == {ETH: price(ETH, "2000")}
     store.settle(5)
@@ -234,6 +241,6 @@ def test_a_deep_reorg_forgets_the_prices_above_it(store: PriceStore) -> None:
     for height in (3, 5):
         store.keep(block(height), [price(ETH, str(height))], final=True)
     store.settle(5)
-    store.lake.forget("a", Span(4, 2**62))
+    store.lake.delete_span("a", Span(4, 2**62))
     store.tail.rewind("a", 3, None)
     assert (store.at(block(5)), store.at(block(3))) == ({}, {ETH: price(ETH, "3")})

@@ -11,30 +11,30 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapters.evm.positions.found import Found
-from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.reader import OneAccount
-from adapters.evm.positions.rules import (
-    Always,
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions, NamedEvent
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.reader import SingleAccountReader
+from chainfolio.adapters.evm.positions.rules import (
     Collection,
     Counterparty,
     DecoderPlan,
     Event,
+    EveryAccount,
     Family,
     MayRefuse,
     ProtocolMatch,
     Rule,
     Token,
 )
-from adapters.evm.positions.shares import Shares
-from adapters.evm.protocols.erc4626 import LAGS, payable
-from adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
-from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.positions.unfolded import AccountContents
+from chainfolio.adapters.evm.protocols.erc4626 import LAGS, payable
+from chainfolio.adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
+from chainfolio.indexer.families import families
+from chainfolio.indexer.registry import Protocol, Registry
+from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from chainfolio.reads import AtParent
-from indexer.families import families
-from indexer.registry import Protocol, Registry
 
 ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
 OURS = {name: family for name, family in families().items() if isinstance(family, Family)}
@@ -57,7 +57,7 @@ def asked(contracts: Contracts, ask: Read) -> Any:
 
 def read(
     given: Protocols, match: ContractInteractions, contracts: Contracts, held: Mapping[str, int] = NOTHING
-) -> Found:
+) -> AccountContents:
     """All that is read of an account that met something and holds some tokens."""
 
     def answer(ask: Read | AtParent) -> Any:
@@ -67,12 +67,12 @@ def read(
             return 0
         return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
 
-    found: Found = run_known(OneAccount(Shares(given), ME, match).read_all(tuple(held)), answer)
+    found: AccountContents = run_offline(SingleAccountReader(Shares(given), ME, match).read_all(tuple(held)), answer)
     return found
 
 
-def supplied(found: Found) -> list[dict[str, int]]:
-    return [each.behind.parts for each in found.positions]
+def supplied(found: AccountContents) -> list[dict[str, int]]:
+    return [each.underlying.parts for each in found.positions]
 
 
 def told(*names: str) -> Family:
@@ -82,7 +82,12 @@ def told(*names: str) -> Family:
         yield []
         return DecodedPosition("STAKED", supplied=(TokenAmount(match.contract, match.id or len(match.tokens) or 1),))
 
-    rules = (Counterparty("farm"), Collection("ids"), Always("all"), Token("pool", "POOL()(address)", together=True))
+    rules = (
+        Counterparty("farm"),
+        Collection("ids"),
+        EveryAccount("all"),
+        Token("pool", "POOL()(address)", together=True),
+    )
     return Family("told", tuple(rule for rule in rules if rule.role in names), position=position)
 
 
@@ -91,11 +96,11 @@ def told(*names: str) -> Family:
 
 def test_nobody_is_asked_about_what_nobody_met() -> None:
     given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
-    plan = OneAccount(Shares(given), ME, ContractInteractions()).read_all([])
+    plan = SingleAccountReader(Shares(given), ME, ContractInteractions()).read_all([])
     assert next(plan) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
         plan.send([7])
-    assert stop.value.value == Found(7, {}, (), ())
+    assert stop.value.value == AccountContents(7, {}, (), ())
 
 
 def test_a_counterparty_s_tokens_are_told() -> None:
@@ -114,14 +119,14 @@ def test_a_counterparty_s_tokens_are_told() -> None:
 def test_each_token_of_a_collection_is_a_meeting() -> None:
     given = protocols(told("ids"), ids=OTHER)
     found = read(given, ContractInteractions(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
-    assert [each.found.supplied for each in found.positions] == [(TokenAmount(OTHER, 3),), (TokenAmount(OTHER, 7),)]
+    assert [each.decoded.supplied for each in found.positions] == [(TokenAmount(OTHER, 3),), (TokenAmount(OTHER, 7),)]
 
 
 def test_tokens_that_give_one_answer_are_one_meeting() -> None:
     given = protocols(told("pool"), pool=POOL)
     contracts = {(SHARE, "POOL()(address)"): POOL, (COIN, "POOL()(address)"): POOL, (GOLD, "POOL()(address)"): OTHER}
     found = read(given, ContractInteractions(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
-    assert [each.found.supplied for each in found.positions] == [(TokenAmount(POOL, 2),)]
+    assert [each.decoded.supplied for each in found.positions] == [(TokenAmount(POOL, 2),)]
 
 
 def test_what_a_token_answers_at_one_block_is_forgotten_at_the_next() -> None:
@@ -141,7 +146,7 @@ def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() 
     match = ContractInteractions()
 
     def rounds() -> list[set[str]]:
-        plan, found = OneAccount(Shares(given), ME, match).read_all([SHARE]), []
+        plan, found = SingleAccountReader(Shares(given), ME, match).read_all([SHARE]), []
         answers: list[Any] | None = None
         with suppress(StopIteration):
             while True:
@@ -166,7 +171,7 @@ def test_a_token_whose_question_could_not_be_read_makes_the_answer_partial() -> 
 def test_a_token_that_is_held_is_enough_where_no_transfer_of_it_was_indexed() -> None:
     given = protocols(told("pool"), pool=POOL)
     found = read(given, ContractInteractions(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
-    assert [each.found.supplied for each in found.positions] == [(TokenAmount(POOL, 1),)]
+    assert [each.decoded.supplied for each in found.positions] == [(TokenAmount(POOL, 1),)]
 
 
 # --- what is believed ---
@@ -268,11 +273,16 @@ def test_a_preview_that_could_not_be_read_is_not_a_refusal() -> None:
 
 
 PAIR = {
-    (SHARE, "factory()(address)"): FARM, (SHARE, "token0()(address)"): COIN, (SHARE, "token1()(address)"): GOLD,
-    (SHARE, "totalSupply()(uint256)"): 100, (SHARE, "kLast()(uint256)"): 0,
-    (SHARE, "getReserves()(uint112,uint112)"): (1_000, 50), (FARM, "feeTo()(address)"): "0x" + "0" * 40,
-    (COIN, "balanceOf(address)(uint256)"): 1_001, (GOLD, "balanceOf(address)(uint256)"): 50,
-}  # fmt: skip
+    (SHARE, "factory()(address)"): FARM,
+    (SHARE, "token0()(address)"): COIN,
+    (SHARE, "token1()(address)"): GOLD,
+    (SHARE, "totalSupply()(uint256)"): 100,
+    (SHARE, "kLast()(uint256)"): 0,
+    (SHARE, "getReserves()(uint112,uint112)"): (1_000, 50),
+    (FARM, "feeTo()(address)"): "0x" + "0" * 40,
+    (COIN, "balanceOf(address)(uint256)"): 1_001,
+    (GOLD, "balanceOf(address)(uint256)"): 50,
+}
 GENUINE = {(FARM, "getPair(address,address)(address)"): SHARE}
 
 
@@ -297,10 +307,12 @@ def test_a_pair_of_another_factory_is_no_pair() -> None:
 
 
 def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
-    given = Protocols([
-        InstalledProtocol("pairs", OURS["uniswap_v2"], {"factory": (FARM,)}, {}),
-        InstalledProtocol("vaults", VAULT, {"vault": (OTHER, COIN)}, {}),
-    ])  # fmt: skip
+    given = Protocols(
+        [
+            InstalledProtocol("pairs", OURS["uniswap_v2"], {"factory": (FARM,)}, {}),
+            InstalledProtocol("vaults", VAULT, {"vault": (OTHER, COIN)}, {}),
+        ]
+    )
     vaults = {
         (vault, call): (GOLD if call == ASSET else lambda raw: raw * 3)
         for vault in (OTHER, COIN)
@@ -451,24 +463,30 @@ def test_what_may_be_refused_must_still_be_read() -> None:
 
 def test_reads_are_written_down_for_whoever_asks_where_a_number_is_from() -> None:
     (position,) = read(protocols(broken("reads"), farm=FARM), MET, READS).positions
-    assert [(each.read.signature, each.result) for each in position.behind.calls if isinstance(each.read, Call)] == [
-        ("read()(uint256)", 5), ("maybe()(uint256)", 6),
-    ]  # fmt: skip
+    assert [
+        (each.read.signature, each.result) for each in position.underlying.calls if isinstance(each.read, Call)
+    ] == [
+        ("read()(uint256)", 5),
+        ("maybe()(uint256)", 6),
+    ]
 
 
 # --- which rows there are ---
 
 
 def test_rows_are_of_the_chain_and_of_families_that_are_installed() -> None:
-    registry = Registry([
-        Protocol("here", "Here", {"local": {"factory": [FARM]}}, families=["uniswap_v2"]),
-        Protocol("there", "There", {"other": {"factory": [OTHER]}}, families=["uniswap_v2"]),
-        Protocol("missing", "Missing", {"local": {"x": [POOL]}}, families=["nobody has this"]),
-        Protocol("everywhere", "Everywhere", {}, families=["erc4626"]),
-    ])  # fmt: skip
+    registry = Registry(
+        [
+            Protocol("here", "Here", {"local": {"factory": [FARM]}}, families=["uniswap_v2"]),
+            Protocol("there", "There", {"other": {"factory": [OTHER]}}, families=["uniswap_v2"]),
+            Protocol("missing", "MissingDependency", {"local": {"x": [POOL]}}, families=["nobody has this"]),
+            Protocol("everywhere", "Everywhere", {}, families=["erc4626"]),
+        ]
+    )
     assert [(row.protocol, row.family.name) for row in registry.rows("local", "evm", OURS)] == [
-        ("everywhere", "erc4626"), ("here", "uniswap_v2"),
-    ]  # fmt: skip
+        ("everywhere", "erc4626"),
+        ("here", "uniswap_v2"),
+    ]
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -480,9 +498,9 @@ def put(account: str, number: int) -> NamedEvent:
     return NamedEvent(2, topics, number.to_bytes(32, "big"))
 
 
-PUT = Event("farm", "Put(address indexed by, address indexed owner, uint256 number)", owner=1, of=(2,))
+PUT = Event("farm", "Put(address indexed by, address indexed owner, uint256 number)", owner=1, values=(2,))
 TOOK = Event("farm", "Took(address indexed owner)", owner=0)
-BY_PUT, BY_TAKING = PUT.declared.filter(FARM), TOOK.declared.filter(FARM)
+BY_PUT, BY_TAKING = PUT.parsed.filter(FARM), TOOK.parsed.filter(FARM)
 
 
 def matches(match: ContractInteractions, *rules: Rule) -> list[ProtocolMatch]:
@@ -501,13 +519,13 @@ def test_what_events_said_is_one_meeting_each_value_once() -> None:
         events={BY_PUT: (put(ME, 7), put(ME, 3), put(ME, 7))}, covered=frozenset({BY_PUT, BY_TAKING})
     )
     (matched,) = matches(match)
-    assert (matched.contract, matched.values, matched.covered) == (FARM, ((7,), (3,)), True)
+    assert (matched.contract, matched.values, matched.has_all_events) == (FARM, ((7,), (3,)), True)
 
 
 def test_a_contract_is_met_once_by_whichever_rules() -> None:
     match = ContractInteractions(exchanged={FARM: frozenset({COIN})}, events={BY_PUT: (put(ME, 7),)})
-    (matched,) = matches(match, PUT, Counterparty("farm"), Always("farm"))
-    assert (matched.tokens, matched.values, matched.covered) == ((COIN,), ((7,),), False)
+    (matched,) = matches(match, PUT, Counterparty("farm"), EveryAccount("farm"))
+    assert (matched.tokens, matched.values, matched.has_all_events) == ((COIN,), ((7,),), False)
 
 
 def test_who_caused_an_event_is_not_whom_it_concerns() -> None:
@@ -518,14 +536,14 @@ def test_who_caused_an_event_is_not_whom_it_concerns() -> None:
 def test_one_event_that_is_not_indexed_makes_what_the_others_said_not_all() -> None:
     match = ContractInteractions(events={BY_PUT: (put(ME, 7),)}, covered=frozenset({BY_PUT}))
     (matched,) = matches(match)
-    assert (matched.values, matched.covered) == (((7,),), False)
+    assert (matched.values, matched.has_all_events) == (((7,),), False)
 
 
 def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known() -> None:
     short = put(ME, 7)._replace(data=b"")
     match = ContractInteractions(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
     (matched,) = matches(match)
-    assert (matched.values, matched.covered) == ((), False)
+    assert (matched.values, matched.has_all_events) == ((), False)
 
 
 @pytest.mark.parametrize(
@@ -540,11 +558,11 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
 def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: ContractInteractions) -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
     (unread,) = Registry([farm]).unread(OURS)
-    given = Protocols((), unread={FARM: unread.told}, listed=frozenset({COIN}))
-    (issue,) = given.unknown(ME, match)
+    given = Protocols((), unread={FARM: unread.document}, listed=frozenset({COIN}))
+    (issue,) = given.unread_protocols(ME, match)
     assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("protocols", "farm", ME, True)
     assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason
-    assert list(given.unknown(ME, ContractInteractions(tokens=frozenset({COIN})))) == []
+    assert list(given.unread_protocols(ME, ContractInteractions(tokens=frozenset({COIN})))) == []
     assert "did you mean `erc4626`?" in unread.remedy
     assert "`families` in farm.toml" in unread.remedy
 
@@ -552,8 +570,8 @@ def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: C
 def test_whose_token_only_logs_a_transfer_to_a_protocol_makes_no_answer_partial() -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM]}}, undecoded=["farm"])
     given = Protocols((), unread=Registry([farm]).undecoded("ethereum"), listed=frozenset({COIN}))
-    (forged,) = given.unknown(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD})}))
-    (real,) = given.unknown(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD, COIN})}))
+    (forged,) = given.unread_protocols(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD})}))
+    (real,) = given.unread_protocols(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD, COIN})}))
     assert (forged.makes_partial, real.makes_partial) == (False, True)
     assert forged.reason == real.reason == f"positions of {ME} in The farm are unknown: there is no decoder for them"
 

@@ -17,12 +17,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from chainfolio.errors import Damaged
+from chainfolio.engine.prices.rate_store import EPOCH, MANY_FILES, RateStore
+from chainfolio.errors import CorruptFile
+from chainfolio.pricing.ecb import CURRENCIES, Days, Rates
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import FIAT_RATES
-from engine.rate_store import EPOCH, MANY_FILES, RateStore
-from pricing.ecb import CURRENCIES, Days, Rates
-from storage.lake import Lake
-from storage.tail import Tail
 
 DAY, ASKED = date(2024, 3, 28), datetime(2024, 5, 2, 12, tzinfo=UTC)
 LONG = Decimal("1.08110000000000000000000000000000000000001")
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_an_error_that_names_it_and_no_day_without_rates(store
         byte = file.read(1)
         file.seek(100)
         file.write(bytes([byte[0] ^ 0xFF]))
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(CorruptFile) as caught:
         store.known()
     assert caught.value.table == FIAT_RATES.name
 

@@ -11,11 +11,11 @@ import pytest
 
 from chainfolio.assets import Asset, asset
 from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT, Holding, Price, Token
-from chainfolio.errors import BadSettings, Unavailable, Unserved
+from chainfolio.engine.prices.rates import Rate, Rates
+from chainfolio.errors import BadSettings, NotSupported, Unavailable
+from chainfolio.portfolio.valuation import Valuation, valuate
+from chainfolio.pricing.ecb import FiatRate
 from chainfolio.settings import Settings, check
-from engine.rates import Rate, Rates
-from portfolio.valuation import Valuation, value
-from pricing.ecb import FiatRate
 from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
 
 SOL = asset("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501")
@@ -45,7 +45,7 @@ async def asked(
     currency: str, *chains: Chain, held: Valuation | None = None, fixed: dict[str, str] | None = None
 ) -> Rate:
     rates = Rates(fixed or {}, fiat, {"SOL": [SOL]}, chains, worth)  # type: ignore[arg-type]
-    return await rates.of(currency, held or value([]), NOW_US)
+    return await rates.of(currency, held or valuate([]), NOW_US)
 
 
 def quoted(usd: str, of: Asset | None = None) -> dict[Asset, Price]:
@@ -54,7 +54,7 @@ def quoted(usd: str, of: Asset | None = None) -> dict[Asset, Price]:
 
 
 async def test_the_operators_word_comes_first() -> None:
-    held = value([snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))])
+    held = valuate([snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))])
     said = await asked("ETH", Chain("a", quoted("1900")), held=held, fixed={"ETH": "2100.5"})
     assert said == Rate(Decimal("2100.5"), "the operator's settings")
     assert (await asked("EUR", fixed={"EUR": "0.92"})).value == Decimal("0.92")
@@ -68,7 +68,7 @@ async def test_a_coin_that_is_held_counts_as_it_is_held() -> None:
     """Two wallets, read at other prices: the mean by amount, not by wallet."""
     first = snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))
     second = snapshot(Holding(BOB, native(), 3 * 10**18), prices=(price(native(), "2004"),), accounts=(BOB,))
-    held = Valuation(value([first]).holdings + value([second]).holdings)
+    held = Valuation(valuate([first]).holdings + valuate([second]).holdings)
     assert (await asked("ETH", Chain("a", quoted("1")), held=held)).value == Decimal("2003")
 
 
@@ -77,7 +77,7 @@ async def test_a_token_that_anybody_named_like_a_coin_is_not_that_coin() -> None
     fakes = [Token(asset(f"eip155:1/erc20:0x{number:040x}"), name, name, 18) for number, name in enumerate(CRYPTO, 1)]
     holdings = [Holding(ALICE, native(), 10**18), *(Holding(ALICE, fake, 10**40) for fake in fakes)]
     cheap = (price(native(), "2000"), *(price(fake, "0.000001") for fake in fakes))
-    held = value([snapshot(*holdings, prices=cheap)])
+    held = valuate([snapshot(*holdings, prices=cheap)])
     chain = Chain("a", {**quoted("1900"), **quoted("150", SOL)})
     assert (await asked("SOL", chain, held=held)).value == 150
     assert await asked("ETH", chain, held=held) == Rate(Decimal(2000), "the price of what is held")
@@ -104,7 +104,7 @@ async def test_the_chain_whose_coin_it_is_is_believed_before_others() -> None:
 
 @pytest.mark.parametrize("currency", ["CHF", *CRYPTO])
 async def test_what_nobody_knows_is_said_with_its_cure(currency: str) -> None:
-    with pytest.raises(Unserved, match=rf"{currency} = .* under") as refused:
+    with pytest.raises(NotSupported, match=rf"{currency} = .* under") as refused:
         await asked(currency, Chain("a", {}))
     assert ("the bank is closed" in refused.value.message) == (currency in FIAT)
 
@@ -117,7 +117,7 @@ async def test_every_currency_has_a_rate_where_one_chain_prices_the_coins() -> N
         return FiatRate(Decimal("0.5"), "the bank")
 
     rates = Rates({}, bank, coins, [chain], worth)  # type: ignore[list-item]
-    found = {name: (await rates.of(name, value([]), NOW_US)).value for name in CURRENCIES if name != "USD"}
+    found = {name: (await rates.of(name, valuate([]), NOW_US)).value for name in CURRENCIES if name != "USD"}
     assert found == {name: Decimal("0.5") for name in FIAT[1:]} | dict.fromkeys(CRYPTO, Decimal(7))
 
 

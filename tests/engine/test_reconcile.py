@@ -12,17 +12,17 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chainfolio.blocks import Block, Span
+from chainfolio.engine.reconcile.estimate import estimate
+from chainfolio.engine.reconcile.reconciler import Reconciler
+from chainfolio.engine.reconcile.results import Reconciliation, kept
 from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
-from engine.reconcile import Reconciler
-from engine.reconcile_estimate import estimate
-from engine.reconciled import Reconciliation, kept
-from indexer.rewind import rewind
-from localchain.deploy import WAD, Deployment, deploy
-from localchain.evm import Tx, tx
-from localchain.hostile import BALANCES, deploy_hostile
-from localchain.node import LocalNode
-from storage.lake import Lake
-from storage.tail import Tail, TailBlock
+from chainfolio.indexer.rewind import rewind
+from chainfolio.localchain.deploy import WAD, Deployment, deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.hostile import BALANCES, deploy_hostile
+from chainfolio.localchain.node import LocalNode
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail, TailBlock
 from tests.chains.index import EVERYTHING, Index, IndexOf
 from tests.engine.drifting import drifting
 from tests.evm.limited import SEARCH, SIMULATION, TRACES, Fault, Provider, changing, served
@@ -94,11 +94,13 @@ def honestly(lived: Lived) -> None:
     single, edition = (deployed.contracts[name] for name in ("Collectible", "Edition"))
     node.settle([tx(alice, single, "mint(address,uint256)", alice, number) for number in (7, 8, 9)])
     node.settle([tx(alice, edition, "mintBatch(address,uint256[],uint256[])", alice, [1, 2], [10, 20])])
-    node.settle([
-        tx(alice, single, "transferFrom(address,address,uint256)", alice, bob, 8),
-        tx(alice, single, "burn(uint256)", 9),
-        tx(alice, edition, "safeTransferFrom(address,address,uint256,uint256,bytes)", alice, bob, 1, 4, b""),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(alice, single, "transferFrom(address,address,uint256)", alice, bob, 8),
+            tx(alice, single, "burn(uint256)", 9),
+            tx(alice, edition, "safeTransferFrom(address,address,uint256,uint256,bytes)", alice, bob, 1, 4, b""),
+        ]
+    )
 
 
 def tokens(lived: Lived) -> None:
@@ -264,7 +266,7 @@ async def test_a_row_that_the_index_lacks_in_a_block_that_it_read_is_named(lived
     """A node that left out a log without a word, when it was indexed."""
     alice, height = lived.who("alice"), lived.start + 2
     async with indexed(lived, tmp_path) as index:
-        index.lake.forget(index.key, Span(height, height))
+        index.lake.delete_span(index.key, Span(height, height))
         (found,) = await reconciled(index, [alice])
         lost = [each for each in found.differences if each.block == height]
         assert [(each.cause, each.amount) for each in lost] == [("missing_row", "9")]
@@ -421,7 +423,7 @@ async def test_an_estimate_is_as_near_as_it_says_and_keeps_nothing(
     """Bob has nothing that differs, Alice several assets."""
     async with indexed(lived, tmp_path) as index:
         reconciler = Reconciler(index.chain, index.lake, index.tail, steps)
-        told = await estimate(reconciler, [lived.who(name)], None, None, index.seams.clock)
+        told = await estimate(reconciler, [lived.who(name)], None, None, index.environment.clock)
         assert (told["state"], told["differing"] > 0) == ("estimated", name == "alice")
         assert kept(index.tail, index.key) == []
         before, size = index.chain.requests, spent(index)

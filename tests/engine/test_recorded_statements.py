@@ -14,29 +14,36 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from adapters.evm.datasets import approvals, internal, transfers
-from adapters.evm.datasets.internal import Listed, Place
-from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished, native, rows
-from adapters.evm.kind import KIND
+from chainfolio.adapters.evm.datasets import approvals, internal, transfers
+from chainfolio.adapters.evm.datasets.internal import ExplorerTransfer, TracedBlock
+from chainfolio.adapters.evm.datasets.transactions import (
+    ExecutedTransaction,
+    Receipt,
+    Transaction,
+    executed_transaction,
+    native,
+    rows,
+)
+from chainfolio.adapters.evm.kind import KIND
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.chains import ChainInfo
+from chainfolio.configs.generate import kinds
 from chainfolio.contracts import Token
+from chainfolio.engine.snapshots.token_book import token_list
+from chainfolio.engine.transactions.activities import ALLOWED, MOVED, Activities, of_transaction
+from chainfolio.engine.transactions.function_names import load
+from chainfolio.indexer.registry import load as load_protocols
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.portfolio.activity import Activity
+from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts
+from chainfolio.portfolio.ledger import in_buckets
+from chainfolio.portfolio.statement import RenderContext, record
+from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.tables import ACCOUNT_TRANSFERS
-from configs.generate import kinds
-from engine.activities import ALLOWED, MOVED, Activities, of_transaction
-from engine.functions import load
-from engine.tokens import token_list
-from indexer.registry import load as load_protocols
-from indexer.wiring import CONFIGS
-from portfolio.activity import Activity
-from portfolio.facts import ChainFacts, ProtocolFacts
-from portfolio.ledger import in_buckets
-from portfolio.statement import RenderContext, record
-from portfolio.transactions import TransactionDocument
+from chainfolio.transport.wire import typed
 from tests.evm.recorded import body, lines, logs_in, needs_recordings
 from tests.evm.test_recorded_tx_cases import CHAINS, wrapper
-from transport.wire import typed
 
 pytestmark = needs_recordings
 
@@ -54,7 +61,7 @@ class Case:
     id: str
     chain: str
     told: dict[str, Any]
-    done: Done
+    done: ExecutedTransaction
     moved: pa.Table
     allowed: pa.Table
 
@@ -70,7 +77,7 @@ class Case:
         moves = in_buckets(ACCOUNT_TRANSFERS, frame(self.moved)).filter(pl.col("account") == account).select(MOVED)
         owned = frame(self.allowed).filter(pl.col("owner") == account).with_columns(account=pl.col("owner"))
         sent = frame(rows([done], "case")).with_columns(account=pl.lit(account))
-        key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.sent.hash)
+        key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.transaction.hash)
         held = Activities(
             "case", INFO, (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *of_transaction())
         )
@@ -82,9 +89,10 @@ class Case:
         """The names and decimals of everything."""
         tokens = {
             asset: Token(asset, "", "", places)
-            for told, places in self.decimals.items() if told != "native"
+            for told, places in self.decimals.items()
+            if told != "native"
             for asset in (Asset("eip155:1", kind, contract(told)) for kind in ("erc20", "erc721", "erc1155"))
-        }  # fmt: skip
+        }
         protocols = load_protocols([CONFIGS / "protocols"], kinds())
 
         def protocol_of(address: str) -> ProtocolFacts | None:
@@ -98,7 +106,7 @@ class Case:
             listed(CHAINS[self.chain]),
             protocol_of,
             FUNCTIONS,
-            nobody=EVM.nobody,
+            burn_addresses=EVM.burn_addresses,
         )
 
 
@@ -135,15 +143,18 @@ def _cases(chain: str) -> Iterator[Case]:
         sent = answers["eth_getTransactionByHash"][tx_hash]
         receipt = answers["eth_getTransactionReceipt"][tx_hash]
         index = int(receipt["transactionIndex"], 16)
-        done = finished(
+        done = executed_transaction(
             height, time_s, index, typed("case", body(sent), Transaction), typed("case", body(receipt), Receipt)
         )
-        place = Place(height, time_s, told["block_hash"], ("",) * index + (tx_hash,))
+        place = TracedBlock(height, time_s, told["block_hash"], ("",) * index + (tx_hash,))
         listed = [{"blockNumber": str(height), **row, "hash": tx_hash} for row in inside.get(tx_hash, ())]
-        moved = internal.of_list("case", typed("case", body(listed), list[Listed]), place)
+        moved = internal.of_explorer("case", typed("case", body(listed), list[ExplorerTransfer]), place)
         logs = logs_in([receipt], time_s)
-        tables = [native([done], "case"), internal.rows({place: moved}, "case"),
-                  transfers.decode(logs, "case", wrapper(chain))[0]]  # fmt: skip
+        tables = [
+            native([done], "case"),
+            internal.rows({place: moved}, "case"),
+            transfers.decode(logs, "case", wrapper(chain))[0],
+        ]
         yield Case(told["id"], chain, told, done, pa.concat_tables(tables), approvals.decode(logs, "case", None)[0])
 
 
@@ -168,7 +179,7 @@ def test_fees_are_exact_with_what_rollups_add() -> None:
     assert {case.chain for case in cases() if case.done.receipt.l1Fee} >= {"optimism", "base", "scroll"}
     for case in cases():
         assert case.done.fee == int(case.told["fee_wei"]), case.id
-        assert case.done.sent.sender.lower() == case.told["fee_payer"]
+        assert case.done.transaction.sender.lower() == case.told["fee_payer"]
 
 
 def test_the_net_of_every_case_is_exact() -> None:
@@ -211,9 +222,10 @@ def test_events_have_their_direction_asset_and_amount() -> None:
         net = sums["IN"] + sums["OUT"]
         total, alone = total + len(some), alone + matched
         joined += matched + sum(
-            count for (direction, amount), count in rest.items()
+            count
+            for (direction, amount), count in rest.items()
             if signed(Counter({(direction, amount): 1})) in (sums[direction], net)
-        )  # fmt: skip
+        )
         together += len(some) if signed(rest) == net else matched
     assert (total, alone, joined, together) == (605, 555, 563, 605)
 
@@ -268,9 +280,11 @@ def test_types_agree_with_what_another_project_calls_it() -> None:
         for account in case.told["tracked_accounts"]:
             names = {
                 name
-                for event in case.told["events"] if event["account"].lower() == account
-                for name in (event["type"], f"{event['type']}/{event['subtype']}") if name in SAME
-            }  # fmt: skip
+                for event in case.told["events"]
+                if event["account"].lower() == account
+                for name in (event["type"], f"{event['type']}/{event['subtype']}")
+                if name in SAME
+            }
             if len(names) == 1:
                 (name,) = names
                 total[name] += 1
@@ -287,5 +301,5 @@ def test_few_statements_say_no_more_than_that_something_was_called() -> None:
 
 @pytest.mark.parametrize("least", [140])
 def test_functions_have_names(least: int) -> None:
-    called = [case.done.sent.input[2:10] for case in cases() if len(case.done.sent.input) >= 10]
+    called = [case.done.transaction.input[2:10] for case in cases() if len(case.done.transaction.input) >= 10]
     assert sum(bytes.fromhex(each) in FUNCTIONS.names for each in called) >= least

@@ -11,10 +11,10 @@ import msgspec
 import polars as pl
 import pytest
 
+from chainfolio.engine.validators.answers import Granularity, Window
+from chainfolio.engine.validators.reward_buckets import Buckets, Known, bucketed
 from chainfolio.tables import VALIDATOR_REWARDS
 from chainfolio.validators import SlotClock, ValidatorNow
-from engine.reward_buckets import Buckets, Known, bucketed
-from engine.validators import Granularity, Window
 
 GENESIS_S = 1_606_824_023
 CLOCK = SlotClock(GENESIS_S, 720, 8)  # fifteen epochs a day, so that a year is short
@@ -37,17 +37,25 @@ def lived(random: Random, begin: int, end: int) -> list[dict[str, Any]]:
     """Rows of a long life: losses, blocks, seats, epochs without a row, and some of which a node did not tell all."""
     return [
         row(
-            epoch, source=random.choice((-2500, 0, 2480)), target=random.choice((-4600, 4589)),
-            head=random.choice((0, 2440)), inactivity=random.choice((0, 0, 0, -7)),
-            ideal=None if random.random() < 0.001 else 9509, sync=random.choice((0, 0, -20_000, 20_000)),
-            sync_ideal=random.choice((0, 20_000)), sync_hits=random.randrange(3), sync_misses=random.randrange(3),
-            proposals=random.choice((0, 0, 0, 40_000_000)), proposed=random.choice((0, 0, 0, 1)),
-            missed=None if random.random() < 0.001 else random.randrange(2), slashing=random.choice((0, 0, 0, -10**9)),
+            epoch,
+            source=random.choice((-2500, 0, 2480)),
+            target=random.choice((-4600, 4589)),
+            head=random.choice((0, 2440)),
+            inactivity=random.choice((0, 0, 0, -7)),
+            ideal=None if random.random() < 0.001 else 9509,
+            sync=random.choice((0, 0, -20_000, 20_000)),
+            sync_ideal=random.choice((0, 20_000)),
+            sync_hits=random.randrange(3),
+            sync_misses=random.randrange(3),
+            proposals=random.choice((0, 0, 0, 40_000_000)),
+            proposed=random.choice((0, 0, 0, 1)),
+            missed=None if random.random() < 0.001 else random.randrange(2),
+            slashing=random.choice((0, 0, 0, -(10**9))),
             effective=random.choice((31, 32)) * GWEI,
         )
         for epoch in range(begin, end + 1)
         if random.random() > 0.02
-    ]  # fmt: skip
+    ]
 
 
 def known(rows: list[dict[str, Any]], told: list[tuple[int, int]], exited: int | None = None) -> Known:
@@ -78,16 +86,19 @@ def plainly(rows: list[dict[str, Any]], epochs: range, exited: int | None) -> di
     blocks = sum(each["proposed"] for each in own)
     knows_missed = all(each["missed"] is not None for each in own)
     return {
-        "epochStart": epochs[0], "epochEnd": epochs[-1],
+        "epochStart": epochs[0],
+        "epochEnd": epochs[-1],
         "consensusReward": str(reward * GWEI),
         "consensusPotentialReward": str(could * GWEI) if told_all else "N/A",
         "efficiency": min(max(Fraction(reward, could), Fraction(0)), Fraction(1)) if told_all and could > 0 else None,
-        "attestationsIncluded": len(duties) - missed, "attestationsMissed": missed,
+        "attestationsIncluded": len(duties) - missed,
+        "attestationsMissed": missed,
         "syncParticipations": sum(each["sync_hits"] for each in own),
         "syncMissed": sum(each["sync_misses"] for each in own),
-        "proposedBlocks": blocks, "executionReward": "N/A" if blocks else "0",
+        "proposedBlocks": blocks,
+        "executionReward": "N/A" if blocks else "0",
         "missedBlocks": sum(each["missed"] for each in own) if knows_missed else None,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("granularity", BUCKETS)

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from chainfolio.blocks import Block, Span, Spans
+from chainfolio.engine.rows import rows_at, rows_of
+from chainfolio.engine.transactions.activities import missing
 from chainfolio.errors import NotFound
+from chainfolio.indexer import arrow_ipc
+from chainfolio.indexer.materialise import HISTORIES, in_schema, materialise, of_events
+from chainfolio.portfolio.ledger import by_account
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_EVENTS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, TRANSFERS
-from engine.activities import missing
-from engine.rows import rows_at, rows_of
-from indexer import arrow_ipc
-from indexer.materialise import HISTORIES, in_schema, materialise, of_events
-from portfolio.ledger import by_account
-from storage.lake import Lake
-from storage.tail import Tail, TailBlock
 from tests.portfolio.test_ledger import frame
 
 CHAIN = "a"
@@ -36,21 +36,37 @@ CONTRACTS, TOPIC0 = [f"0x{n:040x}" for n in (7, 8)], "0x" + "ab" * 32
 EVENTS = [f"{contract}/{TOPIC0}" for contract in CONTRACTS]
 someone, somewhere = st.sampled_from(ACCOUNTS), {"height": st.integers(0, HEIGHTS - 1), "tx_index": st.integers(0, 2)}
 SOURCES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
-    "transfers": st.fixed_dictionaries({
-        **somewhere, "sender": someone, "recipient": someone, "raw": st.integers(0, 3),
-        "standard": st.sampled_from(["erc20", "native", "internal", "erc1155"]),
-    }),
+    "transfers": st.fixed_dictionaries(
+        {
+            **somewhere,
+            "sender": someone,
+            "recipient": someone,
+            "raw": st.integers(0, 3),
+            "standard": st.sampled_from(["erc20", "native", "internal", "erc1155"]),
+        }
+    ),
     "approvals": st.fixed_dictionaries({**somewhere, "owner": someone, "spender": someone, "raw": st.integers(0, 3)}),
-    "transactions": st.fixed_dictionaries({
-        **somewhere, "sender": someone,
-        "recipient": st.one_of(st.none(), someone), "created": st.one_of(st.none(), someone),
-        "raw": st.just(0), "gas_price": st.just(0), "fee": st.integers(0, 3), "input": st.binary(max_size=6),
-    }),
-    "logs": st.fixed_dictionaries({
-        **somewhere, "address": st.sampled_from(CONTRACTS), "topic0": st.just(TOPIC0),
-        **{f"topic{n}": st.one_of(st.none(), st.sampled_from(TOPICS)) for n in (1, 2, 3)},
-    }),
-}  # fmt: skip
+    "transactions": st.fixed_dictionaries(
+        {
+            **somewhere,
+            "sender": someone,
+            "recipient": st.one_of(st.none(), someone),
+            "created": st.one_of(st.none(), someone),
+            "raw": st.just(0),
+            "gas_price": st.just(0),
+            "fee": st.integers(0, 3),
+            "input": st.binary(max_size=6),
+        }
+    ),
+    "logs": st.fixed_dictionaries(
+        {
+            **somewhere,
+            "address": st.sampled_from(CONTRACTS),
+            "topic0": st.just(TOPIC0),
+            **{f"topic{n}": st.one_of(st.none(), st.sampled_from(TOPICS)) for n in (1, 2, 3)},
+        }
+    ),
+}
 
 
 HISTORY_TABLES = (ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_EVENTS)

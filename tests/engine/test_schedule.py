@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from chainfolio.assets import Account, account
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.history.schedule import LOOK_EVERY_S, POLL_S, DailySnapshots, Schedule
+from chainfolio.engine.service import Engine
+from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
-from chainfolio.seams import Seams
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
+from chainfolio.storage.disk import lock_file
 from chainfolio.supervisor import Supervisor, Task
-from engine.days import midnight_us
-from engine.schedule import LOOK_EVERY_S, POLL_S, DailySnapshots, Schedule
-from engine.service import Engine
-from indexer.wiring import System
-from storage.disk import held
 from tests.e2e.conftest import World
 from tests.engine import test_history
 from tests.engine.test_history import DAYS, LAST, kept
@@ -37,7 +37,7 @@ def made(settings: Settings, clock: ManualClock, wanted: dict[Account, date | No
     async def those() -> dict[Account, date | None]:
         return wanted
 
-    system = System(settings, Seams(clock=clock))
+    system = System(settings, Environment(clock=clock))
     return Schedule(Engine(system).history, Supervisor(clock), those), system
 
 
@@ -124,8 +124,12 @@ async def test_what_no_node_can_say_is_tried_again_once_a_day(
     await schedule.once(chain, Task("snapshots"))
     assert schedule.status["local"].failed == 0
     assert [(day, attempt) for _, day, attempt in taken(system)] == [
-        (DAYS[4], 0), (DAYS[4], 1), (DAYS[5], 0), (DAYS[5], 1), (DAYS[6], 0),
-    ]  # fmt: skip
+        (DAYS[4], 0),
+        (DAYS[4], 1),
+        (DAYS[5], 0),
+        (DAYS[5], 1),
+        (DAYS[6], 0),
+    ]
     await one.close()
 
 
@@ -167,7 +171,7 @@ async def test_one_process_of_several_takes_them_and_the_next_one_when_it_has_en
             other.close()
 
     schedule, one = made(whole, Seen(at(DAYS[1]).now_s), {alice: DAYS[1]})
-    other.enter_context(held(one.tail.path.parent / "locks" / "local.daily.lock", store="lake", what="it"))
+    other.enter_context(lock_file(one.tail.path.parent / "locks" / "local.daily.lock", store="lake", subject="it"))
     with pytest.raises(Enough):
         await schedule._run(one.chain("local"), Task("snapshots"))
     assert waits == [LOOK_EVERY_S, LOOK_EVERY_S]
@@ -180,7 +184,9 @@ async def test_prometheus_is_told_what_is_missing(world: World, whole: Settings,
     await schedule.once(one.chain("local"), Task("snapshots"))
     found = {sample.name: sample.value for metric in DailySnapshots(schedule).collect() for sample in metric.samples}
     assert found == {
-        "chainfolio_snapshot_accounts": 1, "chainfolio_snapshots_missing": 0, "chainfolio_snapshots_failed": 0,
+        "chainfolio_snapshot_accounts": 1,
+        "chainfolio_snapshots_missing": 0,
+        "chainfolio_snapshots_failed": 0,
         "chainfolio_snapshots_taken_total": 2,
-    }  # fmt: skip
+    }
     await one.close()

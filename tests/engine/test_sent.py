@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.sent import paid
+from chainfolio.engine.snapshots.sent_transactions import paid_fees
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
 
@@ -38,7 +38,7 @@ def wallets(subject: EvmSubject) -> list[str]:
 
 async def of_index(indexed: Index, accounts: list[str], height: int) -> dict[str, int]:
     block = await indexed.chain.block(height)
-    return paid(indexed.lake, indexed.tail, indexed.key, accounts, block)
+    return paid_fees(indexed.lake, indexed.tail, indexed.key, accounts, block)
 
 
 async def test_fees_are_those_of_the_receipts_wherever_the_rows_lie(subject: EvmSubject, tmp_path: Path) -> None:
@@ -70,5 +70,5 @@ async def test_without_all_blocks_or_of_another_block_nothing_is_known(subject: 
         await indexed.follower().step()
         top = await indexed.chain.block(subject.height)
         args = indexed.lake, indexed.tail, indexed.key, accounts
-        assert paid(*args, top) != {}
-        assert paid(*args, replace(top, hash="0x" + "ab" * 32)) == {}
+        assert paid_fees(*args, top) != {}
+        assert paid_fees(*args, replace(top, hash="0x" + "ab" * 32)) == {}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from engine.shared_work import SharedWork
+from chainfolio.engine.shared_work import SharedWork
 
 
 class Desk:

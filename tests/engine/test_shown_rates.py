@@ -12,11 +12,11 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price
+from chainfolio.engine.prices import shown_rates
+from chainfolio.engine.prices.rates import Rates
+from chainfolio.engine.prices.shown_rates import MAX_AGE_S, ShownRates
 from chainfolio.errors import Unavailable
-from engine import shown_rates
-from engine.rates import Rates
-from engine.shown_rates import MAX_AGE_S, ShownRates
-from pricing.ecb import FiatRate
+from chainfolio.pricing.ecb import FiatRate
 from tests.engine.test_rates import Chain, quoted
 from tests.portfolio.examples import native
 

@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS, Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token as Described
+from chainfolio.engine.service import Engine
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import HistoryUnavailable
+from chainfolio.indexer.registry import Protocol, Registry
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.evm import Tx, created_address, tx, words
+from chainfolio.localchain.hostile import BALANCES, deploy_hostile
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio, every_asset
+from chainfolio.portfolio.facts import ChainFacts, Options
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.pricing.fixed import build_fixed
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols, TokenAmount
 from chainfolio.settings import Settings
-from engine.service import Engine
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from indexer.registry import Protocol, Registry
-from indexer.wiring import System
-from localchain.artifacts import artifact
-from localchain.evm import Tx, created_address, tx, words
-from localchain.hostile import BALANCES, deploy_hostile
-from localchain.node import LocalNode
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio, every_asset
-from portfolio.facts import ChainFacts, Options
-from portfolio.valuation import value
-from pricing.fixed import fixed
-from storage.lake import Lake
+from chainfolio.storage.lake import Lake
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -77,11 +77,11 @@ async def test_a_total_is_what_it_would_be_without_hostile_tokens(
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
         facts = indexed.chain.facts
-        prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
+        prices = build_fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
         book = TokenBook(facts.key, indexed.lake, {})
         snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,)).take([alice])
         chains = {"local": ChainFacts("local", "Local", 31337)}
-        document = portfolio(alice, value([snapshot]), chains, updated_ms=0)
+        document = portfolio(alice, valuate([snapshot]), chains, updated_ms=0)
         ether, dollars = subject.native(alice, subject.height), subject.balance(alice, usdc, subject.height)
         assert dollars
         assert Decimal(document.networth) == Decimal(ether) * 2000 / 10**18 + Decimal(dollars) / 10**6
@@ -101,7 +101,7 @@ async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is
         book = TokenBook(
             indexed.chain.key, indexed.lake, {asset: Described(asset, "R", "R", 6)} if known == "listed" else {}
         )
-        sources = [fixed({str(asset): "1"}, "test")] if known == "priced" else []
+        sources = [build_fixed({str(asset): "1"}, "test")] if known == "priced" else []
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
     spoilt = [issue.subject for issue in taken.issues if issue.makes_partial]
     assert spoilt == ([] if known == "neither" else [reverting])
@@ -116,7 +116,7 @@ async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
     (unread,) = Registry([Protocol("bank", "Bank", {"local": {"vault": [usdc]}}, families=["of_mine"])]).unread(())
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
-        book, known = TokenBook(indexed.chain.key, indexed.lake, {}), InstalledProtocols(unread={usdc: unread.told})
+        book, known = TokenBook(indexed.chain.key, indexed.lake, {}), InstalledProtocols(unread={usdc: unread.document})
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
     assert [(issue.subject, issue.account) for issue in taken.issues if issue.makes_partial] == [("bank", alice)]
 
@@ -160,15 +160,18 @@ async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_
     usdc, silent, absent = subject.token("USDC"), tokens["decimals 256"], "0x" + "de" * 20
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         facts = indexed.chain.facts
-        prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
+        prices = build_fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
         snapshotter = Snapshotter(
             indexed.chain, indexed.lake, indexed.tail, TokenBook(facts.key, indexed.lake, {}), (prices,)
         )
         quoted = await snapshotter.quote([facts.token_asset(each) for each in (usdc, silent, absent, usdc)])
         assert quoted.block.height == subject.height
         assert {asset.shown_contract: token.decimals for asset, token in quoted.tokens.items()} == {
-            ZERO_ADDRESS: 18, usdc: 6, silent: None, absent: None,
-        }  # fmt: skip
+            ZERO_ADDRESS: 18,
+            usdc: 6,
+            silent: None,
+            absent: None,
+        }
         assert {price.usd: price.time_us for price in quoted.prices.values()} == {
             Decimal(2000): quoted.block.time_us,
             Decimal(1): quoted.block.time_us,
@@ -239,15 +242,15 @@ async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
     async with index(subject, tmp_path) as indexed:
         facts, block = indexed.chain.facts, Block(5, "0x05", "0x04", 0)
         books = [TokenBook(facts.key, Lake(indexed.lake.uri), {}) for _ in range(3)]
-        assert all(book.seen == set() for book in books)
+        assert all(book.seen_contracts == set() for book in books)
         for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
             asset = facts.token_asset(contract)
-            book.learn({asset: Described(asset, "A", "A", 6)}, block)
+            book.add({asset: Described(asset, "A", "A", 6)}, block)
         assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
-        assert TokenBook(facts.key, indexed.lake, {}).seen == {"0xa", "0xb"}
+        assert TokenBook(facts.key, indexed.lake, {}).seen_contracts == {"0xa", "0xb"}
         both = [facts.token_asset(contract) for contract in ("0xa", "0xb")]
-        assert set(books[0].known(both, block)) == set(both[:1])
-        assert books[0].known(both, Block(6, "0x06", "0x05", 0)) == {}
+        assert set(books[0].described_at(both, block)) == set(both[:1])
+        assert books[0].described_at(both, Block(6, "0x06", "0x05", 0)) == {}
 
 
 async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was_asked_first(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from chainfolio.contracts import Snapshot
-from engine.arrivals import arrivals
-from localchain.airdrop import SPAMMED, STRANGERS, airdrop
-from localchain.evm import tx
-from portfolio.spam import Arrival
+from chainfolio.engine.snapshots.arrivals import arrivals
+from chainfolio.localchain.airdrop import SPAMMED, STRANGERS, airdrop
+from chainfolio.localchain.evm import tx
+from chainfolio.portfolio.spam import TokenArrival
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
 pytestmark = pytest.mark.node
-Arrived = dict[str, Arrival]
+Arrived = dict[str, TokenArrival]
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +82,14 @@ async def test_how_a_token_came_is_what_the_chain_says(
     async with index(subject, tmp_path) as indexed:
         await whole(indexed, follow=True)
         found = of_one(indexed, alice, (moon, dai, "0x" + "12" * 20), (usdc, weth), subject.height)
-        assert found[moon] == Arrival(moved=1, own=False, recipients=len(SPAMMED) + STRANGERS, net=10**24)
-        assert found[dai].own, "she has traded it"
+        assert found[moon] == TokenArrival(
+            transfer_count=1, is_own_action=False, recipients=len(SPAMMED) + STRANGERS, net=10**24
+        )
+        assert found[dai].is_own_action, "she has traded it"
         assert set(found) == {moon, dai}
         assert of_one(indexed, alice, (moon,), (), 5) == {}
         given = of_one(indexed, frank, (dai,), (), subject.height)
-        assert given[dai].moved > 1
+        assert given[dai].transfer_count > 1
 
 
 async def test_a_transfer_that_a_token_invents_is_no_deed_of_its_holder(
@@ -109,4 +111,4 @@ async def test_a_transfer_that_a_token_invents_is_no_deed_of_its_holder(
             name: of_one(indexed, account.lower(), (moon,), (), subject.height)[moon]
             for name, account in (("bob", bob), ("carol", carol))
         }
-        assert (told["bob"].own, told["carol"].own) == (False, True)
+        assert (told["bob"].is_own_action, told["carol"].is_own_action) == (False, True)

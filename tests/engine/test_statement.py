@@ -13,13 +13,13 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
+from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.transactions.activities import Activities
+from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.pages import Hole, Statement, Subject
 from chainfolio.errors import NotFound, NotIndexed
-from engine.activities import Activities
-from engine.answers import TransactionFilter
-from engine.page_positions import Reached
-from engine.transactions import Hole, Statement, Subject
-from indexer.registry import Registry
-from portfolio.activity import Activity, Functions
+from chainfolio.indexer.registry import Registry
+from chainfolio.portfolio.activity import Activity, Functions
 
 ME = "0x" + "11" * 20
 NOTHING = pl.DataFrame()
@@ -100,7 +100,7 @@ async def test_who_goes_on_meets_everything_once_whatever_came_before_it() -> No
     read_all = await told(100).tell(A, B).shown()
     begun = await told(3).tell(A, B).reached()
     assert begun is not None
-    assert (begun.count, begun.place) == (3, A[3].place)
+    assert (begun.count, begun.place) == (3, A[3].sort_key)
     grown = keys("a", 10, 20, 30, 40, 50, 60, 70)
     assert await told(3, 3, after=begun).tell(grown, B).shown() == read_all[3:6]
     assert await told(3, 6, after=begun).tell(grown, B).shown() == read_all[6:9]
@@ -114,7 +114,7 @@ async def test_who_goes_on_after_a_reorganisation_counts_from_where_the_last_one
     begun = await told(3, newest_first=newest_first).tell(A, B).reached()
     assert begun is not None
     right = await told(100, 3, newest_first=newest_first).tell(A, B).shown()
-    (anchor,) = [key for key in (*A, *B) if key.place == begun.place]
+    (anchor,) = [key for key in (*A, *B) if key.sort_key == begun.place]
     moved = replace(anchor, height=anchor.height - 1, time_us=anchor.time_us - 1)
     others = tuple(key for key in A if key != anchor), tuple(key for key in B if key != anchor)
     again = told(100, 3, newest_first=newest_first, after=begun)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import account_index
-from engine.arrivals import arrivals
-from engine.sent import paid
-from localchain.airdrop import airdrop
-from portfolio.compose import portfolio
-from portfolio.facts import ChainFacts
-from portfolio.valuation import value
+from chainfolio.engine.snapshots import account_index
+from chainfolio.engine.snapshots.arrivals import arrivals
+from chainfolio.engine.snapshots.sent_transactions import paid_fees
+from chainfolio.localchain.airdrop import airdrop
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.valuation import valuate
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -55,11 +55,13 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
         await everywhere(indexed)
         lake, tail, key, info = indexed.lake, indexed.tail, indexed.key, indexed.chain.info
         blocks = {height: await indexed.chain.block(height) for height in (0, 5, 12, 20, subject.height)}
-        tokens = sorted({
-            token
-            for each in account_index.interactions_of(lake, tail, key, everybody, subject.height, info).values()
-            for token in each.tokens
-        })  # fmt: skip
+        tokens = sorted(
+            {
+                token
+                for each in account_index.interactions_of(lake, tail, key, everybody, subject.height, info).values()
+                for token in each.tokens
+            }
+        )
         assert len(tokens) > 5
 
         @settings(max_examples=12, deadline=None)
@@ -71,7 +73,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
         def equal(accounts: list[str], height: int, random: Random) -> None:
             met = account_index.interactions_of(lake, tail, key, accounts, height, info)
             assert list(met) == accounts
-            fees = paid(lake, tail, key, accounts, blocks[height])
+            fees = paid_fees(lake, tail, key, accounts, blocks[height])
             asked = {account: random.sample(tokens, 4) for account in accounts}
             trusted = {account: random.sample(tokens, 2) for account in accounts}
             came = arrivals(lake, tail, key, asked, trusted, height)
@@ -83,7 +85,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
                 assert account_index.interactions_of(lake, tail, key, [account], height, info) == {
                     account: met[account]
                 }
-                assert paid(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
+                assert paid_fees(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
                 alone = arrivals(lake, tail, key, {account: asked[account]}, {account: trusted[account]}, height)
                 assert alone == {account: came[account]}
 
@@ -99,12 +101,12 @@ async def test_an_account_has_the_same_portfolio_alone_and_among_others(subject:
         await everywhere(indexed)
         block = await indexed.chain.block(subject.height)
         many = await indexed.snapshot(everybody, block)
-        parts = value([many]).apart()
+        parts = valuate([many]).by_account()
         spam = 0
         for account in everybody:
-            alone = value([await indexed.snapshot([account], block)])
+            alone = valuate([await indexed.snapshot([account], block)])
             document = portfolio(account, parts[account], chains, updated_ms=0, block_number=block.height)
             assert document == portfolio(account, alone, chains, updated_ms=0, block_number=block.height)
-            assert document == portfolio(account, value([many]), chains, updated_ms=0, block_number=block.height)
+            assert document == portfolio(account, valuate([many]), chains, updated_ms=0, block_number=block.height)
             spam += document.spam_assets
         assert spam > 0

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.facts import load
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import account
 from chainfolio.blocks import Span
+from chainfolio.engine.service import Engine
+from chainfolio.engine.snapshots.token_registry import HEADER, TokenRegistry
 from chainfolio.errors import BadSettings
+from chainfolio.indexer.wiring import CONFIGS, System
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import Tx, created_address, tx, words
+from chainfolio.localchain.hostile import deploy_hostile
+from chainfolio.portfolio.document import AssetDocument, Portfolio, every_asset
+from chainfolio.portfolio.facts import Options
 from chainfolio.printable import clean
 from chainfolio.scopes import account_filter
 from chainfolio.settings import Settings
-from engine.service import Engine
-from engine.token_registry import HEADER, TokenRegistry
-from indexer.wiring import CONFIGS, System
-from localchain.artifacts import artifact
-from localchain.deploy import WAD
-from localchain.evm import Tx, created_address, tx, words
-from localchain.hostile import deploy_hostile
-from portfolio.document import AssetDocument, Portfolio, every_asset
-from portfolio.facts import Options
 from tests.chains.evm import EvmSubject, evm
 
 HOLDER = account("0x" + "b0" * 20)
@@ -44,17 +44,17 @@ def write(path: Path, lines: list[str]) -> TokenRegistry:
 def test_tokens_are_found_by_the_number_of_lists_that_name_them(tmp_path: Path) -> None:
     contracts = [f"0x{k:040x}" for k in range(6)]
     registry = write(tmp_path / "local.csv", [line(each, 8 - k, f"T{k}") for k, each in enumerate(contracts)])
-    assert [asset.reference for asset in registry.named_by(6)] == contracts[:3]
+    assert [asset.reference for asset in registry.assets_on(6)] == contracts[:3]
     assert [token.symbol for token in registry.tokens(8)] == ["T0"]
-    assert registry.named_by(9) == []
-    assert len(registry.named_by(1)) == len(registry) == 6
-    assert registry.lists(INFO.token_asset(contracts[5])) == 3
-    assert registry.lists(INFO.token_asset("0x" + "ff" * 20)) == 0
+    assert registry.assets_on(9) == []
+    assert len(registry.assets_on(1)) == len(registry) == 6
+    assert registry.list_count(INFO.token_asset(contracts[5])) == 3
+    assert registry.list_count(INFO.token_asset("0x" + "ff" * 20)) == 0
 
 
 def test_a_chain_without_a_registry_has_no_candidates(tmp_path: Path) -> None:
     registry = TokenRegistry(tmp_path / "local.csv", INFO)
-    assert (len(registry), registry.named_by(1), list(registry.tokens(1))) == (0, [], [])
+    assert (len(registry), registry.assets_on(1), list(registry.tokens(1))) == (0, [], [])
 
 
 @pytest.mark.parametrize("lines", [["address,symbol"], [HEADER, "0x" + "11" * 20 + ",many,18,T,"]])
@@ -62,7 +62,7 @@ def test_a_registry_that_cannot_be_meant_is_refused_with_its_name(tmp_path: Path
     path = tmp_path / "local.csv"
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(BadSettings, match=r"local\.csv"):
-        TokenRegistry(path, INFO).named_by(1)
+        TokenRegistry(path, INFO).assets_on(1)
 
 
 # --- on a node -------------------------------------------------------------------------------------------------------

@@ -12,24 +12,24 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from adapters.evm.kind import KIND
+from chainfolio.adapters.evm.kind import KIND
+from chainfolio.engine.answers import MAX_LOOKUPS, TransactionFilter
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.transactions.function_names import load
+from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.engine.validators.stakes import Stakes
 from chainfolio.errors import NotFound, NotIndexed
+from chainfolio.indexer.registry import Protocol, Registry
+from chainfolio.indexer.wiring import CONFIGS, System
+from chainfolio.localchain.evm import Tx, tx, words
+from chainfolio.localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.transactions import TransactionDocument, TransactionType
 from chainfolio.settings import Settings
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS
-from engine.answers import TransactionFilter
-from engine.functions import load
-from engine.page_positions import Reached
-from engine.snapshot import Snapshotter
-from engine.stakes import Stakes
-from engine.tokens import TokenBook
-from engine.transactions import MAX_LOOKUPS, Statement, Subject
-from indexer.registry import Protocol, Registry
-from indexer.wiring import CONFIGS, System
-from localchain.evm import Tx, tx, words
-from localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
-from portfolio.facts import ChainFacts
-from portfolio.transactions import TransactionDocument, TransactionType
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
 from tests.chains.subject import Row
@@ -85,13 +85,14 @@ async def page(
     most: int = 100_000,
     protocols: tuple[Protocol, ...] = (),
     stakes: Stakes | None = None,
+    max_lookups: int = MAX_LOOKUPS,
 ) -> tuple[list[TransactionDocument], Reached | None]:
     """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
     book = TokenBook(facts.key, indexed.lake, {})
     shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
     snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), stakes=stakes)
-    statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted())
+    statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted(), max_lookups=max_lookups)
     return await statement.page([Subject(snapshotter, shown, indexed.datasets, tuple(accounts))])
 
 
@@ -179,15 +180,24 @@ async def test_what_a_record_says_is_what_the_receipt_says(
             moves = [row for row in details["transfers"] if row["tx_hash"] == found.hash]
             for assets, mine in ((found.assets_in, "recipient"), (found.assets_out, "sender")):
                 shown = [
-                    (asset.contract, asset.sender, asset.recipient, None if asset.nft is msgspec.UNSET
-                     else int(asset.nft.token_id))
+                    (
+                        asset.contract,
+                        asset.sender,
+                        asset.recipient,
+                        None if asset.nft is msgspec.UNSET else int(asset.nft.token_id),
+                    )
                     for asset in assets
-                ]  # fmt: skip
+                ]
                 assert shown == [
-                    (row["token"] or ZERO, row["sender"], row["recipient"],
-                     None if row["token_id"] is None else number(row["token_id"]))
-                    for row in moves if row[mine] == account
-                ]  # fmt: skip
+                    (
+                        row["token"] or ZERO,
+                        row["sender"],
+                        row["recipient"],
+                        None if row["token_id"] is None else number(row["token_id"]),
+                    )
+                    for row in moves
+                    if row[mine] == account
+                ]
                 for asset, row in zip(assets, [row for row in moves if row[mine] == account], strict=True):
                     places = decimals.get(asset.contract, 0 if row["token_id"] is not None else 18)
                     assert Decimal(asset.balance or "") == Decimal(number(row["raw"])).scaleb(-places)
@@ -226,8 +236,11 @@ async def test_types_say_what_was_called(subject: EvmSubject, tmp_path: Path) ->
         assert {each.type for each in wrapping} == {"WRAP", "UNWRAP"}
         wraps = [each for each in wrapping if each.type == "WRAP"]
         assert all([asset.balance for asset in each.assets_out] == [each.value] for each in wraps)
-        plain = [each for each in found if not each.function_name and each.value != "0" and each.recipient in
-                 wallets(subject)]  # fmt: skip
+        plain = [
+            each
+            for each in found
+            if not each.function_name and each.value != "0" and each.recipient in wallets(subject)
+        ]
         assert {each.type for each in plain} == {"TRANSFERIN", "TRANSFEROUT"}
 
 
@@ -239,11 +252,13 @@ async def test_a_payment_between_two_wallets_is_there_for_each_and_one_to_onesel
             await filled(indexed)
             found = await ask(indexed, [alice.lower(), bob.lower()])
             mine = [(each.hash, each.user.address, each.type) for each in found if each.hash in (paid, kept)]
-            assert sorted(mine) == sorted([
-                (kept, alice.lower(), "SELFTRANSFER"),
-                (paid, alice.lower(), "TRANSFEROUT"),
-                (paid, bob.lower(), "TRANSFERIN"),
-            ])  # fmt: skip
+            assert sorted(mine) == sorted(
+                [
+                    (kept, alice.lower(), "SELFTRANSFER"),
+                    (paid, alice.lower(), "TRANSFEROUT"),
+                    (paid, bob.lower(), "TRANSFERIN"),
+                ]
+            )
 
 
 async def test_native_balances_are_what_records_say_with_what_contracts_paid_inside(
@@ -277,10 +292,11 @@ async def test_who_is_imitated_is_named_and_the_trick_is_left_out_only_when_aske
         dai = subject.token("DAI")
         false = bob[:6].lower() + "0" * 32 + bob[-4:].lower()
         (paid, trick, fallen) = done(
-            subject, tx(alice, dai, "transfer(address,uint256)", bob, 10**18),
+            subject,
+            tx(alice, dai, "transfer(address,uint256)", bob, 10**18),
             tx(eve, dai, "transferFrom(address,address,uint256)", alice, false, 0),
             tx(alice, dai, "transfer(address,uint256)", false, 10**18),
-        )  # fmt: skip
+        )
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
             found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
@@ -360,16 +376,17 @@ async def test_pages_of_any_size_are_the_whole(
     subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = Random(3)
-    monkeypatch.setattr("engine.transactions.PIECE", 7)
-    monkeypatch.setattr("engine.transactions.MAX_PIECE", 20)
+    monkeypatch.setattr("chainfolio.engine.transactions.pages.PIECE", 7)
+    monkeypatch.setattr("chainfolio.engine.transactions.pages.MAX_PIECE", 20)
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
         for _ in range(6):
             chosen = chance.sample(wallets(subject), chance.randrange(1, 4))
             question = wanted(
-                chance.randrange(7, 60), newest_first=chance.random() < 0.5,
+                chance.randrange(7, 60),
+                newest_first=chance.random() < 0.5,
                 types=chance.choice([(), ("APPROVAL", "SWAP")]),
-            )  # fmt: skip
+            )
             whole = await ask(indexed, chosen, replace(question, limit=EVERYONE))
             paged: list[TransactionDocument] = []
             while True:
@@ -408,10 +425,16 @@ async def test_filters_leave_exactly_what_fits(subject: EvmSubject, tmp_path: Pa
         bob = wallets(subject)[2]
         with_bob = await left(counterparties=(bob,))
         assert all(
-            bob in {each.sender, each.recipient, *(a.sender for a in each.assets_in),
-                    *(a.recipient for a in each.assets_out)} or each.type in ("APPROVAL", "FAILED")
+            bob
+            in {
+                each.sender,
+                each.recipient,
+                *(a.sender for a in each.assets_in),
+                *(a.recipient for a in each.assets_out),
+            }
+            or each.type in ("APPROVAL", "FAILED")
             for each in with_bob
-        )  # fmt: skip
+        )
         numbers = [a.nft.token_id for e in whole for a in e.assets_in if a.nft is not msgspec.UNSET]
         for each in await left(token_id=int(numbers[0])):
             moved = (*each.assets_in, *each.assets_out)
@@ -460,8 +483,14 @@ async def test_without_the_dataset_of_transactions_the_node_says_the_same(
             tokens_only = tuple(asset for asset in whole[each.hash].assets_out if asset.contract != ZERO)
             same = (each.fees, each.value, each.sender, each.recipient, each.function_name, each.assets_in)
             other = whole[each.hash]
-            assert same == (other.fees, other.value, other.sender, other.recipient, other.function_name,
-                            other.assets_in)  # fmt: skip
+            assert same == (
+                other.fees,
+                other.value,
+                other.sender,
+                other.recipient,
+                other.function_name,
+                other.assets_in,
+            )
             assert each.assets_out == tokens_only
         await indexed.chain.heads()
         before = indexed.chain.requests
@@ -470,15 +499,14 @@ async def test_without_the_dataset_of_transactions_the_node_says_the_same(
 
 
 async def test_a_filter_over_more_than_a_node_should_be_asked_is_not_answered(
-    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    subject: EvmSubject, tmp_path: Path
 ) -> None:
     assert MAX_LOOKUPS >= 250
-    monkeypatch.setattr("engine.transactions.MAX_LOOKUPS", 10)
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await filled(indexed)
         with pytest.raises(NotIndexed, match="transactions of local"):
-            await ask(indexed, [wallets(subject)[1]], wanted(types=("BORROW",)))
-        assert len(await ask(indexed, [wallets(subject)[1]], wanted(5))) == 5
+            await ask(indexed, [wallets(subject)[1]], wanted(types=("BORROW",)), max_lookups=10)
+        assert len(await ask(indexed, [wallets(subject)[1]], wanted(5), max_lookups=10)) == 5
 
 
 async def test_an_address_with_more_than_is_served_is_not_found(

@@ -8,19 +8,25 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.reads import Call, NativeBalance, balance_of
+from chainfolio.adapters.evm.reads import Call, NativeBalance, balance_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
-from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.engine.snapshots.build import price_issues
+from chainfolio.engine.snapshots.reading import holdings_of
+from chainfolio.engine.snapshots.trust import (
+    MAX_REASONS,
+    MAX_SINGLE_ISSUES,
+    Trust,
+    group_untrusted_issues,
+    mark_untrusted,
+)
+from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.positions import AccountState
+from chainfolio.pricing.chainlink import Chainlink, Feed, Sequencer
+from chainfolio.pricing.quotes import Quotes, RelativePrice
+from chainfolio.pricing.source_chain import query_sources
 from chainfolio.reads import AtParent
-from engine.reading import holdings_of
-from engine.snapshot import price_issues
-from engine.trust import MAX_EQUAL, MAX_REASONS, Trust, listed_apart, marked
-from pricing.chainlink import Chainlink, Feed, Sequencer
-from pricing.quotes import Quotes, Relative
-from pricing.source_chain import source_chain
 
 ALICE, BOB = "0x" + "aa" * 20, "0x" + "bb" * 20
 LISTED, OWN, SENT, NATIVE = (
@@ -54,14 +60,14 @@ def test_an_unread_balance_makes_an_answer_partial_only_if_trusted(
 
 
 def test_only_contracts_that_no_account_trusts_are_strangers() -> None:
-    assert TRUST.strangers([LISTED, OWN, SENT, NATIVE]) == {SENT.reference}
+    assert TRUST.untrusted_contracts([LISTED, OWN, SENT, NATIVE]) == {SENT.reference}
 
 
 def test_reads_that_concern_strangers_are_marked() -> None:
     pool = Call(FEED, "getPool(address,address)(address)", (LISTED.reference, SENT.reference))
     inner = AtParent(balance_of(SENT.reference, ALICE))
     reads = [balance_of(SENT.reference, ALICE), balance_of(LISTED.reference, ALICE), NativeBalance(ALICE), pool, inner]
-    given = marked(reads, {SENT.reference})
+    given = mark_untrusted(reads, {SENT.reference})
     assert given == reads
     assert [getattr(getattr(read, "read", read), "untrusted", False) for read in given] == [
         True,
@@ -84,9 +90,11 @@ def test_reads_that_concern_strangers_are_marked() -> None:
 def test_an_issue_about_assets_makes_an_answer_partial_only_if_one_is_trusted(
     assets: tuple[Asset, ...], is_partial: bool
 ) -> None:
-    [resolved] = TRUST.resolve([Issue("solana", "it", "not proven", account=ALICE, assets=assets)])
+    [resolved] = TRUST.resolve_issues([Issue("solana", "it", "not proven", account=ALICE, assets=assets)])
     assert (resolved.makes_partial, resolved.assets) == (is_partial, ())
-    [silent] = TRUST.resolve([Issue("solana", "it", "it is frozen", makes_partial=False, account=ALICE, assets=assets)])
+    [silent] = TRUST.resolve_issues(
+        [Issue("solana", "it", "it is frozen", makes_partial=False, account=ALICE, assets=assets)]
+    )
     assert not silent.makes_partial
 
 
@@ -97,21 +105,21 @@ def issue(number: int, reason: str, **more: Any) -> Issue:
 def test_a_flood_with_one_reason_is_one_issue_with_its_count() -> None:
     flood = [issue(k, "loops") for k in range(850)]
     partial = issue(1, "loops", makes_partial=True)
-    (summed, last) = listed_apart([*flood, partial])
+    (summed, last) = group_untrusted_issues([*flood, partial])
     assert (summed.count, summed.reason, summed.makes_partial, summed.account) == (850, "loops", False, ALICE)
     assert last == partial
 
 
 def test_a_flood_of_different_reasons_is_bounded() -> None:
     given = [issue(k, f"returned {k} bytes") for k in range(850)]
-    shown = listed_apart(given)
+    shown = group_untrusted_issues(given)
     assert len(shown) == MAX_REASONS + 1
     assert sum(each.count for each in shown) == 850
 
 
 def test_few_issues_are_shown_one_by_one() -> None:
-    given = [issue(k, "loops") for k in range(MAX_EQUAL)]
-    assert listed_apart(given) == given
+    given = [issue(k, "loops") for k in range(MAX_SINGLE_ISSUES)]
+    assert group_untrusted_issues(given) == given
 
 
 # --- feeds -----------------------------------------------------------------------------------------------------------
@@ -125,7 +133,7 @@ def quotes(answer: Any, asset: Asset = LISTED, sequencer: Any = None) -> Quotes:
     answers = dict.fromkeys(source.feeds[asset].reads, answer)
     if uptime:
         answers[uptime.read] = sequencer
-    return run_known(source.prices([asset], BLOCK), answers)
+    return run_offline(source.prices([asset], BLOCK), answers)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +161,12 @@ class Share:
     def prices(self, assets: Any, block: Block) -> Any:
         yield []
         parts = ((LISTED, Fraction(1)),)
-        told = [Relative(OWN, parts, self.name, BLOCK.time_us, Decimal(1))] if OWN in assets else []
+        told = [RelativePrice(OWN, parts, self.name, BLOCK.time_us, Decimal(1))] if OWN in assets else []
         return Quotes(relative=tuple(told))
 
 
 def test_what_is_worth_some_of_an_unread_asset_is_unread_too() -> None:
     source = Chainlink({LISTED: Feed(LISTED, FEED, 8, 3600)})
-    found = run_known(source_chain([source, Share()], [OWN], BLOCK, {}), lambda read: UNREAD)
+    found = run_offline(query_sources([source, Share()], [OWN], BLOCK, {}), lambda read: UNREAD)
     (refusal,) = [each for each in found.refused if each.asset == OWN]
     assert refusal.is_unread

@@ -9,18 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm.facts import load
+from chainfolio.adapters.evm.facts import load
 from chainfolio.blocks import Block
 from chainfolio.chains import EndpointHealth
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.proofs import Finding
-from engine.verification import STATUSES, Check, Elsewhere, Fault, Verification, _check, _checks, _Reading
+from chainfolio.engine.verification import STATUSES, Check, Elsewhere, Fault, Verification, _check, _checks, _Reading
+from chainfolio.proofs import ProofResult
 
 TOKEN, ETHER = "eip155:1/erc20:0x" + "11" * 20, "eip155:1/slip44:60"
 PROVEN, OTHER, NONE, BROKEN = (
-    Finding("proven", "Solidity mapping at slot 0", 5), Finding("contradicted", "the state root proves 4", 4),
-    Finding("unprovable", "zero is what any empty place holds"), Finding("broken", "the proof does not lead"),
-)  # fmt: skip
+    ProofResult("proven", "Solidity mapping at slot 0", 5),
+    ProofResult("contradicted", "the state root proves 4", 4),
+    ProofResult("unprovable", "zero is what any empty place holds"),
+    ProofResult("broken", "the proof does not lead"),
+)
 
 
 def said(*values: str | None) -> tuple[Elsewhere, ...]:
@@ -50,7 +52,7 @@ def said(*values: str | None) -> tuple[Elsewhere, ...]:
     ],
 )
 def test_how_a_number_ends(
-    mine: str | None, others: tuple[Elsewhere, ...], finding: Finding | None, status: str
+    mine: str | None, others: tuple[Elsewhere, ...], finding: ProofResult | None, status: str
 ) -> None:
     row = _check("balance", TOKEN, "T", mine, others, finding)
     assert row.status == status

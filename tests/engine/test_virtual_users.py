@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.settings import EvmSettings
 from chainfolio import amounts
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Holding, Issue, Price, Quoted, Snapshot, Token, VirtualHolding, VirtualUser
+from chainfolio.contracts import Holding, Issue, Price, QuotedTokens, Snapshot, Token, VirtualHolding, VirtualUser
+from chainfolio.engine.service import Engine
+from chainfolio.engine.virtual_users import Shown, document, wanted
 from chainfolio.errors import Unavailable
+from chainfolio.indexer.wiring import System
+from chainfolio.portfolio.document import AssetDocument, Portfolio, encode_one
+from chainfolio.portfolio.facts import ChainFacts, Options
+from chainfolio.portfolio.merge import merge_users
 from chainfolio.settings import Settings
-from engine.service import Engine
-from engine.virtual_users import Shown, document, wanted
-from indexer.wiring import System
-from portfolio.document import AssetDocument, Portfolio, encode_one
-from portfolio.facts import ChainFacts, Options
-from portfolio.merge import merged
 
 ALICE, BOB = "0x" + "a1" * 20, "0x" + "b0" * 20
 USDC, SPAM = "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48", "0x" + "5a" * 20
@@ -42,7 +42,9 @@ def price(token: Token, usd: str) -> Price:
 
 PRICES = {token.asset: price(token, usd) for token, usd in ((ETHER, "2000"), (DOLLAR, "0.9998"))}
 REFUSED = Issue("chainlink", str(NOBODY.asset), "stale", makes_partial=False)
-QUOTED = {"ethereum": Quoted(BLOCK, {token.asset: token for token in (ETHER, DOLLAR, NOBODY)}, PRICES, (REFUSED,))}
+QUOTED = {
+    "ethereum": QuotedTokens(BLOCK, {token.asset: token for token in (ETHER, DOLLAR, NOBODY)}, PRICES, (REFUSED,))
+}
 
 
 def user(*holdings: VirtualHolding, type: Any = "BALANCE", **more: Any) -> VirtualUser:
@@ -122,7 +124,7 @@ def test_what_nobody_priced_stays_outside_the_sum_with_the_reason() -> None:
 
 
 def test_a_chain_that_cannot_be_read_makes_it_partial_and_no_zero() -> None:
-    down = Quoted(
+    down = QuotedTokens(
         BLOCK,
         {each.asset: replace(each, decimals=None) for each in (ETHER, DOLLAR)},
         {},
@@ -167,14 +169,14 @@ def test_every_chain_is_asked_once_for_all_users() -> None:
 def test_several_users_are_one_portfolio_under_their_joined_addresses() -> None:
     balance = document(user(on_chain("1"), cash("10", "1")), QUOTED, SHOWN)
     exchange = document(replace(user(on_chain("2"), type="CEX"), id="8e"), QUOTED, SHOWN)
-    whole = merged([balance, exchange])
+    whole = merge_users([balance, exchange])
     assert (whole.address, whole.networth, whole.manual_balance_networth) == ("virtual:7f,virtual:8e", "6010", "2010")
     assert {key: each.value for key, each in whole.asset_by_protocols.items()} == {"cex": "4000", "wallet": "2010"}
 
 
 def test_two_exchanges_are_both_there_by_their_names_and_two_of_one_name_are_one() -> None:
     users = [replace(user(on_chain(str(n)), type="CEX"), id=f"8{n}", label=f"Exchange {n % 3}") for n in (1, 2, 4)]
-    whole = merged([document(each, QUOTED, SHOWN) for each in users])
+    whole = merge_users([document(each, QUOTED, SHOWN) for each in users])
     assert whole.networth == "14000"
     assert {key: (each.key, each.name, each.value) for key, each in whole.asset_by_protocols.items()} == {
         "cex:Exchange 1": ("cex:Exchange 1", "Exchange 1", "10000"),
@@ -213,10 +215,10 @@ class Quoting:
     def book(self) -> Any:
         return self
 
-    def known(self, assets: Sequence[Asset], block: Any) -> dict[Asset, Token]:
+    def described_at(self, assets: Sequence[Asset], block: Any) -> dict[Asset, Token]:
         return {asset: DOLLAR for asset in assets if asset == DOLLAR.asset}
 
-    async def quote(self, assets: Sequence[Asset]) -> Quoted:
+    async def quote(self, assets: Sequence[Asset]) -> QuotedTokens:
         self.asked.append(tuple(map(str, assets)))
         if self.failure:
             raise self.failure

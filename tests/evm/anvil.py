@@ -9,18 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.facts import load
-from adapters.evm.node import Node
-from adapters.evm.settings import EvmSettings
-from chainfolio.chain_facts import Wrapped
-from chainfolio.seams import Seams
-from localchain.deploy import WAD, Deployment, deploy
-from localchain.evm import Tx, tx
-from localchain.hostile import deploy_hostile
-from localchain.node import LocalNode
-from transport.http import HttpTransport
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.chain_facts import WrappedNative
+from chainfolio.environment import Environment
+from chainfolio.localchain.deploy import WAD, Deployment, deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.hostile import deploy_hostile
+from chainfolio.localchain.node import LocalNode
+from chainfolio.transport.http import HttpTransport
 
 LOCAL = Path(__file__).parents[2] / "configs" / "chains" / "local.toml"
 
@@ -65,11 +65,11 @@ def populated(node: LocalNode) -> Local:
 @asynccontextmanager
 async def chain_of(local: Local, **capabilities: int) -> AsyncIterator[EvmChain]:
     """Our chain over the node, as if its endpoint had been found out to be so before."""
-    wrapped = Wrapped(local.deployment.tokens["WETH"].address.lower(), "WETH")
+    wrapped = WrappedNative(local.deployment.tokens["WETH"].address.lower(), "WETH")
     facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped)
-    seams = Seams()
-    endpoint = EvmEndpoint(local.node.url, HttpTransport(), seams, capabilities=capabilities)
-    chain = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[local.node.url]))
+    environment = Environment()
+    endpoint = EvmEndpoint(local.node.url, HttpTransport(), environment, capabilities=capabilities)
+    chain = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[local.node.url]))
     try:
         yield chain
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from localchain.node import LocalNode
+from chainfolio.localchain.node import LocalNode
 from tests.evm.anvil import Local, populated
 
 

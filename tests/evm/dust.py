@@ -6,16 +6,16 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from adapters.evm.reads import NativeBalance, balance_of
-from adapters.evm.scan import answer
-from adapters.evm.tokens import describe
-from adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
+from chainfolio.adapters.evm.reads import NativeBalance, balance_of
+from chainfolio.adapters.evm.scan import answer
+from chainfolio.adapters.evm.tokens import describe
+from chainfolio.adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
 from chainfolio.assets import Asset
+from chainfolio.engine.snapshots.reading import holdings_of
+from chainfolio.engine.snapshots.trust import Trust, group_untrusted_issues, mark_untrusted
 from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import AccountState
-from engine.reading import holdings_of
-from engine.trust import Trust, listed_apart, marked
-from pricing.chainlink import Chainlink, Feed
+from chainfolio.pricing.chainlink import Chainlink, Feed
 from tests.chains.dust import DustKind, Mix, Wallet, Work
 from tests.evm.contracts import Burns, Contract, Contracts, Reverts, balances, gives
 from tests.evm.fakes import ALICE, TOKEN, FakeChain, FakeNode, FakeTransport, wired
@@ -75,7 +75,7 @@ def costs(dust: dict[str, Contract]) -> dict[str, int]:
     return {address: READ_GAS - 1 for address, contract in dust.items() if contract is dear}
 
 
-async def read(mix: Mix, mark: Callable[..., list[Any]] = marked) -> Wallet:
+async def read(mix: Mix, mark: Callable[..., list[Any]] = mark_untrusted) -> Wallet:
     """Read the wallet: its coins and one listed token, both priced by a feed, and the hostile tokens."""
     dust = hostile(mix)
     contracts = Contracts(
@@ -86,7 +86,7 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = marked) -> Wallet:
     listed, native = facts.token_asset(TOKEN), facts.info.native.asset
     tokens = [listed, *(facts.token_asset(each) for each in dust)]
     trust = Trust(lambda asset: asset == listed)
-    strangers = trust.strangers(tokens)
+    strangers = trust.untrusted_contracts(tokens)
     source = Chainlink({asset: Feed(asset, FEED, 8, 3600) for asset in (listed, native)})
 
     def wallet() -> Plan[Any, Any, Any]:
@@ -109,7 +109,9 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = marked) -> Wallet:
     prices: dict[str, Decimal] = {str(price.asset): price.usd for price in quotes.prices}
     trusted = {"native": native_raw, "token": raws[listed], "held": (ALICE, listed, 7) in held, **prices}
     is_complete = not any(issue.makes_partial for issue in issues) and not quotes.refused
-    return Wallet(trusted, is_complete, len(listed_apart(issues)), Work(found.node.requests, contracts.gas_used))
+    return Wallet(
+        trusted, is_complete, len(group_untrusted_issues(issues)), Work(found.node.requests, contracts.gas_used)
+    )
 
 
 def allowance(count: int) -> Work:

@@ -11,18 +11,18 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.events import TRANSFER
-from adapters.evm.facts import Facts
-from adapters.evm.integrity import Query
-from adapters.evm.node import Node
-from adapters.evm.spans import LogReader
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.events import TRANSFER
+from chainfolio.adapters.evm.facts import Facts
+from chainfolio.adapters.evm.integrity import Query
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.spans import LogReader
 from chainfolio.blocks import Block
-from chainfolio.chain_facts import Native, Wrapped
-from chainfolio.seams import Seams
+from chainfolio.chain_facts import Native, WrappedNative
+from chainfolio.environment import Environment
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.exchange import Posted
 from tests.evm.contracts import Contracts, Refused
-from transport.endpoint import Endpoint
-from transport.exchange import Posted
 
 CHAIN_ID = 31337
 GENESIS_TIME = 1_700_000_000
@@ -59,8 +59,10 @@ def topic_of(address: str) -> str:
 def transfer(sender: str = ALICE, recipient: str = BOB, raw: int = 1, token: str = TOKEN) -> dict[str, Any]:
     """The log of an ERC-20 transfer, without its place."""
     return {
-        "address": token, "topics": [TRANSFER, topic_of(sender), topic_of(recipient)], "data": f"0x{raw:064x}",
-    }  # fmt: skip
+        "address": token,
+        "topics": [TRANSFER, topic_of(sender), topic_of(recipient)],
+        "data": f"0x{raw:064x}",
+    }
 
 
 def bloom_of(logs: Sequence[Mapping[str, Any]]) -> str:
@@ -106,18 +108,32 @@ class FakeChain:
         parent = self.headers[-1]["hash"] if height else "0x" + "00" * 32
         block_hash = hash_of(self.salt, height, parent, logs)
         time = hex(GENESIS_TIME + 12 * height)
-        self.headers.append({
-            "number": hex(height), "hash": block_hash, "parentHash": parent, "timestamp": time,
-            "logsBloom": bloom_of(logs), "gasUsed": "0x5208", "gasLimit": "0x1c9c380", "miner": "0x" + "00" * 20,
-            "baseFeePerGas": "0x7", "transactions": [hash_of(block_hash, k) for k in range(len(logs))],
-        })  # fmt: skip
+        self.headers.append(
+            {
+                "number": hex(height),
+                "hash": block_hash,
+                "parentHash": parent,
+                "timestamp": time,
+                "logsBloom": bloom_of(logs),
+                "gasUsed": "0x5208",
+                "gasLimit": "0x1c9c380",
+                "miner": "0x" + "00" * 20,
+                "baseFeePerGas": "0x7",
+                "transactions": [hash_of(block_hash, k) for k in range(len(logs))],
+            }
+        )
         places = [
             {
-                "blockNumber": hex(height), "blockHash": block_hash, "transactionHash": hash_of(block_hash, k),
-                "transactionIndex": hex(k), "logIndex": hex(k), "blockTimestamp": time, "removed": False,
+                "blockNumber": hex(height),
+                "blockHash": block_hash,
+                "transactionHash": hash_of(block_hash, k),
+                "transactionIndex": hex(k),
+                "logIndex": hex(k),
+                "blockTimestamp": time,
+                "removed": False,
             }
             for k in range(len(logs))
-        ]  # fmt: skip
+        ]
         self.logs.append([{**log, **place} for log, place in zip(logs, places, strict=True)])
 
     def reorganise(self, first: int, salt: str) -> None:
@@ -256,9 +272,15 @@ class FakeTransport:
 
 def facts_of(chain: FakeChain) -> Facts:
     return Facts(
-        key="fake", kind="evm", chain_id=CHAIN_ID, name="Fake", native=Native("ETH", "Ether", 18, 60),
-        genesis=chain.headers[0]["hash"], finality=2, wrapped=Wrapped("0x" + "ee" * 20, "WETH"),
-    )  # fmt: skip
+        key="fake",
+        kind="evm",
+        chain_id=CHAIN_ID,
+        name="Fake",
+        native=Native("ETH", "Ether", 18, 60),
+        genesis=chain.headers[0]["hash"],
+        finality=2,
+        wrapped=WrappedNative("0x" + "ee" * 20, "WETH"),
+    )
 
 
 @dataclass
@@ -284,10 +306,10 @@ class Wired:
 def wired(*nodes: FakeNode, urls: Sequence[str] = (), checked: bool = False) -> Wired:
     """Endpoints `one.test`, `two.test`… over these nodes; `checked` leaves out the question of who they are."""
     clock = FakeClock()
-    seams = Seams(clock=clock, random=random.Random(7))
+    environment = Environment(clock=clock, random=random.Random(7))
     names = urls or [f"http://{name}.test" for name, _ in zip(("one", "two", "three"), nodes, strict=False)]
     transport = FakeTransport(dict(zip(names, nodes, strict=True)))
-    endpoints = [EvmEndpoint(url, transport, seams) for url in names]
+    endpoints = [EvmEndpoint(url, transport, environment) for url in names]
     for endpoint in endpoints:
         endpoint.checked = checked
-    return Wired(Node(facts_of(nodes[0].chain), endpoints, seams), clock, transport)
+    return Wired(Node(facts_of(nodes[0].chain), endpoints, environment), clock, transport)

@@ -7,11 +7,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from adapters.evm import events
-from adapters.evm.logs import Logs
+from chainfolio.adapters.evm import events
+from chainfolio.adapters.evm.logs import Logs
 
-KNOWN = (events.TRANSFER, events.TRANSFER_SINGLE, events.TRANSFER_BATCH, events.DEPOSIT, events.WITHDRAWAL,
-         events.APPROVAL, events.APPROVAL_FOR_ALL)  # fmt: skip
+KNOWN = (
+    events.TRANSFER,
+    events.TRANSFER_SINGLE,
+    events.TRANSFER_BATCH,
+    events.DEPOSIT,
+    events.WITHDRAWAL,
+    events.APPROVAL,
+    events.APPROVAL_FOR_ALL,
+)
 WRAPPED = "0x" + "ee" * 20
 WIDE = st.integers(0, 2**256 - 1)
 ADDRESSES = st.integers(0, 2**160 - 1).map(lambda number: f"0x{number:040x}")
@@ -33,11 +40,16 @@ def records(draw: st.DrawFn, height: int, log_index: int) -> dict[str, Any]:
     topics = draw(st.lists(WIDE.map(lambda number: "0x" + word(number)), max_size=4))
     size = draw(st.sampled_from([0, 32, 32, 32, 1, 31, 33, 64, 96, 200]))
     log = {
-        "address": draw(ADDRESSES), "topics": topics,
+        "address": draw(ADDRESSES),
+        "topics": topics,
         "data": "0x" + draw(st.binary(min_size=size, max_size=size)).hex(),
-        "blockNumber": hex(height), "transactionHash": "0x" + word(draw(WIDE)), "blockHash": "0x" + word(height),
-        "transactionIndex": hex(draw(st.integers(0, 300))), "logIndex": hex(log_index), "removed": False,
-    }  # fmt: skip
+        "blockNumber": hex(height),
+        "transactionHash": "0x" + word(draw(WIDE)),
+        "blockHash": "0x" + word(height),
+        "transactionIndex": hex(draw(st.integers(0, 300))),
+        "logIndex": hex(log_index),
+        "removed": False,
+    }
     if draw(st.booleans()):
         log["blockTimestamp"] = hex(1_700_000_000 + height)
     return log
@@ -84,12 +96,20 @@ def events_of_tokens(draw: st.DrawFn) -> list[dict[str, Any]]:
     logs: list[dict[str, Any]] = []
     for place, height in enumerate(heights):
         topics, data = draw(st.one_of(_words_of_an_event(), _batch(), _anything()))
-        logs.append({
-            "address": draw(FEW_ADDRESSES), "topics": topics, "data": data, "blockNumber": hex(height),
-            "transactionHash": "0x" + word(height * 1000 + place // 2), "blockHash": "0x" + word(height),
-            "transactionIndex": hex(place // 2), "logIndex": hex(place), "blockTimestamp": hex(1000 + height),
-            "removed": False,
-        })  # fmt: skip
+        logs.append(
+            {
+                "address": draw(FEW_ADDRESSES),
+                "topics": topics,
+                "data": data,
+                "blockNumber": hex(height),
+                "transactionHash": "0x" + word(height * 1000 + place // 2),
+                "blockHash": "0x" + word(height),
+                "transactionIndex": hex(place // 2),
+                "logIndex": hex(place),
+                "blockTimestamp": hex(1000 + height),
+                "removed": False,
+            }
+        )
     return logs
 
 
@@ -130,11 +150,16 @@ def shown(logs: Logs) -> list[dict[str, Any]]:
     """Parsed logs as plain values, to compare."""
     return [
         {
-            "height": int(logs.height[row]), "tx_index": int(logs.tx_index[row]), "log_index": int(logs.log_index[row]),
-            "time_s": int(logs.time_s[row]), "address": logs.address[row].tobytes(),
-            "tx_hash": logs.tx_hash[row].tobytes(), "block_hash": logs.block_hash[row].tobytes(),
+            "height": int(logs.height[row]),
+            "tx_index": int(logs.tx_index[row]),
+            "log_index": int(logs.log_index[row]),
+            "time_s": int(logs.time_s[row]),
+            "address": logs.address[row].tobytes(),
+            "tx_hash": logs.tx_hash[row].tobytes(),
+            "block_hash": logs.block_hash[row].tobytes(),
             "topics": [logs.topics[k][row].tobytes() for k in range(int(logs.topic_count[row]))],
-            "data_size": int(logs.data_size[row]), "data": logs.data(row),
+            "data_size": int(logs.data_size[row]),
+            "data": logs.data(row),
         }
         for row in range(len(logs))
-    ]  # fmt: skip
+    ]

@@ -12,19 +12,19 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.explorer import Explorer
-from adapters.evm.facts import load
-from adapters.evm.node import Node
-from adapters.evm.settings import EvmSettings
-from chainfolio.chain_facts import Wrapped
-from chainfolio.seams import Seams
-from localchain.deploy import Deployment
-from localchain.node import LocalNode
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.explorer import Explorer
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.chain_facts import WrappedNative
+from chainfolio.environment import Environment
+from chainfolio.localchain.deploy import Deployment
+from chainfolio.localchain.node import LocalNode
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL
-from transport.exchange import Posted
-from transport.http import HttpTransport
 
 TRACES = ("trace_", "debug_")
 SEARCH = ("ots_",)
@@ -122,13 +122,17 @@ class Listing:
     def _sent(self) -> list[dict[str, Any]]:
         return [
             {
-                "blockNumber": str(int(sent["blockNumber"], 16)), "hash": sent["hash"], "from": sent["from"],
-                "to": sent["to"] or "", "value": str(int(sent["value"], 16)), "isError": "0", "contractAddress":
-                self.node.rpc("eth_getTransactionReceipt", sent["hash"])["contractAddress"] or "",
+                "blockNumber": str(int(sent["blockNumber"], 16)),
+                "hash": sent["hash"],
+                "from": sent["from"],
+                "to": sent["to"] or "",
+                "value": str(int(sent["value"], 16)),
+                "isError": "0",
+                "contractAddress": self.node.rpc("eth_getTransactionReceipt", sent["hash"])["contractAddress"] or "",
             }
             for height in range(self.node.height + 1)
             for sent in self.node.rpc("eth_getBlockByNumber", hex(height), True)["transactions"]
-        ]  # fmt: skip
+        ]
 
     def _inside(self) -> list[dict[str, Any]]:
         found = []
@@ -136,13 +140,19 @@ class Listing:
             for trace in self.node.rpc("trace_block", hex(height)):
                 action, made = trace["action"], trace.get("result") or {}
                 if trace["traceAddress"]:
-                    found.append({
-                        "blockNumber": str(height), "hash": trace["transactionHash"], "type": trace["type"],
-                        "callType": action.get("callType", ""), "from": action.get("from") or action.get("address"),
-                        "to": action.get("to") or action.get("refundAddress") or "",
-                        "value": str(int(action.get("value") or action.get("balance") or "0x0", 16)),
-                        "isError": "1" if "error" in trace else "0", "contractAddress": made.get("address", ""),
-                    })  # fmt: skip
+                    found.append(
+                        {
+                            "blockNumber": str(height),
+                            "hash": trace["transactionHash"],
+                            "type": trace["type"],
+                            "callType": action.get("callType", ""),
+                            "from": action.get("from") or action.get("address"),
+                            "to": action.get("to") or action.get("refundAddress") or "",
+                            "value": str(int(action.get("value") or action.get("balance") or "0x0", 16)),
+                            "isError": "1" if "error" in trace else "0",
+                            "contractAddress": made.get("address", ""),
+                        }
+                    )
         return found
 
     async def close(self) -> None:
@@ -159,14 +169,14 @@ async def served(
     **settings: Any,
 ) -> AsyncIterator[EvmChain]:
     """Our chain over some providers; `pays` is what its protocol does."""
-    wrapped = Wrapped(deployment.tokens["WETH"].address.lower(), "WETH")
+    wrapped = WrappedNative(deployment.tokens["WETH"].address.lower(), "WETH")
     facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped, pays=tuple(pays))
-    seams = Seams()
+    environment = Environment()
     urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
-    endpoints = [EvmEndpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]
-    listing = Explorer("http://explorer.test/api", Listing(node), seams) if explorer else None
+    endpoints = [EvmEndpoint(url, each, environment) for url, each in zip(urls, providers, strict=True)]
+    listing = Explorer("http://explorer.test/api", Listing(node), environment) if explorer else None
     told = EvmSettings(rpc=urls, **settings)
-    nodes = Node(facts, endpoints, seams, quorum=told.quorum, hashed=told.integrity == "roots")
+    nodes = Node(facts, endpoints, environment, quorum=told.quorum, hashed=told.integrity == "roots")
     chain = EvmChain(facts, nodes, told, listing)
     try:
         yield chain

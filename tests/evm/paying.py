@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.evm import rlp
-from adapters.evm.roots import list_root
-from localchain.deploy import WAD
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
+from chainfolio.adapters.evm import rlp
+from chainfolio.adapters.evm.roots import list_root
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
 from tests.evm.anvil import Local, populated
 
 PAYS = ("withdrawals", "mints")
@@ -26,12 +26,15 @@ STRANGER = "0x" + "77" * 20
 def root_of(withdrawals: Sequence[Mapping[str, str]]) -> str:
     """The root of the trie of some withdrawals, which each block names."""
     written = [
-        rlp.encode([
-            *(rlp.number(int(each[name], 16)) for name in ("index", "validatorIndex")),
-            bytes.fromhex(each["address"][2:]), rlp.number(int(each["amount"], 16)),
-        ])
+        rlp.encode(
+            [
+                *(rlp.number(int(each[name], 16)) for name in ("index", "validatorIndex")),
+                bytes.fromhex(each["address"][2:]),
+                rlp.number(int(each["amount"], 16)),
+            ]
+        )
         for each in withdrawals
-    ]  # fmt: skip
+    ]
     return f"0x{list_root(written).hex()}"
 
 

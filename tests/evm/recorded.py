@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adapters.evm import logs as columns
-from adapters.evm.logs import Logs
+from chainfolio.adapters.evm import logs as columns
+from chainfolio.adapters.evm.logs import Logs
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "evm"
 needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason="the recorded data is not here")

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Capability, Collected, having
+from chainfolio.chains import Capability, SpanTables, require_capability
 from chainfolio.tables import APPROVALS, LOGS, TRANSFERS
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -31,9 +31,9 @@ async def whole(chain: EvmChain, span: Span, accounts: Sequence[str], datasets: 
         dataset = chain.datasets[name]
         table = collected.tables.get(dataset.table.name)
         if table is not None:
-            found[dataset.table.name] = dataset.concerning(table, accounts)
+            found[dataset.table.name] = dataset.rows_of_accounts(table, accounts)
     if LOGS.name in collected.tables:
-        found[LOGS.name] = chain.datasets["events"].concerning(collected.tables[LOGS.name], accounts)
+        found[LOGS.name] = chain.datasets["events"].rows_of_accounts(collected.tables[LOGS.name], accounts)
     return rows(found)
 
 
@@ -46,15 +46,15 @@ async def scoped(
     before: Block | None = None,
     budget: Budget | None = None,
     others: bool = False,
-) -> list[Collected]:
+) -> list[SpanTables]:
     """Everything of a span, piece by piece, as an indexer reads it; with `others`, also the rows that come with it
     because receipts hold them."""
-    reader, first, pieces = having(chain, Capability.ACCOUNT_HISTORY), span.first, []
+    reader, first, pieces = require_capability(chain, Capability.ACCOUNT_HISTORY), span.first, []
     while first <= span.last:
         piece = await reader.collect_accounts(Span(first, span.last), accounts, datasets, before, budget)
         assert piece.span.first == first
         assert piece.span.last <= span.last
-        assert set(piece.ways) <= set(datasets)
+        assert set(piece.read_methods) <= set(datasets)
         if not others and not {"transfers", "approvals", "events"} & {*datasets}:
             piece = not_of_logs(piece)
         pieces.append(piece)
@@ -62,7 +62,7 @@ async def scoped(
     return pieces
 
 
-def not_of_logs(piece: Collected) -> Collected:
+def not_of_logs(piece: SpanTables) -> SpanTables:
     """A piece without the rows that logs have made."""
     left = {name: table for name, table in piece.tables.items() if name not in (APPROVALS.name, LOGS.name)}
     if TRANSFERS.name in left:
@@ -70,7 +70,7 @@ def not_of_logs(piece: Collected) -> Collected:
     return replace(piece, tables=left)
 
 
-def together(pieces: Sequence[Collected]) -> Rows:
+def together(pieces: Sequence[SpanTables]) -> Rows:
     """The rows of all pieces."""
     names = sorted({name for piece in pieces for name in piece.tables})
     return rows({name: pa.concat_tables([p.tables[name] for p in pieces if name in p.tables]) for name in names})

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.accounts.logs import ANY_EVENT, SHORT, AccountLogs
-from adapters.evm.datasets.every import TAKEN
-from adapters.evm.spans import Chunk
+from chainfolio.adapters.evm.accounts.logs import ANY_EVENT, INCOMPLETE, AccountLogs
+from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS
+from chainfolio.adapters.evm.spans import Chunk
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Reorged
 from tests.evm.contracts import Refused
@@ -30,7 +30,7 @@ def chain_of_events(blocks: int = BLOCKS, each: int = 1) -> FakeChain:
 
 async def everything(over: Wired, accounts: list[str], last: int, *, integrity: str = "bloom") -> list[Chunk]:
     """All windows of final blocks."""
-    reader, first, chunks = AccountLogs(over.node, sorted(TAKEN), integrity=integrity), 0, []
+    reader, first, chunks = AccountLogs(over.node, sorted(DATASET_TOPICS), integrity=integrity), 0, []
     over.node.finalized = last
     while first <= last:
         chunks.append(await reader.read(Span(first, last), accounts))
@@ -79,7 +79,7 @@ async def test_answers_that_a_silent_limit_cut_off_are_divided_until_they_are_wh
     over = wired(node, checked=True)
     found = heights(await everything(over, [ALICE], 90))
     assert len(found) == 30 * 101
-    assert over.endpoint.errors.counts["TooMuch"] > 0
+    assert over.endpoint.errors.counts["ResponseTooLarge"] > 0
 
 
 async def test_answers_of_the_same_size_twice_are_divided_though_the_size_is_not_round() -> None:
@@ -87,12 +87,12 @@ async def test_answers_of_the_same_size_twice_are_divided_though_the_size_is_not
     node = FakeNode(chain)
     node.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(node, params)[:1_234]
     over = wired(node, checked=True)
-    reader = AccountLogs(over.node, sorted(TAKEN))
+    reader = AccountLogs(over.node, sorted(DATASET_TOPICS))
     over.node.finalized = 90
     over.endpoint.learn("max_span", 45)
     first = await reader.read(Span(0, 90), [ALICE])
     assert first.span.last < 90, "the second half had as many logs as the first, which was cut off like it"
-    assert over.endpoint.errors.counts["TooMuch"] == 1
+    assert over.endpoint.errors.counts["ResponseTooLarge"] == 1
 
 
 async def test_a_node_that_leaves_logs_out_is_left_to_another_one() -> None:
@@ -108,8 +108,8 @@ async def test_a_node_that_leaves_logs_out_is_left_to_another_one() -> None:
     short.on["eth_getLogs"] = cut
     over = wired(short, whole, checked=True)
     assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
-    assert over.endpoint.capabilities[SHORT] == 1
-    assert over.endpoint.errors.counts["Omitted"] == 1
+    assert over.endpoint.capabilities[INCOMPLETE] == 1
+    assert over.endpoint.errors.counts["OmittedLogs"] == 1
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -128,7 +128,7 @@ async def test_the_only_node_is_asked_again_until_nothing_new_comes_where_a_thir
     over = wired(node, checked=True)
     chunks = await everything(over, [ALICE], BLOCKS)
     assert heights(chunks) == list(range(3, BLOCKS + 1, 3))
-    assert over.endpoint.capabilities[SHORT] == 1
+    assert over.endpoint.capabilities[INCOMPLETE] == 1
 
 
 async def test_a_node_that_refuses_open_topics_is_asked_for_known_events() -> None:
@@ -249,7 +249,7 @@ async def test_a_block_that_does_not_name_the_accounts_costs_nothing_more_than_i
     chain = chain_of_events(30)
     node = FakeNode(chain)
     over = wired(node, checked=True)
-    reader = AccountLogs(over.node, sorted(TAKEN))
+    reader = AccountLogs(over.node, sorted(DATASET_TOPICS))
     quiet = await reader.read_linked(Span(25, 26), [ALICE], chain.block(24))
     assert (len(quiet.logs), node.count("eth_getLogs"), over.node.requests) == (0, 0, 1)
     loud = await reader.read_linked(Span(26, 27), [ALICE], chain.block(25))
@@ -266,7 +266,7 @@ async def test_a_block_that_does_not_follow_the_newest_one_of_the_scope_is_a_reo
     chain = chain_of_events(30)
     before = chain.block(24)
     chain.reorganise(20, "b")
-    reader = AccountLogs(wired(FakeNode(chain), checked=True).node, sorted(TAKEN))
+    reader = AccountLogs(wired(FakeNode(chain), checked=True).node, sorted(DATASET_TOPICS))
     with pytest.raises(Reorged):
         await reader.read_linked(Span(25, 30), [ALICE], before)
 
@@ -290,12 +290,12 @@ async def test_at_the_head_logs_that_are_left_out_of_a_block_are_noticed_by_its_
 
     node.on["eth_getLogs"] = cut
     over = wired(node, checked=True)
-    reader, before, found = AccountLogs(over.node, sorted(TAKEN)), chain.block(0), list[int]()
+    reader, before, found = AccountLogs(over.node, sorted(DATASET_TOPICS)), chain.block(0), list[int]()
     for first in range(1, 31, 6):
         chunk = await reader.read_linked(Span(first, first + 5), [ALICE], before)
         found, before = found + chunk.logs.height.tolist(), chain.block(first + 5)
     assert found == [height for height in range(3, 31, 3) for _ in range(4)]
-    assert over.endpoint.capabilities[SHORT] == 1
+    assert over.endpoint.capabilities[INCOMPLETE] == 1
 
 
 async def test_at_the_head_a_node_that_always_leaves_logs_out_is_left_to_another_one() -> None:
@@ -303,7 +303,7 @@ async def test_at_the_head_a_node_that_always_leaves_logs_out_is_left_to_another
     short, whole = FakeNode(chain), FakeNode(chain)
     short.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(short, params)[:-1]
     over = wired(short, whole, checked=True)
-    chunk = await AccountLogs(over.node, sorted(TAKEN)).read_linked(Span(1, 30), [ALICE], chain.block(0))
+    chunk = await AccountLogs(over.node, sorted(DATASET_TOPICS)).read_linked(Span(1, 30), [ALICE], chain.block(0))
     assert chunk.logs.height.tolist() == [height for height in range(3, 31, 3) for _ in range(4)]
 
 

@@ -33,7 +33,7 @@ async def test_the_rows_of_an_account_are_those_of_a_whole_index(local: Local, w
         span = Span(0, local.node.height)
         pieces = await scoped(chain, span, [account], OF_LOGS)
         assert together(pieces) == named_in_topics(await whole(chain, span, [account], OF_LOGS), account)
-        assert pieces[-1].ways == dict.fromkeys(OF_LOGS, "logs")
+        assert pieces[-1].read_methods == dict.fromkeys(OF_LOGS, "logs")
         assert pieces[-1].last is not None
         assert pieces[-1].last.height == span.last
 
@@ -46,6 +46,6 @@ async def test_blocks_that_may_still_go_are_linked_and_give_the_same_rows(local:
         before = await chain.block(0)
         (piece,) = await scoped(chain, span, local.wallets, OF_LOGS, before=before)
         assert piece.is_linked
-        assert [block.height for block in piece.chain] == list(range(1, span.last + 1))
+        assert [block.height for block in piece.blocks] == list(range(1, span.last + 1))
         finished = await scoped(chain, span, local.wallets, OF_LOGS)
         assert together([piece]) == together(finished)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.accounts.bodies import bodies
-from adapters.evm.datasets.transactions import FullBlock
-from adapters.evm.facts import load
-from adapters.evm.node import Withdrawal
-from adapters.evm.roots import check_withdrawals, header_hash, list_root
+from chainfolio.adapters.evm.accounts.bodies import read_bodies
+from chainfolio.adapters.evm.datasets.transactions import FullBlock
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.node import Withdrawal
+from chainfolio.adapters.evm.roots import check_withdrawals, header_hash, list_root
 from chainfolio.blocks import Span
-from chainfolio.errors import Contradicted
+from chainfolio.errors import Contradiction
 from tests.evm.limited import SETS, Provider, served
 from tests.evm.paying import GWEI, PAYS, Paying, paying_chain, root_of
 from tests.evm.scoped import Rows, scoped, together, whole
@@ -47,7 +47,7 @@ async def rows(paying: Paying, has: str, span: Span, accounts: Sequence[str]) ->
         await chain.heads()
         wanted = await whole(chain, span, accounts, OF_PLACES)
     told = [each for piece in pieces for each in piece.unexplained]
-    return together(pieces), wanted, dict(pieces[-1].ways), told
+    return together(pieces), wanted, dict(pieces[-1].read_methods), told
 
 
 @pytest.mark.parametrize("has", list(SETS))
@@ -87,7 +87,7 @@ async def test_withdrawals_in_blocks_that_may_still_go_are_rows_too(paying: Payi
         wanted = await whole(chain, span, accounts, OF_PLACES)
     assert together([piece]) == wanted
     assert {"withdrawal", "mint"} <= {row["standard"] for row in wanted["transfers"]}
-    assert set(piece.ways) == set(OF_PLACES)
+    assert set(piece.read_methods) == set(OF_PLACES)
     assert piece.unexplained == ()
 
 
@@ -105,7 +105,7 @@ async def test_a_node_with_traces_and_without_state_of_the_past_does_not_give_wi
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, [paying.who("alice")], OF_PLACES)
-    assert set(pieces[-1].ways) == {"transactions", "native", "internal", "mints"}
+    assert set(pieces[-1].read_methods) == {"transactions", "native", "internal", "mints"}
 
 
 async def test_a_chain_whose_protocol_pays_no_coins_has_no_such_datasets_whatever_its_blocks_say(
@@ -141,10 +141,10 @@ async def test_a_node_that_leaves_withdrawals_out_is_caught_by_the_root_of_their
     async with served(paying.node, paying.local.deployment, Provider(paying.node.url, fault=lies), pays=PAYS) as chain:
         await chain.heads()
         chain.node.hashed = leaves_out == "one"
-        with pytest.raises(Contradicted, match="withdrawals of block"):
+        with pytest.raises(Contradiction, match="withdrawals of block"):
             await chain.collect(Span(height, height), ["withdrawals"])
-        with pytest.raises(Contradicted, match="withdrawals of block"):
-            await bodies(chain, [height], [paying.who("alice")], {})
+        with pytest.raises(Contradiction, match="withdrawals of block"):
+            await read_bodies(chain, [height], [paying.who("alice")], {})
 
 
 @pytest.mark.skipif(not BLOCKS.is_dir(), reason="the recorded blocks are not here")
@@ -153,32 +153,42 @@ def test_the_withdrawals_of_a_recorded_block_have_the_root_that_its_hash_covers(
     payload = told["json"]["data"]["message"]["body"]["execution_payload"]
     paid = [
         {
-            "index": hex(int(each["index"])), "validatorIndex": hex(int(each["validator_index"])),
-            "address": each["address"], "amount": hex(int(each["amount"])),
+            "index": hex(int(each["index"])),
+            "validatorIndex": hex(int(each["validator_index"])),
+            "address": each["address"],
+            "amount": hex(int(each["amount"])),
         }
         for each in payload["withdrawals"]
-    ]  # fmt: skip
+    ]
     sent = list_root([bytes.fromhex(each[2:]) for each in payload["transactions"]])
     numbers = {"number": "block_number", "gasLimit": "gas_limit", "gasUsed": "gas_used", "timestamp": "timestamp"}
     texts = {"parentHash": "parent_hash", "miner": "fee_recipient", "stateRoot": "state_root"}
     texts |= {"receiptsRoot": "receipts_root", "logsBloom": "logs_bloom", "extraData": "extra_data"}
     header = {
-        "sha3Uncles": "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347", "difficulty": "0x0",
-        "nonce": "0x" + "0" * 16, "mixHash": payload["prev_randao"], "transactionsRoot": f"0x{sent.hex()}",
-        "baseFeePerGas": hex(int(payload["base_fee_per_gas"])), "withdrawalsRoot": root_of(paid),
+        "sha3Uncles": "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
+        "difficulty": "0x0",
+        "nonce": "0x" + "0" * 16,
+        "mixHash": payload["prev_randao"],
+        "transactionsRoot": f"0x{sent.hex()}",
+        "baseFeePerGas": hex(int(payload["base_fee_per_gas"])),
+        "withdrawalsRoot": root_of(paid),
         **{name: payload[known] for name, known in texts.items()},
         **{name: hex(int(payload[known])) for name, known in numbers.items()},
-    }  # fmt: skip
+    }
     assert len(paid) == 16
     assert f"0x{header_hash('recorded', header).hex()}" == payload["block_hash"]
     facts = load(CONFIGS / "chains" / "ethereum.toml")
     block = FullBlock(
-        header["number"], payload["block_hash"], header["timestamp"], [],
-        [Withdrawal(**each) for each in paid], root_of(paid),
-    )  # fmt: skip
+        header["number"],
+        payload["block_hash"],
+        header["timestamp"],
+        [],
+        [Withdrawal(**each) for each in paid],
+        root_of(paid),
+    )
     check_withdrawals(facts, "recorded", block, hashed=True)
     block.withdrawals = block.withdrawals[:-1] if block.withdrawals else None
-    with pytest.raises(Contradicted, match="gave 15 withdrawals"):
+    with pytest.raises(Contradiction, match="gave 15 withdrawals"):
         check_withdrawals(facts, "recorded", block, hashed=True)
 
 
@@ -191,9 +201,9 @@ async def test_as_many_bodies_are_asked_for_at_once_as_make_an_answer_of_some_me
         await chain.heads()
         asked = []
         for most in (15_000_000, 40_000):
-            monkeypatch.setattr("adapters.evm.accounts.bodies.ANSWER", most)
+            monkeypatch.setattr("chainfolio.adapters.evm.accounts.bodies.ANSWER_BYTES", most)
             before = provider.requests
-            read = await bodies(chain, heights, [paying.who("alice")], {})
+            read = await read_bodies(chain, heights, [paying.who("alice")], {})
             assert list(read) == list(heights)
             asked.append(provider.requests - before)
     few, many = asked

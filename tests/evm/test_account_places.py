@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from adapters.evm import explorer
-from adapters.evm.accounts import otterscan, replayed
+from chainfolio.adapters.evm import explorer
+from chainfolio.adapters.evm.accounts import otterscan, replay
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer, OverBudget
-from localchain.deploy import WAD
-from localchain.errors import RpcError
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.errors import RpcError
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
 from tests.evm.anvil import Local, chain_of, populated
 from tests.evm.fakes import topic_of
 from tests.evm.limited import SETS, Listing, Provider, served
@@ -69,7 +69,7 @@ async def test_every_set_of_methods_gives_the_rows_of_a_whole_index(lived: Local
         assert {row["standard"] for row in wanted["transfers"]} == {"native", "internal"}
         assert found == wanted
         way = {"traces": "trace_filter", "search": "ots"}.get(has, has)
-        assert pieces[-1].ways == dict.fromkeys(OF_PLACES, way)
+        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, way)
         assert not [each for piece in pieces for each in piece.unexplained]
 
 
@@ -115,7 +115,7 @@ async def test_before_cancun_what_was_paid_with_all_of_the_gas_is_found(
 ) -> None:
     """Where a fork does not know the first words, the account remembers nothing, and nothing comes back: the older ones
     are tried."""
-    monkeypatch.setattr(replayed, "MEMORIES", (*first, ("54", "55")))
+    monkeypatch.setattr(replay, "STORAGE_OPCODES", (*first, ("54", "55")))
     bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 5, lived.node.height)
     provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
     async with served(lived.node, lived.deployment, provider) as chain:
@@ -194,7 +194,7 @@ async def test_a_list_that_leaves_out_what_accounts_sent_is_noticed_and_the_stat
 
     if lie is None:
         monkeypatch.setattr(Listing, "_sent", lambda self: [])
-    monkeypatch.setattr(otterscan, "PAGE", 5)
+    monkeypatch.setattr(otterscan, "PAGE_SIZE", 5)
     provider = Provider(lived.node.url, SETS[has], fault)
     async with served(lived.node, lived.deployment, provider, explorer=has == "explorer") as chain:
         await chain.heads()
@@ -202,7 +202,7 @@ async def test_a_list_that_leaves_out_what_accounts_sent_is_noticed_and_the_stat
         pieces = await scoped(chain, span, accounts, OF_PLACES)
         assert uncounted(together(pieces)) == uncounted(await reference(lived, accounts, span))
         assert not [each for piece in pieces for each in piece.unexplained]
-        assert pieces[-1].ways == dict.fromkeys(OF_PLACES, way)
+        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, way)
 
 
 async def test_coins_that_came_and_that_a_list_leaves_out_are_told_as_unexplained(lived: Local) -> None:
@@ -239,7 +239,7 @@ async def test_an_explorer_that_lists_fewer_rows_than_it_is_asked_for_is_asked_f
     lived: Local, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accounts, span = [lived.deployment.accounts["alice"].lower()], Span(0, lived.node.height)
-    monkeypatch.setattr(explorer, "SUSPECT", most)
+    monkeypatch.setattr(explorer, "SUSPICIOUS_ROWS", most)
     monkeypatch.setattr(Listing, "most", most)
     provider = Provider(lived.node.url, SETS["explorer"])
     async with served(lived.node, lived.deployment, provider, explorer=True) as chain:
@@ -248,7 +248,7 @@ async def test_an_explorer_that_lists_fewer_rows_than_it_is_asked_for_is_asked_f
         pieces = await scoped(chain, span, accounts, OF_PLACES)
         assert together(pieces) == await reference(lived, accounts, span)
         assert len(pieces) > 1
-        assert pieces[-1].ways == dict.fromkeys(OF_PLACES, "explorer")
+        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, "explorer")
         monkeypatch.setattr(Listing, "is_turned", True)
         with pytest.raises(BadAnswer, match="in another order than was asked for"):
             await scoped(chain, span, accounts, OF_PLACES)
@@ -265,7 +265,7 @@ async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_sa
         assert piece.is_linked
         assert piece.tables.pop("blocks")["height"].to_pylist() == list(range(span.first, span.last + 1))
         assert together([piece]) == await reference(lived, accounts, span)
-        assert set(piece.ways) == {"blocks", *OF_PLACES}
+        assert set(piece.read_methods) == {"blocks", *OF_PLACES}
 
 
 async def test_what_nobody_can_look_into_is_told_as_unexplained_and_never_left_out_silently(lived: Local) -> None:
@@ -336,7 +336,7 @@ async def test_a_node_that_gives_the_state_of_today_for_every_block_has_no_past(
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
         assert not together(pieces)
-        assert not any(piece.ways for piece in pieces)
+        assert not any(piece.read_methods for piece in pieces)
         assert all("before and after blocks" in each.reason for piece in pieces for each in piece.unexplained)
         assert any(piece.unexplained for piece in pieces)
 
@@ -352,7 +352,7 @@ async def test_without_state_of_the_past_and_without_any_other_way_nothing_is_sa
         await chain.heads()
         chain.node.finalized = lived.node.height
         (piece,) = await scoped(chain, Span(0, 99), [alice], ("transfers", *OF_PLACES))
-        assert piece.ways == {"transfers": "logs"}
+        assert piece.read_methods == {"transfers": "logs"}
         assert "transactions" not in piece.tables or not len(piece.tables["transactions"])
         assert [(each.account, each.amount) for each in piece.unexplained] == [(alice, 0)]
         assert "archive node" in piece.unexplained[0].reason
@@ -368,7 +368,7 @@ async def test_a_budget_ends_the_work_with_an_error_and_another_one_goes_on(
     async with served(lived.node, lived.deployment, provider) as chain:
         await chain.heads()
         chain.node.finalized = span.last
-        pieces: list[Collected] = []
+        pieces: list[SpanTables] = []
         budgets = 0
         while not pieces or pieces[-1].span.last < span.last:
             budget, budgets = Budget(**limit), budgets + 1
@@ -454,7 +454,7 @@ async def test_forged_acts_are_not_followed(lived: Local, is_forged: bool) -> No
         async with served(lived.node, lived.deployment, provider) as chain:
             await chain.heads()
             chain.node.finalized = span.last
-            chain._accounts.places.acts._heights = {alice: set(acts)}
+            chain._accounts.transactions.actor_heights._heights = {alice: set(acts)}
             rows.append(together(await scoped(chain, span, [alice], OF_PLACES)))
             probes.append(provider.asked["eth_getTransactionCount"])
     assert rows[0] == rows[1]

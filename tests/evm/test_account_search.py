@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.accounts.search import Change, Probe, changes
+from chainfolio.adapters.evm.accounts.search import Change, Probe, find_changes
 from chainfolio.blocks import Span
 
 LAST = 5_000
@@ -29,21 +29,25 @@ class Past:
 
 
 @given(
-    alice=heights, bob=heights, at_once=st.integers(1, 400), most=st.integers(1, 50), first=st.integers(0, LAST),
+    alice=heights,
+    bob=heights,
+    at_once=st.integers(1, 400),
+    most=st.integers(1, 50),
+    first=st.integers(0, LAST),
     near=heights,
-)  # fmt: skip
+)
 async def test_every_change_is_found_once_in_windows_that_follow_each_other(
     alice: frozenset[int], bob: frozenset[int], at_once: int, most: int, first: int, near: frozenset[int]
 ) -> None:
     past, found, begin = Past(alice=alice, bob=bob), list[Change[int]](), first
     while begin <= LAST:
-        window, some = await changes(
+        window, some = await find_changes(
             past.read,
             ["alice", "bob"],
             Span(begin, LAST),
-            at_once=lambda: at_once,
-            most=lambda: most,
-            near=lambda account, before, after: sorted(near),
+            batch_size=lambda: at_once,
+            max_changes=lambda: most,
+            likely_heights=lambda account, before, after: sorted(near),
         )
         assert window.first == begin
         assert all(each.height in window for each in some)
@@ -59,20 +63,26 @@ async def test_every_change_is_found_once_in_windows_that_follow_each_other(
 @given(at=st.integers(1, LAST))
 async def test_one_change_takes_rounds_by_the_logarithm_and_none_takes_one(at: int) -> None:
     past = Past(alice=frozenset([at]))
-    await changes(past.read, ["alice"], Span(0, LAST), at_once=lambda: 500, most=lambda: 10)
+    await find_changes(past.read, ["alice"], Span(0, LAST), batch_size=lambda: 500, max_changes=lambda: 10)
     assert past.rounds <= 3
     quiet = Past(alice=frozenset())
-    assert await changes(quiet.read, ["alice"], Span(0, LAST), at_once=lambda: 500, most=lambda: 10) == (
-        Span(0, LAST), []
-    )  # fmt: skip
+    assert await find_changes(quiet.read, ["alice"], Span(0, LAST), batch_size=lambda: 500, max_changes=lambda: 10) == (
+        Span(0, LAST),
+        [],
+    )
     assert (quiet.rounds, quiet.probes) == (1, 2)
 
 
 @given(changed=st.frozensets(st.integers(1, LAST), min_size=1, max_size=60))
 async def test_changes_near_known_heights_take_two_probes(changed: frozenset[int]) -> None:
     past = Past(alice=changed)
-    _, found = await changes(
-        past.read, ["alice"], Span(0, LAST), at_once=lambda: 5, most=lambda: 100, near=lambda *_: sorted(changed)
+    _, found = await find_changes(
+        past.read,
+        ["alice"],
+        Span(0, LAST),
+        batch_size=lambda: 5,
+        max_changes=lambda: 100,
+        likely_heights=lambda *_: sorted(changed),
     )
     assert [each.height for each in found] == sorted(changed)
     assert past.probes <= 2 + 2 * len(changed)

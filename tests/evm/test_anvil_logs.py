@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from adapters.evm.logs import parse, strict
+from chainfolio.adapters.evm.logs import parse, strict
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
-from localchain.evm import MAX
+from chainfolio.chains import SpanTables
+from chainfolio.localchain.evm import MAX
 from tests.evm.anvil import Local, chain_of
 from tests.evm.generated import shown
 from tests.evm.recorded import body
@@ -40,7 +40,7 @@ TABLES = {
 }
 
 
-async def collected(local: Local, datasets: tuple[str, ...] = EVERYTHING) -> Collected:
+async def collected(local: Local, datasets: tuple[str, ...] = EVERYTHING) -> SpanTables:
     async with chain_of(local) as chain:
         return await chain.collect(Span(1, local.heights[-1]), datasets, before=await chain.block(0))
 
@@ -86,7 +86,7 @@ async def test_all_logs_come_back_from_the_tables(local: Local) -> None:
     async with chain_of(local) as chain:
         restored = chain.restore(fetched.tables)
         again = chain.decode(restored, ("transfers", "approvals"))
-    assert len(restored) == fetched.events
+    assert len(restored) == fetched.event_count
     native = [row for row in rows(fetched.tables["transfers"]) if row["standard"] == "native"]
     tokens = [row for row in rows(fetched.tables["transfers"]) if row["standard"] != "native"]
     assert native

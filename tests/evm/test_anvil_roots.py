@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import EvmChain, build
-from adapters.evm.datasets.every import DATASETS
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain, build
+from chainfolio.adapters.evm.datasets.registry import DATASETS
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, Contradicted
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, Contradiction
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL, Local
-from transport.exchange import Posted
-from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 LIAR, HONEST = "http://liar.test", "http://honest.test"
@@ -50,7 +50,7 @@ class Lying:
 
 def chain(local: Local, lying: Lying, *urls: str, **settings: Any) -> EvmChain:
     told = EvmSettings(rpc=list(urls), facts=str(LOCAL), **{"integrity": "roots", "sample": 1, **settings})
-    return build("local", told, Seams(), configs=Path(), transport=lying)
+    return build("local", told, Environment(), configs=Path(), transport=lying)
 
 
 async def tables(local: Local, lying: Lying, *urls: str, **settings: Any) -> tuple[dict[str, Any], EvmChain]:
@@ -97,7 +97,7 @@ async def test_a_log_that_is_left_out_or_altered_inside_a_block_is_caught_by_the
 
 async def test_a_single_liar_is_refused_again_and_again_and_never_believed(local: Local) -> None:
     for _ in range(2):
-        with pytest.raises(Contradicted, match="its receipts root"):
+        with pytest.raises(Contradiction, match="its receipts root"):
             await tables(local, Lying(local.node.url, "eth_getLogs", without_one), LIAR)
 
 
@@ -122,7 +122,7 @@ async def test_headers_bodies_and_receipts_are_proven(local: Local, method: str,
     truth, _ = await tables(local, Lying(local.node.url), HONEST)
     found, reader = await tables(local, Lying(local.node.url, method, lie), LIAR, HONEST)
     assert found == truth
-    assert reader.node.endpoints[0].health.evidence or reader.node.error_counts()["liar.test"]
+    assert reader.node.endpoints[0].health.evidence or reader.node.errors_by_endpoint()["liar.test"]
 
 
 async def test_no_more_is_asked_than_the_sample(local: Local) -> None:
@@ -144,8 +144,8 @@ async def test_a_chain_that_hashes_in_its_own_way_is_read_without_proof(local: L
     facts.write_text(LOCAL.read_text() + '\nunproven = ["headers", "transactions", "receipts"]\n')
     lying = Lying(local.node.url)
     settings = EvmSettings(rpc=[HONEST], facts=str(facts), integrity="roots", sample=1)
-    reader = build("local", settings, Seams(), configs=Path(), transport=lying)
-    assert (await reader.collect(Span(0, local.node.height), ["transfers"])).events
+    reader = build("local", settings, Environment(), configs=Path(), transport=lying)
+    assert (await reader.collect(Span(0, local.node.height), ["transfers"])).event_count
     assert "eth_getBlockReceipts" not in lying.asked
     await reader.close()
 

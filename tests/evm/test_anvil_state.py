@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from adapters.evm import scan, tokens
-from adapters.evm.doctor import abilities
-from adapters.evm.reads import Call, NativeBalance, Read
-from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
+from chainfolio.adapters.evm import scan, tokens
+from chainfolio.adapters.evm.doctor import abilities
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
 from chainfolio.contracts import Token
+from chainfolio.localchain import install
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.evm import MAX, Tx, call_data, created_address, tx, words
 from chainfolio.plans import Reverted, Unknown, run_batched
-from localchain import install
-from localchain.artifacts import artifact
-from localchain.evm import MAX, Tx, call_data, created_address, tx, words
 from tests.evm.anvil import Local, chain_of
 
 pytestmark = pytest.mark.node
@@ -242,8 +242,10 @@ async def test_more_than_a_node_takes_in_one_body_is_read_in_several(local: Loca
 async def test_a_real_node_is_examined(local: Local) -> None:
     async with chain_of(local) as chain:
         assert await abilities(chain.node, await chain.heads()) == {
-            "oldestState": 0, "reads": "state override", "leavesOutLogs": False
-        }  # fmt: skip
+            "oldestState": 0,
+            "reads": "state override",
+            "leavesOutLogs": False,
+        }
 
 
 async def test_what_tokens_say_about_themselves(local: Local) -> None:
@@ -259,9 +261,14 @@ async def test_what_tokens_say_about_themselves(local: Local) -> None:
         assert (said.symbol, said.decimals) == (token.symbol, token.decimals)
     decimals = {name: found[address.lower()].decimals for name, address in local.hostile.items()}
     assert {name: value for name, value in decimals.items() if name.startswith("decimals")} == {
-        "decimals revert": None, "decimals of 0 bytes": None, "decimals 0": 0, "decimals 77": 77, "decimals 255": 255,
-        "decimals 256": None, "decimals of max uint256": None,
-    }  # fmt: skip
+        "decimals revert": None,
+        "decimals of 0 bytes": None,
+        "decimals 0": 0,
+        "decimals 77": 77,
+        "decimals 255": 255,
+        "decimals 256": None,
+        "decimals of max uint256": None,
+    }
     names = {name: found[address.lower()].name for name, address in local.hostile.items()}
     assert names["name as bytes32"] == "Maker"
     assert names["name reverts"] == names["name points outside"] == names["name: empty"] == ""

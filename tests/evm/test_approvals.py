@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.approvals import ALLOWANCE, FUNCTIONS, PERMIT2_ALLOWANCE, Approvals
-from adapters.evm.reads import BALANCE_OF, BALANCE_OF_ID, OWNER, Call, Read
+from chainfolio.adapters.evm.approvals import ALLOWANCE, FUNCTIONS, PERMIT2_ALLOWANCE, Approvals
+from chainfolio.adapters.evm.reads import BALANCE_OF, BALANCE_OF_ID, OWNER, Call, Read
 from chainfolio.approvals import AllowanceState, OperatorState, PermissionState
 from chainfolio.contract_approvals import MAX_IDS
-from chainfolio.plans import Reverted, Unknown, run_known
-from engine.answers import Approval, Operator, Permitted, Place
+from chainfolio.engine.answers import Approval, Operator, Permitted, Place
+from chainfolio.plans import Reverted, Unknown, run_offline
 
 SUPPLY, APPROVED, FOR_ALL, SUPPORTS = (
     FUNCTIONS[each] for each in ("totalSupply", "getApproved", "isApprovedForAll", "supportsInterface")
@@ -38,7 +38,7 @@ def says(by_function: Mapping[str, Any], by_call: Mapping[tuple[str, tuple[Any, 
 
 
 def operator(one: Operator, answer: Any, ids: Mapping[str, set[int]] | None = None) -> OperatorState | None:
-    (state,) = run_known(Approvals().operators([one], {ALICE: ids or {}}), answer)
+    (state,) = run_offline(Approvals().operators([one], {ALICE: ids or {}}), answer)
     return state
 
 
@@ -80,7 +80,7 @@ def test_one_collectible_may_be_moved_by_whom_its_contract_names_while_its_owner
 
 def test_what_a_contract_does_not_say_of_an_allowance_is_none_and_not_zero() -> None:
     answer = says({ALLOWANCE: 4, BALANCE_OF: Reverted(), SUPPLY: True})
-    assert list(run_known(Approvals().allowances([APPROVAL]), answer)) == [AllowanceState(4, None, None)]
+    assert list(run_offline(Approvals().allowances([APPROVAL]), answer)) == [AllowanceState(4, None, None)]
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_what_a_contract_does_not_say_of_an_allowance_is_none_and_not_zero() -> 
 )
 def test_a_permission_is_what_is_left_of_it_and_what_limits_it(left: Any, state: PermissionState) -> None:
     answer = says({PERMIT2_ALLOWANCE: left, BALANCE_OF: 8}, {(ALLOWANCE, (ALICE, INSIDE)): 7})
-    assert list(run_known(Approvals().permissions([PERMITTED]), answer)) == [state]
+    assert list(run_offline(Approvals().permissions([PERMITTED]), answer)) == [state]

@@ -14,20 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sha3 import keccak_256
 
-from adapters.evm import words
-from adapters.evm.call import decode, encode, signature
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm import words
+from chainfolio.adapters.evm.call import decode, encode, signature
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.plans import Unknown
 
 ADDRESS = st.integers(0, 2**160 - 1).map(lambda number: f"0x{number:040x}")
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "uint256": st.integers(0, 2**256 - 1), "uint8": st.integers(0, 255), "int256": st.integers(-(2**255), 2**255 - 1),
-    "address": ADDRESS, "bool": st.booleans(), "bytes32": st.binary(min_size=32, max_size=32),
-    "bytes": st.binary(max_size=70), "string": st.text(st.characters(codec="utf-8"), max_size=20),
+    "uint256": st.integers(0, 2**256 - 1),
+    "uint8": st.integers(0, 255),
+    "int256": st.integers(-(2**255), 2**255 - 1),
+    "address": ADDRESS,
+    "bool": st.booleans(),
+    "bytes32": st.binary(min_size=32, max_size=32),
+    "bytes": st.binary(max_size=70),
+    "string": st.text(st.characters(codec="utf-8"), max_size=20),
     "uint256[]": st.lists(st.integers(0, 2**256 - 1), max_size=4).map(tuple),
     "(address,uint128)": st.tuples(ADDRESS, st.integers(0, 2**128 - 1)),
     "(bool,bytes)[]": st.lists(st.tuples(st.booleans(), st.binary(max_size=40)), max_size=3).map(tuple),
-}  # fmt: skip
+}
 TYPES = st.lists(st.sampled_from(sorted(VALUES)), max_size=4)
 
 
@@ -112,7 +117,7 @@ def test_words_are_read_as_eth_abi_reads_them_and_what_it_refuses_is_left_to_it(
         expected: tuple[Any, ...] | None = abi_decode(types, data)
     except DecodingError:
         expected = None
-    found = words.read(types, data)
+    found = words.decode_words(types, data)
     assert found == expected
     assert [type(each) for each in found or ()] == [type(each) for each in expected or ()]
 
@@ -128,7 +133,7 @@ def test_words_are_written_as_eth_abi_writes_them(told: list[tuple[str, Any]]) -
         expected: bytes | None = abi_encode(types, values)
     except EncodingError:
         expected = None
-    found = words.written(types, values)
+    found = words.encode_words(types, values)
     assert found in (expected, None)
     assert (
         found is not None or expected is None or any(isinstance(each, str) and each.lower() != each for each in values)
@@ -150,30 +155,32 @@ def test_lists_are_read_as_eth_abi_reads_them_whatever_they_point_to(
     types: list[str], told: list[bytes], more: bytes
 ) -> None:
     data = b"".join(told) + more
-    found = words.read(tuple(types), data)
+    found = words.decode_words(tuple(types), data)
     if found is not None:
         assert found == abi_decode(types, data)
 
 
 @given(
-    st.lists(ADDRESS, max_size=3), st.lists(st.integers(-(2**55), 2**55 - 1), max_size=3),
-    st.lists(st.binary(min_size=32, max_size=32), max_size=2), st.integers(0, 2**256 - 1),
-)  # fmt: skip
+    st.lists(ADDRESS, max_size=3),
+    st.lists(st.integers(-(2**55), 2**55 - 1), max_size=3),
+    st.lists(st.binary(min_size=32, max_size=32), max_size=2),
+    st.integers(0, 2**256 - 1),
+)
 def test_lists_are_written_as_eth_abi_writes_them_and_read_again(
     addresses: list[str], ticks: list[int], numbers: list[bytes], one: int
 ) -> None:
     types = ("address[]", "uint256", "int56[]", "bytes32[]")
     values = tuple(addresses), one, tuple(ticks), tuple(numbers)
-    data = words.written(types, values)
+    data = words.encode_words(types, values)
     assert data == abi_encode(types, values)
-    assert words.read(types, data) == values
+    assert words.decode_words(types, data) == values
     for short in range(0, len(data), 32):
-        assert words.read(types, data[:short]) is None
+        assert words.decode_words(types, data[:short]) is None
 
 
 @pytest.mark.parametrize("value", ["0x12", [1], ["0x" + "AB" * 20], [None], None])
 def test_a_list_of_others_is_left_to_eth_abi(value: Any) -> None:
-    assert words.written(("address[]",), (value,)) is None
+    assert words.encode_words(("address[]",), (value,)) is None
 
 
 @pytest.mark.parametrize(
@@ -186,8 +193,8 @@ def test_what_is_not_one_number_is_left_to_eth_abi(types: tuple[str, ...]) -> No
 def test_pools_and_feeds_are_read_without_the_import_of_eth_abi() -> None:
     program = """
 import sys
-from adapters.evm.call import decode, encode
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.call import decode, encode
+from chainfolio.adapters.evm.reads import Call
 of = "0x" + "00" * 20
 assert encode("getPool(address,address,uint24)(address)", (of, of, 3000))
 round_ = Call(of, "latestRoundData()(uint80,int256,uint256,uint256,uint80)")

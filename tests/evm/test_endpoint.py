@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.errors import BadAnswer, ChainfolioError, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
+from chainfolio.transport.endpoint import MAX_BODY, Endpoint
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http_endpoint import identity, name_of
+from chainfolio.transport.pacing import Pace
+from chainfolio.transport.wire import Request
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
-from transport.endpoint import MAX_BODY, Endpoint
-from transport.exchange import Posted
-from transport.http_endpoint import identity, name_of
-from transport.pacing import Pace
-from transport.wire import Request
 
 KEY = "c4n4ry5ecretk3y"
 URL = f"https://user:{KEY}pw@node.test:8545/v2/{KEY}path?apikey={KEY}query&x=1"
@@ -147,9 +147,14 @@ async def test_answers_out_of_order_find_their_questions() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [lambda r: [*r[:-1], {**r[-1], "id": 99}], lambda r: [{**each, "id": str(each["id"])} for each in r],
-     lambda r: r[:-1], lambda r: [*r, r[0]], lambda r: [{**each, "id": None} for each in r]],
-)  # fmt: skip
+    [
+        lambda r: [*r[:-1], {**r[-1], "id": 99}],
+        lambda r: [{**each, "id": str(each["id"])} for each in r],
+        lambda r: r[:-1],
+        lambda r: [*r, r[0]],
+        lambda r: [{**each, "id": None} for each in r],
+    ],
+)
 async def test_foreign_missing_and_double_answers_are_refused(change: Callable[[Any], Any]) -> None:
     node = FakeNode(FakeChain(9))
     node.envelope = change
@@ -162,10 +167,16 @@ async def test_foreign_missing_and_double_answers_are_refused(change: Callable[[
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(-32600, "batch requests are not supported"), (-32600, "Invalid Request"), (-32000, "batch too large"),
-     (-32005, "Batch size is too large"), (-32700, "parse error: json: cannot unmarshal array"),
-     (-32003, "batch length limit exceeded"), (-32601, "method not found")],
-)  # fmt: skip
+    [
+        (-32600, "batch requests are not supported"),
+        (-32600, "Invalid Request"),
+        (-32000, "batch too large"),
+        (-32005, "Batch size is too large"),
+        (-32700, "parse error: json: cannot unmarshal array"),
+        (-32003, "batch length limit exceeded"),
+        (-32601, "method not found"),
+    ],
+)
 @pytest.mark.parametrize(("limit", "capabilities"), [(1, 1), (3, 2)])
 async def test_a_node_that_takes_no_such_batch_is_asked_in_smaller_ones(
     code: int, message: str, limit: int, capabilities: int
@@ -266,13 +277,13 @@ async def test_a_single_question_refused_with_413_is_an_answer() -> None:
     node = FakeNode(FakeChain(9))
     node.always = Posted(413, None, b"")
     (answer,) = await one(node).endpoint.ask(HEADERS[:1])
-    assert isinstance(answer, TooMuch)
+    assert isinstance(answer, ResponseTooLarge)
 
 
 async def test_one_refusal_among_answers_is_only_its_own() -> None:
     node = FakeNode(FakeChain(9))
     answers = await one(node).endpoint.ask([HEADERS[0], Request("eth_nonsense"), HEADERS[1]])
-    assert [type(answer) for answer in answers] == [bytes, Unsupported, bytes]
+    assert [type(answer) for answer in answers] == [bytes, UnsupportedMethod, bytes]
 
 
 async def test_a_contract_that_says_batch_changes_nothing() -> None:
@@ -317,7 +328,7 @@ async def test_no_part_of_an_address_is_ever_shown(
     node = FakeNode(FakeChain())
     node.always = fault
     found = wired(node, urls=[URL])
-    texts = [repr(found.endpoint), repr(found.node), repr(found.node.error_counts()), caplog.text]
+    texts = [repr(found.endpoint), repr(found.node), repr(found.node.errors_by_endpoint()), caplog.text]
     for read in (found.endpoint.one, whole_of(found.endpoint), lambda request: found.endpoint.ask([request, request])):
         try:
             texts.append(repr(await read(Request(method, ({},)))))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from tests.evm.fakes import ALICE, BOB, FakeChain, FakeNode, Wired, topic_of, transfer, wired
 
 ONE, OTHER, THIRD = ("0x" + digit * 40 for digit in "abc")
@@ -38,7 +38,7 @@ def chain_of(those: Wired, integrity: str = "bloom") -> EvmChain:
     return EvmChain(those.node.facts, those.node, EvmSettings(integrity=integrity))
 
 
-def pairs(fetched: Collected) -> list[tuple[str, str]]:
+def pairs(fetched: SpanTables) -> list[tuple[str, str]]:
     rows = fetched.tables["logs"].to_pylist() if "logs" in fetched.tables else []
     return [(row["address"], row["topic0"]) for row in rows]
 
@@ -82,7 +82,7 @@ async def test_events_that_a_node_leaves_out_are_asked_for_again(node: FakeNode)
 
     node.on["eth_getLogs"] = forgetful
     found = await chain_of(wired(node, checked=True)).collect(Span(0, 6), DATASETS, events=named((ONE, LENT)))
-    assert (pairs(found), found.restored) == ([(ONE, LENT)] * 2, 2)
+    assert (pairs(found), found.restored_count) == ([(ONE, LENT)] * 2, 2)
 
 
 async def test_what_is_restored_from_raw_logs_is_what_was_fetched(node: FakeNode) -> None:

@@ -9,17 +9,17 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from adapters.evm import explorer
-from adapters.evm.datasets.internal import Moved, Place
-from adapters.evm.explorer import Explorer
+from chainfolio.adapters.evm import explorer
+from chainfolio.adapters.evm.datasets.internal import CoinTransfer, TracedBlock
+from chainfolio.adapters.evm.explorer import Explorer
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
-from chainfolio.seams import Seams
+from chainfolio.transport.exchange import Posted
 from tests.evm.fakes import FakeClock
 from tests.evm.test_internal import ALICE, BOB
-from transport.exchange import Posted
 
 SECRET = "k3y0123456789"
-BLOCKS = [Place(height, 1, "0x" + "ab" * 32, (f"0x{height:064x}",)) for height in (3, 5)]
+BLOCKS = [TracedBlock(height, 1, "0x" + "ab" * 32, (f"0x{height:064x}",)) for height in (3, 5)]
 
 
 class Fake:
@@ -50,59 +50,75 @@ class Fake:
 
 
 def row(height: int, raw: int, **more: str) -> dict[str, str]:
-    return {"blockNumber": str(height), "hash": f"0x{height:064x}", "from": ALICE, "to": BOB, "value": str(raw),
-            "type": "call", "isError": "0", "contractAddress": ""} | more  # fmt: skip
+    return {
+        "blockNumber": str(height),
+        "hash": f"0x{height:064x}",
+        "from": ALICE,
+        "to": BOB,
+        "value": str(raw),
+        "type": "call",
+        "isError": "0",
+        "contractAddress": "",
+    } | more
 
 
 def over(fake: Fake) -> Explorer:
-    seams = Seams(clock=FakeClock(), random=random.Random(1))
-    return Explorer(f"https://explorer.test/api?apikey={SECRET}", fake, seams)
+    environment = Environment(clock=FakeClock(), random=random.Random(1))
+    return Explorer(f"https://explorer.test/api?apikey={SECRET}", fake, environment)
 
 
 async def test_rows_are_the_movements_of_their_blocks() -> None:
     made = row(5, 7, type="create", to="", contractAddress=BOB)
     fake = Fake([row(3, 5), row(3, 6, isError="1"), row(3, 8, callType="delegatecall"), row(5, 0), made])
-    found = await over(fake).moved(BLOCKS)
-    assert found == {BLOCKS[0]: [Moved(0, ALICE, BOB, 5)], BLOCKS[1]: [Moved(0, ALICE, BOB, 7)]}
-    assert await over(Fake([])).moved(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
-    assert await over(fake).moved([]) == {}
+    found = await over(fake).internal_transfers(BLOCKS)
+    assert found == {BLOCKS[0]: [CoinTransfer(0, ALICE, BOB, 5)], BLOCKS[1]: [CoinTransfer(0, ALICE, BOB, 7)]}
+    assert await over(Fake([])).internal_transfers(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
+    assert await over(fake).internal_transfers([]) == {}
 
 
 async def test_a_list_that_may_be_cut_short_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explorer, "MAX_ROWS", 3)
     fake = Fake([row(3, 1), row(3, 2), row(5, 3), row(5, 4)])
-    found = await over(fake).moved(BLOCKS)
+    found = await over(fake).internal_transfers(BLOCKS)
     assert [[move.raw for move in found[block]] for block in BLOCKS] == [[1, 2], [3, 4]]
     with pytest.raises(BadAnswer, match="no more than 3"):
-        await over(Fake([row(3, 1), row(3, 2), row(3, 3)])).moved(BLOCKS)
+        await over(Fake([row(3, 1), row(3, 2), row(3, 3)])).internal_transfers(BLOCKS)
 
 
 async def test_an_explorer_that_lags_is_not_taken_for_an_empty_one() -> None:
     with pytest.raises(NodeBehind):
-        await over(Fake([], head=4)).moved(BLOCKS)
+        await over(Fake([], head=4)).internal_transfers(BLOCKS)
     other = Fake([], head=5)
     other.proxy = False
-    assert await over(other).moved(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
+    assert await over(other).internal_transfers(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
 
 
-@pytest.mark.parametrize("wrong", [row(4, 1), row(3, 1, hash="0x" + "ff" * 32), row(3, 1, value="1e3"),
-                                   row(3, 1, to="0x12"), row(3, 1, blockNumber="x")])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        row(4, 1),
+        row(3, 1, hash="0x" + "ff" * 32),
+        row(3, 1, value="1e3"),
+        row(3, 1, to="0x12"),
+        row(3, 1, blockNumber="x"),
+    ],
+)
 async def test_rows_that_cannot_be_meant_are_refused(wrong: dict[str, str]) -> None:
     fake = Fake([])
     fake.replaces = [{"result": "0x9"}, {"status": "1", "message": "OK", "result": [wrong]}]
     with pytest.raises(BadAnswer):
-        await over(fake).moved(BLOCKS)
+        await over(fake).internal_transfers(BLOCKS)
 
 
 async def test_a_rate_limit_is_waited_out_and_other_words_are_refused_without_the_key() -> None:
     fake = Fake([row(3, 5)])
     limited = {"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}
     fake.replaces = [{"result": "0x9"}, limited, limited]
-    assert [move.raw for move in (await over(fake).moved(BLOCKS))[BLOCKS[0]]] == [5]
+    assert [move.raw for move in (await over(fake).internal_transfers(BLOCKS))[BLOCKS[0]]] == [5]
     fake.replaces = [limited] * 50
     with pytest.raises(Unavailable):
-        await over(fake).moved(BLOCKS)
+        await over(fake).internal_transfers(BLOCKS)
     fake.replaces = [{"result": "0x9"}, {"status": "0", "message": "NOTOK", "result": f"Invalid API Key {SECRET}"}]
     with pytest.raises(BadAnswer) as error:
-        await over(fake).moved(BLOCKS)
+        await over(fake).internal_transfers(BLOCKS)
     assert SECRET not in str(error.value)

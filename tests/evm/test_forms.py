@@ -7,28 +7,56 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm import forms
-from adapters.evm.datasets.internal import Frame, Listed, Trace
-from adapters.evm.datasets.transactions import Receipt, Transaction, check_listed, done, native, rows
-from adapters.evm.hexadecimal import data, quantity
-from adapters.evm.node import Header
+from chainfolio.adapters.evm import forms
+from chainfolio.adapters.evm.datasets.internal import ExplorerTransfer, Frame, Trace
+from chainfolio.adapters.evm.datasets.transactions import (
+    Receipt,
+    Transaction,
+    check_header_hashes,
+    match_receipts,
+    native,
+    rows,
+)
+from chainfolio.adapters.evm.hexadecimal import data, quantity
+from chainfolio.adapters.evm.node import Header
 from chainfolio.errors import BadAnswer
-from transport.wire import typed
+from chainfolio.transport.wire import typed
 
 HASH, ADDRESS = "0x" + "ab" * 32, "0x" + "cd" * 20
 SENT: dict[str, Any] = {
-    "hash": HASH, "from": ADDRESS, "to": ADDRESS, "value": "0x1", "nonce": "0x0", "input": "0x", "type": "0x2",
-    "gasPrice": "0x7", "transactionIndex": "0x0",
-}  # fmt: skip
+    "hash": HASH,
+    "from": ADDRESS,
+    "to": ADDRESS,
+    "value": "0x1",
+    "nonce": "0x0",
+    "input": "0x",
+    "type": "0x2",
+    "gasPrice": "0x7",
+    "transactionIndex": "0x0",
+}
 RECEIPT: dict[str, Any] = {
-    "transactionHash": HASH, "transactionIndex": "0x0", "blockHash": HASH, "gasUsed": "0x5208", "status": "0x1",
-    "effectiveGasPrice": "0x7", "contractAddress": ADDRESS,
-}  # fmt: skip
+    "transactionHash": HASH,
+    "transactionIndex": "0x0",
+    "blockHash": HASH,
+    "gasUsed": "0x5208",
+    "status": "0x1",
+    "effectiveGasPrice": "0x7",
+    "contractAddress": ADDRESS,
+}
 HEADER: dict[str, Any] = {
-    "number": "0x10", "hash": HASH, "parentHash": HASH, "timestamp": "0x65000000", "logsBloom": "0x" + "00" * 256,
-    "gasUsed": "0x1", "gasLimit": "0x2", "miner": ADDRESS, "baseFeePerGas": "0x7", "transactions": [HASH],
-    "transactionsRoot": HASH, "receiptsRoot": HASH,
-}  # fmt: skip
+    "number": "0x10",
+    "hash": HASH,
+    "parentHash": HASH,
+    "timestamp": "0x65000000",
+    "logsBloom": "0x" + "00" * 256,
+    "gasUsed": "0x1",
+    "gasLimit": "0x2",
+    "miner": ADDRESS,
+    "baseFeePerGas": "0x7",
+    "transactions": [HASH],
+    "transactionsRoot": HASH,
+    "receiptsRoot": HASH,
+}
 FRAME: dict[str, Any] = {"type": "CALL", "from": ADDRESS, "to": ADDRESS, "value": "0x1"}
 LISTED: dict[str, Any] = {"value": "1", "from": ADDRESS, "to": ADDRESS, "hash": HASH, "blockNumber": "16"}
 KINDS: list[tuple[type[Any], dict[str, Any], set[str]]] = [
@@ -36,12 +64,33 @@ KINDS: list[tuple[type[Any], dict[str, Any], set[str]]] = [
     (Transaction, SENT, {"input"}),
     (Receipt, RECEIPT, set()),
     (Frame, FRAME, {"type"}),
-    (Listed, LISTED, set()),
+    (ExplorerTransfer, LISTED, set()),
 ]
 FORMLESS: list[object] = [
-    "zz", "0xA_", "0x", "0X1", "-0x1", "0x-1", "0x00", "0x" + "f" * 65, "0x" + "g" * 40, " 0x1", "0x1 ", "0x1\n",
-    "1.5", "\u0663", "\uff10x1", "latest", "9" * 5000, 5, 1.5, True, [], {}, ["0x1"],
-]  # fmt: skip
+    "zz",
+    "0xA_",
+    "0x",
+    "0X1",
+    "-0x1",
+    "0x-1",
+    "0x00",
+    "0x" + "f" * 65,
+    "0x" + "g" * 40,
+    " 0x1",
+    "0x1 ",
+    "0x1\n",
+    "1.5",
+    "\u0663",
+    "\uff10x1",
+    "latest",
+    "9" * 5000,
+    5,
+    1.5,
+    True,
+    [],
+    {},
+    ["0x1"],
+]
 
 
 def read(kind: type[Any], given: dict[str, Any]) -> Any:
@@ -113,8 +162,8 @@ def block(**changed: dict[str, Any]) -> None:
     bodies = [SENT | changed.get("sent", {})]
     full = {"number": "0x10", "hash": HASH, "timestamp": "0x65000000", "transactions": bodies} | changed.get("full", {})
     receipts = [RECEIPT | changed.get("receipt", {})]
-    found = done("node", msgspec.json.encode(full), msgspec.json.encode(receipts), head)
-    check_listed("node", found, head)
+    found = match_receipts("node", msgspec.json.encode(full), msgspec.json.encode(receipts), head)
+    check_header_hashes("node", found, head)
 
 
 OTHER = "0x" + "ee" * 32
@@ -123,13 +172,20 @@ OTHER = "0x" + "ee" * 32
 @pytest.mark.parametrize(
     "changed",
     [
-        {"full": {"hash": OTHER}}, {"full": {"number": "0x11"}}, {"full": {"timestamp": "0x65000001"}},
-        {"full": {"transactions": []}}, {"full": {"transactions": [SENT, SENT]}}, {"header": {"transactions": [OTHER]}},
-        {"header": {"transactions": []}}, {"sent": {"transactionIndex": "0x1"}},
-        {"receipt": {"transactionIndex": "0x1"}}, {"receipt": {"blockHash": OTHER}},
-        {"receipt": {"transactionHash": OTHER}}, {"header": {"transactions": [7]}},
+        {"full": {"hash": OTHER}},
+        {"full": {"number": "0x11"}},
+        {"full": {"timestamp": "0x65000001"}},
+        {"full": {"transactions": []}},
+        {"full": {"transactions": [SENT, SENT]}},
+        {"header": {"transactions": [OTHER]}},
+        {"header": {"transactions": []}},
+        {"sent": {"transactionIndex": "0x1"}},
+        {"receipt": {"transactionIndex": "0x1"}},
+        {"receipt": {"blockHash": OTHER}},
+        {"receipt": {"transactionHash": OTHER}},
+        {"header": {"transactions": [7]}},
     ],
-)  # fmt: skip
+)
 def test_a_header_a_block_and_receipts_that_do_not_agree_are_refused(changed: dict[str, Any]) -> None:
     block()
     with pytest.raises(BadAnswer):
@@ -141,7 +197,7 @@ def test_hashes_and_addresses_are_stored_in_lower_case_however_a_node_spells_the
     bodies = [SENT | shouted]
     full = {"number": "0x10", "hash": HASH, "timestamp": "0x65000000", "transactions": bodies}
     head = read(Header, HEADER)
-    found = done("node", msgspec.json.encode(full), msgspec.json.encode([RECEIPT]), head)
+    found = match_receipts("node", msgspec.json.encode(full), msgspec.json.encode([RECEIPT]), head)
     (moved,), (sent,) = native(found, "local").to_pylist(), rows(found, "local").to_pylist()
     assert (moved["tx_hash"], moved["sender"], moved["recipient"]) == (HASH, ADDRESS, ADDRESS)
     assert (sent["hash"], sent["sender"], sent["recipient"]) == (HASH, ADDRESS, ADDRESS)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.node import SURVEY_S
+from chainfolio.adapters.evm.node import SURVEY_S
 from chainfolio.chains import EndpointHealth
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
-from chainfolio.seams import Seams
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.health import FEWEST, HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, Health
 from tests.evm.fakes import FakeChain, FakeNode, Wired, wired
-from transport.endpoint import Endpoint
-from transport.health import FEWEST, HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, Health
 
 
 def names(one: Wired) -> list[str]:
@@ -88,7 +88,7 @@ async def test_what_is_known_is_told_and_what_is_not_is_none() -> None:
     one = wired(FakeNode(FakeChain(20)), urls=[url])
     await one.node.connect()
     health, best = one.endpoint.health, one.node.best_height
-    assert (health.height, health.lag_blocks(best), one.endpoint.shown_health(best).latency_ms, health.faults) == (
+    assert (health.height, health.lag_blocks(best), one.endpoint.health_report(best).latency_ms, health.faults) == (
         20,
         0,
         0,
@@ -145,7 +145,7 @@ class Timed:
         self.asked: list[str] = []
         pool = wired(*(FakeNode(FakeChain(1)) for _ in takes_s), checked=True)
         self.node = pool.node
-        self.node.seams = Seams(clock=self.clock, random=random.Random(3))
+        self.node.environment = Environment(clock=self.clock, random=random.Random(3))
 
     async def read(self, endpoint: Endpoint) -> str:
         self.asked.append(endpoint.name)

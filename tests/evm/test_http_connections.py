@@ -15,10 +15,10 @@ import pytest
 import uvloop
 
 from chainfolio.errors import Unavailable
+from chainfolio.transport import http, http_line, plain_http
+from chainfolio.transport.exchange import Posted, Unreachable
+from chainfolio.transport.http import HttpTransport
 from tests.speaking import Speak, speaking
-from transport import http, http_line, plain_http
-from transport.exchange import Posted, Unreachable
-from transport.http import HttpTransport
 
 Serve = Callable[[Speak], Awaitable[str]]
 Ask = Callable[[str], Coroutine[Any, Any, Posted]]
@@ -311,7 +311,7 @@ async def test_who_is_called_off_twice_leaves_no_connection_open(turns: int, mon
         await reader.read()
 
     async with speaking(nothing) as url:
-        monkeypatch.setattr("transport.http_line.socket.socket", Counted)
+        monkeypatch.setattr("chainfolio.transport.http_line.socket.socket", Counted)
         asked = asyncio.ensure_future(http_line.connected("127.0.0.1", int(url.rpartition(":")[2])))
         for count in (turns, 1):
             for _ in range(count):

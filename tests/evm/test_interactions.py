@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters.evm.facts import load
-from adapters.evm.positions.found import Found, FoundPosition, Underlying
-from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions, NamedEvent
+from chainfolio.adapters.evm.positions.unfolded import AccountContents, Underlying, UnfoldedPosition
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.interactions import Interactions
 from chainfolio.protocols import DecodedPosition, TokenAmount
@@ -22,24 +22,36 @@ EVENTS = {EVENT: (NamedEvent(1, ("0x02",), b""),)}
 def test_what_was_met_by_asset_is_met_by_contract_and_the_native_coin_has_none() -> None:
     collection, editions = (Asset(FACTS.caip2, kind, at) for kind, at in (("erc721", NFT), ("erc1155", EDITION)))
     met = Interactions(
-        frozenset({TOKEN}), {collection: frozenset({7}), editions: frozenset({8})},
-        {OTHER: frozenset({ETHER, TOKEN, collection})}, {OTHER: frozenset({ETHER})}, ROWS, frozenset(ROWS),
-    )  # fmt: skip
+        frozenset({TOKEN}),
+        {collection: frozenset({7}), editions: frozenset({8})},
+        {OTHER: frozenset({ETHER, TOKEN, collection})},
+        {OTHER: frozenset({ETHER})},
+        ROWS,
+        frozenset(ROWS),
+    )
     assert ContractInteractions.of(met) == ContractInteractions(
-        frozenset({COIN}), {NFT: frozenset({7})}, {OTHER: frozenset({None, COIN, NFT})}, {OTHER: frozenset({None})},
-        EVENTS, frozenset(EVENTS),
-    )  # fmt: skip
+        frozenset({COIN}),
+        {NFT: frozenset({7})},
+        {OTHER: frozenset({None, COIN, NFT})},
+        {OTHER: frozenset({None})},
+        EVENTS,
+        frozenset(EVENTS),
+    )
 
 
 def test_what_was_found_by_contract_is_found_by_asset_each_amount_once() -> None:
     rewards = TokenAmount(ZERO_ADDRESS, 3), TokenAmount(ZERO_ADDRESS, 4)
     position = DecodedPosition("LENDING", supplied=(TokenAmount(NFT, 9),), rewards=rewards, replaces=(OTHER,))
     behind = Underlying({ZERO_ADDRESS: 1, COIN: 2}, unlisted={OTHER})
-    found = Found(5, {COIN: 6}, (FoundPosition(ME, "bank", position, behind),), ())
+    found = AccountContents(5, {COIN: 6}, (UnfoldedPosition(ME, "bank", position, behind),), ())
     state = found.by_asset([TOKEN], FACTS)
     (opened,) = state.positions
     assert (state.native, state.balances) == (5, {TOKEN: 6})
     assert (opened.supplied, opened.borrowed, opened.rewards) == ({ETHER: 1, TOKEN: 2}, {}, {ETHER: 7})
     share = FACTS.token_asset(OTHER)
-    assert (opened.replaces, opened.ground, opened.unlisted) == ((share,), frozenset({share}), frozenset({share}))
+    assert (opened.replaces, opened.required_assets, opened.unlisted_shares) == (
+        (share,),
+        frozenset({share}),
+        frozenset({share}),
+    )
     assert (opened.owned, opened.tokens) == ({ETHER, TOKEN}, {ETHER, TOKEN})

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.datasets.internal import Place, of_frames, of_traces
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.facts import load
-from adapters.evm.node import Node
-from adapters.evm.settings import EvmSettings
-from adapters.evm.traces import ROUTE, ROUTES, moved, places
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.datasets.internal import TracedBlock, of_frames, of_traces
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.traces import ROUTE, ROUTES, internal_transfers, traceable_blocks
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, Unsupported
-from chainfolio.seams import Seams
-from localchain.evm import Tx
-from localchain.node import LocalNode
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, UnsupportedMethod
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.transport.http import HttpTransport
 from tests.evm import programs
 from tests.evm.anvil import LOCAL
 from tests.evm.fakes import FakeChain, FakeNode, wired
 from tests.evm.programs import create, destroy, program, send
 from tests.evm.recorded import body
-from transport.http import HttpTransport
 
 DATASETS = ("transactions", "native", "internal")
 ALICE, BOB, CAROL = ("0x" + digit * 20 for digit in ("a1", "b2", "c3"))
@@ -69,9 +69,9 @@ def paid() -> Iterator[LocalNode]:
 
 @asynccontextmanager
 async def chain_of(node: LocalNode, **capabilities: int) -> Any:
-    facts, seams = load(LOCAL), Seams()
-    endpoint = EvmEndpoint(node.url, HttpTransport(), seams, capabilities=capabilities)
-    chain = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[node.url]))
+    facts, environment = load(LOCAL), Environment()
+    endpoint = EvmEndpoint(node.url, HttpTransport(), environment, capabilities=capabilities)
+    chain = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[node.url]))
     try:
         yield chain
     finally:
@@ -124,26 +124,44 @@ async def test_rows_are_in_order_and_have_a_key_of_their_own(paid: LocalNode) ->
 # --- what nodes say --------------------------------------------------------------------------------------------------
 
 HASH, TX = "0x" + "ab" * 32, "0x" + "cd" * 32
-PLACE = Place(7, 1, HASH, (TX,))
+PLACE = TracedBlock(7, 1, HASH, (TX,))
 
 
 def call(path: list[int], value: int, **more: Any) -> dict[str, Any]:
     kind = more.pop("callType", "call")
     action = {"from": ALICE, "to": BOB, "value": hex(value), "callType": kind}
-    return {"type": "call", "action": action, "traceAddress": path, "blockHash": HASH, "transactionHash": TX,
-            "transactionPosition": 0, "result": {"output": "0x"}} | more  # fmt: skip
+    return {
+        "type": "call",
+        "action": action,
+        "traceAddress": path,
+        "blockHash": HASH,
+        "transactionHash": TX,
+        "transactionPosition": 0,
+        "result": {"output": "0x"},
+    } | more
 
 
 def test_nothing_below_a_failed_call_has_moved() -> None:
-    traces = [call([], 9), call([0], 1), call([1], 2, error="Reverted"), call([1, 0], 4), call([1, 0, 0], 8),
-              call([2], 16), call([3], 32, callType="delegatecall"), call([4], 64, callType="callcode")]  # fmt: skip
+    traces = [
+        call([], 9),
+        call([0], 1),
+        call([1], 2, error="Reverted"),
+        call([1, 0], 4),
+        call([1, 0, 0], 8),
+        call([2], 16),
+        call([3], 32, callType="delegatecall"),
+        call([4], 64, callType="callcode"),
+    ]
     assert [each.raw for each in of_traces("one", body(traces), PLACE)] == [1, 16]
     frame = {"type": "CALL", "from": ALICE, "to": BOB, "value": "0x1"}
     inner = frame | {"value": "0x4"}
     frames = [
-        frame, frame | {"value": "0x2", "error": "execution reverted", "calls": [inner | {"calls": [inner]}]},
-        frame | {"value": "0x10"}, frame | {"type": "DELEGATECALL"}, frame | {"type": "STATICCALL", "value": None},
-    ]  # fmt: skip
+        frame,
+        frame | {"value": "0x2", "error": "execution reverted", "calls": [inner | {"calls": [inner]}]},
+        frame | {"value": "0x10"},
+        frame | {"type": "DELEGATECALL"},
+        frame | {"type": "STATICCALL", "value": None},
+    ]
     assert [each.raw for each in of_frames("one", body([{"result": frame | {"calls": frames}}]), PLACE)] == [1, 16]
     failed = [{"result": frame | {"error": "out of gas", "calls": frames}, "txHash": TX}]
     assert of_frames("one", body(failed), PLACE) == []
@@ -151,9 +169,14 @@ def test_nothing_below_a_failed_call_has_moved() -> None:
 
 def test_a_block_reward_is_no_movement_inside_a_transaction() -> None:
     reward: dict[str, Any] = {
-        "type": "reward", "action": {"author": ALICE, "rewardType": "block", "value": "0x1"}, "blockHash": HASH,
-        "traceAddress": [], "transactionHash": None, "transactionPosition": None, "result": None,
-    }  # fmt: skip
+        "type": "reward",
+        "action": {"author": ALICE, "rewardType": "block", "value": "0x1"},
+        "blockHash": HASH,
+        "traceAddress": [],
+        "transactionHash": None,
+        "transactionPosition": None,
+        "result": None,
+    }
     assert of_traces("one", body([call([], 9), reward]), PLACE) == []
 
 
@@ -201,33 +224,35 @@ async def test_the_way_to_trace_is_learnt_and_another_one_found_when_it_stops() 
     frame = [{"result": {"type": "CALL", "calls": [{"type": "CALL", "from": ALICE, "to": BOB, "value": "0x5"}]}}]
     node = fake(debug_traceBlockByNumber=lambda params: frame)
     held = wired(node, checked=True)
-    blocks = places("one", await held.node.headers([0, 1]))
+    blocks = traceable_blocks("one", await held.node.headers([0, 1]))
     assert [block.height for block in blocks] == [1]
     for _ in range(2):
-        assert [each.raw for each in (await moved(held.node, blocks))[blocks[0]]] == [5]
+        assert [each.raw for each in (await internal_transfers(held.node, blocks))[blocks[0]]] == [5]
     assert (node.count("trace_block"), node.count("debug_traceBlockByNumber")) == (1, 2)
     assert held.endpoint.capabilities[ROUTE] == 3
     header = node.chain.headers[1]["hash"]
     flat = [call([], 9, blockHash=header), call([0], 6, blockHash=header)]
     node.on = {"trace_block": lambda params: flat}
-    assert [each.raw for each in (await moved(held.node, blocks))[blocks[0]]] == [6]
+    assert [each.raw for each in (await internal_transfers(held.node, blocks))[blocks[0]]] == [6]
     assert held.endpoint.capabilities[ROUTE] == 1
 
 
 async def test_where_nobody_traces_that_is_said_with_its_cure() -> None:
     held = wired(fake(), checked=True)
-    with pytest.raises(Unsupported, match="does not trace blocks") as error:
-        await moved(held.node, places("one", await held.node.headers([1])))
+    with pytest.raises(UnsupportedMethod, match="does not trace blocks") as error:
+        await internal_transfers(held.node, traceable_blocks("one", await held.node.headers([1])))
     assert "internal" in error.value.remedy
     tracing = fake()
     tracing.on["trace_block"] = lambda params: [call([], 9, blockHash=tracing.chain.headers[1]["hash"])]
     held = wired(fake(), tracing, checked=True)
-    assert list((await moved(held.node, places("two", await held.node.headers([1])))).values()) == [[]]
+    assert list(
+        (await internal_transfers(held.node, traceable_blocks("two", await held.node.headers([1])))).values()
+    ) == [[]]
 
 
 @pytest.mark.parametrize("answer", [{"gas": "0x0", "structLogs": [], "returnValue": ""}, {"structLogs": [{"pc": 0}]}])
 async def test_a_node_that_traces_in_another_way_is_said_not_to_trace(answer: dict[str, Any]) -> None:
     found = wired(FakeNode(FakeChain(1), debug_traceTransaction=lambda params: answer), checked=True)
-    with pytest.raises(Unsupported, match="does not trace blocks"):
-        await moved(found.node, [PLACE])
+    with pytest.raises(UnsupportedMethod, match="does not trace blocks"):
+        await internal_transfers(found.node, [PLACE])
     assert ROUTE not in found.endpoint.capabilities

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.accounts.logs import SHORT
-from adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.accounts.logs import INCOMPLETE
+from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer
+from chainfolio.indexer.scopes import groups as groups_of
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.tables import APPROVALS, TRANSACTIONS, TRANSFERS
-from indexer.scopes import groups as groups_of
-from localchain.deploy import WAD
-from localchain.evm import tx
-from localchain.node import LocalNode
 from tests.evm.anvil import Local, chain_of, populated
 from tests.evm.limited import Provider, changing, served
 from tests.evm.scoped import Rows, scoped, together, whole
@@ -119,7 +119,7 @@ async def reference(lived: Lived) -> Rows:
         return await whole(chain, lived.span, [lived.alice], DATASETS)
 
 
-async def read(chain: EvmChain, lived: Lived, *, linked: bool = False) -> list[Collected]:
+async def read(chain: EvmChain, lived: Lived, *, linked: bool = False) -> list[SpanTables]:
     """All pieces, as an indexer reads them: logs first, what lies at places afterwards."""
     await chain.heads()
     span, before = (Span(1, lived.node.height), await chain.block(0)) if linked else (lived.span, None)
@@ -133,7 +133,7 @@ async def read(chain: EvmChain, lived: Lived, *, linked: bool = False) -> list[C
     ]
 
 
-def reasons(pieces: list[Collected]) -> list[str]:
+def reasons(pieces: list[SpanTables]) -> list[str]:
     return [each.reason for piece in pieces for each in piece.unexplained]
 
 
@@ -156,8 +156,8 @@ async def test_a_log_of_an_own_transaction_is_taken_from_its_receipt_and_the_nod
         pieces = await read(chain, lived, linked=linked)
         assert histories(together(pieces)) == histories(await reference(lived))
         (endpoint,) = chain.node.endpoints
-        assert endpoint.capabilities[SHORT] == 1
-        assert endpoint.errors.counts["Omitted"] == 1
+        assert endpoint.capabilities[INCOMPLETE] == 1
+        assert endpoint.errors.counts["OmittedLogs"] == 1
         (reason,) = reasons(pieces)
         log = f"log {int(lost['logIndex'], 16)} of transaction {lost['transactionHash']}"
         assert reason.startswith(f"provider-0.test left out {log} in block {int(lost['blockNumber'], 16)}")
@@ -178,7 +178,7 @@ async def test_the_window_is_read_from_another_endpoint_and_nothing_is_left_to_s
         pieces = await read(chain, lived, linked=linked)
         assert histories(together(pieces)) == histories(await reference(lived))
         first, second = chain.node.endpoints
-        assert (first.capabilities.get(SHORT), second.capabilities.get(SHORT)) == (1, None)
+        assert (first.capabilities.get(INCOMPLETE), second.capabilities.get(INCOMPLETE)) == (1, None)
         assert not reasons(pieces)
 
 
@@ -192,7 +192,7 @@ async def test_comparing_asks_nothing_more_and_believes_a_whole_answer(lived: Li
         assert provider.asked["eth_getTransactionReceipt"] >= len(own) - len(created)
         assert provider.asked["eth_getBlockReceipts"] == 0
         assert not reasons(pieces)
-        assert not chain.node.error_counts().get("provider-0.test", {}).get("Omitted")
+        assert not chain.node.errors_by_endpoint().get("provider-0.test", {}).get("OmittedLogs")
 
 
 async def test_a_receipt_with_a_log_that_the_bloom_denies_is_refused(lived: Lived) -> None:
@@ -202,7 +202,7 @@ async def test_a_receipt_with_a_log_that_the_bloom_denies_is_refused(lived: Live
             await read(chain, lived)
     async with served(lived.node, lived.local.deployment, forged, Provider(lived.node.url)) as chain:
         assert histories(together(await read(chain, lived))) == histories(await reference(lived))
-        assert chain.node.endpoints[1].capabilities.get(SHORT) is None
+        assert chain.node.endpoints[1].capabilities.get(INCOMPLETE) is None
 
 
 async def test_a_forged_receipt_accuses_no_other_endpoint(lived: Lived) -> None:
@@ -212,7 +212,7 @@ async def test_a_forged_receipt_accuses_no_other_endpoint(lived: Lived) -> None:
         pieces = await read(chain, lived)
         assert histories(together(pieces)) == histories(await reference(lived))
         liar, honest = chain.node.endpoints
-        assert (liar.capabilities.get(SHORT), honest.capabilities.get(SHORT)) == (1, None)
+        assert (liar.capabilities.get(INCOMPLETE), honest.capabilities.get(INCOMPLETE)) == (1, None)
         assert not honest.errors.counts
         (reason,) = reasons(pieces)
         assert "provider-0.test and provider-1.test contradict each other about log" in reason
@@ -240,7 +240,7 @@ async def test_with_roots_of_every_block_every_left_out_log_is_found_and_proven(
     async with served(lived.node, lived.local.deployment, lost, **settings) as chain:
         pieces = await read(chain, lived, linked=linked)
         assert histories(together(pieces)) == histories(await reference(lived))
-        assert chain.node.endpoints[0].errors.counts["Contradicted"] == 1
+        assert chain.node.endpoints[0].errors.counts["Contradiction"] == 1
         assert not reasons(pieces), "every block is proven: nothing more can be lacking"
     async with served(lived.node, lived.local.deployment, lost, Provider(lived.node.url), **settings) as chain:
         pieces = await read(chain, lived, linked=linked)
@@ -280,7 +280,7 @@ async def test_two_endpoints_that_agree_about_logs_and_leave_out_the_same_one_ar
     async with served(lived.node, lived.local.deployment, *urls, quorum=2) as chain:
         pieces = await read(chain, lived)
         assert histories(together(pieces)) == histories(await reference(lived))
-        assert [endpoint.capabilities[SHORT] for endpoint in chain.node.endpoints] == [1, 1]
+        assert [endpoint.capabilities[INCOMPLETE] for endpoint in chain.node.endpoints] == [1, 1]
 
 
 async def test_receipts_that_are_read_without_their_logs_give_all_rows_of_the_account(lived: Lived) -> None:

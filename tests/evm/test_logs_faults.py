@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.integrity import Query
-from adapters.evm.logs import Logs
+from chainfolio.adapters.evm.integrity import Query
+from chainfolio.adapters.evm.logs import Logs
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, Unavailable
+from chainfolio.transport.exchange import Posted
 from tests.evm.contracts import Refused
 from tests.evm.fakes import (
     ALICE,
@@ -24,7 +25,6 @@ from tests.evm.fakes import (
     transfer,
     wired,
 )
-from transport.exchange import Posted
 
 Change = Callable[[list[dict[str, Any]]], Any]
 
@@ -119,9 +119,9 @@ async def test_a_limit_of_blocks_is_learnt_for_good(most: int, message: str) -> 
     assert heights((await reader.read(Span(1, 120), TRANSFERS)).logs) == list(range(1, 121))
     capabilities = found.endpoint.capabilities["max_span"]
     assert most // 2 <= capabilities <= most
-    refused = found.endpoint.errors.counts["TooMuch"]
+    refused = found.endpoint.errors.counts["ResponseTooLarge"]
     await reader.read(Span(1, 120), TRANSFERS)
-    assert found.endpoint.errors.counts["TooMuch"] == refused
+    assert found.endpoint.errors.counts["ResponseTooLarge"] == refused
 
 
 async def test_a_limit_that_means_one_less_than_it_says_does_not_stand_still() -> None:
@@ -165,7 +165,7 @@ async def test_a_proposed_range_is_taken_up() -> None:
     node = capped(chain, 16, "query returned more than 16 results. Try with this block range [0x1, 0x10].", -32005)
     found = one(node)
     assert len((await found.reader().read(Span(1, 64), TRANSFERS)).logs) == 64
-    assert found.endpoint.errors.counts["TooMuch"] == 1
+    assert found.endpoint.errors.counts["ResponseTooLarge"] == 1
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -236,7 +236,7 @@ async def test_what_a_lagging_backend_left_out_is_asked_for_by_hash(missing: set
     chunk = await found.reader().read(Span(1, 30), TRANSFERS)
     assert heights(chunk.logs) == list(range(1, 31))
     assert chunk.restored == len(missing)
-    assert found.endpoint.errors.counts["Omitted"] == 1
+    assert found.endpoint.errors.counts["OmittedLogs"] == 1
 
 
 async def test_a_bloom_that_promises_too_much_is_only_a_question() -> None:
@@ -247,7 +247,7 @@ async def test_a_bloom_that_promises_too_much_is_only_a_question() -> None:
     found = one(FakeNode(chain))
     chunk = await found.reader().read(Span(1, 4), TRANSFERS)
     assert (heights(chunk.logs), chunk.restored) == ([1, 2, 3], 0)
-    assert found.node.error_counts() == {}
+    assert found.node.errors_by_endpoint() == {}
 
 
 async def test_a_node_that_cannot_look_by_hash_leaves_nothing_half_read() -> None:
@@ -270,7 +270,7 @@ async def test_what_one_endpoint_cannot_complete_another_gives() -> None:
     bad = FakeNode(chain, eth_getLogs=lambda params: [{"nonsense": True}])
     found = wired(bad, FakeNode(chain), checked=True)
     assert len((await found.reader().read(Span(1, 5), TRANSFERS)).logs) == 5
-    assert found.node.error_counts() == {"one.test": {"BadAnswer": 1}}
+    assert found.node.errors_by_endpoint() == {"one.test": {"BadAnswer": 1}}
 
 
 async def test_a_node_that_is_behind_the_span_says_so() -> None:

@@ -7,22 +7,35 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm.lookup import look_up
-from chainfolio.chains import KnownTransaction
+from chainfolio.adapters.evm.lookup import look_up
+from chainfolio.chains import IndexedTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
-from transport.wire import Request
+from chainfolio.transport.wire import Request
 
 HASH, BLOCK = "0x" + "5c" * 32, "0x" + "b1" * 32
 SENT: dict[str, Any] = {
-    "hash": HASH, "from": "0x" + "a1" * 20, "to": "0x" + "b2" * 20, "value": "0x7", "nonce": "0x1",
-    "input": "0xa9059cbb00", "type": "0x2", "gasPrice": "0x5", "transactionIndex": "0x3", "blockHash": BLOCK,
+    "hash": HASH,
+    "from": "0x" + "a1" * 20,
+    "to": "0x" + "b2" * 20,
+    "value": "0x7",
+    "nonce": "0x1",
+    "input": "0xa9059cbb00",
+    "type": "0x2",
+    "gasPrice": "0x5",
+    "transactionIndex": "0x3",
+    "blockHash": BLOCK,
     "blockNumber": "0x64",
-}  # fmt: skip
+}
 RECEIPT: dict[str, Any] = {
-    "transactionHash": HASH, "transactionIndex": "0x3", "blockHash": BLOCK, "blockNumber": "0x64",
-    "gasUsed": "0x5208", "status": "0x1", "effectiveGasPrice": "0x3",
-}  # fmt: skip
-KNOWN = KnownTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, True)
+    "transactionHash": HASH,
+    "transactionIndex": "0x3",
+    "blockHash": BLOCK,
+    "blockNumber": "0x64",
+    "gasUsed": "0x5208",
+    "status": "0x1",
+    "effectiveGasPrice": "0x3",
+}
+KNOWN = IndexedTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, True)
 
 
 class Answers:
@@ -41,7 +54,7 @@ class Answers:
         return self.content
 
 
-async def look(sent: object = SENT, receipt: object = RECEIPT, known: KnownTransaction = KNOWN) -> Any:
+async def look(sent: object = SENT, receipt: object = RECEIPT, known: IndexedTransaction = KNOWN) -> Any:
     node: Any = Answers(sent, receipt)
     (found,) = await look_up(node, [known])
     assert [ask.params for ask in node.asked] == [(HASH,), (HASH,)]
@@ -53,14 +66,23 @@ async def look(sent: object = SENT, receipt: object = RECEIPT, known: KnownTrans
     [
         ({}, 21_000 * 3),
         ({"l1Fee": "0xde0b6b3a7640000"}, 21_000 * 3 + 10**18),
-        ({"l1Fee": "0x1", "operatorFeeConstant": "0x2", "blobGasUsed": "0x20000", "blobGasPrice": "0x7"},
-         21_000 * 3 + 3 + 131_072 * 7),
+        (
+            {"l1Fee": "0x1", "operatorFeeConstant": "0x2", "blobGasUsed": "0x20000", "blobGasPrice": "0x7"},
+            21_000 * 3 + 3 + 131_072 * 7,
+        ),
         ({"operatorFeeScalar": "0x5dc", "operatorFeeConstant": "0x2"}, 21_000 * 3 + 31 + 2),
-        ({"operatorFeeScalar": "0x3", "operatorFeeConstant": "0x2", "daFootprintGasScalar": "0x190",
-          "blobGasUsed": "0x7d0"}, 21_000 * 3 + 21_000 * 300 + 2),
+        (
+            {
+                "operatorFeeScalar": "0x3",
+                "operatorFeeConstant": "0x2",
+                "daFootprintGasScalar": "0x190",
+                "blobGasUsed": "0x7d0",
+            },
+            21_000 * 3 + 21_000 * 300 + 2,
+        ),
         ({"effectiveGasPrice": None}, 21_000 * 5),
     ],
-)  # fmt: skip
+)
 async def test_a_fee_has_all_its_parts(more: dict[str, Any], fee: int) -> None:
     found = await look(receipt=RECEIPT | more)
     assert (found.fee, found.status, found.height, found.index) == (fee, 1, 100, 3)
@@ -80,13 +102,13 @@ async def test_a_fee_has_all_its_parts(more: dict[str, Any], fee: int) -> None:
 async def test_what_lies_elsewhere_than_in_the_index_is_refused(sent: dict[str, Any], receipt: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer, match="elsewhere"):
         await look(SENT | sent, RECEIPT | receipt)
-    fresh = KnownTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, False)
+    fresh = IndexedTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, False)
     with pytest.raises(Reorged):
         await look(SENT | sent, RECEIPT | receipt, fresh)
 
 
 async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> None:
-    known = KnownTransaction(HASH, 100, 3, 1_700_000_000, None, True)
+    known = IndexedTransaction(HASH, 100, 3, 1_700_000_000, None, True)
     assert (await look(known=known)).fee == 63_000
     with pytest.raises(BadAnswer):
         await look(SENT | {"blockHash": "0x" + "b3" * 32}, known=known)
@@ -107,7 +129,7 @@ async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> 
         (SENT, RECEIPT | {"gasUsed": "21000"}, BadAnswer),
         ([], RECEIPT, BadAnswer),
     ],
-)  # fmt: skip
+)
 async def test_an_answer_that_cannot_be_meant_is_refused(
     sent: object, receipt: object, error: type[SourceError]
 ) -> None:

@@ -9,16 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.logs import MAX_TEMPLATES, LogRecord, Logs, join, parse, strict
+from chainfolio.adapters.evm.logs import MAX_TEMPLATES, LogRecord, Logs, join, parse, strict
 from chainfolio.errors import BadAnswer
+from chainfolio.transport.wire import typed
 from tests.evm.generated import answers, records, shown, written
-from transport.wire import typed
 
 ONE = {
-    "address": "0x" + "11" * 20, "topics": ["0x" + "22" * 32], "data": "0x" + "00" * 32, "blockNumber": "0x10",
-    "transactionHash": "0x" + "33" * 32, "blockHash": "0x" + "44" * 32, "transactionIndex": "0x0", "logIndex": "0x1",
+    "address": "0x" + "11" * 20,
+    "topics": ["0x" + "22" * 32],
+    "data": "0x" + "00" * 32,
+    "blockNumber": "0x10",
+    "transactionHash": "0x" + "33" * 32,
+    "blockHash": "0x" + "44" * 32,
+    "transactionIndex": "0x0",
+    "logIndex": "0x1",
     "removed": False,
-}  # fmt: skip
+}
 
 
 def body(*logs: dict[str, Any]) -> bytes:

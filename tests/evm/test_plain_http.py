@@ -14,13 +14,13 @@ from threading import Thread
 import pytest
 import uvloop
 
-from chainfolio.errors import BadAnswer, TooMuch, Unavailable
+from chainfolio.errors import BadAnswer, ResponseTooLarge, Unavailable
+from chainfolio.transport import plain_http
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.http_head import MAX_HEAD, address_of, head_of
+from chainfolio.transport.http_line import ROOM
 from tests.speaking import Speak, speaking
-from transport import plain_http
-from transport.exchange import Posted
-from transport.http import HttpTransport
-from transport.http_head import MAX_HEAD, address_of, head_of
-from transport.http_line import ROOM
 
 Serve = Callable[[Speak], Awaitable[str]]
 Streamed = Callable[[str, "Kept"], Awaitable[Posted]]
@@ -71,11 +71,12 @@ GOOD = {
     "of no bytes, packed": (OK + b"content-encoding: gzip\r\ncontent-length: 0\r\n\r\n", b""),
     "of nothing, packed": (b"HTTP/1.1 204 No Content\r\ncontent-encoding: gzip\r\n\r\n", b""),
     "packed in chunks": (
-        OK + b"content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+        OK
+        + b"content-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
         % (len(gzip.compress(b"[3]")), gzip.compress(b"[3]")),
         b"[3]",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("written", "body"), GOOD.values(), ids=GOOD.keys())
@@ -169,7 +170,7 @@ async def test_what_could_be_read_in_two_ways_is_a_broken_connection(
     ids=["announced", "in one chunk", "to the end of the connection"],
 )
 async def test_what_outgrows_its_bound_is_left_unread(serve: Serve, transport: HttpTransport, written: bytes) -> None:
-    with pytest.raises(TooMuch):
+    with pytest.raises(ResponseTooLarge):
         await transport.get("node", await serve(saying(written)), 5)
     assert transport.budget.held == transport.budget.held_alone == 0
 

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm.chain import build
-from adapters.evm.node import Node
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import build
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
-from chainfolio.seams import Seams
+from chainfolio.transport.exchange import Posted
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
-from transport.exchange import Posted
 
 DOWN = Unavailable("one.test", "cannot be reached", remedy="is the node running, and is the address right?")
 
@@ -110,14 +110,14 @@ async def test_a_chain_id_that_is_no_quantity_is_refused(chain_id: Any) -> None:
 
 def test_no_endpoint_names_the_setting() -> None:
     with pytest.raises(Unavailable, match=r"no endpoint is configured \(add one to chains.fake in the settings\)"):
-        Node(facts_of(FakeChain()), [], Seams())
+        Node(facts_of(FakeChain()), [], Environment())
 
 
 def test_a_chain_without_endpoints_names_the_setting(tmp_path: Any) -> None:
     facts = tmp_path / "fake.toml"
     facts.write_text('key="fake"\nkind="evm"\nchain_id=1\nname="F"\nnative={symbol="A",name="B",decimals=18,slip44=60}')
     with pytest.raises(Unavailable, match="no endpoint is configured"):
-        build("fake", EvmSettings(facts=str(facts)), Seams(), configs=tmp_path)
+        build("fake", EvmSettings(facts=str(facts)), Environment(), configs=tmp_path)
 
 
 async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> None:
@@ -126,7 +126,7 @@ async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> No
     plain = node.eth_getBlockByNumber
     one = wired(node)
     facts = msgspec.structs.replace(one.node.facts, finality="finalized")
-    one.node = Node(facts, [one.endpoint], one.node.seams)
+    one.node = Node(facts, [one.endpoint], one.node.environment)
     for answer in (refuses(-32602, "invalid block tag"), lambda params: None, refuses(-39001, "Unknown block")):
         node.on["eth_getBlockByNumber"] = _but_finalized(plain, answer)
         assert (await one.node.connect()).finalized == 36
@@ -178,10 +178,19 @@ async def test_a_node_that_catches_up_is_read() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [{"number": "0x9"}, {"hash": "0x12"}, {"hash": "0x" + "zz" * 32}, {"logsBloom": "0x" + "zz" * 256},
-     {"logsBloom": "0x00"}, {"timestamp": "yesterday"}, {"parentHash": None}, {"timestamp": "0x" + "f" * 30},
-     {"number": "0x8000000000000000"}, {"transactions": None}],
-)  # fmt: skip
+    [
+        {"number": "0x9"},
+        {"hash": "0x12"},
+        {"hash": "0x" + "zz" * 32},
+        {"logsBloom": "0x" + "zz" * 256},
+        {"logsBloom": "0x00"},
+        {"timestamp": "yesterday"},
+        {"parentHash": None},
+        {"timestamp": "0x" + "f" * 30},
+        {"number": "0x8000000000000000"},
+        {"transactions": None},
+    ],
+)
 async def test_a_header_that_cannot_be_one_is_refused(header: dict[str, Any]) -> None:
     node = FakeNode(FakeChain(3))
     node.on["eth_getBlockByNumber"] = lambda params: {**node.chain.headers[2], **header}
@@ -197,8 +206,8 @@ async def test_of_three_the_good_one_answers() -> None:
     wrong = FakeNode(FakeChain(5), eth_chainId=lambda params: "0x1")
     three = wired(dead(chain), wrong, FakeNode(chain))
     assert (await three.node.block(5)).hash == chain.headers[5]["hash"]
-    assert three.node.error_counts()["two.test"] == {"WrongChain": 1}
-    assert three.node.error_counts()["one.test"]["Unavailable"] >= 6
+    assert three.node.errors_by_endpoint()["two.test"] == {"WrongChain": 1}
+    assert three.node.errors_by_endpoint()["one.test"]["Unavailable"] >= 6
 
 
 async def test_a_dead_node_is_asked_last_for_a_while() -> None:
@@ -226,7 +235,7 @@ async def test_history_that_one_has_pruned_is_read_from_another() -> None:
     pruned = FakeNode(chain, eth_getBlockByNumber=refuses(-32000, "missing trie node"))
     two = wired(pruned, FakeNode(chain), checked=True)
     assert (await two.node.block(1)).height == 1
-    assert two.node.error_counts() == {"one.test": {"HistoryUnavailable": 1}}
+    assert two.node.errors_by_endpoint() == {"one.test": {"HistoryUnavailable": 1}}
 
 
 async def test_history_that_all_have_pruned_is_never_nothing() -> None:

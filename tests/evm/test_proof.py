@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm import rlp
-from adapters.evm.proof import EMPTY_CODE, EMPTY_ROOT, AccountState, account_at, walk, word_at
-from adapters.evm.roots import header_hash
+from chainfolio.adapters.evm import rlp
+from chainfolio.adapters.evm.proof import EMPTY_CODE, EMPTY_ROOT, AccountState, account_at, walk, word_at
+from chainfolio.adapters.evm.roots import header_hash
 from chainfolio.errors import BadAnswer
 from tests.evm.recorded import FOLDER, lines, needs_recordings
 from tests.evm.tries import Trie, compact, keccak, nibbles
@@ -30,11 +30,17 @@ items = st.recursive(st.binary(max_size=80), lambda inner: st.lists(inner, max_s
 @pytest.mark.parametrize(
     ("item", "written"),
     [  # of the yellow paper and of the specification's own page
-        (b"dog", "83646f67"), ([b"cat", b"dog"], "c88363617483646f67"), (b"", "80"), ([], "c0"), (b"\x00", "00"),
-        (b"\x0f", "0f"), (b"\x04\x00", "820400"), ([[], [[]], [[], [[]]]], "c7c0c1c0c3c0c1c0"),
+        (b"dog", "83646f67"),
+        ([b"cat", b"dog"], "c88363617483646f67"),
+        (b"", "80"),
+        ([], "c0"),
+        (b"\x00", "00"),
+        (b"\x0f", "0f"),
+        (b"\x04\x00", "820400"),
+        ([[], [[]], [[], [[]]]], "c7c0c1c0c3c0c1c0"),
         (LOREM, "b838" + LOREM.hex()),
     ],
-)  # fmt: skip
+)
 def test_rlp_is_written_and_read_as_specified(item: Any, written: str) -> None:
     assert rlp.encode(item).hex() == written
     assert rlp.decode(bytes.fromhex(written)) == item
@@ -128,12 +134,20 @@ def test_a_proof_that_is_short_of_a_node_or_under_another_root_shows_nothing() -
 @pytest.mark.parametrize(
     "node",
     [
-        [b""] * 16, [b""] * 18, [], [b"", b"v"], [b"\x40" + b"\x00" * 31, b"v"], [b"\x01" * 32, b"v"], b"text",
-        [compact(nibbles(b"key"), ends=True), b""], [compact(nibbles(b"key"), ends=True), [b"v"]],
-        [[b"path"], b"v"], [compact((), ends=False), b"\x11" * 32],
+        [b""] * 16,
+        [b""] * 18,
+        [],
+        [b"", b"v"],
+        [b"\x40" + b"\x00" * 31, b"v"],
+        [b"\x01" * 32, b"v"],
+        b"text",
+        [compact(nibbles(b"key"), ends=True), b""],
+        [compact(nibbles(b"key"), ends=True), [b"v"]],
+        [[b"path"], b"v"],
+        [compact((), ends=False), b"\x11" * 32],
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_what_is_no_node_shows_nothing(node: Any) -> None:
     content = rlp.encode(node)
     with pytest.raises(BadAnswer, match="does not lead"):
@@ -176,11 +190,16 @@ def test_an_account_is_its_state_and_one_that_is_absent_has_nothing() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"\x01\x02", rlp.encode([b""] * 3), rlp.encode([b"", b"", b"short", EMPTY_CODE]), b"\xc2", b"\x80",
-        rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE, b""]), rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE[:-1]]),
+        b"\x01\x02",
+        rlp.encode([b""] * 3),
+        rlp.encode([b"", b"", b"short", EMPTY_CODE]),
+        b"\xc2",
+        b"\x80",
+        rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE, b""]),
+        rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE[:-1]]),
         rlp.encode([b"", b"", EMPTY_ROOT, [EMPTY_CODE]]),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_state_of_an_account_is_refused(content: bytes) -> None:
     trie = Trie({bytes.fromhex(ALICE[2:]): content})
     with pytest.raises(BadAnswer, match="state of"):

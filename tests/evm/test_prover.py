@@ -12,21 +12,21 @@ import msgspec
 import pytest
 from sha3 import keccak_256
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.facts import load
-from adapters.evm.node import Node
-from adapters.evm.reads import NativeBalance, balance_of
-from adapters.evm.settings import EvmSettings
-from adapters.evm.slots import OPENZEPPELIN, reading, slots
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.reads import NativeBalance, balance_of
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.slots import OPENZEPPELIN, matching_bits, slots
 from chainfolio.blocks import Block
-from chainfolio.errors import BadAnswer, Reorged, Unsupported
-from chainfolio.proofs import Finding
-from chainfolio.seams import Seams
-from localchain.node import LocalNode
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
+from chainfolio.localchain.node import LocalNode
+from chainfolio.proofs import ProofResult
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL, Local
-from transport.exchange import Posted
-from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 Lie = Callable[[str, list[Any], Any], Any]
@@ -66,8 +66,10 @@ class Scripted:
 async def over(node: LocalNode, lie: Lie | None = None) -> AsyncIterator[tuple[EvmChain, Scripted]]:
     transport = Scripted(lie) if lie else Scripted()
     facts = msgspec.structs.replace(load(LOCAL))
-    seams = Seams()
-    chain = EvmChain(facts, Node(facts, [EvmEndpoint(node.url, transport, seams)], seams), EvmSettings(rpc=[node.url]))
+    environment = Environment()
+    chain = EvmChain(
+        facts, Node(facts, [EvmEndpoint(node.url, transport, environment)], environment), EvmSettings(rpc=[node.url])
+    )
     try:
         yield chain, transport
     finally:
@@ -78,9 +80,9 @@ async def over(node: LocalNode, lie: Lie | None = None) -> AsyncIterator[tuple[E
 class Proven:
     """Findings by the contracts of the tokens."""
 
-    header: Finding
-    native: Finding
-    tokens: dict[str, Finding]
+    header: ProofResult
+    native: ProofResult
+    tokens: dict[str, ProofResult]
 
 
 async def prove(chain: EvmChain, block: Block, account: str, native: int | None, tokens: dict[str, Any]) -> Proven:
@@ -184,10 +186,18 @@ LAYOUTS: dict[str, tuple[str, str, int, str]] = {
     "ERC-7201 openzeppelin.storage.ERC20": (code(base=word(OPENZEPPELIN)), key(HOLDER, word(OPENZEPPELIN)), RAW, ""),
     "Solady's slot of balances": (SOLADY, key(HOLDER[12:], bytes(8), bytes.fromhex("87a211a2")), RAW, ""),
     "Solidity mapping at slot 9": (  # a flag in the top bit, as USDC has it
-        code(base=word(9), after="7f7f" + "ff" * 31 + "16"), key(HOLDER, word(9)), RAW | 1 << 255, "low 255 bits"),
+        code(base=word(9), after="7f7f" + "ff" * 31 + "16"),
+        key(HOLDER, word(9)),
+        RAW | 1 << 255,
+        "low 255 bits",
+    ),
     "Solidity mapping at slot 10": (
-        code(base=word(10), after="6f" + "ff" * 16 + "16"), key(HOLDER, word(10)), RAW | 77 << 128, "low 128 bits"),
-}  # fmt: skip
+        code(base=word(10), after="6f" + "ff" * 16 + "16"),
+        key(HOLDER, word(10)),
+        RAW | 77 << 128,
+        "low 128 bits",
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -248,11 +258,18 @@ def test_keys_of_two_accounts_or_rules_are_never_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("held", "raw", "bits"),
-    [(5, 5, ""), (5 | 1 << 255, 5, "low 255 bits"), (5 | 1 << 128, 5, "low 128 bits"), (5 | 1 << 96, 5, "low 96 bits"),
-     (5 << 8, 5, None), (0, 0, ""), (6, 5, None)],
-)  # fmt: skip
+    [
+        (5, 5, ""),
+        (5 | 1 << 255, 5, "low 255 bits"),
+        (5 | 1 << 128, 5, "low 128 bits"),
+        (5 | 1 << 96, 5, "low 96 bits"),
+        (5 << 8, 5, None),
+        (0, 0, ""),
+        (6, 5, None),
+    ],
+)
 def test_a_word_reads_as_a_balance_or_not(held: int, raw: int, bits: str | None) -> None:
-    assert reading(held, raw) == bits
+    assert matching_bits(held, raw) == bits
 
 
 # --- nodes that lie --------------------------------------------------------------------------------------------------
@@ -274,10 +291,26 @@ async def test_a_balance_that_is_not_the_chains_is_contradicted(local: Local) ->
 
 
 FIELDS = (
-    "parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom", "difficulty",
-    "gasLimit", "gasUsed", "timestamp", "mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed",
-    "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
-)  # fmt: skip
+    "parentHash",
+    "sha3Uncles",
+    "miner",
+    "stateRoot",
+    "transactionsRoot",
+    "receiptsRoot",
+    "logsBloom",
+    "difficulty",
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "mixHash",
+    "nonce",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+    "requestsHash",
+)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -383,7 +416,7 @@ async def test_a_node_without_proofs_says_so(local: Local) -> None:
             raise Missing
         return result
 
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedMethod):
         await proven(local.node, local.wallets[1], [address(local, "WETH")], local.heights[-1], lie)
 
 

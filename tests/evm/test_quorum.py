@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from adapters.evm import scan
-from adapters.evm.chain import build
-from adapters.evm.reads import NativeBalance
-from adapters.evm.settings import EvmSettings
-from adapters.evm.spans import Chunk
+from chainfolio.adapters.evm import scan
+from chainfolio.adapters.evm.chain import build
+from chainfolio.adapters.evm.reads import NativeBalance
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.spans import Chunk
 from chainfolio.blocks import Span
-from chainfolio.errors import BadSettings, Disputed, NodeBehind, Unavailable
+from chainfolio.environment import Environment
+from chainfolio.errors import BadSettings, NodeBehind, NoQuorum, Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Unknown
-from chainfolio.seams import Seams
 from chainfolio.settings import Settings, check
-from storage.tail import Tail
+from chainfolio.storage.tail import Tail
+from chainfolio.transport.http_endpoint import identity
+from chainfolio.transport.quorum import count
 from tests.evm.contracts import Contracts, Refused
 from tests.evm.fakes import ALICE, BOB, TRANSFERS, FakeChain, FakeNode, Wired, transfer, wired
-from transport.http_endpoint import identity
-from transport.quorum import count
 
 URLS = [f"http://{name}.test" for name in ("one", "two", "three")]
 LIAR = 0
@@ -114,7 +114,7 @@ async def test_without_a_majority_there_is_no_value_and_nobody_is_cordoned() -> 
     nodes = [honest(chain) for _ in range(2)]
     poorer(nodes[0])
     pool = witnessed(*nodes)
-    with pytest.raises(Disputed, match=r"one.test, two.test contradict each other.*the balance of 0xbb"):
+    with pytest.raises(NoQuorum, match=r"one.test, two.test contradict each other.*the balance of 0xbb"):
         await balances(pool)
     assert all(endpoint.health.evidence is None for endpoint in pool.node.endpoints)
 
@@ -212,7 +212,7 @@ async def test_a_silence_that_another_endpoint_breaks_is_not_believed() -> None:
     first.chain.logs[3].clear()
     pool = wired(first, FakeNode(chain), checked=True)
     assert (await read(pool)).logs.height.tolist() == [1, 2, 3, 4, 5, 6]
-    assert pool.node.error_counts()["one.test"] == {"Omitted": 1}
+    assert pool.node.errors_by_endpoint()["one.test"] == {"OmittedLogs": 1}
 
 
 async def test_a_silence_that_another_endpoint_shares_is_believed() -> None:
@@ -246,7 +246,7 @@ async def test_a_cordon_outlives_a_restart_until_the_endpoint_is_readmitted(tmp_
     def chain() -> Any:
         settings = EvmSettings(rpc=URLS)
         memory = EndpointMemory(quarantined=tail.quarantined, on_quarantine=tail.quarantine)
-        return build("local", settings, Seams(), configs=configs, memory=memory)
+        return build("local", settings, Environment(), configs=configs, memory=memory)
 
     first = chain()
     first.node.quarantine(first.node.endpoints[1], "the balance of somebody", "1", "2 by a majority")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.node import Header
-from adapters.evm.receipts import ROUTE, block_receipts
-from chainfolio.errors import NodeBehind, Unsupported
+from chainfolio.adapters.evm.node import Header
+from chainfolio.adapters.evm.receipts import ROUTE, block_receipts
+from chainfolio.errors import NodeBehind, UnsupportedMethod
 from tests.evm.fakes import FakeChain, FakeNode, Wired, transfer, wired
 
 
@@ -48,7 +48,7 @@ async def test_a_receipt_that_is_not_there_is_a_node_that_is_behind_and_no_short
 
 async def test_where_there_are_no_receipts_at_all_that_is_said_and_nothing_is_learnt() -> None:
     found = node()
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedMethod):
         await read(found)
     assert found.endpoint.capabilities == {}
 
@@ -71,4 +71,4 @@ async def test_a_block_whose_receipts_by_block_are_not_those_of_its_header_is_as
     assert [[each["transactionHash"] for each in block] for block in blocks] == list(hashes.values())
     assert [params[0] for method, params in fake.asked if method == "eth_getTransactionReceipt"] == hashes[3]
     assert ROUTE not in found.endpoint.capabilities
-    assert found.node.error_counts() == {"one.test": {"BadAnswer": 1}}
+    assert found.node.errors_by_endpoint() == {"one.test": {"BadAnswer": 1}}

@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.facts import load
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
 from tests.evm.fakes import FakeChain, FakeNode, wired
 from tests.evm.recorded import lines, logs_in, needs_recordings
@@ -71,14 +71,13 @@ async def test_the_busiest_accounts_have_the_rows_of_all_recorded_logs() -> None
     busiest = [account for account, _ in named.most_common(12) if account != "0x" + "0" * 40]
     mine = together(await scoped(chain, recorded.span, busiest, OF_LOGS))
     wanted = [
-        row for row in rows["transfers"]
+        row
+        for row in rows["transfers"]
         if {row["sender"], row["recipient"], row["operator"]} & set(busiest) and row["layout"] in (None, "batch")
-    ]  # fmt: skip
+    ]
     assert len(wanted) > 100
     assert [row for row in mine["transfers"] if row["layout"] in (None, "batch")] == wanted
     topics = {"0x" + account[2:].rjust(64, "0") for account in busiest}
-    assert mine["logs"] == [
-        row for row in rows["logs"] if topics & {row["topic1"], row["topic2"], row["topic3"]}
-    ]  # fmt: skip
+    assert mine["logs"] == [row for row in rows["logs"] if topics & {row["topic1"], row["topic2"], row["topic3"]}]
     assert mine["approvals"] == [row for row in rows["approvals"] if {row["owner"], row["spender"]} & set(busiest)]
     assert over.node.requests <= 30

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from adapters.evm.datasets import approvals, blocks, logs, transactions, transfers
-from adapters.evm.logs import Logs
-from adapters.evm.node import Header, checked
+from chainfolio.adapters.evm.datasets import approvals, blocks, logs, transactions, transfers
+from chainfolio.adapters.evm.logs import Logs
+from chainfolio.adapters.evm.node import Header, checked
+from chainfolio.transport.wire import typed
 from tests.evm.recorded import body, expected, lines, logs_in, needs_recordings, numbers
-from transport.wire import typed
 
 pytestmark = needs_recordings
 NAMES = ("ethereum_1000000", "ethereum_4369999", "arbitrum_150000000", "hyperliquid_50000")
@@ -27,7 +27,7 @@ class Recorded:
         self.expected: Mapping[str, Any] = expected("blocks/blocks.expected.json")[name]
         hashes = [transaction["hash"] for transaction in block["transactions"]]
         header = checked(name, typed(name, body({**block, "transactions": hashes}), Header))
-        done = transactions.done(name, body(block), body(receipts), header)
+        done = transactions.match_receipts(name, body(block), body(receipts), header)
         self.blocks = blocks.rows([header], name)
         self.transactions = transactions.rows(done, name)
         self.native = transactions.native(done, name)

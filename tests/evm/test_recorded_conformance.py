@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.datasets.blocks import rows as block_rows
-from adapters.evm.datasets.transactions import FullBlock, Receipt, done
-from adapters.evm.hexadecimal import data, quantity
-from adapters.evm.logs import parse, strict
-from adapters.evm.node import Header, checked
-from adapters.evm.refusals import Reverting, meaning
-from chainfolio.errors import NodeBehind, SourceError, TooMuch, Unsupported
+from chainfolio.adapters.evm.datasets.blocks import rows as block_rows
+from chainfolio.adapters.evm.datasets.transactions import FullBlock, Receipt, match_receipts
+from chainfolio.adapters.evm.hexadecimal import data, quantity
+from chainfolio.adapters.evm.logs import parse, strict
+from chainfolio.adapters.evm.node import Header, checked
+from chainfolio.adapters.evm.refusals import CallReverted, meaning
+from chainfolio.errors import NodeBehind, ResponseTooLarge, SourceError, UnsupportedMethod
+from chainfolio.transport.wire import RpcError, decode, typed
 from tests.evm.recorded import body, lines, needs_recordings
-from transport.wire import RpcError, decode, typed
 
 pytestmark = needs_recordings
 
@@ -58,10 +58,17 @@ def returned(content: bytes) -> None:
 
 
 READERS: dict[str, Callable[[bytes], None]] = {
-    "eth_getBlockByNumber": block, "eth_getBlockByHash": block, "eth_getBlockReceipts": receipts,
-    "eth_getTransactionReceipt": receipt, "eth_getLogs": logs, "eth_getBalance": balance, "eth_chainId": balance,
-    "eth_blockNumber": balance, "eth_call": returned, "eth_getCode": returned,
-}  # fmt: skip
+    "eth_getBlockByNumber": block,
+    "eth_getBlockByHash": block,
+    "eth_getBlockReceipts": receipts,
+    "eth_getTransactionReceipt": receipt,
+    "eth_getLogs": logs,
+    "eth_getBalance": balance,
+    "eth_chainId": balance,
+    "eth_blockNumber": balance,
+    "eth_call": returned,
+    "eth_getCode": returned,
+}
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +98,10 @@ def test_every_exchange_of_the_111_cases_can_be_read(
     ("name", "kind"),
     [
         ("eth_getLogs/filter-error-future-block-range", NodeBehind),
-        ("eth_getLogs/filter-error-invalid-blockHash-and-range", Unsupported),
-        ("eth_getLogs/filter-error-reversed-block-range", Unsupported),
-        ("eth_call/call-revert-abi-error", Reverting),
-        ("eth_call/call-revert-abi-panic", Reverting),
+        ("eth_getLogs/filter-error-invalid-blockHash-and-range", UnsupportedMethod),
+        ("eth_getLogs/filter-error-reversed-block-range", UnsupportedMethod),
+        ("eth_call/call-revert-abi-error", CallReverted),
+        ("eth_call/call-revert-abi-panic", CallReverted),
         ("debug_traceBlockByHash/trace-block-not-found", NodeBehind),
     ],
 )
@@ -106,7 +113,7 @@ def test_errors_have_the_kind_that_says_what_to_do(
     assert isinstance(answer, RpcError)
     refusal = meaning("suite", request["method"], answer)
     assert type(refusal) is kind
-    assert not isinstance(refusal, TooMuch)  # a smaller question would not help
+    assert not isinstance(refusal, ResponseTooLarge)  # a smaller question would not help
 
 
 def test_the_words_of_a_revert_are_kept(exchanges: list[tuple[str, dict[str, Any], dict[str, Any]]]) -> None:
@@ -114,7 +121,7 @@ def test_the_words_of_a_revert_are_kept(exchanges: list[tuple[str, dict[str, Any
     (answer,) = decode("suite", body(response), 1)
     assert isinstance(answer, RpcError)
     refusal = meaning("suite", "eth_call", answer)
-    assert isinstance(refusal, Reverting)
+    assert isinstance(refusal, CallReverted)
     assert b"user error" in refusal.data
 
 
@@ -123,15 +130,16 @@ def test_blocks_and_receipts_of_the_suite_belong_together(
 ) -> None:
     results = [response.get("result") for _, _, response in exchanges]
     full = {
-        each["hash"]: each for each in results
+        each["hash"]: each
+        for each in results
         if isinstance(each, dict) and isinstance((each.get("transactions") or [None])[0], dict)
-    }  # fmt: skip
+    }
     lists = [each for each in results if isinstance(each, list) and each and "gasUsed" in each[0]]
     assert len(lists) == 3
     for given in lists:
         block_hash = given[0]["blockHash"]
         header = typed("suite", body(full[block_hash]), Header)
-        every = done("suite", body(full[block_hash]), body(given), header)
+        every = match_receipts("suite", body(full[block_hash]), body(given), header)
         assert [each.fee for each in every] == [each.gas_used * each.gas_price + _blobs(each.receipt) for each in every]
 
 

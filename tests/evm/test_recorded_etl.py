@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.datasets import blocks, transactions, transfers
-from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
-from adapters.evm.logs import Logs, parse
-from adapters.evm.node import Header
+from chainfolio.adapters.evm.datasets import blocks, transactions, transfers
+from chainfolio.adapters.evm.datasets.internal import CoinTransfer, TracedBlock, of_frames, of_traces
+from chainfolio.adapters.evm.logs import Logs, parse
+from chainfolio.adapters.evm.node import Header
+from chainfolio.transport.wire import typed
 from tests.evm.recorded import body, lines, logs_in, needs_recordings
-from transport.wire import typed
 
 pytestmark = needs_recordings
 
@@ -20,29 +20,75 @@ NOT_COVERED = {"traces"}  # only what lies inside transactions is read of them: 
 COVERED = {"blocks", "transactions", "receipts", "logs", "token_transfers"}
 # Columns of theirs that none of our tables keeps: proofs, mining and encodings, not movements.
 IGNORED = {
-    "type", "item_id", "item_timestamp", "block_timestamp", "sha3_uncles", "logs_bloom",
-    "transactions_root", "state_root", "receipts_root", "difficulty", "total_difficulty", "size", "extra_data",
-    "withdrawals", "withdrawals_root", "gas", "max_fee_per_gas", "max_priority_fee_per_gas",
-    "receipt_cumulative_gas_used", "receipt_root", "cumulative_gas_used", "root", "receipt_l1_fee",
-    "receipt_l1_gas_used", "receipt_l1_gas_price", "receipt_l1_fee_scalar", "l1_fee", "l1_gas_used", "l1_gas_price",
-    "l1_fee_scalar", "block_hash",
-}  # fmt: skip
+    "type",
+    "item_id",
+    "item_timestamp",
+    "block_timestamp",
+    "sha3_uncles",
+    "logs_bloom",
+    "transactions_root",
+    "state_root",
+    "receipts_root",
+    "difficulty",
+    "total_difficulty",
+    "size",
+    "extra_data",
+    "withdrawals",
+    "withdrawals_root",
+    "gas",
+    "max_fee_per_gas",
+    "max_priority_fee_per_gas",
+    "receipt_cumulative_gas_used",
+    "receipt_root",
+    "cumulative_gas_used",
+    "root",
+    "receipt_l1_fee",
+    "receipt_l1_gas_used",
+    "receipt_l1_gas_price",
+    "receipt_l1_fee_scalar",
+    "l1_fee",
+    "l1_gas_used",
+    "l1_gas_price",
+    "l1_fee_scalar",
+    "block_hash",
+}
 OURS = {
     "blocks": {
-        "number": "height", "hash": "hash", "parent_hash": "parent", "miner": "miner", "gas_limit": "gas_limit",
-        "gas_used": "gas_used", "timestamp": "time", "transaction_count": "tx_count", "base_fee_per_gas": "base_fee",
+        "number": "height",
+        "hash": "hash",
+        "parent_hash": "parent",
+        "miner": "miner",
+        "gas_limit": "gas_limit",
+        "gas_used": "gas_used",
+        "timestamp": "time",
+        "transaction_count": "tx_count",
+        "base_fee_per_gas": "base_fee",
     },
     "transactions": {
-        "hash": "hash", "nonce": "nonce", "transaction_index": "tx_index", "from_address": "sender",
-        "to_address": "recipient", "value": "raw", "input": "input", "block_number": "height",
-        "transaction_type": "type", "receipt_gas_used": "gas_used", "receipt_contract_address": "created",
-        "receipt_status": "status", "receipt_effective_gas_price": "gas_price",
+        "hash": "hash",
+        "nonce": "nonce",
+        "transaction_index": "tx_index",
+        "from_address": "sender",
+        "to_address": "recipient",
+        "value": "raw",
+        "input": "input",
+        "block_number": "height",
+        "transaction_type": "type",
+        "receipt_gas_used": "gas_used",
+        "receipt_contract_address": "created",
+        "receipt_status": "status",
+        "receipt_effective_gas_price": "gas_price",
     },
     "token_transfers": {
-        "token_address": "token", "from_address": "sender", "to_address": "recipient", "value": "raw",
-        "transaction_hash": "tx_hash", "log_index": "log_index", "block_number": "height",
+        "token_address": "token",
+        "from_address": "sender",
+        "to_address": "recipient",
+        "value": "raw",
+        "transaction_hash": "tx_hash",
+        "log_index": "log_index",
+        "block_number": "height",
     },
-}  # fmt: skip
+}
 
 
 def cases() -> list[Any]:
@@ -92,17 +138,19 @@ def tables(full: list[Any], receipts: list[Any]) -> tuple[list[dict[str, Any]], 
         given = [by_hash.get(each["hash"]) or bare(each) for each in block["transactions"]]
         slim = {**block, "transactions": [each["hash"] for each in block["transactions"]]}
         headers.append(typed("etl", body(slim), Header))
-        done = transactions.done("etl", body(block), body(given), headers[-1])
-        transactions.check_listed("etl", done, headers[-1])
+        done = transactions.match_receipts("etl", body(block), body(given), headers[-1])
+        transactions.check_header_hashes("etl", done, headers[-1])
         every += done
     return blocks.rows(headers, "etl").to_pylist(), transactions.rows(every, "etl").to_pylist()
 
 
 def bare(transaction: dict[str, Any]) -> dict[str, Any]:
     return {
-        "transactionHash": transaction["hash"], "transactionIndex": transaction["transactionIndex"],
-        "blockHash": transaction["blockHash"], "gasUsed": "0x0",
-    }  # fmt: skip
+        "transactionHash": transaction["hash"],
+        "transactionIndex": transaction["transactionIndex"],
+        "blockHash": transaction["blockHash"],
+        "gasUsed": "0x0",
+    }
 
 
 def test_every_table_of_the_cases_is_compared_or_named() -> None:
@@ -130,13 +178,15 @@ def test_the_gas_price_is_the_one_that_was_paid() -> None:
     ("name", "read"),
     [("export_traces_job/block_with_create", of_traces), ("geth_traces_job/block_with_create", of_frames)],
 )
-def test_traces_that_were_recorded_are_read(name: str, read: Callable[[str, bytes, Place], list[Moved]]) -> None:
+def test_traces_that_were_recorded_are_read(
+    name: str, read: Callable[[str, bytes, TracedBlock], list[CoinTransfer]]
+) -> None:
     (answer,) = (each["result"] for each in case(name)["rpc"] if "trace" in each["method"])
     hashes = {each.get("transactionPosition", k): each.get("transactionHash") for k, each in enumerate(answer)}
     details = tuple(hashes[index] or "" for index in sorted(k for k in hashes if k is not None))
     at = next((each["blockHash"] for each in answer if "blockHash" in each), "")
     want = [t for t in case(name)["expected"]["traces"] if t["trace_address"] and int(t["value"])]
-    assert len(read("etl", body(answer), Place(1000690, 0, at, details))) == len(want)
+    assert len(read("etl", body(answer), TracedBlock(1000690, 0, at, details))) == len(want)
 
 
 def test_receipts() -> None:
@@ -145,7 +195,7 @@ def test_receipts() -> None:
     for want in found["expected"]["receipts"]:
         receipt = typed("etl", body(given[want["transaction_hash"]]), transactions.Receipt)
         sent = transactions.Transaction(receipt.transactionHash, "0x" + "00" * 20, "0x0", "0x0", "0x")
-        done = transactions.finished(want["block_number"], 0, want["transaction_index"], sent, receipt)
+        done = transactions.executed_transaction(want["block_number"], 0, want["transaction_index"], sent, receipt)
         assert done.gas_used == want["gas_used"]
         assert done.gas_price == want["effective_gas_price"]
         assert done.fee == want["gas_used"] * want["effective_gas_price"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.tokens import decimals_of, text
+from chainfolio.adapters.evm.tokens import decimals_of, text
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from tests.evm.recorded import lines, needs_recordings
 

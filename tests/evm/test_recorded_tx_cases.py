@@ -8,17 +8,25 @@ from typing import Any
 
 import pytest
 
-from adapters.evm import facts
-from adapters.evm.datasets import transfers
+from chainfolio.adapters.evm import facts
+from chainfolio.adapters.evm.datasets import transfers
 from tests.evm.recorded import lines, logs_in, needs_recordings
 
 pytestmark = needs_recordings
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "chains"
 CHAINS = {
-    "arbitrum": "arbitrum", "base": "base", "bsc": "binance", "ethereum": "ethereum", "gnosis": "gnosis",
-    "hyperevm": "", "monad": "monad", "optimism": "optimism", "polygon": "polygon", "scroll": "",
-}  # fmt: skip
+    "arbitrum": "arbitrum",
+    "base": "base",
+    "bsc": "binance",
+    "ethereum": "ethereum",
+    "gnosis": "gnosis",
+    "hyperevm": "",
+    "monad": "monad",
+    "optimism": "optimism",
+    "polygon": "polygon",
+    "scroll": "",
+}
 # Chains that we have no file for: who wraps their coin.
 WRAPPERS = {
     "hyperevm": "0x5555555555555555555555555555555555555555",

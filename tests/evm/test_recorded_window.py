@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.datasets import blocks, transactions
-from adapters.evm.integrity import check_links
-from adapters.evm.node import Header, checked
+from chainfolio.adapters.evm.datasets import blocks, transactions
+from chainfolio.adapters.evm.integrity import check_links
+from chainfolio.adapters.evm.node import Header, checked
 from chainfolio.errors import BadAnswer, Reorged
+from chainfolio.transport.wire import typed
 from tests.evm.recorded import body, expected, lines, needs_recordings, numbers
-from transport.wire import typed
 
 pytestmark = needs_recordings
 
@@ -48,7 +48,9 @@ def test_totals_and_the_change_of_every_address(window: list[Any]) -> None:
     every = [
         done
         for line in window
-        for done in transactions.done("sepolia", body(line["block"]), body(line["receipts"]), header_of(line["block"]))
+        for done in transactions.match_receipts(
+            "sepolia", body(line["block"]), body(line["receipts"]), header_of(line["block"])
+        )
     ]
     table = transactions.rows(every, "sepolia")
     assert len(table) == want["transactions"]

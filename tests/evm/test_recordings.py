@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.facts import load
-from adapters.evm.kit.kit import KIT
-from adapters.evm.kit.recordings import Recording, read, record, replay, save, text
-from adapters.evm.positions.events import declared
-from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
-from adapters.evm.positions.rules import (
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.kit.kit import KIT
+from chainfolio.adapters.evm.kit.recordings import Recording, read, record, replay, save, text
+from chainfolio.adapters.evm.positions.events import parse_event
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions, NamedEvent
+from chainfolio.adapters.evm.positions.rules import (
     Collection,
     Counterparty,
     DecoderPlan,
@@ -31,13 +31,13 @@ from adapters.evm.positions.rules import (
     Rule,
     Token,
 )
-from adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.blocks import Block
 from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
+from chainfolio.indexer.registry import Protocol, Registry
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
-from indexer.registry import Protocol, Registry
 
 ALICE, FARM, OTHER, TOKEN, COIN = ("0x" + pair * 20 for pair in ("aa", "fa", "0e", "70", "c0"))
 BLOCK = Block(7, "0x" + "07" * 32, "0x" + "06" * 32, 1_700_000_000_000_000)
@@ -46,10 +46,14 @@ MET = ContractInteractions(
 )
 STAKED, TELLS, NAME = "staked(address)(uint256)", "token()(address)", "name()(string)"
 SAYS = {
-    STAKED: 10**30, TELLS: TOKEN, NAME: "Farm – " + "long " * 200,
-    "pair()(uint112,bool)": (5, True), "data()(*)": b"\x01",
-    "paused()(bool)": Reverted(b"\x08"), "gone()(bool)": Unknown("there is no contract", "absent"),
-}  # fmt: skip
+    STAKED: 10**30,
+    TELLS: TOKEN,
+    NAME: "Farm – " + "long " * 200,
+    "pair()(uint112,bool)": (5, True),
+    "data()(*)": b"\x01",
+    "paused()(bool)": Reverted(b"\x08"),
+    "gone()(bool)": Unknown("there is no contract", "absent"),
+}
 
 
 def position(interactions: ProtocolMatch) -> DecoderPlan:
@@ -98,8 +102,8 @@ def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path)
     again = read(tmp_path / "deep" / "one.json")
     assert text(again) == text(recording) == text(recorded())
     ended = played(again)
-    assert (ended.status, ended.shown) == ("same", "")
-    (found,) = ended.found.positions
+    assert (ended.status, ended.summary) == ("same", "")
+    (found,) = ended.result.positions
     assert found.supplied[0].raw == str(10**30)
     assert [each.raw for each in found.rewards] == ["6"]
     assert found.health == "1.5"
@@ -180,8 +184,8 @@ def test_a_call_that_cannot_be_made_is_named_and_not_raised() -> None:
 
     ended = played(recorded(), row(wrong))
     assert ended.status == "unplayable"
-    assert "staked(address)(uint256)" in ended.shown
-    assert "cannot be asked" in ended.shown
+    assert "staked(address)(uint256)" in ended.summary
+    assert "cannot be asked" in ended.summary
     with pytest.raises(BadRequest, match="cannot be asked"):
         recorded(row(wrong))
 
@@ -240,7 +244,7 @@ def test_another_format_is_not_read_as_this_one(tmp_path: Path) -> None:
 
 # --- a protocol that is met by events --------------------------------------------------------------------------------
 
-PUT = declared("Put(address indexed user, uint256 indexed pid, uint256 amount)")
+PUT = parse_event("Put(address indexed user, uint256 indexed pid, uint256 amount)")
 SOMEBODY, POOL, RAW = "0x" + "00" * 12 + "bb" * 20, f"0x{5:064x}", (7).to_bytes(32, "big")
 MINE = "0x" + "00" * 12 + ALICE[2:]
 FIRST, SECOND = NamedEvent(1, (MINE, POOL), RAW), NamedEvent(1, (MINE, f"0x{6:064x}"), RAW)
@@ -253,15 +257,16 @@ def by_events(interactions: ProtocolMatch) -> DecoderPlan:
         Call(interactions.contract, "staked(uint256,address)(uint256)", (pid, interactions.account))
         for pid, _ in interactions.values
     ]
-    name = f"{sum(raw for _, raw in interactions.values)} put{'' if interactions.covered else ' at least'}"
+    name = f"{sum(raw for _, raw in interactions.values)} put{'' if interactions.has_all_events else ' at least'}"
     return DecodedPosition("FARMING", supplied=(TokenAmount(TOKEN, sum(staked)),), name=name)
 
 
 EVENTFUL = InstalledProtocol(
     "farm",
     Family("farm", (Event("farm", "Put(address indexed user, uint256 indexed pid, uint256)", 0, (1, 2)),), by_events),
-    {"farm": (FARM,)}, {},
-)  # fmt: skip
+    {"farm": (FARM,)},
+    {},
+)
 STAKES = {"staked(uint256,address)(uint256)": 9}
 
 
@@ -271,8 +276,8 @@ def test_a_protocol_that_is_met_by_events_is_replayed_from_its_file(tmp_path: Pa
     again = read(tmp_path / "one.json")
     assert text(again) == text(recording)
     ended = played(again, EVENTFUL)
-    assert (ended.status, ended.shown) == ("same", "")
-    (found,) = ended.found.positions
+    assert (ended.status, ended.summary) == ("same", "")
+    (found,) = ended.result.positions
     assert (found.name, found.supplied[0].raw) == ("14 put", "18")
 
 
@@ -284,7 +289,7 @@ def test_of_events_only_those_of_contracts_that_were_read_are_kept() -> None:
 
 def test_whether_all_events_were_indexed_is_part_of_what_was_met() -> None:
     some = ContractInteractions(events=PUTS)
-    (found,) = played(recorded(EVENTFUL, some, STAKES), EVENTFUL).found.positions
+    (found,) = played(recorded(EVENTFUL, some, STAKES), EVENTFUL).result.positions
     assert found.name == "14 put at least"
 
 
@@ -314,14 +319,22 @@ def test_what_is_named_is_met_as_a_token_and_exchanged_and_joins_what_is_indexed
     )
     token, collection = info.token_asset(TOKEN), info.asset("erc721", OTHER, 5).collection
     indexed = Interactions(
-        frozenset([token]), {collection: frozenset([5])}, {OTHER: frozenset([token])}, {FARM: frozenset([token])},
-        {"e": ({"place": 1},)}, frozenset(["e"]),
-    )  # fmt: skip
+        frozenset([token]),
+        {collection: frozenset([5])},
+        {OTHER: frozenset([token])},
+        {FARM: frozenset([token])},
+        {"e": ({"place": 1},)},
+        frozenset(["e"]),
+    )
     farm = info.token_asset(FARM)
     assert indexed | named == Interactions(
-        frozenset([token, farm]), {collection: frozenset([3, 4, 5])}, {OTHER: frozenset([token]), FARM: frozenset()},
-        {FARM: frozenset([token, farm])}, {"e": ({"place": 1},)}, frozenset(["e"]),
-    )  # fmt: skip
+        frozenset([token, farm]),
+        {collection: frozenset([3, 4, 5])},
+        {OTHER: frozenset([token]), FARM: frozenset()},
+        {FARM: frozenset([token, farm])},
+        {"e": ({"place": 1},)},
+        frozenset(["e"]),
+    )
 
 
 @pytest.mark.parametrize("written", [f"{FARM}/x", f"{FARM}/", "0x12"])

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.refusals import OutOfGas, Reverting, meaning
+from chainfolio.adapters.evm.refusals import CallReverted, OutOfGas, meaning
 from chainfolio.errors import (
     BadAnswer,
     HistoryUnavailable,
     NodeBehind,
+    ResponseTooLarge,
     SourceError,
-    TooMuch,
     Unavailable,
-    Unsupported,
+    UnsupportedMethod,
 )
-from transport.exchange import RateLimited
-from transport.wire import RpcError
+from chainfolio.transport.exchange import RateLimited
+from chainfolio.transport.wire import RpcError
 
 ALCHEMY = (
     "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range and no limit on the "
@@ -73,13 +73,13 @@ def refusal(code: int, message: str, data: Any = None, method: str = "eth_getLog
 )
 def test_a_span_that_is_too_wide_names_the_width_that_is_not(code: int, message: str, max_span: int | None) -> None:
     found = refusal(code, message)
-    assert isinstance(found, TooMuch)
+    assert isinstance(found, ResponseTooLarge)
     assert (found.max_span, found.dense) == (max_span, False)
 
 
 def test_what_is_said_beside_the_message_counts_too() -> None:
     found = refusal(-32602, "Invalid params", RONIN)
-    assert isinstance(found, TooMuch)
+    assert isinstance(found, ResponseTooLarge)
     assert (found.max_span, found.dense) == (200, False)
 
 
@@ -104,7 +104,7 @@ def test_what_is_said_beside_the_message_counts_too() -> None:
 )
 def test_too_many_logs_are_told_from_too_many_blocks(code: int, message: str, data: Any, max_span: int | None) -> None:
     found = refusal(code, message, data)
-    assert isinstance(found, TooMuch)
+    assert isinstance(found, ResponseTooLarge)
     assert (found.max_span, found.dense) == (max_span, True)
 
 
@@ -163,10 +163,16 @@ def test_pruned_state_is_said_to_be_missing(method: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    ["header not found", "unknown block", "Block 0x5 not found", "block range extends beyond current head block",
-     "cannot query unfinalized data", "requested block is after last accepted block",
-     "hash 0xab is not currently canonical"],
-)  # fmt: skip
+    [
+        "header not found",
+        "unknown block",
+        "Block 0x5 not found",
+        "block range extends beyond current head block",
+        "cannot query unfinalized data",
+        "requested block is after last accepted block",
+        "hash 0xab is not currently canonical",
+    ],
+)
 @pytest.mark.parametrize("method", ["eth_getLogs", "eth_call"])
 def test_a_block_that_the_node_does_not_have_yet(method: str, message: str) -> None:
     assert type(refusal(-32000, message, method=method)) is NodeBehind
@@ -174,22 +180,33 @@ def test_a_block_that_the_node_does_not_have_yet(method: str, message: str) -> N
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(-32601, "Method not found"), (-32601, "the method eth_getLogs does not exist/is not available"),
-     (-32000, "this method is not supported"), (-32602, "invalid argument 1: json: cannot unmarshal object"),
-     (-32602, "too many arguments, want at most 2"), (-32602, "whatever this is"),
-     (-32602, "invalid block range params")],
-)  # fmt: skip
+    [
+        (-32601, "Method not found"),
+        (-32601, "the method eth_getLogs does not exist/is not available"),
+        (-32000, "this method is not supported"),
+        (-32602, "invalid argument 1: json: cannot unmarshal object"),
+        (-32602, "too many arguments, want at most 2"),
+        (-32602, "whatever this is"),
+        (-32602, "invalid block range params"),
+    ],
+)
 def test_what_a_node_does_not_know(code: int, message: str) -> None:
-    assert type(refusal(code, message)) is Unsupported
+    assert type(refusal(code, message)) is UnsupportedMethod
 
 
 @pytest.mark.parametrize(
     ("code", "message", "kind"),
-    [(3, "execution reverted: rate limit", Reverting), (-32000, "execution reverted: too many requests", Reverting),
-     (-32015, "VM execution error.", Reverting), (-32000, "invalid opcode: INVALID", Reverting),
-     (-32000, "out of gas", OutOfGas), (-32000, "gas required exceeds allowance (50000000)", OutOfGas),
-     (-32000, "execution aborted (timeout = 5s)", OutOfGas), (-32003, "Out of gas: gas exhausted", OutOfGas)],
-)  # fmt: skip
+    [
+        (3, "execution reverted: rate limit", CallReverted),
+        (-32000, "execution reverted: too many requests", CallReverted),
+        (-32015, "VM execution error.", CallReverted),
+        (-32000, "invalid opcode: INVALID", CallReverted),
+        (-32000, "out of gas", OutOfGas),
+        (-32000, "gas required exceeds allowance (50000000)", OutOfGas),
+        (-32000, "execution aborted (timeout = 5s)", OutOfGas),
+        (-32003, "Out of gas: gas exhausted", OutOfGas),
+    ],
+)
 def test_a_call_that_failed_says_nothing_about_the_node(code: int, message: str, kind: type[SourceError]) -> None:
     assert type(refusal(code, message, method="eth_call")) is kind
 
@@ -197,13 +214,13 @@ def test_a_call_that_failed_says_nothing_about_the_node(code: int, message: str,
 @pytest.mark.parametrize("data", ["0x08c379a0", {"data": "0x08c379a0"}])
 def test_what_a_contract_says_when_it_reverts_is_kept(data: Any) -> None:
     found = refusal(3, "execution reverted", data, method="eth_call")
-    assert isinstance(found, Reverting)
+    assert isinstance(found, CallReverted)
     assert found.data == bytes.fromhex("08c379a0")
 
 
 def test_of_a_revert_of_a_megabyte_the_words_are_cut() -> None:
     found = refusal(3, "execution reverted: " + "A" * 2**20, "0x" + "41" * 2**20, method="eth_call")
-    assert isinstance(found, Reverting)
+    assert isinstance(found, CallReverted)
     assert found.data == b"A" * 2**20
     assert len(str(found)) < 1000
 
@@ -221,9 +238,15 @@ def test_of_an_unknown_refusal_the_code_and_the_common_words_are_shown() -> None
 
 
 SECRETS = (
-    "CANARY-PROJECT-1234", "ops@corp.example", "http://10.0.0.5:8545/v3/short77/abcdefgh%2Fsecretpart",
-    "kEy0nLyLetters", "84512345678", "0xdeadbeefdeadbeefdeadbeef", "10.1.2.3", "acme_internal",
-)  # fmt: skip
+    "CANARY-PROJECT-1234",
+    "ops@corp.example",
+    "http://10.0.0.5:8545/v3/short77/abcdefgh%2Fsecretpart",
+    "kEy0nLyLetters",
+    "84512345678",
+    "0xdeadbeefdeadbeefdeadbeef",
+    "10.1.2.3",
+    "acme_internal",
+)
 
 
 @pytest.mark.parametrize("method", ["eth_call", "eth_getLogs", "eth_getBlockByNumber"])
@@ -231,12 +254,20 @@ SECRETS = (
 @pytest.mark.parametrize(
     "wording",
     [
-        "daily limit of project {} reached", "execution reverted: {}", "missing trie node {}",
-        "header not found for {}", "block range too large for {}, max range: 100", "{}",
-        "the method {} does not exist", "out of gas in {}",
-        "query returned more than 10000 results for {}", "batch of {} too large", "try again later, {}", "no {} here",
+        "daily limit of project {} reached",
+        "execution reverted: {}",
+        "missing trie node {}",
+        "header not found for {}",
+        "block range too large for {}, max range: 100",
+        "{}",
+        "the method {} does not exist",
+        "out of gas in {}",
+        "query returned more than 10000 results for {}",
+        "batch of {} too large",
+        "try again later, {}",
+        "no {} here",
     ],
-)  # fmt: skip
+)
 def test_of_a_nodes_own_words_only_common_ones_and_small_numbers_are_shown(
     wording: str, secret: str, method: str
 ) -> None:
@@ -263,4 +294,4 @@ def test_what_a_node_says_about_limits_can_still_be_read() -> None:
     ],
 )
 def test_a_method_or_a_way_of_asking_that_ganache_and_hardhat_lack_is_no_missing_block(code: int, message: str) -> None:
-    assert type(refusal(code, message, method="trace_block")) is Unsupported
+    assert type(refusal(code, message, method="trace_block")) is UnsupportedMethod

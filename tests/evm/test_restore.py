@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.datasets import approvals, transfers
-from adapters.evm.logs import Logs, parse
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.datasets import approvals, transfers
+from chainfolio.adapters.evm.logs import Logs, parse
+from chainfolio.adapters.evm.settings import EvmSettings
 from tests.evm.fakes import FakeChain, FakeNode, transfer, wired
 from tests.evm.generated import WRAPPED, events_of_tokens, shown, topic_of, word
 
@@ -91,8 +91,10 @@ def test_an_nft_is_not_read_as_an_amount() -> None:
     log = transfer()
     (row,) = rows_of({**log, "topics": [*log["topics"], "0x" + word(77)], "data": "0x"})["transfers"]
     assert (row["standard"], int.from_bytes(row["token_id"], "big"), int.from_bytes(row["raw"], "big")) == (
-        "erc721", 77, 1,
-    )  # fmt: skip
+        "erc721",
+        77,
+        1,
+    )
 
 
 def test_parties_in_the_data_are_read_as_they_lie_there() -> None:
@@ -132,8 +134,11 @@ def test_an_approval_of_one_token_keeps_its_number_there_and_back() -> None:
     stored = CHAIN.decode(found, BOTH)
     (row,) = stored["approvals"].to_pylist()
     assert (row["standard"], int.from_bytes(row["token_id"], "big"), row["raw"], row["approved"]) == (
-        "erc721", 77, None, None,
-    )  # fmt: skip
+        "erc721",
+        77,
+        None,
+        None,
+    )
     assert without_hash(CHAIN.restore(stored)) == without_hash(found)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm import roots
-from adapters.evm.facts import Facts, load
-from chainfolio.errors import BadAnswer, Contradicted
+from chainfolio.adapters.evm import roots
+from chainfolio.adapters.evm.facts import Facts, load
+from chainfolio.errors import BadAnswer, Contradiction
 from tests.evm.anvil import LOCAL, Local
 from tests.evm.recorded import expected, lines, needs_recordings
 
@@ -117,7 +117,7 @@ def header_lies(block: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_header_with_any_field_changed_is_contradicted_by_its_hash() -> None:
     block, _ = recorded("ethereum_4369999")
     for lie in header_lies(block):
-        with pytest.raises(Contradicted, match="they hash to"):
+        with pytest.raises(Contradiction, match="they hash to"):
             roots.check_header(ETHEREUM, "node", body(lie))
 
 
@@ -141,7 +141,7 @@ Change = Callable[[list[dict[str, Any]]], Any]
 def test_receipts_with_anything_changed_are_contradicted(change: Change) -> None:
     block, receipts = recorded("ethereum_4369999")
     change(receipts)
-    with pytest.raises(Contradicted):
+    with pytest.raises(Contradiction):
         roots.check_receipts(ETHEREUM, "node", body(receipts), block["hash"], block["receiptsRoot"])
 
 
@@ -159,7 +159,7 @@ def test_receipts_with_anything_changed_are_contradicted(change: Change) -> None
 def test_bodies_with_anything_changed_are_contradicted(change: Change) -> None:
     block, _ = recorded("ethereum_4369999")
     change(block["transactions"])
-    with pytest.raises(Contradicted):
+    with pytest.raises(Contradiction):
         roots.check_transactions(ETHEREUM, "node", body(block), block["transactionsRoot"])
 
 
@@ -182,7 +182,7 @@ def test_what_a_chain_hashes_in_its_own_way_is_a_fact_and_no_failure() -> None:
         roots.check_transactions(facts, "node", b"{}", "0x"),
         roots.check_receipts(facts, "node", b"[]", "0x", "0x"),
     ):
-        assert isinstance(said, roots.Unproven)
+        assert isinstance(said, roots.UnprovenPart)
         assert said.reason.endswith("of Fantom are hashed in a way of its own")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
-from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import InstalledProtocol
 
 TOKEN, POOL, ALICE = ("0x" + digit * 40 for digit in "abc")
@@ -24,7 +24,7 @@ FAMILY = Family("lender", rules=(Token("pool", ASKED),), unwrap=nothing)
 def test_a_token_that_was_looked_up_before_it_was_asked_is_a_share_once_it_has_answered() -> None:
     shares = Shares(Protocols([InstalledProtocol("bank", FAMILY, {"pool": (POOL,)}, {})]))
     assert shares.share(ALICE, TOKEN, {}) is None
-    shares.learn([Call(TOKEN, ASKED)], [POOL])
+    shares.store_answers([Call(TOKEN, ASKED)], [POOL])
     found = shares.share(ALICE, TOKEN, {})
     assert found is not None
     assert (found.row.protocol, found.match.answer) == ("bank", POOL)

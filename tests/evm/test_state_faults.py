@@ -7,21 +7,23 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.reads import Call, NativeBalance, Read
-from adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
 from chainfolio.plans import Reverted, Unknown
+from chainfolio.transport.exchange import Posted
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
 from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
-from transport.exchange import Posted
 
 SILENT, REFUSING, BURNING, NOWHERE, LONG = ("0x" + pair * 20 for pair in ("51", "52", "53", "54", "55"))
 CANONICAL = {"requireCanonical": True}
 ROUTES: dict[int, dict[str, str]] = {
-    OVERRIDE: {}, CREATION: {"overrides": "ignored"}, SINGLES: {"overrides": "refused", "creations": "refused"},
-}  # fmt: skip
+    OVERRIDE: {},
+    CREATION: {"overrides": "ignored"},
+    SINGLES: {"overrides": "refused", "creations": "refused"},
+}
 
 
 def _reverts(data: bytes) -> bytes:
@@ -34,9 +36,12 @@ def _burns(data: bytes) -> bytes:
 
 def contracts(**changes: Any) -> Contracts:
     code = {
-        TOKEN: balances({ALICE: 7, BOB: 2**256 - 1}), SILENT: lambda data: b"", REFUSING: _reverts, BURNING: _burns,
+        TOKEN: balances({ALICE: 7, BOB: 2**256 - 1}),
+        SILENT: lambda data: b"",
+        REFUSING: _reverts,
+        BURNING: _burns,
         LONG: lambda data: (5).to_bytes(32, "big") + b"\xff" * 1000,
-    }  # fmt: skip
+    }
     return Contracts(code, {ALICE: 10**18}, **changes)
 
 
@@ -50,8 +55,13 @@ def by_route(route: int, chain: FakeChain | None = None) -> Wired:
 
 
 READS: list[Read] = [
-    held(TOKEN), NativeBalance(ALICE), held(TOKEN, BOB), held(TOKEN, NOWHERE), NativeBalance(BOB), held(LONG),
-]  # fmt: skip
+    held(TOKEN),
+    NativeBalance(ALICE),
+    held(TOKEN, BOB),
+    held(TOKEN, NOWHERE),
+    NativeBalance(BOB),
+    held(LONG),
+]
 VALUES = [7, 10**18, 2**256 - 1, 0, 0, 5]
 
 
@@ -321,7 +331,7 @@ async def test_an_archive_answers_for_a_node_that_has_pruned() -> None:
     pruned = FakeNode(chain, contracts(), eth_call=gone, eth_getBalance=gone)
     two = wired(pruned, FakeNode(chain, contracts()), checked=True)
     assert await answer(two.node, READS, chain.block(2)) == VALUES
-    assert two.node.error_counts() == {"one.test": {"HistoryUnavailable": 1}}
+    assert two.node.errors_by_endpoint() == {"one.test": {"HistoryUnavailable": 1}}
 
 
 @pytest.mark.parametrize("balance", ["0x", "", "0x00", None, "ten", -1, "0x" + "f" * 65])

@@ -10,9 +10,9 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.reads import Call, Read
-from adapters.evm.tokens import decimals_of, describe, text
-from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.adapters.evm.reads import Call, Read
+from chainfolio.adapters.evm.tokens import decimals_of, describe, text
+from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from tests.evm.fakes import TOKEN, FakeChain, facts_of
 
@@ -80,11 +80,18 @@ def test_odd_encodings_are_read_as_far_as_they_can_be_meant(returned: bytes, sho
 @pytest.mark.parametrize(
     ("returned", "decimals"),
     [
-        (encode(["uint256"], [18]), 18), (encode(["uint256"], [0]), 0), (encode(["uint256"], [255]), 255),
-        (encode(["uint256"], [256]), None), (encode(["uint256"], [2**256 - 1]), None), (b"", None), (b"\x12", None),
-        (encode(["uint256", "uint256"], [6, 9]), 6), (Reverted(), None), (Unknown("gone"), None),
+        (encode(["uint256"], [18]), 18),
+        (encode(["uint256"], [0]), 0),
+        (encode(["uint256"], [255]), 255),
+        (encode(["uint256"], [256]), None),
+        (encode(["uint256"], [2**256 - 1]), None),
+        (b"", None),
+        (b"\x12", None),
+        (encode(["uint256", "uint256"], [6, 9]), 6),
+        (Reverted(), None),
+        (Unknown("gone"), None),
     ],
-)  # fmt: skip
+)
 def test_decimals_are_never_guessed(returned: object, decimals: int | None) -> None:
     assert decimals_of(returned) == decimals
 
@@ -105,6 +112,6 @@ def test_a_token_is_described_in_one_round() -> None:
             ask.signature.split("(")[0]
         ]
 
-    token = run_known(describe(facts_of(FakeChain()), [TOKEN]), say)[TOKEN]
+    token = run_offline(describe(facts_of(FakeChain()), [TOKEN]), say)[TOKEN]
     assert (token.symbol, token.name, token.decimals, rounds) == ("TKN", "Token", 6, 3)
     assert str(token.asset) == f"eip155:31337/erc20:{TOKEN}"

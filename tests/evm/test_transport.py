@@ -15,15 +15,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapters.evm.endpoint import EvmEndpoint
-from chainfolio.errors import BadAnswer, TooMuch, Unavailable
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, ResponseTooLarge, Unavailable
 from chainfolio.memory import ByteBudget
-from chainfolio.seams import Seams
+from chainfolio.transport.exchange import MAX_BODY, Body, unreachable
+from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.wire import Request, decode, encode
 from tests.evm.fakes import FakeClock
 from tests.speaking import speaking
-from transport.exchange import MAX_BODY, Body, unreachable
-from transport.http import HttpTransport
-from transport.wire import Request, decode, encode
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]
@@ -141,7 +141,7 @@ async def test_a_body_larger_than_its_cap_is_left_unread(serve: Serve, transport
             await answer.write(b" " * 10_000)
         return answer
 
-    with pytest.raises(TooMuch) as caught:
+    with pytest.raises(ResponseTooLarge) as caught:
         await transport.post("node", await serve(endless), b"{}", 5)
     assert caught.value.dense
 
@@ -152,7 +152,7 @@ async def test_a_small_body_that_unpacks_into_a_large_one_is_left_unread(
     async def bomb(request: web.Request) -> web.Response:
         return web.Response(body=gzip.compress(b" " * 50_000_000), headers={"content-encoding": "gzip"})
 
-    with pytest.raises(TooMuch):
+    with pytest.raises(ResponseTooLarge):
         await transport.post("node", await serve(bomb), b"{}", 5)
 
 
@@ -273,7 +273,7 @@ def test_the_cause_is_told_and_nothing_of_the_address(error: Exception, told: st
 
 
 async def test_an_answer_is_bounded_by_what_was_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.exchange.MAX_SMALL_BODY", 1000)
+    monkeypatch.setattr("chainfolio.transport.exchange.MAX_SMALL_BODY", 1000)
     transport = HttpTransport(max_body=10_000)
 
     async def large(request: web.Request) -> web.Response:
@@ -288,7 +288,7 @@ async def test_an_answer_is_bounded_by_what_was_asked(serve: Serve, monkeypatch:
     logs, call = (encode([Request(method)]) for method in ("eth_getLogs", "eth_call"))
     assert len((await transport.post("node", url, logs, 5)).body) == 5000
     for address, question in ((url, call), (bomb, call), (bomb, logs)):
-        with pytest.raises(TooMuch, match="an answer of more than"):
+        with pytest.raises(ResponseTooLarge, match="an answer of more than"):
             await transport.post("node", address, question, 5)
     await transport.close()
 
@@ -438,7 +438,7 @@ async def test_who_leaves_or_is_refused_holds_nothing(serve: Serve, narrow: Http
     assert narrow.budget.waiting == 0
     for each in held:
         each.give_back()
-    with pytest.raises(TooMuch):
+    with pytest.raises(ResponseTooLarge):
         await narrow.post("node", await serve(endless), LOGS, 60)
     assert (narrow.budget.held, narrow.budget.held_alone) == (0, 0)
 
@@ -460,7 +460,7 @@ async def test_what_is_asked_by_its_address_is_counted_too(narrow: HttpTransport
         held[0].give_back()
         (await third).give_back()
         held[1].give_back()
-        with pytest.raises(TooMuch):
+        with pytest.raises(ResponseTooLarge):
             await narrow.get("node", str(server.make_url("/bomb")), 60)
     assert (narrow.budget.held, narrow.budget.held_alone, narrow.budget.waiting) == (0, 0, 0)
 
@@ -480,7 +480,7 @@ async def test_an_endpoint_gives_bytes_back_when_they_are_decoded_and_not_before
             raise Unavailable(source, "this answer is asked for again")
         return len(content)
 
-    endpoint = EvmEndpoint(await serve(logs), narrow, Seams(clock=FakeClock()))
+    endpoint = EvmEndpoint(await serve(logs), narrow, Environment(clock=FakeClock()))
     assert await endpoint.big(Request("eth_getLogs"), parse) == BUDGET - 98
     assert all(BUDGET - 2000 < size < BUDGET for size in held), "the answers that were refused hold nothing any more"
     assert (len(held), narrow.budget.held, narrow.budget.held_alone) == (2, 0, 0)

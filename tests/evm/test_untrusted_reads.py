@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.evm.reads import Call, NativeBalance, Read
-from adapters.evm.scan import MAX_HEAVY, MORE_GAS, OVERRIDE, ROUTE, SINGLES, answer
-from adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.scan import MAX_HEAVY, MORE_GAS, OVERRIDE, ROUTE, SINGLES, answer
+from chainfolio.adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
+from chainfolio.engine.snapshots.trust import mark_untrusted
 from chainfolio.plans import Unknown
-from engine.trust import marked
 from tests.evm.contracts import Burns, Contracts, balances
 from tests.evm.dust import BLOCK, CHAIN
 from tests.evm.fakes import ALICE, TOKEN, FakeNode, Wired, wired
@@ -33,7 +33,7 @@ def node(route: int, loopers: list[str], **more: int) -> tuple[Wired, Contracts]
 async def test_hostile_contracts_take_no_round_from_honest_reads(route: int) -> None:
     found, contracts = node(route, LOOPERS, gas_cap=30_000_000)
     reads: list[Read] = [Call(each, name) for name in NAMES for each in LOOPERS]
-    got = await answer(found.node, marked([*reads, *HONEST], set(LOOPERS)), BLOCK)
+    got = await answer(found.node, mark_untrusted([*reads, *HONEST], set(LOOPERS)), BLOCK)
     assert got[-2:] == [10**18, 7]
     assert all(isinstance(each, Unknown) and each.cause == "contract" for each in got[:-2])
     assert contracts.gas_used <= Budget.of(len(reads)).gas + call_gas(MAX_CALL_READS)
@@ -45,7 +45,7 @@ async def test_untrusted_reads_that_answer_cost_no_request_more() -> None:
     found, _ = node(OVERRIDE, [])
     tokens = [f"0x{k:040x}" for k in range(1, 3001)]
     found.transport.nodes["http://one.test"].contracts.code |= dict.fromkeys(tokens, balances({ALICE: 3}))
-    got = await answer(found.node, marked([*HONEST, *(held(each) for each in tokens)], set(tokens)), BLOCK)
+    got = await answer(found.node, mark_untrusted([*HONEST, *(held(each) for each in tokens)], set(tokens)), BLOCK)
     assert got == [10**18, 7] + [3] * 3000
     assert found.node.requests == 1
 
@@ -53,7 +53,7 @@ async def test_untrusted_reads_that_answer_cost_no_request_more() -> None:
 async def test_a_contract_that_burnt_its_gas_is_called_no_more_and_gets_no_more_gas() -> None:
     found, _ = node(SINGLES, LOOPERS[:1])
     found.endpoint.capabilities[ROUTE] = SINGLES
-    await answer(found.node, marked([*HONEST, held(LOOPERS[0])], set(LOOPERS)), BLOCK)
+    await answer(found.node, mark_untrusted([*HONEST, held(LOOPERS[0])], set(LOOPERS)), BLOCK)
     (fake,) = found.transport.nodes.values()
     calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
     assert [(call["to"], int(call["gas"], 16) // READ_GAS) for call in calls] == [(TOKEN, 3), (LOOPERS[0], 1)]
@@ -61,7 +61,7 @@ async def test_a_contract_that_burnt_its_gas_is_called_no_more_and_gets_no_more_
 
 async def test_untrusted_reads_are_the_last_of_a_batch_and_have_a_gas_limit() -> None:
     found, _ = node(OVERRIDE, LOOPERS[:3])
-    await answer(found.node, marked([*(held(each) for each in LOOPERS[:3]), *HONEST], set(LOOPERS)), BLOCK)
+    await answer(found.node, mark_untrusted([*(held(each) for each in LOOPERS[:3]), *HONEST], set(LOOPERS)), BLOCK)
     (fake,) = found.transport.nodes.values()
     calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
     assert ["gas" in call for call in calls] == [False] * (len(calls) - 1) + [True]

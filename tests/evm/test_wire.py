@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.hexadecimal import data, quantity
+from chainfolio.adapters.evm.hexadecimal import data, quantity
 from chainfolio.errors import BadAnswer, Unavailable
-from transport.wire import Request, RpcError, decode, encode, typed, whole
+from chainfolio.transport.wire import Request, RpcError, decode, encode, typed, whole
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5), lambda x: st.lists(x), max_leaves=5
@@ -83,10 +83,25 @@ def test_one_refusal_for_a_whole_batch_is_everybodys() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"null", b"true", b'"text"', b"[1]", b"[[]]", b"{}{}", b'{"id":1,"result":1} tail', b'{"id":1,"result":NaN}',
-     b"\xef\xbb\xbf{}", "{}".encode("utf-16"), b'{"id":1,"result":Infinity}', b'{"error":"a text","id":1}',
-     b"\xff\xfe", b'{"id":1,"error":{"code":"x","message":"y"}}', b"{'id':1}"],
-)  # fmt: skip
+    [
+        b"",
+        b"null",
+        b"true",
+        b'"text"',
+        b"[1]",
+        b"[[]]",
+        b"{}{}",
+        b'{"id":1,"result":1} tail',
+        b'{"id":1,"result":NaN}',
+        b"\xef\xbb\xbf{}",
+        "{}".encode("utf-16"),
+        b'{"id":1,"result":Infinity}',
+        b'{"error":"a text","id":1}',
+        b"\xff\xfe",
+        b'{"id":1,"error":{"code":"x","message":"y"}}',
+        b"{'id':1}",
+    ],
+)
 def test_what_is_no_answer_is_refused(content: bytes) -> None:
     with pytest.raises((BadAnswer, Unavailable)):
         decode("n", content, 1)
@@ -125,12 +140,17 @@ def test_the_plain_envelopes_of_nodes_are_taken_whole() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b'{"jsonrpc":"2.0","id":2,"result":[]}', b'{"jsonrpc":"2.0","result":[]}',
-     b'{"jsonrpc":"2.0","id":1,"result":null}',
-     b'{"jsonrpc":"2.0","id":1,"result":[],"error":{"code":1,"message":"m"}}',
-     b'{"jsonrpc":"2.0","id":1,"result":[],"error":null}', b'{"jsonrpc":"2.0","id":1,"result":[{}',
-     b'{"jsonrpc":"2.0","id":1,"result":[{},{}', b'{"id":1,"result":[],"id":2}'],
-)  # fmt: skip
+    [
+        b'{"jsonrpc":"2.0","id":2,"result":[]}',
+        b'{"jsonrpc":"2.0","result":[]}',
+        b'{"jsonrpc":"2.0","id":1,"result":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":[],"error":{"code":1,"message":"m"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":[],"error":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":[{}',
+        b'{"jsonrpc":"2.0","id":1,"result":[{},{}',
+        b'{"id":1,"result":[],"id":2}',
+    ],
+)
 def test_an_envelope_that_is_not_plain_is_left_to_the_parser(content: bytes) -> None:
     assert whole(content) is None
 
@@ -145,9 +165,27 @@ def test_a_quantity_is_a_number(number: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "0x", "0x00", "0x01", "0X1", "1", "-0x1", "0x-1", " 0x1", "0x1 ", "0x1\n", "0x_1", "0xg", "１", "0x１", "1e3",
-     "0x" + "f" * 65, "0x1" + "0" * 1_000_000],
-)  # fmt: skip
+    [
+        "",
+        "0x",
+        "0x00",
+        "0x01",
+        "0X1",
+        "1",
+        "-0x1",
+        "0x-1",
+        " 0x1",
+        "0x1 ",
+        "0x1\n",
+        "0x_1",
+        "0xg",
+        "１",
+        "0x１",
+        "1e3",
+        "0x" + "f" * 65,
+        "0x1" + "0" * 1_000_000,
+    ],
+)
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(BadAnswer):
         quantity("n", text)

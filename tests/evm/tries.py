@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sha3 import keccak_256
 
-from adapters.evm import rlp
+from chainfolio.adapters.evm import rlp
 
 Path = tuple[int, ...]
 

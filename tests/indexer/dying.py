@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 
 WRITES = {
-    Lake: ("append", "replace", "recreate", "forget"),
+    Lake: ("append", "replace", "delete_span"),
     Tail: (
         "put",
         "add_ranges",
-        "note",
-        "explained",
+        "add_history_notes",
+        "drop_unexplained",
         "rollback",
         "drop",
         "rewind",
-        "forget",
+        "forget_batch",
         "open_batch",
         "close_batch",
     ),

@@ -16,11 +16,19 @@ import sys
 import time
 
 from chainfolio.blocks import Block
-from cli.main import main
-from indexer import collect, follow, maintenance, materialise, worker
-from storage.tail import Batch, Tail
+from chainfolio.cli.main import main
+from chainfolio.indexer import collect, follow, maintenance, materialise, worker
+from chainfolio.storage.tail import Batch, Tail
 
-LOADED = ("adapters.evm.chain", "aiohttp", "deltalake", "indexer.wiring", "polars", "portfolio.ledger", "uvloop")
+LOADED = (
+    "chainfolio.adapters.evm.chain",
+    "aiohttp",
+    "deltalake",
+    "chainfolio.indexer.wiring",
+    "polars",
+    "chainfolio.portfolio.ledger",
+    "uvloop",
+)
 HASTE = {
     "BATCH_ROWS": 60,
     "WINDOW_ROWS": 200,

@@ -19,16 +19,20 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from chainfolio import supervisor
+from chainfolio.cli.main import main
 from chainfolio.supervisor import Supervisor, Task, Work
-from cli.main import main
 from tests.indexer.dying import WRITES
 from tests.indexer.killed import hurry, load
 
 BACK_OFF_S, MAX_LIFE_S, MAX_WRITES, TRIES = 0.1, 15.0, 10, 3
 FAILED, WAITS, BEGINS, WRITES_AGAIN, WROTE_AGAIN, FAILED_AGAIN = POINTS = (
-    "a task has failed", "its back-off lasts", "it begins again", "a write of it is due", "a write of it is done",
+    "a task has failed",
+    "its back-off lasts",
+    "it begins again",
+    "a write of it is due",
+    "a write of it is done",
     "it has failed three times",
-)  # fmt: skip
+)
 
 
 class Fault(Exception):

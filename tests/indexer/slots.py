@@ -12,7 +12,7 @@ import pyarrow as pa
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.chains import Capability, ChainInfo, Collected, Heads
+from chainfolio.chains import Capability, ChainInfo, Heads, SpanTables
 from chainfolio.contracts import Token
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind
@@ -34,7 +34,7 @@ class SlotChain:
 
     key, kind, caip2 = KEY, "slots", "slots:1"
     datasets = {"blocks": Dataset("blocks", BLOCKS)}  # noqa: RUF012 - a fixed table
-    usual = ("blocks",)
+    default_datasets = ("blocks",)
     capabilities: frozenset[Capability] = frozenset()
     info = ChainInfo("Slots", 1, NATIVE, "token", 1000)
 
@@ -78,13 +78,19 @@ class SlotChain:
         self.requests += 1
         return [self.kept[height] for height in heights if height in self.kept]
 
-    async def collect(self, span: Span, datasets: Sequence[str], *_: Any, **__: Any) -> Collected:
+    async def collect(self, span: Span, datasets: Sequence[str], *_: Any, **__: Any) -> SpanTables:
         """The blocks of a span, each linked to its parent."""
         found = [self.kept[height] for height in range(span.first, span.last + 1) if height in self.kept]
         rows = [
-            {"chain": KEY, "height": each.height, "time": datetime.fromtimestamp(each.height, UTC), "hash": each.hash,
-             "parent": each.parent, "tx_count": 0}
+            {
+                "chain": KEY,
+                "height": each.height,
+                "time": datetime.fromtimestamp(each.height, UTC),
+                "hash": each.hash,
+                "parent": each.parent,
+                "tx_count": 0,
+            }
             for each in found
-        ]  # fmt: skip
+        ]
         tables = {"blocks": pa.Table.from_pylist(rows, schema=BLOCKS.schema())}
-        return Collected(span, tables, found[-1] if found else None, found, is_linked=True)
+        return SpanTables(span, tables, found[-1] if found else None, found, is_linked=True)

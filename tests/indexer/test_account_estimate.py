@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
+from chainfolio.environment import Environment
 from chainfolio.errors import OverBudget
+from chainfolio.indexer.account_estimate import estimate
+from chainfolio.indexer.scopes import groups
+from chainfolio.indexer.work import Work
+from chainfolio.localchain.node import LocalNode
 from chainfolio.scopes import account_filter
-from chainfolio.seams import Seams
-from indexer.account_estimate import estimate
-from indexer.scopes import groups
-from indexer.work import Work
-from localchain.node import LocalNode
 from tests.chains.evm import EvmSubject
 from tests.evm.limited import SETS, Provider, served
 from tests.evm.scoped import scoped, together
@@ -50,7 +50,7 @@ async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
             chain.node.finalized = span.last
             work = work_of(chain, span, accounts)
             if is_told:
-                told = await estimate(chain, work, Seams().clock)
+                told = await estimate(chain, work, Environment().clock)
                 continue
             groups_read = [await scoped(chain, span, accounts, item.datasets, budget=spent) for item in work]
             pieces = [each for several in groups_read for each in several]
@@ -69,13 +69,13 @@ async def test_a_short_span_is_forecast_and_nothing_missing_costs_nothing(lived:
         await chain.heads()
         chain.node.finalized = span.last
         work = work_of(chain, span, [alice])
-        told = await estimate(chain, work, Seams().clock)
+        told = await estimate(chain, work, Environment().clock)
         pieces = [each for item in work for each in await scoped(chain, span, [alice], item.datasets)]
         rows = sum(map(len, together(pieces).values()))
         assert rows / told["factor"] <= told["rows"] <= rows * told["factor"]
         assert told["sampled"]["blocks"] == told["blocks"] == len(span)
         before = chain.requests
-        nothing = await estimate(chain, [], Seams().clock)
+        nothing = await estimate(chain, [], Environment().clock)
         assert (nothing["blocks"], nothing["requests"], nothing["sampled"]) == (0, 0, {"blocks": 0, "requests": 0})
         assert chain.requests == before
 
@@ -85,7 +85,7 @@ async def test_an_estimate_that_may_ask_for_less_than_one_part_says_so(lived: Ev
     async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
         await chain.heads()
         with pytest.raises(OverBudget, match="allow the estimate more requests"):
-            await estimate(chain, work_of(chain, span, [alice]), Seams().clock, max_requests=1)
+            await estimate(chain, work_of(chain, span, [alice]), Environment().clock, max_requests=1)
 
 
 async def test_what_no_node_gives_is_named(lived: EvmSubject) -> None:
@@ -97,6 +97,6 @@ async def test_what_no_node_gives_is_named(lived: EvmSubject) -> None:
 
     async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"], forgotten)) as chain:
         await chain.heads()
-        told = await estimate(chain, work_of(chain, span, [alice]), Seams().clock)
+        told = await estimate(chain, work_of(chain, span, [alice]), Environment().clock)
         assert told["unread"] == sorted(name for name in groups(chain.datasets)[1])
         assert told["rows"] > 0, "logs are read"

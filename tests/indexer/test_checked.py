@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer
-from indexer.checked import checked
+from chainfolio.indexer.checked import read_checked
 from tests.chains.index import index
 from tests.chains.invented_subject import InventedSubject
 
 ASKED = Span(0, 30)
-Lie = Callable[[Collected], Collected]
+Lie = Callable[[SpanTables], SpanTables]
 
 
 def rows(lie: Callable[[pa.Table], pa.Table]) -> Lie:
@@ -41,34 +41,37 @@ LIES: dict[str, tuple[Lie, str]] = {
         "rows of `transfers` that belong to another chain",
     ),
     "rows of a later block": (
-        column("height", lambda heights: pc.add(heights, 1000)), "rows of `transfers` outside of blocks 0..30"
+        column("height", lambda heights: pc.add(heights, 1000)),
+        "rows of `transfers` outside of blocks 0..30",
     ),
     "rows below zero": (
-        column("height", lambda heights: pc.negate(heights)), "rows of `transfers` outside of blocks 0..30"
+        column("height", lambda heights: pc.negate(heights)),
+        "rows of `transfers` outside of blocks 0..30",
     ),
     "fewer columns": (rows(lambda table: table.drop(["raw"])), "`transfers`, which is no table here or one of other"),
     "another table": (lambda honest: replace(honest, tables={"gossip": pa.table({})}), "rows of `gossip`"),
     "another span": (lambda honest: replace(honest, span=Span(0, 29)), "blocks 0..29 in the place of 0..30"),
     "more than was asked": (lambda honest: replace(honest, span=Span(0, 31)), "blocks 0..31 in the place of 0..30"),
     "a block of elsewhere": (
-        lambda honest: replace(honest, last=replace(honest.chain[-1], height=31)), "a block outside of 0..30"
+        lambda honest: replace(honest, last=replace(honest.blocks[-1], height=31)),
+        "a block outside of 0..30",
     ),
-    "blocks backwards": (lambda honest: replace(honest, chain=honest.chain[::-1]), "blocks out of order"),
-}  # fmt: skip
+    "blocks backwards": (lambda honest: replace(honest, blocks=honest.blocks[::-1]), "blocks out of order"),
+}
 
 
 @pytest.mark.parametrize("name", LIES)
 async def test_what_nobody_asked_for_is_a_bad_answer_that_names_it(name: str) -> None:
     chain, (lie, fault) = InventedSubject(40).chain(), LIES[name]
-    honest = await chain.collect(ASKED, chain.usual)
+    honest = await chain.collect(ASKED, chain.default_datasets)
     assert len(honest.tables["transfers"])
 
-    async def given(collected: Collected) -> Collected:
+    async def given(collected: SpanTables) -> SpanTables:
         return collected
 
-    assert await checked(chain, ASKED, lambda: given(honest)) is honest
+    assert await read_checked(chain, ASKED, lambda: given(honest)) is honest
     with pytest.raises(BadAnswer) as caught:
-        await checked(chain, ASKED, lambda: given(lie(honest)))
+        await read_checked(chain, ASKED, lambda: given(lie(honest)))
     assert fault in caught.value.reason
 
 
@@ -78,7 +81,7 @@ async def test_a_package_that_gives_rows_of_another_chain_stores_none(tmp_path: 
         chain: Any = indexed.chain
         honest = chain.collect
 
-        async def lying(*asked: Any, **more: Any) -> Collected:
+        async def lying(*asked: Any, **more: Any) -> SpanTables:
             return LIES["another chain's rows"][0](await honest(*asked, **more))
 
         chain.collect = lying

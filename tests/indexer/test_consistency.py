@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from chainfolio.errors import StoreError
-from indexer import consistency
+from chainfolio.indexer import consistency
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, index
 from tests.indexer.test_kills import environment
@@ -30,7 +30,7 @@ def subject() -> Iterator[EvmSubject]:
 
 
 def call(subject: EvmSubject, folder: Path, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "cli.main", *arguments, "--json"]
+    command = [sys.executable, "-m", "chainfolio.cli.main", *arguments, "--json"]
     env = environment(subject, folder, EVERYTHING)
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     said: dict[str, Any] = json.loads(done.stdout)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span
-from indexer.estimate import estimate
-from indexer.work import missing
-from storage.lake import Lake
+from chainfolio.indexer.estimate import estimate
+from chainfolio.indexer.work import missing
+from chainfolio.storage.lake import Lake
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 
@@ -31,7 +31,7 @@ async def test_an_estimate_is_near_what_it_costs(busy: EvmSubject, tmp_path: Pat
     async with index(busy, tmp_path, datasets=datasets, span=10) as indexed:
         work = missing(indexed.tail, indexed.key, Span(13, busy.height - 64), datasets, ())
         await indexed.chain.heads()
-        told = await estimate(indexed.chain, work, tmp_path / "data", indexed.seams.clock)
+        told = await estimate(indexed.chain, work, tmp_path / "data", indexed.environment.clock)
         assert list((tmp_path / "data").iterdir()) == [], "the trial commit leaves nothing behind"
         before = indexed.chain.requests
         progress = await indexed.fill(13, busy.height - 64)
@@ -42,7 +42,7 @@ async def test_an_estimate_is_near_what_it_costs(busy: EvmSubject, tmp_path: Pat
 
 async def test_nothing_missing_costs_nothing(busy: EvmSubject, tmp_path: Path) -> None:
     async with index(busy, tmp_path) as indexed:
-        told = await estimate(indexed.chain, [], tmp_path, indexed.seams.clock)
+        told = await estimate(indexed.chain, [], tmp_path, indexed.environment.clock)
         assert set(told.values()) == {0}
         assert indexed.chain.requests == 0
 
@@ -59,9 +59,9 @@ async def test_what_commits_take_is_part_of_the_estimate(
     async with index(busy, tmp_path, datasets=("transfers",), span=10) as indexed:
         work = missing(indexed.tail, indexed.key, Span(13, busy.height - 64), ("transfers",), ())
         await indexed.chain.heads()
-        quick = await estimate(indexed.chain, work, tmp_path, indexed.seams.clock)
+        quick = await estimate(indexed.chain, work, tmp_path, indexed.environment.clock)
         monkeypatch.setattr(Lake, "append", slowly)
-        monkeypatch.setattr("indexer.estimate.BATCH_ROWS", 100)
-        slow = await estimate(indexed.chain, work, tmp_path, indexed.seams.clock)
+        monkeypatch.setattr("chainfolio.indexer.estimate.BATCH_ROWS", 100)
+        slow = await estimate(indexed.chain, work, tmp_path, indexed.environment.clock)
         batches = -(-slow["events"] // 100)
         assert slow["seconds"] - quick["seconds"] >= batches * 0.5 - 1

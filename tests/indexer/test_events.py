@@ -8,25 +8,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adapters.evm.positions.events import declared
-from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
-from adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
+from chainfolio.adapters.evm.positions.events import parse_event
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions, NamedEvent
+from chainfolio.adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
 from chainfolio.blocks import Span, Spans
+from chainfolio.cli.demo import SUSHI
 from chainfolio.contracts import Snapshot
+from chainfolio.engine.snapshots import account_index
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.indexer import materialise, reprocess
+from chainfolio.localchain.evm import tx
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
-from cli.demo import SUSHI
-from engine import account_index
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from indexer import materialise, reprocess
-from localchain.evm import tx
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, in_order, index
 from tests.chains.subject import FINALITY
 
 pytestmark = pytest.mark.node
 DATASETS = (*EVERYTHING, "events")
-EVENT = declared(DEPOSIT)
+EVENT = parse_event(DEPOSIT)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def test_an_event_is_met_in_the_tail_goes_with_its_block_and_comes_back(
 async def test_the_history_is_every_event_once_however_it_came_about(living: EvmSubject, tmp_path: Path) -> None:
     """Filter after filter, followed or filled, derived at once or in between, decoded again: the same rows."""
     contracts = (chef(living), living.deployment.contracts["StakingRewards"].lower())
-    staked = declared("Staked(address indexed user, uint256 amount)")
+    staked = parse_event("Staked(address indexed user, uint256 amount)")
     filters = (EVENT.filter(contracts[0]), staked.filter(contracts[1]))
     stake_nothing(living, "alice")
     living.mine(FINALITY)
@@ -118,7 +118,7 @@ async def test_the_history_is_every_event_once_however_it_came_about(living: Evm
             assert deposits
             assert sorted(deposits) == sorted(each for each in written(living) if each[0] <= last)
             reprocess.reprocess(whole.chain, whole.lake)
-            materialise.history_again(whole.lake, whole.tail, whole.key, "account_events")
+            materialise.rebuild_history(whole.lake, whole.tail, whole.key, "account_events")
             assert in_order(whole.stored("account_events").to_pylist()) == rows
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.positions.rules import Family
+from chainfolio.adapters.evm.positions.rules import Family
 from chainfolio.errors import BadSettings
+from chainfolio.indexer import families
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
-from indexer import families
-from indexer.wiring import System
 
 Install = Callable[..., None]
 GOOD = """
-from adapters.evm.positions.rules import Counterparty, Family
+from chainfolio.adapters.evm.positions.rules import Counterparty, Family
 def position(met):
     yield []
 FAMILY = Family("{name}", rules=(Counterparty("pool"),), position=position)
@@ -57,7 +57,7 @@ def file(key: str, chain: str = "ethereum", address: str = FARM) -> str:
     return f'key = "{key}"\nname = "Its"\nfamilies = ["{key}"]\n[contracts.{chain}]\npool = ["{address}"]\n'
 
 
-FAMILY = "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=(), {})"
+FAMILY = "from chainfolio.adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=(), {})"
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,12 @@ FAMILY = "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm
         ("FAMILY = 'farm'", "`p_broken.FAMILY` is a str, not a Family"),
         ("x = 1", "no module of `p_broken` has a FAMILY"),
         (
-            "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=())",
+            "from chainfolio.adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=())",
             "needs a name, rules, and a function",
         ),
         (
-            "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=('pool',), position=len)",
+            "from chainfolio.adapters.evm.positions.rules import Family\n"
+            "FAMILY = Family('farm', rules=('pool',), position=len)",
             "needs a name, rules, and a function",
         ),
         (FAMILY.format("unwrap=len"), "there is no position type ''"),

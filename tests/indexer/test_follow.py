@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.seams import Seams
+from chainfolio.environment import Environment
+from chainfolio.indexer import follow
 from chainfolio.tables import BLOCKS
-from indexer import follow
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import in_order, index
 from tests.chains.subject import FINALITY
@@ -32,7 +32,7 @@ async def test_final_blocks_move_when_they_are_many_or_have_waited(
     monkeypatch.setattr(follow, "FINALISE_BLOCKS", 20)
     clock = ManualClock()
     async with index(living, tmp_path, datasets=("blocks",)) as indexed:
-        indexed.seams = Seams(clock=clock)
+        indexed.environment = Environment(clock=clock)
         await indexed.fill_final()
         follower = indexed.follower()
 
@@ -78,7 +78,7 @@ async def test_a_head_that_stays_below_ours_is_believed_in_the_end(living: EvmSu
     living.fork(0)
     living.mine(3)
     async with index(living, tmp_path) as indexed:
-        indexed.seams = Seams(clock=clock)
+        indexed.environment = Environment(clock=clock)
         follower = indexed.follower()
         await follower.step()
         top = indexed.tail.top(indexed.key)
@@ -113,7 +113,7 @@ async def test_only_the_contracts_of_the_settings_are_followed(living: EvmSubjec
                 assert indexed.tail.indexed_ranges(indexed.key, "transfers", contract) == Spans(
                     [Span(0, living.height)]
                 )
-            await indexed.follower().settle()
+            await indexed.follower().finalise_all()
 
 
 async def test_a_dataset_that_is_added_is_read_for_the_tail_too(living: EvmSubject, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_a_dataset_that_is_added_is_read_for_the_tail_too(living: EvmSubje
     living.mine(30)
     async with index(living, tmp_path) as wide:
         follower = wide.follower()
-        await follower.settle()
+        await follower.finalise_all()
         await wide.fill_final()
         await follower.step()
         plain = living.rows(Span(0, living.height))

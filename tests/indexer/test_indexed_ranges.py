@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfolio.blocks import Block, Span, Spans
-from engine.account_index import gaps, unindexed, unindexed_transfers
-from indexer.materialise import indexed_in_lake, pending
-from indexer.work import missing
-from storage.tail import Tail, TailBlock
+from chainfolio.engine.snapshots.account_index import gap_issues, unindexed, unindexed_transfers
+from chainfolio.indexer.materialise import indexed_in_lake, pending
+from chainfolio.indexer.work import missing
+from chainfolio.storage.tail import Tail, TailBlock
 
 CHAIN = "a"
 LAST = 25
@@ -97,7 +97,7 @@ def test_what_nobody_listened_to_is_said_by_contract_beside_what_nobody_indexed(
         ):
             tail.add_ranges(CHAIN, [(dataset, filter_)], span)
         left = unindexed_transfers(tail, CHAIN, 40, ["0x1"])
-        said = gaps(CHAIN, left, unindexed(tail, CHAIN, 40, [one, also, other], ["0x1"]))
+        said = gap_issues(CHAIN, left, unindexed(tail, CHAIN, 40, [one, also, other], ["0x1"]))
     assert [(issue.subject, issue.makes_partial) for issue in said] == [(CHAIN, True), ("0xa", True)]
     assert "31..40" in said[0].reason
     assert "0..9, 20..30" in said[1].reason

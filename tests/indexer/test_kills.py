@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.indexer import materialise
+from chainfolio.indexer.scrub import check_files, list_files
 from chainfolio.tables import TABLES
-from indexer import materialise
-from indexer.scrub import checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
 from tests.indexer.restarting import POINTS
@@ -64,8 +64,12 @@ def begun(game: str, given: Sequence[str], env: dict[str, str], folder: Path) ->
     """A game that kills."""
     return subprocess.Popen(
         [sys.executable, "-m", f"tests.indexer.{game}", *given],
-        env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=env,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
@@ -77,7 +81,7 @@ def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
 def quiet_run(words: Sequence[str], subject: EvmSubject, folder: Path) -> Any:
     """What a command says of a run that nobody disturbs."""
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "cli.main", *words]
+    command = [sys.executable, "-m", "chainfolio.cli.main", *words]
     env = environment(subject, folder, DATASETS)
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -86,7 +90,7 @@ def quiet_run(words: Sequence[str], subject: EvmSubject, folder: Path) -> Any:
 
 def repaired(env: dict[str, str], folder: Path) -> None:
     """One more repair, that nobody disturbs."""
-    command = [sys.executable, "-m", "cli.main", "check", "--repair", "--json"]
+    command = [sys.executable, "-m", "chainfolio.cli.main", "check", "--repair", "--json"]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -102,7 +106,7 @@ async def assert_histories_are_whole(one: Index) -> None:
     }
     for name, count in rows.items():
         before = one.stored(name)
-        materialise.history_again(one.lake, one.tail, one.key, name)
+        materialise.rebuild_history(one.lake, one.tail, one.key, name)
         assert one.stored(name) == before
         assert before.num_rows == count
 
@@ -241,4 +245,4 @@ async def test_a_repair_that_is_killed_again_and_again_leaves_every_row_as_it_wa
         assert {table: one.rows(table) for table in FETCHED} == before
         assert one.tail.open_batches(KEY) == []
         await assert_histories_are_whole(one)
-        assert {each.state for each in checked(one.lake, listed(one.lake), lambda _: None)} == {"sound"}
+        assert {each.state for each in check_files(one.lake, list_files(one.lake), lambda _: None)} == {"sound"}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from chainfolio.indexer import maintenance, materialise
+from chainfolio.indexer.maintenance import Maintenance
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.supervisor import Task
-from indexer import maintenance, materialise
-from indexer.maintenance import Maintenance
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.indexer.clock import ManualClock
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from indexer.progress import Progress
+from chainfolio.indexer.progress import Progress
 from tests.indexer.clock import ManualClock
 
 
@@ -93,7 +93,7 @@ def test_a_short_run_is_foretold_once_two_rounds_are_back(
             flying.append(free_s if alone else clock.now_s + took_s)
             left -= 1
         clock.now_s = max(clock.now_s, flying.pop(0))
-        progress.add(blocks=100, begun=True)
+        progress.add(blocks=100, is_started=True)
         foretold.append(clock.now_s + (progress.eta_s or 0.0) - start_s)
     spent_s = clock.now_s - start_s
     for end_s in foretold[max(2 * width, chunks // 10) :]:
@@ -105,7 +105,7 @@ def test_the_first_chunk_is_foretold_by_itself() -> None:
     progress = Progress(clock, 400)
     progress.begin(100)
     clock.now_s += 2
-    progress.add(blocks=100, begun=True)
+    progress.add(blocks=100, is_started=True)
     assert progress.eta_s == pytest.approx(6)
 
 
@@ -116,6 +116,6 @@ def test_what_another_lane_did_does_not_end_a_chunk_of_this_one() -> None:
     for _ in range(4):
         clock.now_s += 1
         progress.add(blocks=100)
-    progress.add(blocks=100, begun=True)
+    progress.add(blocks=100, is_started=True)
     assert progress.blocks == 500
     assert progress.eta_s == pytest.approx(3.75, rel=0.1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span, Spans
-from indexer.scopes import indexed_for
+from chainfolio.indexer.scopes import indexed_for
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import index
 

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from indexer import collect, follow, materialise, reprocess
-from indexer.rewind import rewind
+from chainfolio.indexer import collect, follow, materialise, reprocess
+from chainfolio.indexer.rewind import rewind
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
@@ -163,7 +163,7 @@ async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, known: 
 
     async def run(indexed: Index) -> None:
         await asyncio.to_thread(reprocess.reprocess, indexed.chain, indexed.lake)
-        materialise.history_again(indexed.lake, indexed.tail, indexed.key, "account_transfers")
+        materialise.rebuild_history(indexed.lake, indexed.tail, indexed.key, "account_transfers")
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 3
 
@@ -254,8 +254,8 @@ def _stricter(chain: Any, real: Any, logs: Any, datasets: Any, token: str) -> di
     """Decode everything but one token's transfers, which stay raw."""
     import numpy as np
 
-    from adapters.evm import events
-    from adapters.evm.datasets.logs import rows_of_logs
+    from chainfolio.adapters.evm import events
+    from chainfolio.adapters.evm.datasets.logs import rows_of_logs
 
     mine = (logs.address == np.frombuffer(token.encode(), np.uint8)).all(axis=1)
     mine &= logs.of(events.TRANSFER)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadSettings
+from chainfolio.indexer.families import installed
+from chainfolio.indexer.registry import NAMESPACE, add_packages, forks_of, load
+from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
-from indexer.families import installed
-from indexer.registry import NAMESPACE, forks_of, joined, load
-from indexer.wiring import System
 
 ONE, TWO = "0x" + "01" * 20, "0x" + "02" * 20
 SOLANA = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"
@@ -118,9 +118,9 @@ def test_families_of_another_kind_read_chains_whose_kind_says_so(
     known = load([tmp_path], kinds)
     if not fits:
         with pytest.raises(BadSettings, match="reads chains of the kind solana, and tron is of the kind tron"):
-            joined(known, installed(), kinds, ())
+            add_packages(known, installed(), kinds, ())
         return
-    joined(known, installed(), kinds, ())
+    add_packages(known, installed(), kinds, ())
     families = {each.name: each for package in installed() for each in package.families}
     (row,) = known.rows("tron", "tron", families)
     assert (row.protocol, dict(row.contracts)) == ("just", {"comptroller": (TRON,)})
@@ -151,7 +151,7 @@ async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_pa
     (tmp_path / "mine.toml").write_text(text)
     chains = {"local": EvmSettings(rpc=["http://127.0.0.1:9"])}
     system = System(Settings(data=str(tmp_path), protocols=str(tmp_path), chains=chains))
-    assert list(system.installed(system.chain("local")).unread) == ["0x" + "ab" * 20]
+    assert list(system.installed_protocols(system.chain("local")).unread) == ["0x" + "ab" * 20]
     await system.close()
 
 

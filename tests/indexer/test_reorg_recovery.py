@@ -13,24 +13,24 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment
 from chainfolio.errors import DeepReorg, Unavailable
-from chainfolio.seams import Seams
+from chainfolio.indexer.follow import Status
+from chainfolio.indexer.metrics import WorkerMetrics
+from chainfolio.indexer.reorg_recovery import recover_reorg
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.worker import RECOVER_AFTER_S, Worker
 from chainfolio.settings import Settings
 from chainfolio.tables import BLOCKS
-from indexer.follow import Status
-from indexer.metrics import Exported
-from indexer.reorg_recovery import recover_reorg
-from indexer.wiring import System
-from indexer.worker import RECOVER_AFTER_S, Worker
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.http import HttpTransport
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
 from tests.chains.subject import FINALITY
 from tests.indexer.clock import ManualClock
-from transport.endpoint import Endpoint
-from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 DEEPER = FINALITY + 20
@@ -58,7 +58,7 @@ async def assert_as_from_scratch(live: Index, living: EvmSubject, tmp_path: Path
     plain = living.rows(Span(0, living.height))
     for table in FETCHED:
         assert live.rows(table) == in_order(plain[table]), table
-    await live.follower().settle()
+    await live.follower().finalise_all()
     await live.materialise()
     async with index(living, tmp_path / "scratch") as scratch:
         await scratch.fill_final()
@@ -124,7 +124,9 @@ def telling(live: Index, *words: str) -> list[Endpoint]:
     anchor = live.tail.anchor(live.key)
     assert anchor is not None
     node = live.chain.node
-    asked: list[Endpoint] = [EvmEndpoint(f"http://{k}.test", HttpTransport(), live.seams) for k, _ in enumerate(words)]
+    asked: list[Endpoint] = [
+        EvmEndpoint(f"http://{k}.test", HttpTransport(), live.environment) for k, _ in enumerate(words)
+    ]
     node.endpoints += asked
     said = [anchor.hash if word == "ours" else f"0x{word}" for word in words]
 
@@ -160,7 +162,7 @@ async def test_a_majority_that_has_our_past_cordons_who_has_not(live: Index) -> 
 async def working(live: Index, clock: ManualClock) -> AsyncIterator[Worker]:
     """A worker over an index, for the same datasets; its clock stands still until a test moves it."""
     live.chain.settings = msgspec.structs.replace(live.chain.settings, datasets=list(live.datasets))
-    system = System(Settings(chains={live.key: live.chain.settings}), Seams(clock=clock))
+    system = System(Settings(chains={live.key: live.chain.settings}), Environment(clock=clock))
     system._lake, system._tail, system._chains = live.lake, live.tail, {live.key: live.chain}
     worker = Worker(system)
     task = asyncio.create_task(worker.run())
@@ -181,7 +183,7 @@ async def until(what: Callable[[], object]) -> None:
 
 def exported(worker: Worker) -> str:
     registry = CollectorRegistry()
-    registry.register(Exported(worker))
+    registry.register(WorkerMetrics(worker))
     return generate_latest(registry).decode()
 
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from chainfolio import kinds
 from chainfolio.blocks import Span
-from chainfolio.datasets import Dataset, restored
+from chainfolio.datasets import Dataset, restorable_tables
+from chainfolio.indexer import materialise, reprocess
 from chainfolio.tables import APPROVALS, BLOCKS, LOGS, TRANSFERS
-from indexer import materialise, reprocess
 from tests.chains.invented_subject import InventedSubject
 
 
 def test_the_tables_decoded_again_are_those_of_the_datasets_that_restore_and_raw_logs_last() -> None:
     datasets = [
-        Dataset("logs", LOGS, restores=True),
+        Dataset("logs", LOGS, is_restorable=True),
         Dataset("blocks", BLOCKS),
         Dataset("native", TRANSFERS, standards=("native",)),
-        Dataset("transfers", TRANSFERS, restores=True),
+        Dataset("transfers", TRANSFERS, is_restorable=True),
     ]
-    assert restored(datasets) == (TRANSFERS, LOGS)
-    assert restored([*datasets, Dataset("approvals", APPROVALS, restores=True)]) == (TRANSFERS, APPROVALS, LOGS)
-    assert restored(datasets[1:3]) == ()
-    assert materialise.decoded() == tuple(table.name for table in restored(kinds.datasets().values()))
+    assert restorable_tables(datasets) == (TRANSFERS, LOGS)
+    assert restorable_tables([*datasets, Dataset("approvals", APPROVALS, is_restorable=True)]) == (
+        TRANSFERS,
+        APPROVALS,
+        LOGS,
+    )
+    assert restorable_tables(datasets[1:3]) == ()
+    assert materialise.decoded_tables() == tuple(table.name for table in restorable_tables(kinds.datasets().values()))
 
 
 async def test_rows_of_a_chain_that_cannot_restore_pass_as_they_are() -> None:

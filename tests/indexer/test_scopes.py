@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected, Unexplained
+from chainfolio.chains import SpanTables, UnexplainedChange
 from chainfolio.errors import OverBudget
+from chainfolio.indexer.materialise import rebuilt_history
+from chainfolio.indexer.rewind import rewind
+from chainfolio.indexer.scopes import indexed_for, missing_by_account
 from chainfolio.tables import ACCOUNT_TRANSFERS
-from indexer.materialise import history_of_indexed
-from indexer.rewind import rewind
-from indexer.scopes import indexed_for, lacking
 from tests.chains.index import IndexOf, in_order, index
 from tests.chains.invented.chainfolio_invented.chain import HEIGHTS, InventedChain
 from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS, TOKENS
@@ -45,8 +45,9 @@ steps = st.lists(
         st.tuples(st.just("rewind"), spans, st.just(set[str]())),
         st.tuples(st.just("materialise"), spans, st.just(set[str]())),
     ),
-    min_size=1, max_size=6,
-)  # fmt: skip
+    min_size=1,
+    max_size=6,
+)
 
 
 def plain(subject: InventedSubject, indexed: Invented) -> list[Row]:
@@ -64,8 +65,11 @@ def plain(subject: InventedSubject, indexed: Invented) -> list[Row]:
 def by_account(rows: Sequence[Row]) -> list[tuple[object, ...]]:
     """Transfers once for each side, as keys of `account_transfers`."""
     place = ("height", "tx_index", "item")
-    sides = [(row[side], way, *(row[name] for name in place)) for row in rows
-             for side, way in (("sender", "out"), ("recipient", "in"))]  # fmt: skip
+    sides = [
+        (row[side], way, *(row[name] for name in place))
+        for row in rows
+        for side, way in (("sender", "out"), ("recipient", "in"))
+    ]
     return sorted(sides)
 
 
@@ -111,7 +115,7 @@ async def whole_histories(indexed: Invented, subject: InventedSubject) -> None:
     await indexed.materialise()
     stored = in_order(indexed.stored("transfers").to_pylist())
     assert history(indexed) == by_account(stored)
-    again = history_of_indexed(indexed.lake, indexed.tail, KEY, "account_transfers")
+    again = rebuilt_history(indexed.lake, indexed.tail, KEY, "account_transfers")
     made = pa.Table.from_batches(again, ACCOUNT_TRANSFERS.schema()).to_pylist()
     assert in_order(made) == in_order(indexed.stored("account_transfers").to_pylist()), "a migration makes the same"
     assert indexed.tail.open_batches(KEY) == []
@@ -145,13 +149,13 @@ async def test_an_account_that_is_added_is_read_alone_and_what_is_indexed_is_not
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path, datasets=DATASETS) as indexed:
         await indexed.fill_accounts([A], 0, LAST)
-        assert list(lacking(indexed.tail, KEY, ("native",), {A: Span(0, LAST), B: Span(0, LAST)})) == [
+        assert list(missing_by_account(indexed.tail, KEY, ("native",), {A: Span(0, LAST), B: Span(0, LAST)})) == [
             (Spans([Span(0, LAST)]), (B,))
         ]
         asked: list[list[str]] = []
         usual = indexed.chain.collect_accounts
 
-        async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> Collected:
+        async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> SpanTables:
             asked.append(sorted(accounts))
             return await usual(span, accounts, *more, **named)
 
@@ -226,14 +230,14 @@ async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_some
 
         async def poor(
             span: Span, accounts: Sequence[str], datasets: Sequence[str], *more: Any, **named: Any
-        ) -> Collected:
+        ) -> SpanTables:
             asked.append(tuple(datasets))
             found = await usual(span, accounts, datasets, *more, **named)
-            found.ways = {name: way for name, way in found.ways.items() if name == "transfers"}
+            found.read_methods = {name: way for name, way in found.read_methods.items() if name == "transfers"}
             if "native" in datasets:
                 coin = indexed.chain.info.native.asset
-                found.unexplained = (Unexplained(A, span.first, coin, 0, "nobody can say"),)
-            found.tables = {name: rows for name, rows in found.tables.items() if "transfers" in found.ways}
+                found.unexplained = (UnexplainedChange(A, span.first, coin, 0, "nobody can say"),)
+            found.tables = {name: rows for name, rows in found.tables.items() if "transfers" in found.read_methods}
             return found
 
         indexed.chain.collect_accounts = poor  # type: ignore[method-assign]
@@ -247,11 +251,15 @@ async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_some
         await indexed.fill_accounts([A], 0, LAST)
         await indexed.follower([A]).step()
         assert asked == []
-        assert [each[0] for each in indexed.tail.unexplained(KEY, A)][:2] == [0, HEIGHTS]
-        again = list(lacking(indexed.tail, KEY, ("transactions", "native"), {A: Span(0, LAST)}, again=True))
+        assert [each[0] for each in indexed.tail.unexplained_changes(KEY, A)][:2] == [0, HEIGHTS]
+        again = list(
+            missing_by_account(indexed.tail, KEY, ("transactions", "native"), {A: Span(0, LAST)}, include_unread=True)
+        )
         assert again == [(Spans([Span(0, LAST)]), (A,))]
         indexed.chain.collect_accounts = usual  # type: ignore[method-assign]
         await indexed.fill_accounts([A], 0, LAST, again=True)
         await indexed.materialise()
         assert indexed_for(indexed.tail, KEY, "native", A) == Spans([Span(0, LAST)])
-        assert all(each[0] > LAST for each in indexed.tail.unexplained(KEY, A)), "what was read anew is explained"
+        assert all(each[0] > LAST for each in indexed.tail.unexplained_changes(KEY, A)), (
+            "what was read anew is explained"
+        )

@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.errors import Damaged
+from chainfolio.errors import CorruptFile
+from chainfolio.indexer import materialise
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.repair import repair
+from chainfolio.indexer.scrub import SCRUB_EVERY_S, FileCheck, Scrub, check_files, list_files
 from chainfolio.supervisor import Task
 from chainfolio.tables import TABLES
-from indexer import materialise
-from indexer.collect import Collector
-from indexer.progress import Progress
-from indexer.repair import repair
-from indexer.scrub import SCRUB_EVERY_S, Checked, Scrub, checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import FETCHED, Index, filled_whole, in_order, index
 from tests.chains.subject import Row
 from tests.indexer.clock import ManualClock
-from tests.storage.older import as_older
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("scrub")]
 
@@ -80,14 +79,17 @@ def damage(indexed: Index, table: str) -> Path:
     return file
 
 
-def found(indexed: Index) -> list[Checked]:
-    return [each for each in checked(indexed.lake, listed(indexed.lake), lambda _: None) if each.state != "sound"]
+def found(indexed: Index) -> list[FileCheck]:
+    return [
+        each for each in check_files(indexed.lake, list_files(indexed.lake), lambda _: None) if each.state != "sound"
+    ]
 
 
 @pytest.mark.parametrize(
-    "names", [("blocks",), ("transfers",), ("logs", "account_transfers"), ("account_events",), ("balances",)],
+    "names",
+    [("blocks",), ("transfers",), ("logs", "account_transfers"), ("account_events",), ("balances",)],
     ids="+".join,
-)  # fmt: skip
+)
 async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled: Path, names: tuple[str, ...]) -> None:
     async with index(subject, filled) as indexed:
         before = rows(indexed)
@@ -96,9 +98,9 @@ async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled
             damage(indexed, name)
         damaged = found(indexed)
         assert {each.table for each in damaged} == set(names)
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptFile):
             indexed.lake.scan(TABLES[names[0]]).collect()
-        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.seams, damaged)
+        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.environment, damaged)
         assert found(indexed) == []
         assert rows(indexed) == before
         await indexed.fill(0, 24)
@@ -106,7 +108,12 @@ async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled
 
 
 @pytest.mark.parametrize(
-    "step", ["storage.lake.Lake.forget", "storage.tail.Tail.forget", "indexer.collect.Collector._write"]
+    "step",
+    [
+        "chainfolio.storage.lake.Lake.delete_span",
+        "chainfolio.storage.tail.Tail.forget_batch",
+        "chainfolio.indexer.collect.Collector._write",
+    ],
 )
 async def test_a_repair_that_was_killed_is_finished_by_the_next_run(
     subject: EvmSubject, filled: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -122,10 +129,10 @@ async def test_a_repair_that_was_killed_is_finished_by_the_next_run(
         with monkeypatch.context() as killed:
             killed.setattr(step, die)
             with pytest.raises(Killed):
-                await repair(indexed.chain, indexed.lake, indexed.tail, indexed.seams, damaged)
+                await repair(indexed.chain, indexed.lake, indexed.tail, indexed.environment, damaged)
     async with index(subject, filled) as indexed:
-        progress = Progress(indexed.seams.clock, 1)
-        await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.seams, progress).recover()
+        progress = Progress(indexed.environment.clock, 1)
+        await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.environment, progress).recover()
         await indexed.materialise()
         assert found(indexed) == []
         assert rows(indexed) == before
@@ -136,21 +143,10 @@ async def test_the_scrub_names_a_damaged_file_and_is_healthy_after_its_repair(
 ) -> None:
     async with index(subject, filled) as indexed:
         file, task = damage(indexed, "blocks"), Task("scrub", KEY)
-        with pytest.raises(Damaged, match=file.name):
+        with pytest.raises(CorruptFile, match=file.name):
             await Scrub(indexed.lake, Days(), KEY).run(task)
-        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.seams, found(indexed))
+        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.environment, found(indexed))
         task.problem = "damaged"
         with pytest.raises(asyncio.CancelledError):
             await Scrub(indexed.lake, Days(), KEY).run(task)
         assert task.problem == ""
-
-
-async def test_files_of_an_older_release_are_told_and_get_checksums(subject: EvmSubject, filled: Path) -> None:
-    async with index(subject, filled) as indexed:
-        before = rows(indexed)
-        as_older(indexed.lake, TABLES["transfers"])
-        told = found(indexed)
-        assert {(each.table, each.state) for each in told} == {("transfers", "unsummed")}
-        assert indexed.lake.add_checksums(TABLES["transfers"], KEY) == len(told)
-        assert found(indexed) == []
-        assert rows(indexed) == before

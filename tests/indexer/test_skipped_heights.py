@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.chains import Capability, having, newest_in, times_at
-from chainfolio.errors import BadAnswer, DeepReorg, Incapable
-from chainfolio.seams import Seams
-from indexer.collect import Collector
-from indexer.follow import Follower
-from indexer.progress import Progress
-from indexer.reorg_recovery import recover_reorg
-from indexer.rewind import check_anchor
-from indexer.work import missing
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.chains import Capability, newest_block_in, require_capability, times_at
+from chainfolio.environment import Environment
+from chainfolio.errors import BadAnswer, DeepReorg, MissingCapability
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.follow import Follower
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.reorg_recovery import recover_reorg
+from chainfolio.indexer.rewind import check_anchor
+from chainfolio.indexer.work import missing
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from tests.indexer.slots import KEY, SlotChain
 
 SKIPPED = {0, 3, *range(8, 21), 29, 40}
@@ -38,11 +38,11 @@ class Indexed:
     async def fill(self) -> None:
         heads = await self.chain.heads()
         work = missing(self.tail, KEY, Span(0, heads.finalized), DATASETS, ())
-        progress = Progress(Seams().clock, 1)
-        await Collector(self.chain, self.lake, self.tail, Seams(), progress).run(work)
+        progress = Progress(Environment().clock, 1)
+        await Collector(self.chain, self.lake, self.tail, Environment(), progress).run(work)
 
     def follower(self) -> Follower:
-        return Follower(self.chain, self.lake, self.tail, Seams(), DATASETS)
+        return Follower(self.chain, self.lake, self.tail, Environment(), DATASETS)
 
     @property
     def heights(self) -> list[int]:
@@ -123,23 +123,27 @@ async def test_a_deep_reorganisation_is_recovered_by_parents_and_not_by_heights(
 
 
 async def test_the_newest_block_of_a_span_is_found_below_skipped_heights(indexed: Indexed) -> None:
-    assert await newest_in(indexed.chain, Span(0, 20)) == indexed.chain.kept[7]
-    assert await newest_in(indexed.chain, Span(9, 20)) is None
+    assert await newest_block_in(indexed.chain, Span(0, 20)) == indexed.chain.kept[7]
+    assert await newest_block_in(indexed.chain, Span(9, 20)) is None
     before = indexed.chain.requests
-    assert await newest_in(indexed.chain, Span(0, 60)) == indexed.chain.kept[60]
+    assert await newest_block_in(indexed.chain, Span(0, 60)) == indexed.chain.kept[60]
     assert indexed.chain.requests == before + 1
 
 
 @pytest.mark.parametrize("capability", Capability)
 def test_what_a_chain_lacks_is_one_typed_error_that_names_both(indexed: Indexed, capability: Any) -> None:
-    with pytest.raises(Incapable, match=f"`{capability}` of slots cannot be answered"):
-        having(indexed.chain, capability)
+    with pytest.raises(MissingCapability, match=f"`{capability}` of slots cannot be answered"):
+        require_capability(indexed.chain, capability)
     indexed.chain.capabilities = frozenset([capability])
-    assert having(indexed.chain, capability) is indexed.chain
+    assert require_capability(indexed.chain, capability) is indexed.chain
 
 
 async def test_the_time_at_a_skipped_height_is_that_of_the_block_below_it(indexed: Indexed) -> None:
     kept = indexed.chain.kept
     assert await times_at(indexed.chain, {0, 7, 15, 29, 60}) == {
-        0: 0, 7: kept[7].time_us, 15: kept[7].time_us, 29: kept[28].time_us, 60: kept[60].time_us,
-    }  # fmt: skip
+        0: 0,
+        7: kept[7].time_us,
+        15: kept[7].time_us,
+        29: kept[28].time_us,
+        60: kept[60].time_us,
+    }

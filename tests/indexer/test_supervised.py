@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from chainfolio.errors import Busy, StorageFull, StoreError
-from chainfolio.seams import Seams
+from chainfolio.engine.answers import Readiness
+from chainfolio.engine.service import Engine
+from chainfolio.environment import Environment
+from chainfolio.errors import Locked, StorageFull, StoreError
+from chainfolio.indexer import consistency, follow, materialise
+from chainfolio.indexer.maintenance import Maintenance
+from chainfolio.indexer.metrics import TaskMetrics
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.worker import Worker
 from chainfolio.settings import Settings
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.supervisor import Supervisor
-from engine.answers import Readiness
-from engine.service import Engine
-from indexer import consistency, follow, materialise
-from indexer.maintenance import Maintenance
-from indexer.metrics import Tasks
-from indexer.wiring import System
-from indexer.worker import Worker
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.chains.evm import evm
 from tests.chains.index import Index, index
 from tests.indexer.clock import ManualClock
@@ -62,9 +62,9 @@ async def until(what: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def working(live: Index) -> AsyncIterator[tuple[Worker, Engine]]:
-    system = System(Settings(chains={live.key: live.chain.settings}), Seams(clock=Quick(1_800_000_000.0)))
+    system = System(Settings(chains={live.key: live.chain.settings}), Environment(clock=Quick(1_800_000_000.0)))
     system._lake, system._tail, system._chains = live.lake, live.tail, {live.key: live.chain}
-    supervisor = Supervisor(system.seams.clock)
+    supervisor = Supervisor(system.environment.clock)
     worker = Worker(system, supervisor)
     async with worker.running():
         yield worker, Engine(system, worker.status, supervisor)
@@ -81,7 +81,7 @@ async def unready(engine: Engine, task: str) -> Readiness:
 
 def exported(engine: Engine) -> str:
     registry = CollectorRegistry()
-    registry.register(Tasks(engine.supervisor))
+    registry.register(TaskMetrics(engine.supervisor))
     return generate_latest(registry).decode()
 
 
@@ -114,8 +114,8 @@ async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
 async def test_a_derivation_that_failed_is_unready_and_begun_again(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    once = Fault(Maintenance.once, error)
-    monkeypatch.setattr(Maintenance, "once", lambda self: once(self))
+    once = Fault(Maintenance.run_once, error)
+    monkeypatch.setattr(Maintenance, "run_once", lambda self: once(self))
     with evm(60) as living:
         async with index(living, tmp_path) as live, working(live) as (worker, engine):
             await until(lambda: worker.status[live.key].indexed == living.height)
@@ -185,7 +185,7 @@ async def test_a_full_disk_is_waited_out_and_said(
 
 
 async def test_a_state_store_that_does_not_answer_makes_the_process_unready_until_it_does() -> None:
-    ping = Fault(lambda: asyncio.sleep(0), Busy("state", "postgresql://host/name cannot be reached"))
+    ping = Fault(lambda: asyncio.sleep(0), Locked("state", "postgresql://host/name cannot be reached"))
     ping.on = True
     supervisor = Supervisor(Quick())
     engine = Engine(System(Settings()), {}, supervisor)

@@ -14,21 +14,21 @@ import pytest
 from chainfolio.assets import Account
 from chainfolio.blocks import Span, Spans
 from chainfolio.chain_settings import ACCOUNTS, EVERYTHING
-from chainfolio.chains import Collected
-from chainfolio.seams import Seams
+from chainfolio.chains import SpanTables
+from chainfolio.engine.service import Engine
+from chainfolio.environment import Environment
+from chainfolio.indexer import collect
+from chainfolio.indexer.reorg_recovery import recover_reorg
+from chainfolio.indexer.repair import repair
+from chainfolio.indexer.scopes import Scope, indexed_for
+from chainfolio.indexer.scrub import check_files, list_files
+from chainfolio.indexer.watching import index_accounts, watch_accounts, watch_subscriptions
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.worker import Worker
 from chainfolio.settings import Accounts, Settings
+from chainfolio.storage.tail import WatchedAccount
 from chainfolio.supervisor import Supervisor
 from chainfolio.tables import TABLES
-from engine.service import Engine
-from indexer import collect
-from indexer.reorg_recovery import recover_reorg
-from indexer.repair import repair
-from indexer.scopes import Scope, indexed_for
-from indexer.scrub import checked, listed
-from indexer.watching import bring_up, keep_sold, sync
-from indexer.wiring import System
-from indexer.worker import Worker
-from storage.tail import Watch
 from tests.chains.index import IndexOf, index
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
 from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS as WALLETS
@@ -46,7 +46,7 @@ def system_of(live: Invented, scope: str, most: int = 10, most_of_account: int =
     settings = msgspec.structs.replace(live.chain.settings, index=scope)
     live.chain.settings = settings
     given = Settings(chains={KEY: settings}, accounts=Accounts([], most, most_of_account, days))
-    system = System(given, Seams(clock=Quick(1_800_000_000.0)))
+    system = System(given, Environment(clock=Quick(1_800_000_000.0)))
     system._lake, system._tail, system._chains = live.lake, live.tail, {KEY: live.chain}
     return system
 
@@ -54,7 +54,7 @@ def system_of(live: Invented, scope: str, most: int = 10, most_of_account: int =
 @asynccontextmanager
 async def working(live: Invented, scope: str) -> AsyncIterator[Engine]:
     system = system_of(live, scope, days=1_000_000)  # the clock runs fast
-    supervisor = Supervisor(system.seams.clock)
+    supervisor = Supervisor(system.environment.clock)
     worker = Worker(system, supervisor)
     async with worker.running():
         yield Engine(system, worker.status, supervisor)
@@ -73,7 +73,7 @@ async def test_a_worker_takes_up_what_requests_have_watched_and_follows_it(tmp_p
     async with index(subject, tmp_path) as live:
         async with working(live, ACCOUNTS) as engine:
             await asyncio.sleep(0.05)
-            assert live.tail.covers(KEY) == [], "nobody is watched yet, and nothing else is wanted"
+            assert live.tail.all_ranges(KEY) == [], "nobody is watched yet, and nothing else is wanted"
             for account in (A, B):
                 await engine.watch("acc_1", [Account("invented", account)])
                 await until(is_whole(live, subject, account))
@@ -95,14 +95,14 @@ async def test_an_account_that_is_watched_while_the_whole_chain_is_indexed_is_re
     async with index(subject, tmp_path, span=5) as live:
         usual, whole = live.chain.collect_accounts, list[int]()
 
-        async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> Collected:
+        async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> SpanTables:
             whole.append(len(live.tail.indexed_ranges(KEY, "transfers")))
             return await usual(span, accounts, *more, **named)
 
         live.chain.collect_accounts = spied  # type: ignore[method-assign]
         async with working(live, EVERYTHING) as engine:
-            await until(lambda: live.tail.covers(KEY))
-            live.tail.watch(KEY, [Watch(A, 0)])
+            await until(lambda: live.tail.all_ranges(KEY))
+            live.tail.watch(KEY, [WatchedAccount(A, 0)])
             await until(is_whole(live, subject, A))
             assert 0 < whole[0] < subject.height - FINALITY, "in the middle of the index of everything"
             await until(lambda: live.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, subject.height)]))
@@ -118,9 +118,11 @@ async def test_requests_have_no_more_accounts_watched_than_the_operator_lets_the
         system = system_of(live, ACCOUNTS, most=3, most_of_account=2)
         for owner in ("acc_1", "acc_2"):
             for wallet in WALLETS:
-                sync(system, owner, [Account("invented", wallet), Account("evm", "0x" + "1" * 40)])
-                sync(system, owner, [Account("invented", wallet)])
-        places = [(each.owner, each.account) for each in live.tail.places(KEY, system.seams.clock.now_us())]
+                watch_accounts(system, owner, [Account("invented", wallet), Account("evm", "0x" + "1" * 40)])
+                watch_accounts(system, owner, [Account("invented", wallet)])
+        places = [
+            (each.owner, each.account) for each in live.tail.owned_watches(KEY, system.environment.clock.now_us())
+        ]
         assert sorted(places) == sorted([("acc_1", WALLETS[0]), ("acc_1", WALLETS[1]), ("acc_2", WALLETS[0])])
 
 
@@ -128,12 +130,14 @@ async def test_a_subscriber_is_watched_however_many_places_others_have(tmp_path:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
         system = system_of(live, ACCOUNTS, most=1, most_of_account=1)
-        now_us = system.seams.clock.now_us()
-        sync(system, "acc_1", [Account("invented", each) for each in WALLETS])
+        now_us = system.environment.clock.now_us()
+        watch_accounts(system, "acc_1", [Account("invented", each) for each in WALLETS])
         for _ in range(2):
-            keep_sold(system, [("acc_2", Account("invented", B), now_us + 1000), ("acc_2", Account("evm", "0x1"), 1)])
+            watch_subscriptions(
+                system, [("acc_2", Account("invented", B), now_us + 1000), ("acc_2", Account("evm", "0x1"), 1)]
+            )
         assert {each.account for each in system.scope(live.chain).watches} == {A, B}
-        await bring_up(system, live.chain, system.scope(live.chain))
+        await index_accounts(system, live.chain, system.scope(live.chain))
         assert is_whole(live, subject, B)()
 
 
@@ -141,15 +145,15 @@ async def test_a_place_that_was_synced_ends_after_its_days(tmp_path: Path) -> No
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
         system = system_of(live, ACCOUNTS, most=1)
-        clock = system.seams.clock
+        clock = system.environment.clock
         assert isinstance(clock, Quick)
-        sync(system, "acc_1", [Account("invented", A)])
+        watch_accounts(system, "acc_1", [Account("invented", A)])
         clock.now_s += 29 * 86_400
-        sync(system, "acc_2", [Account("invented", B)])
+        watch_accounts(system, "acc_2", [Account("invented", B)])
         assert [each.account for each in system.scope(live.chain).watches] == [A]
         clock.now_s += 86_400
         assert system.scope(live.chain).watches == ()
-        sync(system, "acc_2", [Account("invented", B)])
+        watch_accounts(system, "acc_2", [Account("invented", B)])
         assert [each.account for each in system.scope(live.chain).watches] == [B]
 
 
@@ -157,9 +161,9 @@ async def test_an_account_that_the_operator_watches_takes_no_place_of_requests(t
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
         system = system_of(live, ACCOUNTS)
-        live.tail.watch(KEY, [Watch(A, 0)])
-        sync(system, "acc_1", [Account("invented", A)])
-        assert live.tail.places(KEY, 0) == []
+        live.tail.watch(KEY, [WatchedAccount(A, 0)])
+        watch_accounts(system, "acc_1", [Account("invented", A)])
+        assert live.tail.owned_watches(KEY, 0) == []
 
 
 async def test_requests_have_nobody_watched_on_a_chain_that_is_indexed_for_everybody(tmp_path: Path) -> None:
@@ -168,8 +172,8 @@ async def test_requests_have_nobody_watched_on_a_chain_that_is_indexed_for_every
         await live.fill_final()
         await live.follower().step()
         system = system_of(live, EVERYTHING)
-        sync(system, "acc_1", [Account("invented", A)])
-        keep_sold(system, [("acc_1", Account("invented", A), system.seams.clock.now_us() + 1000)])
+        watch_accounts(system, "acc_1", [Account("invented", A)])
+        watch_subscriptions(system, [("acc_1", Account("invented", A), system.environment.clock.now_us() + 1000)])
         assert live.tail.watches(KEY) == []
 
 
@@ -177,9 +181,9 @@ async def test_a_final_past_that_changed_is_read_again_for_the_accounts(tmp_path
     subject = InventedSubject(BLOCKS)
     subject.fork(30)
     async with index(subject, tmp_path) as live:
-        system, scope = system_of(live, ACCOUNTS), Scope((Watch(A, 0),))
+        system, scope = system_of(live, ACCOUNTS), Scope((WatchedAccount(A, 0),))
         live.tail.watch(KEY, scope.watches)
-        await bring_up(system, live.chain, scope)
+        await index_accounts(system, live.chain, scope)
         for _ in range(3):  # so that the blocks that change are final, and were followed
             subject.mine(40)
             follower = system.follower(live.chain)
@@ -189,7 +193,7 @@ async def test_a_final_past_that_changed_is_read_again_for_the_accounts(tmp_path
         first = await recover_reorg(live.chain, live.lake, live.tail)
         assert first is not None
         assert indexed_for(live.tail, KEY, "transfers", A) == Spans([Span(0, first - 1)])
-        await bring_up(system, live.chain, scope)
+        await index_accounts(system, live.chain, scope)
         assert is_whole(live, subject, A)()
         await whole_histories(live, subject)
 
@@ -197,19 +201,21 @@ async def test_a_final_past_that_changed_is_read_again_for_the_accounts(tmp_path
 async def test_a_damaged_file_is_made_good_for_the_accounts_that_it_was_of(tmp_path: Path) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
-        system, scope = system_of(live, ACCOUNTS), Scope((Watch(A, 0), Watch(B, 20, 60)))
+        system, scope = system_of(live, ACCOUNTS), Scope((WatchedAccount(A, 0), WatchedAccount(B, 20, 60)))
         live.tail.watch(KEY, scope.watches)
-        await bring_up(system, live.chain, scope)
-        before, covers = live.rows("transfers"), live.tail.covers(KEY)
+        await index_accounts(system, live.chain, scope)
+        before, covers = live.rows("transfers"), live.tail.all_ranges(KEY)
         for table in ("transfers", "account_transfers"):
             (file, *_) = (Path(each) for each in live.lake.files(TABLES[table]))
             content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 8
             file.write_bytes(content)
-        damaged = [each for each in checked(live.lake, listed(live.lake), lambda _: None) if each.state == "damaged"]
+        damaged = [
+            each for each in check_files(live.lake, list_files(live.lake), lambda _: None) if each.state == "damaged"
+        ]
         assert len(damaged) == 2
-        await repair(live.chain, live.lake, live.tail, live.seams, damaged)
+        await repair(live.chain, live.lake, live.tail, live.environment, damaged)
         assert live.rows("transfers") == before
-        assert live.tail.covers(KEY) == covers
+        assert live.tail.all_ranges(KEY) == covers
         await whole_histories(live, subject)
-        assert {each.state for each in checked(live.lake, listed(live.lake), lambda _: None)} == {"sound"}
+        assert {each.state for each in check_files(live.lake, list_files(live.lake), lambda _: None)} == {"sound"}

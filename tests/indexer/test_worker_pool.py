@@ -6,7 +6,7 @@ import pytest
 
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer
-from indexer.worker_pool import BoundaryCheck
+from chainfolio.indexer.worker_pool import BoundaryCheck
 
 
 def block(height: int, hash_: str, parent: str) -> Block:

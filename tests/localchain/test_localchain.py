@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from localchain import install
-from localchain.deploy import MULTICALL3, Deployment, deploy, sqrt_price_x96
-from localchain.errors import InstallFailed, NodeFailed, NodeJsMissing, Reverted, RpcError
-from localchain.evm import Tx, call_data, checksummed, created_address, result, tx
-from localchain.hostile import TRANSFER, deploy_hostile
-from localchain.node import LocalNode
-from localchain.trade import HABITS, Traded, set_price, trade
+from chainfolio.localchain import install
+from chainfolio.localchain.deploy import MULTICALL3, Deployment, deploy, sqrt_price_x96
+from chainfolio.localchain.errors import InstallFailed, NodeFailed, NodeJsMissing, Reverted, RpcError
+from chainfolio.localchain.evm import Tx, call_data, checksummed, created_address, result, tx
+from chainfolio.localchain.hostile import TRANSFER, deploy_hostile
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import HABITS, Traded, set_price, trade
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = 120
@@ -95,10 +95,29 @@ def test_blocks_are_twelve_seconds_apart_but_for_missed_slots(node: LocalNode, t
 @needs_node
 def test_every_kind_of_deed_happens(traded: Traded) -> None:
     kinds = {
-        "send ether", "transfer", "approve", "transferFrom", "deposit", "withdraw", "swapExactTokensForTokens",
-        "exactInputSingle", "addLiquidity", "removeLiquidity", "supply", "borrow", "repay", "redeem", "stake", "mint",
-        "mintBatch", "safeTransferFrom", "safeBatchTransferFrom", "setApprovalForAll", "submit", "decreaseLiquidity",
-    }  # fmt: skip
+        "send ether",
+        "transfer",
+        "approve",
+        "transferFrom",
+        "deposit",
+        "withdraw",
+        "swapExactTokensForTokens",
+        "exactInputSingle",
+        "addLiquidity",
+        "removeLiquidity",
+        "supply",
+        "borrow",
+        "repay",
+        "redeem",
+        "stake",
+        "mint",
+        "mintBatch",
+        "safeTransferFrom",
+        "safeBatchTransferFrom",
+        "setApprovalForAll",
+        "submit",
+        "decreaseLiquidity",
+    }
     assert kinds <= set(traded.transactions)
 
 
@@ -250,7 +269,7 @@ def test_a_stopped_node_answers_nothing() -> None:
 
 PARENT = """
 import time
-from localchain.node import LocalNode
+from chainfolio.localchain.node import LocalNode
 print(LocalNode().start().port, flush=True)
 time.sleep(600)
 """
@@ -274,7 +293,7 @@ def test_a_node_dies_with_its_parent_and_leaves_nothing(tmp_path: Path) -> None:
 
 @needs_node
 def test_the_command_says_where_it_is_and_ends_when_told() -> None:
-    command = [sys.executable, "-m", "localchain", "--blocks", "5", "--hostile"]
+    command = [sys.executable, "-m", "chainfolio.localchain", "--blocks", "5", "--hostile"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as running:
         assert running.stdout is not None
         about = json.loads(running.stdout.readline())
@@ -436,7 +455,7 @@ def test_node_js_is_looked_for_before_anything_is_installed(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SystemExit, match=r"Node\.js 20 or newer is needed"):
         install.main(["--check"])
-    makefile = (Path(install.__file__).parents[1] / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
     assert "install: ready $(INSTALLED)" in makefile
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from localchain.deploy import Deployment, deploy
-from localchain.node import LocalNode
-from localchain.rented import Limits, RentedEndpoint, log_id
+from chainfolio.localchain.deploy import Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.rented import Limits, RentedEndpoint, log_id
 
 FREE = Limits(rps=0, failing=0, hanging=0, lag=0)
 pytestmark = pytest.mark.node

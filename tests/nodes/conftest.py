@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from localchain.errors import InstallFailed, NodeJsMissing
-from localchain.node import LocalNode
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
+from chainfolio.localchain.node import LocalNode
 from tests.nodes.nodes import Ganache, Hardhat
 from tests.nodes.small import SmallSubject
 

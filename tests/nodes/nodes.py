@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localchain import install
-from localchain.errors import InstallFailed
-from localchain.node import GAS_LIMIT, LocalNode
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import InstallFailed
+from chainfolio.localchain.node import GAS_LIMIT, LocalNode
 
 HERE = Path(__file__).parent
 PATIENCE_S = 90.0  # of each step of the installation
@@ -94,11 +94,17 @@ class Ganache(Other):
     def _command(self, cache: str) -> list[str]:
         where = installed()
         given = {
-            "--server.host": "127.0.0.1", "--server.port": self.port, "--chain.chainId": self.chain_id,
-            "--chain.networkId": self.chain_id, "--chain.hardfork": "shanghai", "--miner.blockGasLimit": hex(GAS_LIMIT),
-            "--wallet.mnemonic": MNEMONIC, "--wallet.defaultBalance": 10_000,
-            "--database.dbPath": str(Path(cache, "db")), "--chain.time": "2023-11-14T22:13:20Z",
-        }  # fmt: skip
+            "--server.host": "127.0.0.1",
+            "--server.port": self.port,
+            "--chain.chainId": self.chain_id,
+            "--chain.networkId": self.chain_id,
+            "--chain.hardfork": "shanghai",
+            "--miner.blockGasLimit": hex(GAS_LIMIT),
+            "--wallet.mnemonic": MNEMONIC,
+            "--wallet.defaultBalance": 10_000,
+            "--database.dbPath": str(Path(cache, "db")),
+            "--chain.time": "2023-11-14T22:13:20Z",
+        }
         cli = str(where / "node_modules" / "ganache" / "dist" / "node" / "cli.js")
         return ["node", cli, *(str(part) for pair in given.items() for part in pair)]
 

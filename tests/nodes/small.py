@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from localchain.artifacts import artifact
-from localchain.deploy import WALLETS, Deployment, Token
-from localchain.evm import Tx, created_address, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WALLETS, Deployment, Token
+from chainfolio.localchain.evm import Tx, created_address, tx
+from chainfolio.localchain.node import LocalNode
 from tests.chains.evm import EvmSubject
 from tests.chains.subject import FINALITY, Asked
 
@@ -55,8 +55,8 @@ def deploy_coins(node: LocalNode) -> Deployment:
     maker, code = accounts["deployer"], artifact("WETH9").creation()
     coins = {symbol: created_address(maker, nonce) for nonce, symbol in enumerate(SYMBOLS)}
     node.settle([Tx(maker, None, code, gas=3_000_000) for _ in SYMBOLS])
-    node.settle([
-        tx(account, coin, "deposit()", value=10**18) for account in accounts.values() for coin in coins.values()
-    ])  # fmt: skip
+    node.settle(
+        [tx(account, coin, "deposit()", value=10**18) for account in accounts.values() for coin in coins.values()]
+    )
     tokens = {symbol: Token(coin, symbol, 18) for symbol, coin in coins.items()}
     return Deployment(coins, accounts, tokens, {}, node.height)

@@ -8,14 +8,14 @@ import pytest
 
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
+from chainfolio.cli.demo import _index, prepare
 from chainfolio.contracts import Snapshot
-from chainfolio.errors import Unsupported
-from cli.demo import _index, prepare
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from localchain.deploy import deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.errors import UnsupportedMethod
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.chains.index import FETCHED, in_order, index
 from tests.nodes.conftest import started
 from tests.nodes.small import SmallSubject
@@ -70,7 +70,7 @@ async def test_inner_transfers_are_those_of_unwrapping_or_said_to_be_unknown(oth
     chain = other.chain()
     try:
         if other.maker == "ganache":
-            with pytest.raises(Unsupported, match="does not trace") as caught:
+            with pytest.raises(UnsupportedMethod, match="does not trace") as caught:
                 await chain.collect(span, ["internal"])
             assert "leave `internal` out" in caught.value.remedy
         else:

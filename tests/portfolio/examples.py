@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from adapters.evm.tokens import wallet_reads
+from chainfolio.adapters.evm.tokens import wallet_reads
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Snapshot, Token
-from portfolio.facts import ChainFacts
+from chainfolio.portfolio.facts import ChainFacts
 
 ALICE = "0x1111111111111111111111111111111111111111"
 BOB = "0x2222222222222222222222222222222222222222"

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from chainfolio.amounts import EXACT
-from portfolio.pnl.entries import Entry, Kind, money
+from chainfolio.portfolio.pnl.entries import Entry, Kind, money
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "pnl"
 PROGRAM = ("rp2_crypto_example", "rp2_test_data", "rp2_test_hifo2")
 AUTHORITY = FOLDER / "hmrc_examples.json"
 DECIMALS = 18
 KINDS: Mapping[str, Kind] = {
-    "buy": "buy", "interest": "income", "sell": "sell", "gift": "gift", "donate": "donate",
-}  # fmt: skip
+    "buy": "buy",
+    "interest": "income",
+    "sell": "sell",
+    "gift": "gift",
+    "donate": "donate",
+}
 
 
 def load(name: str) -> Any:
@@ -45,16 +49,24 @@ def program_entries(asset: Mapping[str, Any]) -> Iterator[Entry]:
         amount, spot = Decimal(each["crypto_in"]), Decimal(each["spot_price"])
         paid = Decimal(each["fiat_in_no_fee"]) if "fiat_in_no_fee" in each else EXACT.multiply(amount, spot)
         yield Entry(
-            at_us(each["timestamp"]), KINDS[each["transaction_type"].lower()], each["asset"], raw(amount),
-            money(paid), money(Decimal(each.get("fiat_fee", "0"))), f"{each['exchange']}/{each['holder']}",
-        )  # fmt: skip
+            at_us(each["timestamp"]),
+            KINDS[each["transaction_type"].lower()],
+            each["asset"],
+            raw(amount),
+            money(paid),
+            money(Decimal(each.get("fiat_fee", "0"))),
+            f"{each['exchange']}/{each['holder']}",
+        )
     for each in asset["out"]:
         amount, fee = Decimal(each["crypto_out_no_fee"]), Decimal(each["crypto_fee"])
         yield Entry(
-            at_us(each["timestamp"]), KINDS[each["transaction_type"].lower()], each["asset"],
-            raw(EXACT.add(amount, fee)), money(EXACT.multiply(amount, Decimal(each["spot_price"]))),
+            at_us(each["timestamp"]),
+            KINDS[each["transaction_type"].lower()],
+            each["asset"],
+            raw(EXACT.add(amount, fee)),
+            money(EXACT.multiply(amount, Decimal(each["spot_price"]))),
             wallet=f"{each['exchange']}/{each['holder']}",
-        )  # fmt: skip
+        )
     for each in asset["intra"]:
         sent, received = Decimal(each["crypto_sent"]), Decimal(each["crypto_received"])
         source, target = (f"{each[f'{end}_exchange']}/{each[f'{end}_holder']}" for end in ("from", "to"))
@@ -72,6 +84,9 @@ def authority_entries(example: Mapping[str, Any]) -> Iterator[Entry]:
         buys = each["Sell Asset"] == "GBP"
         side, other = ("Buy", "Sell") if buys else ("Sell", "Buy")
         yield Entry(
-            at_us(each["Timestamp"]), "buy" if buys else "sell", each[f"{side} Asset"],
-            raw(Decimal(str(each[f"{side} Quantity"]))), money(Decimal(str(each[f"{other} Quantity"]))),
-        )  # fmt: skip
+            at_us(each["Timestamp"]),
+            "buy" if buys else "sell",
+            each[f"{side} Asset"],
+            raw(Decimal(str(each[f"{side} Quantity"]))),
+            money(Decimal(str(each[f"{other} Quantity"]))),
+        )

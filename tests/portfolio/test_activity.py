@@ -14,9 +14,9 @@ from msgspec import UNSET
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Token, TransactionDetails
-from indexer.registry import protocol_of
-from indexer.wiring import CONFIGS
-from portfolio.activity import (
+from chainfolio.indexer.registry import protocol_of
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.portfolio.activity import (
     FIRST,
     RULES,
     Activity,
@@ -25,12 +25,12 @@ from portfolio.activity import (
     Permission,
     Rule,
     signs,
-    together,
+    sort_activities,
     type_of,
 )
-from portfolio.facts import ChainFacts, Options, ProtocolFacts
-from portfolio.spam import is_phishing
-from portfolio.statement import RenderContext, mentions, protocol_key, record
+from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts
+from chainfolio.portfolio.spam import is_phishing
+from chainfolio.portfolio.statement import RenderContext, mentions, protocol_key, record
 
 ME, OTHER, POOL = ("0x" + digit * 40 for digit in "123")
 CONTRACTS = [f"0x{digit * 40}" for digit in "abcde"]
@@ -163,18 +163,24 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("APPROVAL", did(allowed=True), "", "approve"),
     ("INTERACTION", did(left(USDC, POOL)), "", "deposit"),
     ("UNDEFINED", did(left(USDC, raw=0), allowed=True, by=BY_OTHER), "", ""),
-]  # fmt: skip
+]
 
 
 def read(activity: Activity, function: str) -> frozenset[str]:
     """The signs of an example, with what its function stands for."""
     called = function.removeprefix("called ") if function.startswith("called ") else ""
     return signs(
-        activity, function, {SPAM}, called=called, listed={USDC}, nobody=EVM.nobody, imitated=function == "imitated"
+        activity,
+        function,
+        {SPAM},
+        called=called,
+        trusted={USDC},
+        burn_addresses=EVM.burn_addresses,
+        imitated=function == "imitated",
     )
 
 
-OWN = {path.stem: protocol_of(path, {}, others=True) for path in (CONFIGS / "protocols").glob("*.toml")}
+OWN = {path.stem: protocol_of(path, {}, allow_unknown=True) for path in (CONFIGS / "protocols").glob("*.toml")}
 
 
 def own(protocol: str) -> tuple[Rule, ...]:
@@ -242,7 +248,7 @@ def test_a_fee_that_is_a_transfer_of_a_token_says_nothing_of_what_was_done() -> 
     fee, mint = left(USDC, collector, 3), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)
 
     def type_of_(*movements: Movement, by: TransactionDetails | None = None) -> str:
-        found = signs(did(*movements, by=by), "mint", nobody=EVM.nobody, fee_collectors={collector})
+        found = signs(did(*movements, by=by), "mint", burn_addresses=EVM.burn_addresses, fee_collectors={collector})
         return type_of(found, "mint")
 
     assert type_of_(mint, fee) == "MINT"
@@ -262,7 +268,7 @@ def test_a_transfer_with_a_call_is_what_it_is_to_whom_it_goes(called: str, type_
         {},
         protocol_of=facts.get,
         functions=Functions({CALL: "transferAndCall"}),
-        nobody=EVM.nobody,
+        burn_addresses=EVM.burn_addresses,
     )
     done = did(left(USDC, POOL), by=details(recipient=USDC.reference))
     assert record(done, context).type == type_
@@ -303,11 +309,16 @@ def token(asset: Asset, symbol: str, decimals: int | None) -> Token:
 SCENE = RenderContext(
     ChainFacts("local", "Local", 31337),
     Token(ETHER, "ETH", "Ether", 18),
-    {USDC: token(USDC, "USDC", 6), SHARE: token(SHARE, "???", None), NFT: token(NFT, "CAT", None),
-     SPAM: token(SPAM, "https://gift.example", 0)},
+    {
+        USDC: token(USDC, "USDC", 6),
+        SHARE: token(SHARE, "???", None),
+        NFT: token(NFT, "CAT", None),
+        SPAM: token(SPAM, "https://gift.example", 0),
+    },
     protocol_of=lambda contract: {POOL: ProtocolFacts("aave3", "Aave V3", transactions=own("aave3"))}.get(contract),
-    functions=Functions({CALL: "supply"}), nobody=EVM.nobody,
-)  # fmt: skip
+    functions=Functions({CALL: "supply"}),
+    burn_addresses=EVM.burn_addresses,
+)
 
 
 def test_a_token_without_decimals_has_no_balance_and_a_collectible_is_counted() -> None:
@@ -392,9 +403,13 @@ def test_a_protocol_has_several_spellings(written: str) -> None:
 
 activities = st.builds(
     Activity,
-    chain=st.sampled_from(["a", "b"]), account=st.sampled_from([ME, OTHER]), height=st.integers(0, 3),
-    time_us=st.integers(0, 2), tx_index=st.integers(0, 2), tx_hash=st.sampled_from(["0x1", "0x2"]),
-)  # fmt: skip
+    chain=st.sampled_from(["a", "b"]),
+    account=st.sampled_from([ME, OTHER]),
+    height=st.integers(0, 3),
+    time_us=st.integers(0, 2),
+    tx_index=st.integers(0, 2),
+    tx_hash=st.sampled_from(["0x1", "0x2"]),
+)
 
 
 @given(st.sets(activities), st.integers(1, 7), st.booleans(), st.randoms())
@@ -402,9 +417,9 @@ def test_the_order_is_total_so_pages_join_to_the_whole(
     some: set[Activity], size: int, newest: bool, chance: Any
 ) -> None:
     shuffled = sorted(some, key=lambda _: chance.random())
-    whole = together(some, newest)
-    again = together(shuffled, newest)
+    whole = sort_activities(some, newest)
+    again = sort_activities(shuffled, newest)
     pages = [again[start : start + size] for start in range(0, len(again), size)]
     assert [each for page in pages for each in page] == whole
     assert [each.time_us for each in whole] == sorted((each.time_us for each in some), reverse=newest)
-    assert together(some, not newest) == whole[::-1]
+    assert sort_activities(some, not newest) == whole[::-1]

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.contracts import Day, Holding, Issue, Snapshot
-from portfolio.chains_joined import joined
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio, encode_one
-from portfolio.valuation import value
+from chainfolio.contracts import DayFlows, Holding, Issue, Snapshot
+from chainfolio.portfolio.chains_joined import join_chains
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio, encode_one
+from chainfolio.portfolio.valuation import valuate
 from tests.portfolio.examples import ALICE, CHAINS, native, price, snapshot
 from tests.portfolio.test_document import HOLDINGS, arranged
 
@@ -24,7 +24,7 @@ LACKING = st.dictionaries(st.sampled_from(sorted(CHAINS)), st.booleans())
 
 
 def shown(snapshots: Sequence[Snapshot]) -> Portfolio:
-    return portfolio(ALICE, value(snapshots), CHAINS, updated_ms=1_760_000_000_000)
+    return portfolio(ALICE, valuate(snapshots), CHAINS, updated_ms=1_760_000_000_000)
 
 
 @given(HOLDINGS, KNOWN, KNOWN, LACKING)
@@ -39,19 +39,21 @@ def test_the_portfolios_of_chains_are_joined_to_what_their_snapshots_give_togeth
                 each,
                 prices=(*each.prices, price(coin, "2000", source=f"feed of {each.chain}")),
                 fees=(Holding(ALICE, coin, fees[each.chain]),) if each.chain in fees else (),
-                days=(Day(ALICE, (Holding(ALICE, coin, came[each.chain]),), ()),) if each.chain in came else (),
+                day_flows=(DayFlows(ALICE, (Holding(ALICE, coin, came[each.chain]),), ()),)
+                if each.chain in came
+                else (),
                 issues=(Issue("balance", each.chain, "not read", lacking[each.chain]), Issue("a", "b", "c"))
                 if each.chain in lacking
                 else (),
             )
         )
     parts = {each.chain: shown([each]) for each in snapshots}
-    assert encode_one(joined(parts, COINS)) == encode_one(shown(snapshots))
+    assert encode_one(join_chains(parts, COINS)) == encode_one(shown(snapshots))
 
 
 def test_fees_in_different_coins_are_not_added_up() -> None:
     paid = {chain: replace(snapshot(chain=chain), fees=(Holding(ALICE, native(chain), 5),)) for chain in CHAINS}
     parts = {chain: shown([each]) for chain, each in paid.items()}
-    assert joined(parts, COINS).fees == "10"
-    assert joined(parts, {**COINS, "base": ("POL", 18)}).fees == "N/A"
-    assert joined({"base": parts["base"]}, COINS) is parts["base"]
+    assert join_chains(parts, COINS).fees == "10"
+    assert join_chains(parts, {**COINS, "base": ("POL", 18)}).fees == "N/A"
+    assert join_chains({"base": parts["base"]}, COINS) is parts["base"]

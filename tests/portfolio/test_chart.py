@@ -8,7 +8,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portfolio.chart import Point, chart, gaps
+from chainfolio.portfolio.chart import Point, chart, gaps
 
 FIRST = date(2024, 2, 27)
 

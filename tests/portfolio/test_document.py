@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.reads import Call
 from chainfolio import amounts
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam
+from chainfolio.contracts import DayFlows, Holding, Issue, Snapshot, Spam
+from chainfolio.portfolio.compose import clean, iso, portfolio
+from chainfolio.portfolio.document import Sources, encode_one, percentages, wallet_only
+from chainfolio.portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
+from chainfolio.portfolio.finished import finish
+from chainfolio.portfolio.valuation import Valuation, ValuedPosition, valuate, value_holding
 from chainfolio.reads import ReadResult
-from portfolio.compose import clean, iso, portfolio
-from portfolio.document import Sources, encode_one, percentages, wallet_only
-from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
-from portfolio.finished import finished
-from portfolio.valuation import Valuation, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
 FEED = "0x" + "fe" * 20
@@ -42,9 +42,13 @@ def tree(
 ) -> Any:
     """The answer for Alice, as a client parses it."""
     document = portfolio(
-        ALICE, replace(value(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1_760_000_000_000, **options
+        ALICE,
+        replace(valuate(snapshots), positions=tuple(positions)),
+        CHAINS,
+        updated_ms=1_760_000_000_000,
+        **options,
     )
-    return json.loads(encode_one(finished(wallet_only(document) if wallet else document, rates)))
+    return json.loads(encode_one(finish(wallet_only(document) if wallet else document, rates)))
 
 
 def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
@@ -62,29 +66,54 @@ def lending(pool: str = "") -> ValuedPosition:
         "aave3",
         "LENDING",
         "Main market",
-        supplied=(valued(Holding(ALICE, weth, 10**18 // 2), "ethereum", BLOCK, price(weth, "2000")),),
-        borrowed=(valued(Holding(ALICE, usdc, 400_000_000), "ethereum", BLOCK, price(usdc, "1")),),
+        supplied=(value_holding(Holding(ALICE, weth, 10**18 // 2), "ethereum", BLOCK, price(weth, "2000")),),
+        borrowed=(value_holding(Holding(ALICE, usdc, 400_000_000), "ethereum", BLOCK, price(usdc, "1")),),
         health=Decimal("1.90"),
         pool=pool,
     )
 
 
 WALLET = {
-    "name": "Wallet", "key": "wallet", "value": "1000", **NOTHING,
-    "chains": {"ethereum": {
-        "name": "Ethereum", "key": "ethereum", "value": "1000", **NOTHING,
-        "protocolPositions": {"WALLET": {
-            "name": "wallet", "totalValue": "1000", **NOTHING, "unlockAt": "0", "protocolPositions": [],
-            "assets": [{
-                "symbol": "eth", "name": "ethereum", "balance": "0.5", "price": "2000",
-                "value": "1000", "decimal": "18",
-                "contract": ZERO_ADDRESS, "chainKey": "ethereum", "chainContract": f"ethereum:{ZERO_ADDRESS}",
-                "openPnl": "N/A", "totalCostBasis": "N/A", "priceSource": "example",
-                "address": ZERO_ADDRESS, "percentage": "62.5",
-            }],
-        }},
-    }},
-}  # fmt: skip
+    "name": "Wallet",
+    "key": "wallet",
+    "value": "1000",
+    **NOTHING,
+    "chains": {
+        "ethereum": {
+            "name": "Ethereum",
+            "key": "ethereum",
+            "value": "1000",
+            **NOTHING,
+            "protocolPositions": {
+                "WALLET": {
+                    "name": "wallet",
+                    "totalValue": "1000",
+                    **NOTHING,
+                    "unlockAt": "0",
+                    "protocolPositions": [],
+                    "assets": [
+                        {
+                            "symbol": "eth",
+                            "name": "ethereum",
+                            "balance": "0.5",
+                            "price": "2000",
+                            "value": "1000",
+                            "decimal": "18",
+                            "contract": ZERO_ADDRESS,
+                            "chainKey": "ethereum",
+                            "chainContract": f"ethereum:{ZERO_ADDRESS}",
+                            "openPnl": "N/A",
+                            "totalCostBasis": "N/A",
+                            "priceSource": "example",
+                            "address": ZERO_ADDRESS,
+                            "percentage": "62.5",
+                        }
+                    ],
+                }
+            },
+        }
+    },
+}
 
 
 @pytest.mark.parametrize(
@@ -132,24 +161,31 @@ def test_a_day_of_chains_is_added_up_only_where_all_are_known(
     read = [
         replace(
             snapshot(chain=chain, prices=(price(native(chain), "2"),)),
-            days=(
-                Day(ALICE, *((Holding(ALICE, native(chain), raw), Holding(ALICE, erc20(chain=chain), 9))
-                             for raw in days[chain])),
-                Day(BOB, (Holding(BOB, native(chain), 7),)),
-            ) if chain in days else (),
+            day_flows=(
+                DayFlows(
+                    ALICE,
+                    *(
+                        (Holding(ALICE, native(chain), raw), Holding(ALICE, erc20(chain=chain), 9))
+                        for raw in days[chain]
+                    ),
+                ),
+                DayFlows(BOB, (Holding(BOB, native(chain), 7),)),
+            )
+            if chain in days
+            else (),
         )
         for chain in ("ethereum", "base")
-    ]  # fmt: skip
+    ]
     answer = tree(read)
     assert (answer["dailyIncome"], answer["dailyExpense"], answer["networth"]) == (*shown, "0")
-    alone = portfolio(ALICE, value(read).apart()[ALICE], CHAINS, updated_ms=0)
+    alone = portfolio(ALICE, valuate(read).by_account()[ALICE], CHAINS, updated_ms=0)
     assert (alone.daily_income, alone.daily_expense) == shown
 
 
 def test_spam_that_came_today_is_income_only_where_spam_counts() -> None:
     read = replace(
         snapshot(prices=(price(erc20(), "1"),)),
-        days=(Day(ALICE, (Holding(ALICE, erc20(), 5_000_000),)),),
+        day_flows=(DayFlows(ALICE, (Holding(ALICE, erc20(), 5_000_000),)),),
         spam={(ALICE, erc20().asset): Spam(90, ("LURE", "NO_PRICE"))},
     )
     assert tree([read])["dailyIncome"] == "0"
@@ -160,11 +196,13 @@ def test_cash_is_what_is_pegged_and_loose_whatever_its_price_is() -> None:
     vault = replace(erc20("0x" + "77" * 20, symbol="DAI"))
     read = replace(
         snapshot(
-            Holding(ALICE, erc20(), 5_000_000), Holding(ALICE, vault, 7_000_000), Holding(ALICE, native(), 10**18),
+            Holding(ALICE, erc20(), 5_000_000),
+            Holding(ALICE, vault, 7_000_000),
+            Holding(ALICE, native(), 10**18),
             prices=(price(erc20(), "0.99", "chainlink"), price(native(), "2000")),
         ),
         pegged=frozenset({erc20().asset, vault.asset}),
-    )  # fmt: skip
+    )
     answer = tree([read], positions=(lending(),))
     assert (answer["cashBalance"], answer["networth"]) == ("4.95", "2604.95")
     spam = replace(read, spam={(ALICE, erc20().asset): Spam(90, ("LURE", "NO_PRICE"))})
@@ -187,7 +225,7 @@ def test_the_public_example_comes_out_field_by_field() -> None:
             replace(
                 snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000.00"),)),
                 fees=(Holding(ALICE, native(), 48_918_000_000_000),),
-                days=(Day(ALICE),),
+                day_flows=(DayFlows(ALICE),),
             )
         ],
         positions=(lending(),),
@@ -196,15 +234,37 @@ def test_the_public_example_comes_out_field_by_field() -> None:
     )
     aave = answer["assetByProtocols"].pop("aave3")
     assert answer == {
-        "address": ALICE, "networth": "1600", "cashBalance": "0", "dailyIncome": "0", "dailyExpense": "0",
-        "fees": "48918000000000", "feesFiat": "0.097836", "lastUpdated": "1760000000000",
-        "openPnl": "N/A", "closedPnl": "N/A", "totalCostBasis": "N/A", "manualBalanceNetworth": "0",
-        "priceAdapters": ["example"], "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [],
-        "unpricedAssets": 0, "spamAssets": 0,
-        "chains": {"ethereum": {"name": "Ethereum", "key": "ethereum", "chainId": 1, "value": "1600",
-                                "valuePercentile": "100", "blockNumber": "19000000", **NOTHING}},
+        "address": ALICE,
+        "networth": "1600",
+        "cashBalance": "0",
+        "dailyIncome": "0",
+        "dailyExpense": "0",
+        "fees": "48918000000000",
+        "feesFiat": "0.097836",
+        "lastUpdated": "1760000000000",
+        "openPnl": "N/A",
+        "closedPnl": "N/A",
+        "totalCostBasis": "N/A",
+        "manualBalanceNetworth": "0",
+        "priceAdapters": ["example"],
+        "conversionRates": {"ETH": "2000"},
+        "completeness": "complete",
+        "issues": [],
+        "unpricedAssets": 0,
+        "spamAssets": 0,
+        "chains": {
+            "ethereum": {
+                "name": "Ethereum",
+                "key": "ethereum",
+                "chainId": 1,
+                "value": "1600",
+                "valuePercentile": "100",
+                "blockNumber": "19000000",
+                **NOTHING,
+            }
+        },
         "assetByProtocols": {"wallet": WALLET},
-    }  # fmt: skip
+    }
     positions = aave["chains"]["ethereum"]["protocolPositions"]["LENDING"]
     assert (aave["name"], aave["value"], positions["name"], positions["totalValue"]) == (
         "Aave V3",
@@ -293,13 +353,24 @@ def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
         "https://images.example/ethereum.svg",
     )
     assert eth["sources"] == {
-        "blockNumber": "19000000", "blockHash": BLOCK.hash, "raw": "7", "priceSource": "example",
-        "priceTime": "2025-10-09T08:53:15Z", "confidence": "0.9", "detail": "feed 0xfeed round 7",
-        "calls": [{
-            "number": "balance", "method": "eth_getBalance", "contract": None, "signature": None, "arguments": [ALICE],
-            "result": ["7"],
-        }],
-    }  # fmt: skip
+        "blockNumber": "19000000",
+        "blockHash": BLOCK.hash,
+        "raw": "7",
+        "priceSource": "example",
+        "priceTime": "2025-10-09T08:53:15Z",
+        "confidence": "0.9",
+        "detail": "feed 0xfeed round 7",
+        "calls": [
+            {
+                "number": "balance",
+                "method": "eth_getBalance",
+                "contract": None,
+                "signature": None,
+                "arguments": [ALICE],
+                "result": ["7"],
+            }
+        ],
+    }
     assert usdc["sources"] | {"raw": "5", "priceSource": None, "priceTime": None, "confidence": None} == usdc["sources"]
 
 
@@ -336,7 +407,11 @@ def test_no_call_is_listed_that_was_never_made(held: Holding, numbers: list[str]
 def test_a_chain_that_has_no_such_reads_lists_none() -> None:
     silent = {**CHAINS, "ethereum": replace(CHAINS["ethereum"], wallet_reads=None)}
     found = portfolio(
-        ALICE, value([snapshot(Holding(ALICE, erc20(), 5))]), silent, updated_ms=0, options=Options(sources=True)
+        ALICE,
+        valuate([snapshot(Holding(ALICE, erc20(), 5))]),
+        silent,
+        updated_ms=0,
+        options=Options(sources=True),
     )
     (asset,) = found.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"].assets
     assert isinstance(asset.sources, Sources)
@@ -361,7 +436,7 @@ def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherw
     }
 
     def shown(options: Options) -> Any:
-        valuation = replace(value(snapshots), positions=(lending(pool="0x" + "90" * 20),))
+        valuation = replace(valuate(snapshots), positions=(lending(pool="0x" + "90" * 20),))
         document = portfolio(ALICE, valuation, chains, updated_ms=0, options=options, protocols=facts)
         return json.loads(encode_one(document))
 
@@ -421,7 +496,7 @@ def test_assets_are_ordered_by_value_then_contract_with_the_unpriced_last() -> N
 )
 def test_whatever_a_token_calls_itself_the_answer_is_json_in_utf8(name: str) -> None:
     held = snapshot(Holding(ALICE, erc20(symbol=name), 1), issues=(Issue(name, name, name),))
-    body = encode_one(portfolio(ALICE, value([held]), CHAINS, updated_ms=0))
+    body = encode_one(portfolio(ALICE, valuate([held]), CHAINS, updated_ms=0))
     assert assets(json.loads(body.decode("utf-8")))[0]["symbol"] == clean(name).lower()
 
 
@@ -490,8 +565,11 @@ def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: li
     read_all = [asset for wrapper in wrappers for asset in wrapper["assets"]]
     networth = Fraction(answer["networth"])
     for level, field in (
-        (answer["chains"].values(), "value"), (protocols, "value"), (below, "value"), (wrappers, "totalValue"),
-    ):  # fmt: skip
+        (answer["chains"].values(), "value"),
+        (protocols, "value"),
+        (below, "value"),
+        (wrappers, "totalValue"),
+    ):
         assert sum((Fraction(each[field]) for each in level), Fraction()) == networth
     assert sum((Fraction(asset["value"]) for asset in read_all if asset["value"] != "N/A"), Fraction()) == networth
     assert len(read_all) == sum(raw != 0 for _, _, raw, *_ in held)
@@ -503,7 +581,9 @@ def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: li
 @given(HOLDINGS, st.randoms())
 def test_the_same_holdings_in_any_order_give_the_same_bytes(held: list[Any], shuffle: random.Random) -> None:
     first, second = (
-        encode_one(portfolio(ALICE, value(arranged(held, order)), CHAINS, updated_ms=0, options=Options(sources=True)))
+        encode_one(
+            portfolio(ALICE, valuate(arranged(held, order)), CHAINS, updated_ms=0, options=Options(sources=True))
+        )
         for order in (random.Random(1), shuffle)
     )
     assert first == second
@@ -516,7 +596,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         " for chain in CHAINS for n in range(5)]\n"
         "issues = tuple(Issue('evm', str(n), 'late') for n in range(5))\n"
         "snaps = [*arranged(held, random.Random(3)), snapshot(issues=issues)]\n"
-        "print(encode_one(portfolio(ALICE, value(snaps), CHAINS, updated_ms=0)))\n"
+        "print(encode_one(portfolio(ALICE, valuate(snaps), CHAINS, updated_ms=0)))\n"
     )
     root = Path(__file__).parents[2]
     bodies = {

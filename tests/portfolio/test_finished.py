@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainfolio.contracts import Holding, Spam
-from portfolio.compose import portfolio
-from portfolio.document import AssetDocument, Portfolio, every_asset, rounded, wallet_only
-from portfolio.finished import finished, held_rates
-from portfolio.valuation import value
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import AssetDocument, Portfolio, every_asset, rounded, wallet_only
+from chainfolio.portfolio.finished import coin_rates, finish
+from chainfolio.portfolio.valuation import valuate
 from tests.portfolio.examples import ALICE, CHAINS, erc20, native, price, snapshot
 from tests.portfolio.test_document import lending
 
@@ -25,7 +25,7 @@ def document() -> Portfolio:
     """One ether of 2,000 USD, 1,000 USDC that nobody prices, and a loan of 600 net."""
     read = snapshot(Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 10**9), prices=(price(native(), "2000"),))
     positions = (lending(),)
-    return portfolio(ALICE, replace(value([read]), positions=positions), CHAINS, updated_ms=0)
+    return portfolio(ALICE, replace(valuate([read]), positions=positions), CHAINS, updated_ms=0)
 
 
 def assets(shown: Portfolio) -> dict[tuple[str, str], AssetDocument]:
@@ -35,12 +35,15 @@ def assets(shown: Portfolio) -> dict[tuple[str, str], AssetDocument]:
 
 
 def test_each_asset_has_its_address_and_its_percentage_of_the_net_worth() -> None:
-    shown = finished(document())
+    shown = finish(document())
     assert shown.networth == "2600"
     found = assets(shown)
     assert {key: each.percentage for key, each in found.items()} == {
-        ("eth", "2000"): "76.9231", ("usdc", "N/A"): "N/A", ("weth", "1000"): "38.4615", ("usdc", "400"): "15.3846",
-    }  # fmt: skip
+        ("eth", "2000"): "76.9231",
+        ("usdc", "N/A"): "N/A",
+        ("weth", "1000"): "38.4615",
+        ("usdc", "400"): "15.3846",
+    }
     assert all(each.address == each.contract for each in found.values())
 
 
@@ -53,27 +56,27 @@ def test_a_percentage_is_rounded_half_to_even_from_the_exact_share(usd: Decimal,
     kinds = wallet.chains["ethereum"].protocol_positions
     held = msgspec.structs.replace(kinds["WALLET"].assets[0], value=f"{usd:f}")
     kinds["WALLET"] = msgspec.structs.replace(kinds["WALLET"], assets=(held,))
-    shown = finished(msgspec.structs.replace(whole, networth=f"{networth:f}", asset_by_protocols={"wallet": wallet}))
+    shown = finish(msgspec.structs.replace(whole, networth=f"{networth:f}", asset_by_protocols={"wallet": wallet}))
     (asset,) = assets(shown).values()
     assert Decimal(str(asset.percentage)) == rounded(Fraction(usd) * 100 / Fraction(networth), 4)
 
 
 def test_the_percentages_of_a_wallet_are_those_of_its_own_net_worth() -> None:
-    assert assets(finished(wallet_only(finished(document()))))["eth", "2000"].percentage == "100"
+    assert assets(finish(wallet_only(finish(document()))))["eth", "2000"].percentage == "100"
 
 
 def test_spam_and_what_has_no_net_worth_beside_it_have_a_percentage_of_zero() -> None:
     read = snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))
     spam = replace(read, spam={(ALICE, native().asset): Spam(90, ("LURE",))})
-    (shown,) = assets(finished(portfolio(ALICE, value([spam]), CHAINS, updated_ms=0))).values()
+    (shown,) = assets(finish(portfolio(ALICE, valuate([spam]), CHAINS, updated_ms=0))).values()
     assert shown.percentage == "0"
 
 
 def test_rates_are_written_exactly_and_stay_if_none_are_given() -> None:
-    shown = finished(document(), {"GBP": Decimal("0.790123456789012345"), "ETH": Decimal("2E+3")})
+    shown = finish(document(), {"GBP": Decimal("0.790123456789012345"), "ETH": Decimal("2E+3")})
     assert shown.conversion_rates == {"ETH": "2000", "GBP": "0.790123456789012345"}
-    assert finished(shown).conversion_rates == shown.conversion_rates
-    assert finished(shown, {}).conversion_rates == {}
+    assert finish(shown).conversion_rates == shown.conversion_rates
+    assert finish(shown, {}).conversion_rates == {}
 
 
 def test_a_coin_that_is_held_has_the_mean_of_its_prices_by_amount() -> None:
@@ -81,16 +84,16 @@ def test_a_coin_that_is_held_has_the_mean_of_its_prices_by_amount() -> None:
         snapshot(Holding(ALICE, native(key), raw), prices=(price(native(key), usd),), chain=key)
         for key, raw, usd in (("ethereum", 10**18, "2000"), ("base", 3 * 10**18, "2004"))
     ]
-    held = portfolio(ALICE, value(read), CHAINS, updated_ms=0)
-    assert held_rates(held, COINS) == {"ETH": Decimal(2003)}
-    assert held_rates(held, {}) == {}
-    assert held_rates(portfolio(ALICE, value([snapshot()]), CHAINS, updated_ms=0), COINS) == {}
+    held = portfolio(ALICE, valuate(read), CHAINS, updated_ms=0)
+    assert coin_rates(held, COINS) == {"ETH": Decimal(2003)}
+    assert coin_rates(held, {}) == {}
+    assert coin_rates(portfolio(ALICE, valuate([snapshot()]), CHAINS, updated_ms=0), COINS) == {}
 
 
 def test_every_list_that_clients_read_is_there() -> None:
     (position,) = (
         nested
-        for chain in finished(document()).asset_by_protocols["aave3"].chains.values()
+        for chain in finish(document()).asset_by_protocols["aave3"].chains.values()
         for nested in chain.protocol_positions["LENDING"].protocol_positions
     )
     written = msgspec.to_builtins(position)

@@ -6,17 +6,17 @@ from decimal import Decimal
 
 import pytest
 
-from portfolio.document import UNKNOWN
-from portfolio.metrics.flows import Measured, flow_of
-from portfolio.transactions import Named, Nft, TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.metrics.flows import ValuationScope, flow_of
+from chainfolio.portfolio.transactions import NamedEntity, Nft, TransactionAssetDocument, TransactionDocument
 from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, POOL, asset, record
 
-VALUED = Measured({"chain:usd", "chain:eth"}, {"chain:odd"}, {"aave3"})
+VALUED = ValuationScope({"chain:usd", "chain:eth"}, {"chain:odd"}, {"aave3"})
 USD, ETH, ODD = asset("usd", "10", "10"), asset("eth", "1", "12"), asset("odd", "3")
-KNOWN_PROTOCOL, STRANGE = Named(key="aave3", name="Aave"), Named(key="strange", name="Strange")
+KNOWN_PROTOCOL, STRANGE = NamedEntity(key="aave3", name="Aave"), NamedEntity(key="strange", name="Strange")
 
 
-def flow(each: TransactionDocument, measured: Measured = VALUED) -> Decimal | None:
+def flow(each: TransactionDocument, measured: ValuationScope = VALUED) -> Decimal | None:
     return flow_of(each, {ME, MINE}, measured, {"chain:usd", "chain:eth"}.__contains__)
 
 
@@ -92,5 +92,5 @@ def test_what_others_say_that_a_token_did_for_which_nobody_vouches_is_no_flow() 
     assert flow(out) == flow(came) == 0
     assert flow(record("SWAP", [USD], [forged], sender="other")) == 10, "the dollars came, whatever was said to be sold"
     assert flow(record("TRANSFEROUT", [], [forged])) == -1_000_000, "the owner signed it"
-    held = Measured({"chain:bait"})
+    held = ValuationScope({"chain:bait"})
     assert flow(out, held) is flow(came, held) is None, "it may have moved: the values have it"

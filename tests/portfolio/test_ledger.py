@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from chainfolio import tables
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.portfolio import ledger
 from chainfolio.table import Table, bucket
-from portfolio import ledger
 
 ACCOUNTS = [f"0x{n:040x}" for n in (0, 1, 2, 0xABC)]
 TOKENS = [f"0x{n:040x}" for n in (7, 8)]
@@ -58,8 +58,15 @@ def frame(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
             if column.type == "raw":
                 value = None if value is None else value.to_bytes(32, "big")
             columns[column.name].append(value)
-    types = {"text": pl.String, "int": pl.Int32, "long": pl.Int64, "bool": pl.Boolean,
-             "time": pl.Datetime("us", "UTC"), "bytes": pl.Binary, "raw": pl.Binary}  # fmt: skip
+    types = {
+        "text": pl.String,
+        "int": pl.Int32,
+        "long": pl.Int64,
+        "bool": pl.Boolean,
+        "time": pl.Datetime("us", "UTC"),
+        "bytes": pl.Binary,
+        "raw": pl.Binary,
+    }
     schema: dict[str, Any] = {column.name: types[column.type] for column in table.columns}
     return pl.DataFrame([pl.Series(name, columns[name], dtype=schema[name]) for name in table.names])
 
@@ -199,7 +206,7 @@ def test_importing_the_ledger_does_not_import_polars() -> None:
     import sys
 
     slow = "{'polars', 'numpy', 'pyarrow'}"
-    code = f"import sys, portfolio.ledger, portfolio.compose, portfolio.nav; print({slow} & set(sys.modules))"
+    code = f"import sys; from chainfolio.portfolio import compose, ledger, nav; print({slow} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from chainfolio import amounts
 from chainfolio.amounts import MAX_RAW
 from chainfolio.contracts import Holding, Issue
-from portfolio.compose import portfolio
-from portfolio.document import AssetDocument, Portfolio, encode_one, every_asset
-from portfolio.facts import Options
-from portfolio.finished import finished
-from portfolio.merge import merge
-from portfolio.valuation import Valued, ValuedPosition, value, valued
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import AssetDocument, Portfolio, encode_one, every_asset
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.finished import finish
+from chainfolio.portfolio.merge import merge
+from chainfolio.portfolio.valuation import ValuedHolding, ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, USDC, erc20, native, price, snapshot
 
 ADDRESSES = [f"0x{n:040x}" for n in (1, 2, 3)]
@@ -48,13 +48,13 @@ def documents(draw: st.DrawFn) -> Portfolio:
     updated_ms = draw(st.integers(0, 10**13))
     rates = draw(st.dictionaries(st.sampled_from(["ETH", "SOL"]), st.integers(1, 9).map(Decimal)))
     options = Options(images=True, explorer_urls=True, sources=True)
-    found = replace(value(snapshots), positions=tuple(positions))
-    return finished(portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, options=options), rates)
+    found = replace(valuate(snapshots), positions=tuple(positions))
+    return finish(portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, options=options), rates)
 
 
 def lent(name: str, supplied: int, borrowed: int) -> ValuedPosition:
-    def part(raw: int) -> tuple[Valued, ...]:
-        return (valued(Holding(ALICE, erc20(), raw), "ethereum", BLOCK, price(erc20(), "1.000000000000000001")),)
+    def part(raw: int) -> tuple[ValuedHolding, ...]:
+        return (value_holding(Holding(ALICE, erc20(), raw), "ethereum", BLOCK, price(erc20(), "1.000000000000000001")),)
 
     return ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", name, supplied=part(supplied), borrowed=part(borrowed))
 
@@ -140,7 +140,7 @@ def test_what_is_not_known_of_a_part_is_not_known_of_the_whole(parts: list[Portf
 def one(*holdings: Holding, usd: str = "2", at_ms: int = 0, address: str = ALICE, **more: Any) -> Portfolio:
     prices = tuple(price(holding.token, usd) for holding in holdings)
     mine = [replace(holding, account=address) for holding in holdings]
-    found = value([snapshot(*mine, prices=prices, accounts=(address,))])
+    found = valuate([snapshot(*mine, prices=prices, accounts=(address,))])
     return portfolio(address, found, CHAINS, updated_ms=at_ms, **more)
 
 
@@ -168,7 +168,7 @@ def test_what_nobody_priced_stays_beside_what_is_priced() -> None:
 
 def test_nested_positions_stay_apart() -> None:
     parts = [
-        portfolio(ALICE, replace(value([snapshot()]), positions=(lent("Main", raw, 1),)), CHAINS, updated_ms=0)
+        portfolio(ALICE, replace(valuate([snapshot()]), positions=(lent("Main", raw, 1),)), CHAINS, updated_ms=0)
         for raw in (1001, 2001)
     ]
     kind = merge(parts, "all").asset_by_protocols["aave3"].chains["ethereum"].protocol_positions["LENDING"]
@@ -180,7 +180,7 @@ def test_shares_are_of_the_whole() -> None:
     parts = [one(Holding(ALICE, native(), 10**18), usd="3")]
     ether = native("base")
     held = snapshot(Holding(ALICE, ether, 10**18), prices=(price(ether, "1"),), chain="base")
-    parts.append(portfolio(ALICE, value([held]), CHAINS, updated_ms=0))
+    parts.append(portfolio(ALICE, valuate([held]), CHAINS, updated_ms=0))
     shares = {key: chain.value_percentile for key, chain in merge(parts, "all").chains.items()}
     assert shares == {"base": "25", "ethereum": "75"}
 
@@ -227,5 +227,5 @@ def test_fees_of_several_chains_may_be_in_several_coins_and_are_not_added_up() -
 
 
 def test_rates_are_those_of_the_newest_part() -> None:
-    parts = [finished(one(at_ms=at), {"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
+    parts = [finish(one(at_ms=at), {"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
     assert merge(parts, "all").conversion_rates == {"ETH": "3"}

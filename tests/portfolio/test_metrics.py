@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
 from chainfolio.amounts import ZERO, value_of
-from portfolio.document import (
+from chainfolio.portfolio.document import (
     UNKNOWN,
     AssetDocument,
     Portfolio,
@@ -22,11 +22,12 @@ from portfolio.document import (
     ProtocolDocument,
     SpamDocument,
 )
-from portfolio.metrics.drawdown import Drawdown, drawdown
-from portfolio.metrics.exposure import exposure, largest_first
-from portfolio.metrics.money_weighted import YEAR_US, money_weighted, yearly
-from portfolio.metrics.time_weighted import growths
-from portfolio.metrics.value_series import Flow, Point, value_series
+from chainfolio.portfolio.metrics.drawdown import Drawdown, drawdown
+from chainfolio.portfolio.metrics.exposure import Exposure, exposure, largest_first
+from chainfolio.portfolio.metrics.money_weighted import YEAR_US, money_weighted, yearly
+from chainfolio.portfolio.metrics.report import TOO_FEW, PerformanceData, document
+from chainfolio.portfolio.metrics.time_weighted import growths
+from chainfolio.portfolio.metrics.value_series import Flow, Point, value_series
 
 DAY_US = 86_400_000_000
 
@@ -56,8 +57,10 @@ def test_flows_belong_to_the_value_after_them_and_gaps_stay_gaps() -> None:
         [Flow(25, Decimal(2)), Flow(11, Decimal(1)), Flow(20, Decimal("-3")), Flow(31, Decimal(7))],
     )
     assert [(point.time_us, point.value, point.flow) for point in found] == [
-        (10, Decimal(5), Decimal(0)), (20, None, Decimal(1)), (30, Decimal(9), Decimal(-1)),
-    ]  # fmt: skip
+        (10, Decimal(5), Decimal(0)),
+        (20, None, Decimal(1)),
+        (30, Decimal(9), Decimal(-1)),
+    ]
 
 
 def test_the_time_weighted_return_leaves_out_what_was_paid_in_and_taken_out() -> None:
@@ -84,8 +87,9 @@ def test_a_wallet_that_begins_empty_has_a_return_from_its_first_deposit_on() -> 
 
 
 @pytest.mark.parametrize(
-    "points", [["1"], [], ["1", None, "2"], ["0", "1"], ["-1", "1"], [None, "1"], ["1", None]],
-)  # fmt: skip
+    "points",
+    [["1"], [], ["1", None, "2"], ["0", "1"], ["-1", "1"], [None, "1"], ["1", None]],
+)
 def test_what_begins_with_nothing_with_debt_or_unknown_has_no_return_and_no_drawdown(points: list[str | None]) -> None:
     assert returned(series(*points)) is None
     assert drawdown(series(*points)) is None
@@ -128,7 +132,7 @@ def test_a_span_shorter_than_a_year_has_no_rate_a_year() -> None:
 
 @pytest.mark.parametrize(
     "points", [["1"], ["0", "5"], [None, "1"], ["1", None], ["100", ("200", "-400"), ("0", "900")]]
-)  # fmt: skip
+)
 def test_without_a_rate_or_with_more_than_one_there_is_no_money_weighted_return(
     points: list[str | tuple[str, str] | None],
 ) -> None:
@@ -200,10 +204,17 @@ def test_exposure_takes_off_what_is_owed_and_leaves_out_what_has_no_price_or_is_
         return ProtocolDocument(key, key, "0", {"a": chain})
 
     portfolio = Portfolio(
-        address="x", networth="17.4", last_updated="0", chains={}, completeness="complete", issues=(),
+        address="x",
+        networth="17.4",
+        last_updated="0",
+        chains={},
+        completeness="complete",
+        issues=(),
         asset_by_protocols={"wallet": protocol("wallet", wallet), "aave3": protocol("aave3", lending)},
-        unpriced_assets=1, price_adapters=(), conversion_rates={},
-    )  # fmt: skip
+        unpriced_assets=1,
+        price_adapters=(),
+        conversion_rates={},
+    )
     found = exposure([portfolio])
     assert found.chains == {"a": Decimal("17.4")}
     assert found.protocols == {"aave3": Decimal("6.9"), "wallet": Decimal("10.5")}
@@ -211,3 +222,15 @@ def test_exposure_takes_off_what_is_owed_and_leaves_out_what_has_no_price_or_is_
     assert found.unpriced == {"a:odd"}
     assert [key for key, _ in largest_first(found.assets)] == ["a:eth", "a:dai"]
     assert exposure([portfolio, portfolio]).chains == {"a": Decimal("34.8")}
+
+
+def test_a_remark_is_a_reason_if_too_few_days_are_known_and_is_not_repeated() -> None:
+    def performance(*values: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        where = Exposure({}, {}, {}, frozenset(), {})
+        found = document(PerformanceData((), "USD", series(*values), (), {}, where, remarks=("a day was left out",)))
+        return found.reasons, found.remarks
+
+    assert performance("1") == ((TOO_FEW, "a day was left out"), ())
+    reasons, remarks = performance("1", "2")
+    assert TOO_FEW not in reasons
+    assert remarks == ("a day was left out",)

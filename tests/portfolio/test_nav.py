@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.contracts import Holding, Issue
-from portfolio import nav
-from portfolio.valuation import Valuation, value
+from chainfolio.portfolio import nav
+from chainfolio.portfolio.valuation import Valuation, valuate
 from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
 
 WHOLE = b',"unpricedAssets":0,"completeness":"complete","issues":[]}'
@@ -18,7 +18,7 @@ WHOLE = b',"unpricedAssets":0,"completeness":"complete","issues":[]}'
 
 def value_usd(usd: str) -> Valuation:
     accounts = (ALICE, BOB)
-    return value([snapshot(Holding(BOB, native(), 10**18), prices=(price(native(), usd),), accounts=accounts)])
+    return valuate([snapshot(Holding(BOB, native(), 10**18), prices=(price(native(), usd),), accounts=accounts)])
 
 
 def test_usd_is_the_default_and_its_rate_is_one() -> None:
@@ -54,17 +54,17 @@ def test_a_currency_of_the_settings_is_fiat_money() -> None:
 
 def test_what_has_no_price_or_could_not_be_read_is_said_beside_the_value() -> None:
     held = snapshot(Holding(BOB, native(), 10**18), accounts=(ALICE, BOB))
-    assert nav.nav(value([held])).nav == 0
-    assert nav.nav(value([held])).unpriced_assets == 1
+    assert nav.nav(valuate([held])).nav == 0
+    assert nav.nav(valuate([held])).unpriced_assets == 1
     for makes_partial, said in ((True, "partial"), (False, "complete")):
         doubted = replace(
             held, issues=(Issue("balance", "0xaa", "the contract refuses", makes_partial=makes_partial, account=BOB),)
         )
-        assert nav.nav(value([doubted])).completeness == said
+        assert nav.nav(valuate([doubted])).completeness == said
 
 
 def test_an_empty_wallet_is_worth_zero() -> None:
-    assert nav.encode(nav.nav(value([]))) == b'{"nav":0,"currency":"USD","conversionPrice":1' + WHOLE
+    assert nav.encode(nav.nav(valuate([]))) == b'{"nav":0,"currency":"USD","conversionPrice":1' + WHOLE
 
 
 @given(st.decimals(Decimal("1E-18"), 10**12, places=18), st.decimals(Decimal("1E-8"), 10**6, places=8))

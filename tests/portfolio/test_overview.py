@@ -10,11 +10,11 @@ from hypothesis import given, settings
 
 from chainfolio import amounts
 from chainfolio.contracts import Holding
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio
-from portfolio.facts import PLACEHOLDER, ProtocolFacts
-from portfolio.overview import overview, pictures_of
-from portfolio.valuation import Valued, ValuedPosition, value, valued
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import PLACEHOLDER, ProtocolFacts
+from chainfolio.portfolio.overview import overview, pictures_of
+from chainfolio.portfolio.valuation import ValuedHolding, ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 from tests.portfolio.test_merge import exact, some
 
@@ -29,13 +29,13 @@ def held(*rows: tuple[str, int, str | None], lent: ValuedPosition | None = None)
         token = native(chain)
         prices = (price(token, usd),) if usd else ()
         snapshots.append(snapshot(Holding(ALICE, token, raw), prices=prices, chain=chain))
-    found = replace(value(snapshots), positions=(lent,) if lent else ())
+    found = replace(valuate(snapshots), positions=(lent,) if lent else ())
     return portfolio(ALICE, found, CHAINS, updated_ms=0, protocols=AAVE)
 
 
 def lending(supplied: int, borrowed: int, usd: str) -> ValuedPosition:
-    def part(raw: int) -> tuple[Valued, ...]:
-        return (valued(Holding(ALICE, native(), raw), "ethereum", BLOCK, price(native(), usd)),)
+    def part(raw: int) -> tuple[ValuedHolding, ...]:
+        return (value_holding(Holding(ALICE, native(), raw), "ethereum", BLOCK, price(native(), usd)),)
 
     return ValuedPosition(
         ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=part(supplied), borrowed=part(borrowed)
@@ -47,15 +47,25 @@ def test_a_token_is_one_row_over_chains_and_protocols() -> None:
     rows = overview([mine, held(("base", ETHER, "2000"))], pictures_of(CHAINS.values(), AAVE.values()))
     assert msgspec.json.decode(msgspec.json.encode(rows)) == [
         {
-            "image": PLACEHOLDER, "symbol": "ETH", "name": "ethereum", "price": "2000", "balance": "4", "value": "8000",
+            "image": PLACEHOLDER,
+            "symbol": "ETH",
+            "name": "ethereum",
+            "price": "2000",
+            "balance": "4",
+            "value": "8000",
             "percentage": "100",
             "protocolsDetailed": [
-                {"key": "aave3", "name": "Aave V3", "value": "4000", "balance": "2",
-                 "image": "https://images.example/a.svg"},
+                {
+                    "key": "aave3",
+                    "name": "Aave V3",
+                    "value": "4000",
+                    "balance": "2",
+                    "image": "https://images.example/a.svg",
+                },
                 {"key": "wallet", "name": "Wallet", "value": "4000", "balance": "2", "image": PLACEHOLDER},
             ],
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_owed_beyond_what_is_held_is_negative() -> None:
@@ -82,7 +92,7 @@ def test_tokens_of_one_symbol_and_other_names_are_two() -> None:
     tokens = snapshot(
         Holding(ALICE, usdc, 5_000_000), Holding(ALICE, named, 1_000_000), prices=(price(usdc, "1"), price(named, "9"))
     )
-    rows = overview([portfolio(ALICE, value([tokens]), CHAINS, updated_ms=0)])
+    rows = overview([portfolio(ALICE, valuate([tokens]), CHAINS, updated_ms=0)])
     assert [(row.symbol, row.name, row.value) for row in rows] == [
         ("USDC", "free money", "9"),
         ("USDC", "usd coin", "5"),
@@ -91,7 +101,7 @@ def test_tokens_of_one_symbol_and_other_names_are_two() -> None:
 
 def test_a_token_without_decimals_has_no_balance() -> None:
     token = erc20(decimals=None)
-    found = portfolio(ALICE, value([snapshot(Holding(ALICE, token, 5))]), CHAINS, updated_ms=0)
+    found = portfolio(ALICE, valuate([snapshot(Holding(ALICE, token, 5))]), CHAINS, updated_ms=0)
     (row,) = overview([found])
     assert (row.balance, row.value, row.protocols_detailed[0].balance) == ("N/A", "N/A", "N/A")
 

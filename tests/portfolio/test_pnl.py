@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfolio.contracts import GAIN_METHODS
-from portfolio.document import UNKNOWN
-from portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
-from portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, Held
-from portfolio.pnl.lots import LOTS
-from portfolio.pnl.methods import UK, gains_of
-from portfolio.pnl.report import COLUMNS, AssetFacts, PnlDocument, document, frame
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
+from chainfolio.portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, RemainingLots
+from chainfolio.portfolio.pnl.lots import LOTS
+from chainfolio.portfolio.pnl.methods import UK, gains_of
+from chainfolio.portfolio.pnl.report import COLUMNS, AssetFacts, PnlDocument, document, frame
 
 POUND = 10**MONEY_DIGITS
 START = datetime(2020, 1, 1, tzinfo=UTC)
@@ -58,51 +58,73 @@ def pounds(gains: list[Gain]) -> dict[tuple[str, str], tuple[int, int, int]]:
 
 
 def test_hmrc_crypto22252_the_same_day_rule() -> None:
-    found = gains_of([
-        entry("2020-01-01", "buy", 5_000, 500),
-        entry("2020-06-23T08:00", "sell", 1_000, 800), entry("2020-06-23T14:00", "buy", 1_600, 1_000),
-        entry("2020-06-23T20:00", "sell", 500, 600),
-    ], "uk", unit=POUND)  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "buy", 5_000, 500),
+            entry("2020-06-23T08:00", "sell", 1_000, 800),
+            entry("2020-06-23T14:00", "buy", 1_600, 1_000),
+            entry("2020-06-23T20:00", "sell", 500, 600),
+        ],
+        "uk",
+        unit=POUND,
+    )
     assert sum(gain.gain or 0 for gain in found.gains) == 462 * POUND
     assert sum(gain.cost or 0 for gain in found.gains) == 938 * POUND
-    assert found.held == [Held("token", "", 5_100, 562 * POUND)]
+    assert found.remaining == [RemainingLots("token", "", 5_100, 562 * POUND)]
 
 
 def test_hmrc_crypto22253_the_30_day_rule() -> None:
-    found = gains_of([
-        entry("2020-01-01", "buy", 2_000, 1_000),
-        entry("2020-03-31", "sell", 1_000, 400), entry("2020-04-20", "sell", 500, 150),
-        entry("2020-04-21", "buy", 700, 175), entry("2020-04-28", "buy", 500, 100),
-        entry("2020-05-01", "buy", 500, 150),
-    ], "uk")  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "buy", 2_000, 1_000),
+            entry("2020-03-31", "sell", 1_000, 400),
+            entry("2020-04-20", "sell", 500, 150),
+            entry("2020-04-21", "buy", 700, 175),
+            entry("2020-04-28", "buy", 500, 100),
+            entry("2020-05-01", "buy", 500, 150),
+        ],
+        "uk",
+    )
     costs = [(gain.transaction[:10], gain.acquired_in[:10], gain.quantity, gain.cost) for gain in found.gains]
     assert costs == [
-        ("2020-03-31", "2020-04-21", 700, 175 * POUND), ("2020-03-31", "2020-04-28", 300, 60 * POUND),
-        ("2020-04-20", "2020-04-28", 200, 40 * POUND), ("2020-04-20", "2020-05-01", 300, 90 * POUND),
-    ]  # fmt: skip
+        ("2020-03-31", "2020-04-21", 700, 175 * POUND),
+        ("2020-03-31", "2020-04-28", 300, 60 * POUND),
+        ("2020-04-20", "2020-04-28", 200, 40 * POUND),
+        ("2020-04-20", "2020-05-01", 300, 90 * POUND),
+    ]
     assert sum(gain.gain or 0 for gain in found.gains[:2]) == 165 * POUND
     assert sum(gain.gain or 0 for gain in found.gains[2:]) == 20 * POUND
-    assert found.held == [Held("token", "", 2_200, 1_060 * POUND)]
+    assert found.remaining == [RemainingLots("token", "", 2_200, 1_060 * POUND)]
 
 
 def test_hmrc_crypto22255_the_30_day_rule_and_the_pool() -> None:
-    found = gains_of([
-        entry("2020-01-01", "buy", 14_000, 200_000), entry("2020-08-30", "sell", 4_000, 160_000),
-        entry("2020-09-11", "buy", 500, 17_500),
-    ], "uk")  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "buy", 14_000, 200_000),
+            entry("2020-08-30", "sell", 4_000, 160_000),
+            entry("2020-09-11", "buy", 500, 17_500),
+        ],
+        "uk",
+    )
     assert pounds(found.gains) == {
-        ("2020-08-30", "30 days"): (500, 17_500, 2_500), ("2020-08-30", "pool"): (3_500, 50_000, 90_000),
-    }  # fmt: skip
-    assert found.held == [Held("token", "", 10_500, 150_000 * POUND)]
+        ("2020-08-30", "30 days"): (500, 17_500, 2_500),
+        ("2020-08-30", "pool"): (3_500, 50_000, 90_000),
+    }
+    assert found.remaining == [RemainingLots("token", "", 10_500, 150_000 * POUND)]
 
 
 def test_hmrc_crypto22256_all_three_rules() -> None:
-    found = gains_of([
-        entry("2020-01-01", "buy", 100_000, 300_000),
-        entry("2020-07-31T09:00", "buy", 10_000, 45_000), entry("2020-07-31T10:00", "sell", 30_000, 150_000),
-        entry("2020-08-05", "sell", 20_000, 100_000), entry("2020-08-06", "buy", 50_000, 225_000),
-        entry("2020-08-07", "sell", 100_000, 150_000),
-    ], "uk")  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "buy", 100_000, 300_000),
+            entry("2020-07-31T09:00", "buy", 10_000, 45_000),
+            entry("2020-07-31T10:00", "sell", 30_000, 150_000),
+            entry("2020-08-05", "sell", 20_000, 100_000),
+            entry("2020-08-06", "buy", 50_000, 225_000),
+            entry("2020-08-07", "sell", 100_000, 150_000),
+        ],
+        "uk",
+    )
     shown = pounds(found.gains)
     assert shown["2020-07-31T10:00", "same day"][:2] == (10_000, 45_000)
     assert shown["2020-07-31T10:00", "30 days"][:2] == (20_000, 90_000)
@@ -112,14 +134,17 @@ def test_hmrc_crypto22256_all_three_rules() -> None:
     assert shown["2020-08-07", "pool"][:2] == (100_000, 345_000 * 100_000 // 110_000)
 
 
-@pytest.mark.parametrize(
-    ("zone", "rule"), [(ZoneInfo("Europe/London"), "same day"), (UTC, "pool")]
-)  # fmt: skip
+@pytest.mark.parametrize(("zone", "rule"), [(ZoneInfo("Europe/London"), "same day"), (UTC, "pool")])
 def test_days_begin_where_the_zone_says_in_summer_time_too(zone: ZoneInfo, rule: str) -> None:
-    found = gains_of([
-        entry("2020-01-01", "buy", 10, 10),
-        entry("2020-06-23T00:10", "sell", 5, 10), entry("2020-06-22T23:30", "buy", 5, 20),  # 00:30 in London
-    ], "uk", zone=zone)  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "buy", 10, 10),
+            entry("2020-06-23T00:10", "sell", 5, 10),
+            entry("2020-06-22T23:30", "buy", 5, 20),  # 00:30 in London
+        ],
+        "uk",
+        zone=zone,
+    )
     assert [gain.rule for gain in found.gains] == [rule]
 
 
@@ -136,9 +161,10 @@ def test_thirty_days_after_a_sale_count_and_the_next_day_does_not() -> None:
 def test_what_is_sold_beyond_what_was_bought_has_no_known_cost(method: str) -> None:
     found = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 15, 300)], method)
     assert [(gain.quantity, gain.cost, gain.gain, gain.reason) for gain in found.gains] == [
-        (10, 100 * POUND, 100 * POUND, ""), (5, None, None, SHORT),
-    ]  # fmt: skip
-    assert found.held == [Held("token", "", 0, 0, short=5)]
+        (10, 100 * POUND, 100 * POUND, ""),
+        (5, None, None, SHORT),
+    ]
+    assert found.remaining == [RemainingLots("token", "", 0, 0, short=5)]
     shown = document(found, {"token": AssetFacts("tok", 0)}, {}, method=method, addresses=["a"])
     assert (shown.closed_pnl, shown.unknown) == (UNKNOWN, {SHORT: 1})
     assert [gain.gain for gain in shown.gains] == ["100", UNKNOWN]
@@ -146,9 +172,13 @@ def test_what_is_sold_beyond_what_was_bought_has_no_known_cost(method: str) -> N
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_came_at_an_unknown_cost_is_sold_at_an_unknown_gain_and_never_at_zero(method: str) -> None:
-    found = gains_of([
-        entry("2020-01-01", "received", 10, None, reason="nobody priced it"), entry("2020-03-01", "sell", 4, 40),
-    ], method)  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "received", 10, None, reason="nobody priced it"),
+            entry("2020-03-01", "sell", 4, 40),
+        ],
+        method,
+    )
     (gain,) = found.gains
     assert (gain.proceeds, gain.cost, gain.gain, gain.reason) == (40 * POUND, None, None, "nobody priced it")
     shown = document(found, {"token": AssetFacts("tok", 0)}, {"token": Decimal(12)}, method=method, addresses=["a"])
@@ -180,22 +210,30 @@ def test_what_is_sold_at_an_unknown_price_leaves_the_cost_of_the_rest_known(meth
     found = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 4)], method)
     (gain,) = found.gains
     assert (gain.proceeds, gain.cost, gain.gain, gain.reason) == (None, 40 * POUND, None, NO_PRICE)
-    assert found.held == [Held("token", "", 6, 60 * POUND)]
+    assert found.remaining == [RemainingLots("token", "", 6, 60 * POUND)]
 
 
 def test_a_pool_has_a_known_cost_again_when_all_of_unknown_cost_has_left() -> None:
-    found = gains_of([
-        entry("2020-01-01", "received", 10), entry("2020-02-01", "sell", 10, 40), entry("2020-03-01", "buy", 10, 50),
-        entry("2020-04-01", "sell", 5, 40),
-    ], "average")  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "received", 10),
+            entry("2020-02-01", "sell", 10, 40),
+            entry("2020-03-01", "buy", 10, 50),
+            entry("2020-04-01", "sell", 5, 40),
+        ],
+        "average",
+    )
     assert [gain.gain for gain in found.gains] == [None, 15 * POUND]
 
 
 def test_lots_of_unknown_cost_are_the_last_that_highest_and_lowest_in_choose() -> None:
     entries = [
-        entry("2020-01-01", "received", 10), entry("2020-01-02", "buy", 10, 50), entry("2020-01-03", "buy", 10, 20),
-        entry("2020-01-04", "buy", 10, 0), entry("2020-04-01", "sell", 35, 100),
-    ]  # fmt: skip
+        entry("2020-01-01", "received", 10),
+        entry("2020-01-02", "buy", 10, 50),
+        entry("2020-01-03", "buy", 10, 20),
+        entry("2020-01-04", "buy", 10, 0),
+        entry("2020-04-01", "sell", 35, 100),
+    ]
     costs = {m: [gain.cost and gain.cost // POUND for gain in gains_of(entries, m).gains] for m in ("hifo", "lofo")}
     assert costs == {"hifo": [50, 20, 0, None], "lofo": [0, 20, 50, None]}
 
@@ -206,9 +244,10 @@ def test_lots_of_unknown_cost_are_the_last_that_highest_and_lowest_in_choose() -
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_a_move_between_own_wallets_is_no_disposal_and_keeps_cost_and_time(method: str) -> None:
     entries = [
-        entry("2020-01-01", "buy", 10, 100, wallet="a"), entry("2020-03-01", "move", 4, wallet="a", to="b"),
+        entry("2020-01-01", "buy", 10, 100, wallet="a"),
+        entry("2020-03-01", "move", 4, wallet="a", to="b"),
         entry("2020-05-01", "sell", 4, 60, wallet="b"),
-    ]  # fmt: skip
+    ]
     for per_wallet in (False, True) if method in PER_WALLET else (False,):
         (gain,) = gains_of(entries, method, per_wallet=per_wallet).gains
         assert (gain.gain, gain.wallet) == (20 * POUND, "b")
@@ -218,21 +257,26 @@ def test_a_move_between_own_wallets_is_no_disposal_and_keeps_cost_and_time(metho
 
 def test_by_wallet_a_sale_takes_lots_of_its_own_wallet_only() -> None:
     entries = [
-        entry("2020-01-01", "buy", 10, 10, wallet="a"), entry("2020-02-01", "buy", 10, 50, wallet="b"),
+        entry("2020-01-01", "buy", 10, 10, wallet="a"),
+        entry("2020-02-01", "buy", 10, 50, wallet="b"),
         entry("2020-05-01", "sell", 10, 60, wallet="b"),
-    ]  # fmt: skip
+    ]
     assert [gain.gain for gain in gains_of(entries, "fifo").gains] == [50 * POUND]
     assert [gain.gain for gain in gains_of(entries, "fifo", per_wallet=True).gains] == [10 * POUND]
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_deposits_are_no_disposals_and_what_comes_back_beyond_them_is_income(method: str) -> None:
-    found = gains_of([
-        entry("2020-01-01", "buy", 10, 100), entry("2020-02-01", "deposit", 8, 90),
-        entry("2020-06-01", "withdraw", 10, 200),
-    ], method)  # fmt: skip
+    found = gains_of(
+        [
+            entry("2020-01-01", "buy", 10, 100),
+            entry("2020-02-01", "deposit", 8, 90),
+            entry("2020-06-01", "withdraw", 10, 200),
+        ],
+        method,
+    )
     assert [(gain.kind, gain.quantity, gain.gain) for gain in found.gains] == [("income", 2, 40 * POUND)]
-    assert found.held == [Held("token", "", 12, 140 * POUND)]
+    assert found.remaining == [RemainingLots("token", "", 12, 140 * POUND)]
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
@@ -241,7 +285,7 @@ def test_a_loan_is_no_gain_and_interest_is_a_fee(method: str) -> None:
     assert [(gain.kind, gain.quantity, gain.proceeds, gain.reason) for gain in found.gains] == [
         ("fee", 1, 20 * POUND, SHORT)
     ]
-    assert found.held == [Held("token", "", 0, 0, short=1)]
+    assert found.remaining == [RemainingLots("token", "", 0, 0, short=1)]
 
 
 # --- true of all entries ----------------------------------------------------------------------------------------------
@@ -255,18 +299,26 @@ def entries(draw: st.DrawFn, known: bool = True) -> list[Entry]:
     for number in range(draw(st.integers(1, 25))):
         value = draw(st.integers(0, 10**40) if known else st.none() | st.integers(0, 10**40))
         moment = START + timedelta(hours=draw(st.integers(0, 2_000)), minutes=number)
-        found.append(Entry(
-            int(moment.timestamp()) * 1_000_000, draw(st.sampled_from(KINDS)), draw(st.sampled_from("xy")),
-            draw(st.integers(1, 10**24)), value, draw(st.integers(0, 10**30)), draw(st.sampled_from("ab")),
-            f"0x{number}", draw(st.sampled_from("ab")),
-        ))  # fmt: skip
+        found.append(
+            Entry(
+                int(moment.timestamp()) * 1_000_000,
+                draw(st.sampled_from(KINDS)),
+                draw(st.sampled_from("xy")),
+                draw(st.integers(1, 10**24)),
+                value,
+                draw(st.integers(0, 10**30)),
+                draw(st.sampled_from("ab")),
+                f"0x{number}",
+                draw(st.sampled_from("ab")),
+            )
+        )
     return found
 
 
 def flow(found: Gains, given: list[Entry]) -> tuple[int, int]:
     """Gains less what is still held at cost; and what disposals brought less what acquisitions cost."""
     gained = sum(gain.gain if gain.gain is not None else gain.proceeds or 0 for gain in found.gains)
-    kept = sum(held.cost or 0 for held in found.held)
+    kept = sum(held.cost or 0 for held in found.remaining)
     brought = sum((each.value or 0) - each.fee for each in given if each.kind in ("sell", "gift", "fee"))
     paid = sum((each.value or 0) + each.fee for each in given if each.kind in ACQUIRED and each.kind != "income")
     fees = sum(each.fee for each in given if each.kind == "income")
@@ -291,13 +343,13 @@ def test_by_wallet_no_unit_of_money_or_of_an_asset_is_lost_either(method: str, g
     found = gains_of(given_entries, method, per_wallet=True)
     came = sum(each.quantity for each in given_entries if each.kind in ACQUIRED)
     left = sum(each.quantity for each in given_entries if each.kind in ("sell", "gift", "fee"))
-    assert sum(held.quantity - held.short for held in found.held) == came - left
+    assert sum(held.quantity - held.short for held in found.remaining) == came - left
     known = [gain for gain in found.gains if gain.cost is not None]
-    costs = sum(gain.cost or 0 for gain in known) + sum(held.cost or 0 for held in found.held)
+    costs = sum(gain.cost or 0 for gain in known) + sum(held.cost or 0 for held in found.remaining)
     paid = sum((each.value or 0) + each.fee for each in given_entries if each.kind in ACQUIRED)
     # What a wallet moves on without having had it makes the cost unknown where it arrives.
     assert costs <= paid
-    if not any(held.short for held in found.held):
+    if not any(held.short for held in found.remaining):
         assert costs == paid
 
 
@@ -322,7 +374,7 @@ def test_every_method_disposes_of_the_same_quantities_and_every_unknown_has_its_
     disposed = sum(gain.quantity for gain in found.gains if gain.kind != "income")
     assert disposed == sum(each.quantity for each in given_entries if each.kind in ("sell", "gift", "fee"))
     assert all((gain.gain is None) == bool(gain.reason) for gain in found.gains)
-    assert all((held.cost is None) == bool(held.reason) for held in found.held)
+    assert all((held.cost is None) == bool(held.reason) for held in found.remaining)
 
 
 @few
@@ -331,7 +383,7 @@ def test_lots_of_one_wallet_are_those_of_the_account_where_it_has_only_one(given
     alone = [each._replace(wallet="a", to="a") for each in given_entries]
     account, wallet = gains_of(alone, "fifo"), gains_of(alone, "fifo", per_wallet=True)
     assert account.gains == wallet.gains
-    assert [held._replace(wallet="") for held in wallet.held] == account.held
+    assert [held._replace(wallet="") for held in wallet.remaining] == account.remaining
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -341,16 +393,19 @@ def test_what_is_held_would_gain_no_more_than_its_market_could_pay() -> None:
     found = gains_of([entry("2020-01-01", "buy", 1000, 10)], "fifo")
     facts, prices = {"token": AssetFacts("tok", 0)}, {"token": Decimal(2)}
     for most, gain in (({}, "1990"), ({"token": Decimal(300)}, "290"), ({"token": Decimal(5000)}, "1990")):
-        shown = document(found, facts, prices, method="fifo", addresses=["a"], most=most)
+        shown = document(found, facts, prices, method="fifo", addresses=["a"], max_values=most)
         assert (shown.open_pnl, shown.holdings[0].open_pnl) == (gain, gain)
 
 
 def test_the_report_names_the_transaction_behind_each_lot_and_is_exact_in_a_file() -> None:
-    found = gains_of([
-        Entry(at_us("2020-01-01"), "buy", "token", 10**18, money(Decimal("0.1")), transaction="0xaa"),
-        Entry(at_us("2020-02-01"), "buy", "token", 10**18, money(Decimal("0.3")), transaction="0xbb"),
-        Entry(at_us("2020-03-01"), "sell", "token", 15 * 10**17, money(Decimal("1e-20")), transaction="0xcc"),
-    ], "fifo")  # fmt: skip
+    found = gains_of(
+        [
+            Entry(at_us("2020-01-01"), "buy", "token", 10**18, money(Decimal("0.1")), transaction="0xaa"),
+            Entry(at_us("2020-02-01"), "buy", "token", 10**18, money(Decimal("0.3")), transaction="0xbb"),
+            Entry(at_us("2020-03-01"), "sell", "token", 15 * 10**17, money(Decimal("1e-20")), transaction="0xcc"),
+        ],
+        "fifo",
+    )
     facts: dict[str, AssetFacts] = {"token": AssetFacts("tok", 18, "ethereum", "0xee")}
     shown = document(found, facts, {"token": Decimal(2)}, method="fifo", addresses=["a"])
     rows = frame(shown.gains)
@@ -358,7 +413,7 @@ def test_the_report_names_the_transaction_behind_each_lot_and_is_exact_in_a_file
     assert rows.select("acquiredIn", "amount", "cost", "proceeds", "gain").rows() == [
         ("0xaa", "1", "0.1", "0.000000000000000000006666666667", "-0.099999999999999999993333333333"),
         ("0xbb", "0.5", "0.15", "0.000000000000000000003333333333", "-0.149999999999999999996666666667"),
-    ]  # fmt: skip
+    ]
     (held,) = shown.holdings
     assert (held.amount, held.total_cost_basis, held.open_pnl) == ("0.5", "0.15", "0.85")
     assert shown.total_cost_basis == "0.15"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, decimal
-from portfolio.pnl.gains import Gain
-from portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, decimal
+from chainfolio.portfolio.pnl.gains import Gain
+from chainfolio.portfolio.pnl.methods import gains_of
 from tests.portfolio.golden_pnl import (
     AUTHORITY,
     DECIMALS,
@@ -45,23 +45,33 @@ def amount(quantity: int) -> Decimal:
 def detail(gain: Gain) -> tuple[Any, ...]:
     kind = KINDS.get(gain.kind, gain.kind.upper())
     return (
-        gain.time_us, f"{SIDES.get(gain.kind, 'OUT')} / {kind}", amount(gain.quantity), double(gain.proceeds),
-        double(gain.cost), double(gain.gain), gain.acquired_us,
-    )  # fmt: skip
+        gain.time_us,
+        f"{SIDES.get(gain.kind, 'OUT')} / {kind}",
+        amount(gain.quantity),
+        double(gain.proceeds),
+        double(gain.cost),
+        double(gain.gain),
+        gain.acquired_us,
+    )
 
 
 def golden_detail(row: dict[str, str]) -> tuple[Any, ...]:
     return (
-        at_us(row["event_ts"]), row["event"], Decimal(row["amount"]), double(Decimal(row["proceeds"])),
-        double(Decimal(row.get("cost_basis", "0"))), double(Decimal(row["gain"])),
+        at_us(row["event_ts"]),
+        row["event"],
+        Decimal(row["amount"]),
+        double(Decimal(row["proceeds"])),
+        double(Decimal(row.get("cost_basis", "0"))),
+        double(Decimal(row["gain"])),
         at_us(row["lot_ts"]) if "lot_ts" in row else None,
-    )  # fmt: skip
+    )
 
 
 def test_every_recorded_file_and_every_method_in_it_is_compared() -> None:
     assert {path.name for path in FOLDER.iterdir() if path.is_file()} == {
-        AUTHORITY.name, *(f"{name}.json.gz" for name in PROGRAM)
-    }  # fmt: skip
+        AUTHORITY.name,
+        *(f"{name}.json.gz" for name in PROGRAM),
+    }
     assert {(name, method) for name in PROGRAM for method in load(name)["golden"]} == set(ASSETS)
     assert len(json.loads(AUTHORITY.read_text())) == 2
 
@@ -90,15 +100,14 @@ def test_every_year_adds_up_to_the_recorded_sums(name: str, method: str) -> None
             for at, part in enumerate((gain.quantity, gain.proceeds, gain.cost, gain.gain)):
                 assert part is not None
                 own[at] += part
-        shown = {
-            key: (amount(crypto), *(double(part) for part in money)) for key, (crypto, *money) in sums.items()
-        }  # fmt: skip
+        shown = {key: (amount(crypto), *(double(part) for part in money)) for key, (crypto, *money) in sums.items()}
         assert shown == {
             (row["year"], row["type"]): (
-                Decimal(row["crypto"]), *(double(Decimal(row[name])) for name in ("proceeds", "cost_basis", "gain")),
+                Decimal(row["crypto"]),
+                *(double(Decimal(row[name])) for name in ("proceeds", "cost_basis", "gain")),
             )
             for row in golden["yearly"]
-        }  # fmt: skip
+        }
 
 
 @pytest.mark.parametrize(("name", "method"), ASSETS)
@@ -106,11 +115,11 @@ def test_what_each_wallet_holds_in_the_end_is_as_recorded(name: str, method: str
     recorded = load(name)
     for asset, golden in recorded["golden"][method].items():
         entries = list(program_entries(recorded["input"][asset]))
-        (account,) = gains_of(entries, method).held
+        (account,) = gains_of(entries, method).remaining
         final = {f"{row['exchange']}/{row['holder']}": Decimal(row["final"]) for row in golden["balances"]}
         assert amount(account.quantity) == sum(final.values())
         # The program lets a wallet go below zero for a time; here what it lacked is counted beside what is held.
-        held = gains_of(entries, method, per_wallet=True).held
+        held = gains_of(entries, method, per_wallet=True).remaining
         assert {each.wallet: amount(each.quantity - each.short) for each in held} == final
 
 
@@ -119,7 +128,7 @@ def test_the_average_cost_of_what_was_acquired_is_the_recorded_one(name: str) ->
     recorded = load(name)
     for asset, golden in recorded["golden"]["fifo"].items():
         acquired = [each for each in program_entries(recorded["input"][asset]) if each.kind in ACQUIRED]
-        (held,) = gains_of(acquired, "average").held
+        (held,) = gains_of(acquired, "average").remaining
         assert held.cost is not None
         assert float(Fraction(decimal(held.cost)) / Fraction(amount(held.quantity))) == float(golden["average_price"])
 
@@ -140,7 +149,8 @@ def test_the_examples_of_the_tax_authority_come_out_as_it_says(number: int) -> N
     assert by_day == {
         row["date"]: [int(row["gain"]) * pound, int(row["allowable_cost"]) * pound] for row in expected["gains"]
     }
-    (pool,) = found.held
+    (pool,) = found.remaining
     assert (amount(pool.quantity), pool.cost) == (
-        Decimal(expected["pool_after"]["quantity"]), int(expected["pool_after"]["cost"]) * pound,
-    )  # fmt: skip
+        Decimal(expected["pool_after"]["quantity"]),
+        int(expected["pool_after"]["cost"]) * pound,
+    )

@@ -11,12 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.contracts import Holding, Spam
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio
-from portfolio.pnl.entries import money
-from portfolio.pnl.gains import SHORT, Gain, Gains, Held
-from portfolio.pnl.in_portfolio import DEBT, ELSEWHERE, NO_LOTS, UNSEEN, AccountGains, account_gains, with_gains
-from portfolio.valuation import ValuedPosition, value, valued
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.pnl.entries import money
+from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
+from chainfolio.portfolio.pnl.in_portfolio import (
+    DEBT,
+    ELSEWHERE,
+    NO_LOTS,
+    UNSEEN,
+    AccountGains,
+    account_gains,
+    with_gains,
+)
+from chainfolio.portfolio.valuation import ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 
 COIN, USDC = native(), erc20()
@@ -36,7 +44,7 @@ def lots(*known: Known, closed: dict[str, str | None] | None = None, reason: str
     for symbol, quantity, cost, *deposited in known:
         why, units = ("unknown", None) if cost is None else ("", usd(cost))
         inside = int(deposited[0]) if deposited else 0
-        held[KEYS[symbol]] = Held(KEYS[symbol], "", quantity, units, why, deposited=inside)
+        held[KEYS[symbol]] = RemainingLots(KEYS[symbol], "", quantity, units, why, deposited=inside)
     sums = {KEYS[symbol]: None if gain is None else usd(gain) for symbol, gain in (closed or {}).items()}
     return AccountGains(held, sums, reason=reason)
 
@@ -48,7 +56,7 @@ def document(loose: dict[str, int], *positions: ValuedPosition, spam: dict[str, 
         prices=tuple(price(tokens[symbol], PRICES[symbol]) for symbol in PRICES),
     )
     marks = {(ALICE, tokens[symbol].asset): Spam(100, ("LURE",)) for symbol in spam or {}}
-    found = value([replace(taken, spam=marks)])
+    found = valuate([replace(taken, spam=marks)])
     return portfolio(ALICE, replace(found, positions=tuple(positions)), CHAINS, updated_ms=1)
 
 
@@ -60,7 +68,9 @@ def position(supplied: Side = None, borrowed: Side = None, rewards: Side = None)
 
     def parts(side: Side) -> Any:
         return tuple(
-            valued(Holding(ALICE, tokens[s], raw, "aave3", "LENDING"), "ethereum", BLOCK, price(tokens[s], PRICES[s]))
+            value_holding(
+                Holding(ALICE, tokens[s], raw, "aave3", "LENDING"), "ethereum", BLOCK, price(tokens[s], PRICES[s])
+            )
             for s, raw in (side or {}).items()
         )
 
@@ -152,7 +162,7 @@ def test_what_others_put_into_a_protocol_has_no_known_cost_and_the_wallet_keeps_
 
 
 def test_more_that_left_than_came_leaves_no_lot_that_could_be_trusted() -> None:
-    known = AccountGains({KEYS["USDC"]: Held(KEYS["USDC"], "", 10**6, 1, short=5)})
+    known = AccountGains({KEYS["USDC"]: RemainingLots(KEYS["USDC"], "", 10**6, 1, short=5)})
     assert issues(with_gains(document({"USDC": 10**6}), known)) == [(KEYS["USDC"], f"its gain is not known: {SHORT}")]
 
 
@@ -180,9 +190,9 @@ def test_why_nothing_is_known_is_an_issue_and_every_number_stays_unknown() -> No
 def test_gains_become_what_a_portfolio_shows_of_an_account() -> None:
     gain = Gain("sell", "ethereum:a", "", "0x1", 1, 5, usd("9"), usd("4"))
     earned = gain._replace(kind="income", cost=0)
-    known = account_gains(Gains([gain, earned, gain], [Held("ethereum:a", "", 5, 1)]), {})
+    known = account_gains(Gains([gain, earned, gain], [RemainingLots("ethereum:a", "", 5, 1)]), {})
     assert known.closed == {"ethereum:a": usd("10")}
-    assert set(known.held) == {"ethereum:a"}
+    assert set(known.lots) == {"ethereum:a"}
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=6), st.integers(0, 10**20), st.integers(0, 10**12))

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from chainfolio.amounts import total
 from chainfolio.contracts import GAIN_METHODS
-from portfolio.document import UNKNOWN
-from portfolio.pnl.gains import SHORT
-from portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
-from portfolio.pnl.methods import gains_of
-from portfolio.pnl.records import Treatment, entries_of
-from portfolio.pnl.report import document
-from portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.gains import SHORT
+from chainfolio.portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
+from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.report import document
+from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio.test_pnl_records import ME, asset, record
 
 
 def known(records: Sequence[TransactionDocument], method: str = "fifo", **treatment: Any) -> TransactionGains:
     read = entries_of(records, {ME}, Treatment(**treatment))
-    return transaction_gains(read.entries, gains_of(read.entries, method).gains, treatment.get("same", {}))
+    return transaction_gains(read.entries, gains_of(read.entries, method).gains, treatment.get("aliases", {}))
 
 
 def at(number: int, type_: str, *sides: Any, **more: Any) -> TransactionDocument:
@@ -56,8 +56,9 @@ def test_rows_of_one_asset_share_its_net_movement_and_what_came_back_is_no_dispo
     ]
     filled, _ = with_gains(records[1], known(records))
     assert [each.total_cost_basis for each in filled.assets_out] == [
-        "16.666666666666666666666666666667", "3.333333333333333333333333333333",
-    ]  # fmt: skip
+        "16.666666666666666666666666666667",
+        "3.333333333333333333333333333333",
+    ]
     assert total([Decimal(each.total_cost_basis) for each in filled.assets_out]) == 20
     back = filled.assets_in[1]
     assert (back.closed_pnl, back.total_cost_basis) == ("0", UNKNOWN)
@@ -79,7 +80,7 @@ def test_a_deposit_closes_nothing_and_a_wrapped_coin_is_the_coin() -> None:
         at(3, "DEPOSIT", [asset("share", "4")], [asset("weth", "4", "13")]),
         at(4, "TRANSFEROUT", [], [asset("coin", "2", "9")]),
     ]
-    gains = known(records, same={"chain:weth": "chain:coin"})
+    gains = known(records, aliases={"chain:weth": "chain:coin"})
     closed = [with_gains(each, gains)[0].closed_pnl for each in records]
     assert closed == ["0", "0", "0", "5"]
 

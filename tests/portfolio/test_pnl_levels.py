@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from chainfolio.amounts import text, total
 from chainfolio.contracts import Holding
-from portfolio.compose import portfolio
-from portfolio.document import UNKNOWN, AssetDocument, Portfolio, PositionDocument
-from portfolio.pnl.entries import money
-from portfolio.pnl.gains import Held
-from portfolio.pnl.in_portfolio import AccountGains, with_gains
-from portfolio.valuation import Valued, ValuedPosition, value, valued
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import UNKNOWN, AssetDocument, Portfolio, PositionDocument
+from chainfolio.portfolio.pnl.entries import money
+from chainfolio.portfolio.pnl.gains import RemainingLots
+from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
+from chainfolio.portfolio.valuation import ValuedHolding, ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 
 DAI = "0x" + "da" * 20
@@ -24,9 +24,11 @@ TOKENS = {
     (chain, symbol): token
     for chain in ("ethereum", "base")
     for symbol, token in (
-        ("ETH", native(chain)), ("USDC", erc20(chain=chain)), ("DAI", erc20(DAI, 18, "DAI", chain)),
+        ("ETH", native(chain)),
+        ("USDC", erc20(chain=chain)),
+        ("DAI", erc20(DAI, 18, "DAI", chain)),
     )
-}  # fmt: skip
+}
 PRICES = {"ETH": "2000", "USDC": "1.01"}  # nobody prices DAI
 Places = dict[tuple[str, str], int]
 
@@ -83,24 +85,28 @@ def check(document: Portfolio) -> None:
         assert kind.total_closed_pnl == place.total_closed_pnl == document.chains[key].total_closed_pnl
 
 
-def held(places: Places, inside: Places, costs: dict[tuple[str, str], int | None]) -> dict[str, Held]:
+def held(places: Places, inside: Places, costs: dict[tuple[str, str], int | None]) -> dict[str, RemainingLots]:
     found = {}
     for place in {*places, *inside}:
         key = f"{place[0]}:{TOKENS[place].asset.shown_contract}"
         cost, raw = costs.get(place), places.get(place, 0) + inside.get(place, 0)
-        found[key] = Held(key, "", raw, cost, "" if cost is not None else "unknown", deposited=inside.get(place, 0))
+        found[key] = RemainingLots(
+            key, "", raw, cost, "" if cost is not None else "unknown", deposited=inside.get(place, 0)
+        )
     return found
 
 
-def _valued(chain: str, side: Places) -> tuple[Valued, ...]:
+def _valued(chain: str, side: Places) -> tuple[ValuedHolding, ...]:
     return tuple(
-        valued(
-            Holding(ALICE, TOKENS[place], raw, "aave3", "LENDING"), chain, BLOCK,
+        value_holding(
+            Holding(ALICE, TOKENS[place], raw, "aave3", "LENDING"),
+            chain,
+            BLOCK,
             price(TOKENS[place], PRICES[place[1]]) if place[1] in PRICES else None,
         )
         for place, raw in side.items()
         if place[0] == chain
-    )  # fmt: skip
+    )
 
 
 def document(places: Places, inside: Places, owed: Places) -> Portfolio:
@@ -114,7 +120,7 @@ def document(places: Places, inside: Places, owed: Places) -> Portfolio:
         supplied, borrowed = (_valued(chain, side) for side in (inside, owed))
         if supplied or borrowed:
             positions.append(ValuedPosition(ALICE, chain, "aave3", "LENDING", "pool", supplied, borrowed))
-    return portfolio(ALICE, replace(value(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1)
+    return portfolio(ALICE, replace(valuate(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1)
 
 
 raws = st.dictionaries(st.sampled_from(sorted(TOKENS)), st.integers(1, 10**20), max_size=4)

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from portfolio.document import UNKNOWN
-from portfolio.pnl.entries import MONEY_DIGITS, NEVER_DEPOSITED, Entry
-from portfolio.pnl.methods import gains_of
-from portfolio.pnl.records import BRIDGED, NO_AMOUNT, NO_FEE_PRICE, OF_OTHERS, Treatment, entries_of
-from portfolio.transactions import Named, Nft, TransactionAssetDocument, TransactionDocument, TransactionUser
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, NEVER_DEPOSITED, Entry
+from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.records import BRIDGED, NO_AMOUNT, NO_FEE_PRICE, OF_OTHERS, Treatment, entries_of
+from chainfolio.portfolio.transactions import (
+    NamedEntity,
+    Nft,
+    TransactionAssetDocument,
+    TransactionDocument,
+    TransactionUser,
+)
 
 ME, MINE, OTHER, POOL, NOBODY = "me", "mine", "other", "pool", "nobody"
 USD = 10**MONEY_DIGITS
@@ -19,10 +25,19 @@ USD = 10**MONEY_DIGITS
 
 def asset(symbol: str, amount: str, value: str = UNKNOWN, other: str = OTHER, **more: Any) -> TransactionAssetDocument:
     facts = {
-        "symbol": symbol, "name": symbol, "balance": amount, "price": UNKNOWN, "value": value, "contract": symbol,
-        "chain_contract": f"chain:{symbol}", "chain_key": "chain", "decimal": "0", "sender": other, "recipient": other,
+        "symbol": symbol,
+        "name": symbol,
+        "balance": amount,
+        "price": UNKNOWN,
+        "value": value,
+        "contract": symbol,
+        "chain_contract": f"chain:{symbol}",
+        "chain_key": "chain",
+        "decimal": "0",
+        "sender": other,
+        "recipient": other,
         "is_asset_in": True,
-    }  # fmt: skip
+    }
     return TransactionAssetDocument(**{**facts, **more})
 
 
@@ -34,16 +49,27 @@ def record(
     **more: Any,
 ) -> TransactionDocument:
     facts = {
-        "hash": "0x1", "timestamp": "1600000000", "block_number": 1, "chain": Named(key="chain", name="Chain"),
-        "sender": ME, "recipient": POOL, "type": type_, "value": "0", "value_fiat": "0", "fees": fee[0],
-        "fees_fiat": fee[1], "native_asset_fees": asset("coin", fee[0], fee[1]), "assets_in": tuple(came),
-        "assets_out": tuple(left), "user": TransactionUser(address=ME),
-    }  # fmt: skip
+        "hash": "0x1",
+        "timestamp": "1600000000",
+        "block_number": 1,
+        "chain": NamedEntity(key="chain", name="Chain"),
+        "sender": ME,
+        "recipient": POOL,
+        "type": type_,
+        "value": "0",
+        "value_fiat": "0",
+        "fees": fee[0],
+        "fees_fiat": fee[1],
+        "native_asset_fees": asset("coin", fee[0], fee[1]),
+        "assets_in": tuple(came),
+        "assets_out": tuple(left),
+        "user": TransactionUser(address=ME),
+    }
     return TransactionDocument(**{**facts, **more})
 
 
 def read(*records: TransactionDocument, own: Sequence[str] = (ME, MINE), **treatment: Any) -> list[Entry]:
-    return entries_of(records, own, Treatment(nobody={NOBODY}, **treatment)).entries
+    return entries_of(records, own, Treatment(burn_addresses={NOBODY}, **treatment)).entries
 
 
 def brief(entries: Sequence[Entry]) -> set[tuple[str, str, int, int | None]]:
@@ -95,8 +121,11 @@ def test_who_redeems_shares_that_he_bought_sells_them_for_what_they_pay_and_earn
     bought = record("SWAP", [asset("share", "9", "90")], [asset("b", "90", "90")], hash="0x1")
     redeemed = record("WITHDRAW", [asset("a", "100", "110", POOL)], [asset("share", "9", other=NOBODY)], hash="0x2")
     assert brief(read(bought, redeemed)) == {
-        ("buy", "share", 9, 90), ("sell", "b", 90, 90), ("sell", "share", 9, 110), ("buy", "a", 100, 110)
-    }  # fmt: skip
+        ("buy", "share", 9, 90),
+        ("sell", "b", 90, 90),
+        ("sell", "share", 9, 110),
+        ("buy", "a", 100, 110),
+    }
     gains = gains_of(read(bought, redeemed), "fifo").gains
     assert [(gain.kind, gain.asset, gain.gain) for gain in gains if gain.asset.endswith("share")] == [
         ("sell", "chain:share", 20 * USD)
@@ -133,7 +162,7 @@ def test_what_comes_back_and_was_never_deposited_is_no_income_and_its_cost_is_no
     entries = read(record(type_, [asset("a", "32", "64000", POOL)]))
     found = gains_of(entries, "fifo")
     assert found.gains == []
-    assert [(held.quantity, held.cost, held.reason) for held in found.held] == [(32, None, NEVER_DEPOSITED)]
+    assert [(held.quantity, held.cost, held.reason) for held in found.remaining] == [(32, None, NEVER_DEPOSITED)]
 
 
 def test_per_wallet_what_one_wallet_deposited_and_another_gets_back_moves_with_its_lots() -> None:
@@ -141,12 +170,17 @@ def test_per_wallet_what_one_wallet_deposited_and_another_gets_back_moves_with_i
         record("TRANSFERIN", [asset("a", "10", "10")], sender=OTHER, hash="0x1"),
         record("DEPOSIT", [asset("share", "10", other=NOBODY)], [asset("a", "10", "10", POOL)], hash="0x2"),
         record("TRANSFEROUT", [], [asset("share", "10", "10", MINE)], hash="0x3"),
-        record("WITHDRAW", [asset("a", "11", "22", POOL)], [asset("share", "10", other=NOBODY)], hash="0x4",
-               user=TransactionUser(address=MINE)),
-    )  # fmt: skip
+        record(
+            "WITHDRAW",
+            [asset("a", "11", "22", POOL)],
+            [asset("share", "10", other=NOBODY)],
+            hash="0x4",
+            user=TransactionUser(address=MINE),
+        ),
+    )
     found = gains_of(entries, "fifo", per_wallet=True)
     assert [(gain.kind, gain.wallet, gain.gain) for gain in found.gains] == [("income", MINE, 2 * USD)]
-    held = {each.wallet: (each.quantity, each.cost) for each in found.held if each.asset == "chain:a"}
+    held = {each.wallet: (each.quantity, each.cost) for each in found.remaining if each.asset == "chain:a"}
     assert held == {ME: (0, 0), MINE: (11, 12 * USD)}
 
 
@@ -180,11 +214,11 @@ def test_what_a_stake_earned_and_keeps_is_income_once_and_no_income_when_it_is_t
     assert brief(entries) == {("income", "a", 5, 50), ("deposit", "a", 5, 50), ("withdraw", "a", 5, 60)}
     gains = gains_of(entries, "fifo")
     assert [(each.kind, each.quantity, (each.gain or 0) // USD) for each in gains.gains] == [("income", 5, 50)]
-    assert [(each.quantity, (each.cost or 0) // USD, each.deposited) for each in gains.held] == [(5, 50, 0)]
+    assert [(each.quantity, (each.cost or 0) // USD, each.deposited) for each in gains.remaining] == [(5, 50, 0)]
     whole = record("UNSTAKE", [asset("a", "9", "90", POOL)], hash="0x2", timestamp="1600000001")
     found = gains_of(read(earned, whole), "fifo")
     assert [(each.kind, each.quantity) for each in found.gains] == [("income", 5)], "what others staked is no income"
-    assert [(each.quantity, each.cost, each.reason) for each in found.held] == [(9, None, NEVER_DEPOSITED)]
+    assert [(each.quantity, each.cost, each.reason) for each in found.remaining] == [(9, None, NEVER_DEPOSITED)]
     sold = read(earned, taken, deposits_are_disposals=True)
     assert brief(sold) == {("income", "a", 5, 50), ("sent", "a", 5, 50), ("received", "a", 5, 60)}
 
@@ -213,11 +247,11 @@ def test_a_move_between_own_wallets_is_told_once_though_both_have_a_record() -> 
 def test_the_wrapped_coin_is_the_coin() -> None:
     wrap = record("WRAP", [asset("wcoin", "5", "50")], [asset("coin", "5", "50")], ("1", "10"))
     same = {"chain:wcoin": "chain:coin"}
-    assert brief(read(wrap, same=same)) == {("fee", "coin", 1, 10)}
+    assert brief(read(wrap, aliases=same)) == {("fee", "coin", 1, 10)}
     swap = record("SWAP", [asset("wcoin", "5", "50")], [asset("a", "5", "50")], sender=OTHER, hash="0x2")
-    assert brief(read(swap, same=same)) == {("buy", "coin", 5, 50), ("sell", "a", 5, 50)}
+    assert brief(read(swap, aliases=same)) == {("buy", "coin", 5, 50), ("sell", "a", 5, 50)}
     for order in ([wrap, swap], [swap, wrap]):
-        assert entries_of(order, [ME], Treatment(same=same)).facts["chain:coin"].symbol == "coin"
+        assert entries_of(order, [ME], Treatment(aliases=same)).facts["chain:coin"].symbol == "coin"
 
 
 def test_of_spam_and_of_failed_transactions_only_the_own_fee_counts() -> None:

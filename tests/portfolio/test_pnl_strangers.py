@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from chainfolio.contracts import GAIN_METHODS
-from portfolio.pnl.entries import UNASKED, Entry
-from portfolio.pnl.gains import Gains
-from portfolio.pnl.in_portfolio import account_gains, with_gains
-from portfolio.pnl.in_transactions import transaction_gains
-from portfolio.pnl.in_transactions import with_gains as with_gains_of
-from portfolio.pnl.methods import gains_of
-from portfolio.pnl.records import Treatment, entries_of
-from portfolio.pnl.report import AssetFacts, PnlDocument, document
-from portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.pnl.entries import UNASKED, Entry
+from chainfolio.portfolio.pnl.gains import Gains
+from chainfolio.portfolio.pnl.in_portfolio import account_gains, with_gains
+from chainfolio.portfolio.pnl.in_transactions import transaction_gains
+from chainfolio.portfolio.pnl.in_transactions import with_gains as with_gains_of
+from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
+from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio import test_pnl_in_portfolio as held
 from tests.portfolio.test_pnl_in_transactions import at
 from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, OTHER, USD, asset, brief
 
 VOUCHED = {"chain:usd", "chain:coin"}
-TREATMENT = Treatment(nobody={NOBODY}, vouched=VOUCHED.__contains__)
+TREATMENT = Treatment(burn_addresses={NOBODY}, is_trusted=VOUCHED.__contains__)
 FACTS = {f"chain:{symbol}": AssetFacts(symbol, 0) for symbol in ("usd", "coin", "bait")}
 
 
@@ -107,7 +107,7 @@ def test_who_sells_what_strangers_sent_has_no_known_gain_of_it_and_keeps_the_sum
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_a_forged_disposal_takes_no_more_than_there_is(method: str) -> None:
     found = gains(FUNDED, BOUGHT, came(2, "bait", "5", "5000"), left(3, "bait", "10000", "1"), method=method)
-    (bait,) = [each for each in found.held if each.asset == "chain:bait"]
+    (bait,) = [each for each in found.remaining if each.asset == "chain:bait"]
     assert (bait.quantity, bait.unasked, bait.short) == (0, 0, 0)
     assert {gain.asset for gain in found.gains} == {"chain:usd"}
 
@@ -115,7 +115,9 @@ def test_a_forged_disposal_takes_no_more_than_there_is(method: str) -> None:
 def test_what_came_unasked_moves_with_its_owner_from_wallet_to_wallet() -> None:
     move = at(3, "TRANSFEROUT", [], [asset("bait", "12", "1", MINE)])
     found = gains(FUNDED, BOUGHT, came(2, "bait", "5", "5000"), move, per_wallet=True)
-    bait = {each.wallet: (each.quantity, each.cost, each.unasked) for each in found.held if each.asset == "chain:bait"}
+    bait = {
+        each.wallet: (each.quantity, each.cost, each.unasked) for each in found.remaining if each.asset == "chain:bait"
+    }
     assert bait == {ME: (0, 0, 3), MINE: (10, 50 * USD, 2)}
 
 
@@ -128,7 +130,7 @@ def test_shares_that_a_stranger_sent_are_sold_for_what_they_pay_and_gain_nothing
 
 def test_a_withdrawal_that_a_stranger_logs_brings_nothing_known() -> None:
     forged = at(2, "WITHDRAW", [asset("bait", "7", "7000")], [asset("hook", "5", other=NOBODY)], sender=OTHER)
-    (bait,) = gains(forged).held
+    (bait,) = gains(forged).remaining
     assert (bait.quantity, bait.cost, bait.unasked) == (0, 0, 7)
 
 
@@ -144,8 +146,8 @@ def test_transactions_of_strangers_have_no_cost_and_close_nothing() -> None:
 def test_the_sums_of_a_portfolio_leave_out_what_strangers_sent_and_an_issue_says_so() -> None:
     known = held.lots(("USDC", 100 * 10**6, "90"), closed={"USDC": "7"})
     dai = held.KEYS["DAI"]
-    bait = known.held[held.KEYS["USDC"]]._replace(asset=dai, quantity=0, cost=0, unasked=5)
-    known.held[dai] = bait  # type: ignore[index]
+    bait = known.lots[held.KEYS["USDC"]]._replace(asset=dai, quantity=0, cost=0, unasked=5)
+    known.lots[dai] = bait  # type: ignore[index]
     filled = with_gains(held.document({"USDC": 100 * 10**6, "DAI": 10**30}), known)  # the contract says what it likes
     assert (filled.total_cost_basis, filled.open_pnl, filled.closed_pnl) == ("90", "10", "7")
     assert held.asset_of(filled, symbol="dai").open_pnl == "N/A"
@@ -156,7 +158,7 @@ def test_dust_beside_what_was_bought_changes_neither_its_cost_nor_its_gain() -> 
     known = held.lots(("USDC", 100 * 10**6, "90"))
     key = held.KEYS["USDC"]
     for dust in (1, 10**5, 10**12):
-        known.held[key] = known.held[key]._replace(unasked=dust)  # type: ignore[index]
+        known.lots[key] = known.lots[key]._replace(unasked=dust)  # type: ignore[index]
         filled = with_gains(held.document({"USDC": 100 * 10**6 + dust}), known)
         assert (filled.total_cost_basis, filled.open_pnl) == ("90", "10")
         assert held.issues(filled) == [(key, f"its gain is not known: {UNASKED}")]

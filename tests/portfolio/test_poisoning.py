@@ -10,22 +10,28 @@ import pytest
 from chainfolio.addresses import EVM, TRON
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import TransactionDetails
-from portfolio.activity import Activity, Movement
-from portfolio.poisoning import Counterparties, Interaction, poisoning
-from portfolio.statement import record
-from portfolio.transactions import Flag, TransactionDocument
+from chainfolio.portfolio.activity import Activity, Movement
+from chainfolio.portfolio.poisoning import Counterparties, Interaction, poisoning
+from chainfolio.portfolio.statement import record
+from chainfolio.portfolio.transactions import Flag, TransactionDocument
 from tests.portfolio.test_activity import CALL, ETHER, ME, SCENE, USDC
 
 FAKE = Asset("eip155:1", "erc20", "0x" + "fa" * 20)
 REAL, FALSE = "0xabcd" + "1" * 32 + "9876", "0xabcd" + "2" * 32 + "9876"
 OTHER = "0xabcd" + "1" * 32 + "9877"
 COIN = 10**18
-CIRCLE = Counterparties.of([
-    Interaction(REAL, ETHER, (100, 3), 5 * COIN), Interaction(REAL, USDC, (90, 0), 500),
-    Interaction(REAL, USDC, (80, 7), 400),
-    Interaction(FALSE, ETHER, (200, 0), 1), Interaction(OTHER, ETHER, (10, 0), COIN),
-    Interaction(ZERO_ADDRESS, ETHER, (1, 0), 1),
-], EVM, 18)  # fmt: skip
+CIRCLE = Counterparties.of(
+    [
+        Interaction(REAL, ETHER, (100, 3), 5 * COIN),
+        Interaction(REAL, USDC, (90, 0), 500),
+        Interaction(REAL, USDC, (80, 7), 400),
+        Interaction(FALSE, ETHER, (200, 0), 1),
+        Interaction(OTHER, ETHER, (10, 0), COIN),
+        Interaction(ZERO_ADDRESS, ETHER, (1, 0), 1),
+    ],
+    EVM,
+    18,
+)
 
 
 def move(who: str, raw: int, token: Asset = ETHER, direction: Any = "in") -> Movement:

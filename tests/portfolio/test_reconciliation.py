@@ -17,49 +17,49 @@ from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import Asset
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
-from portfolio import causes
-from portfolio.causes import Evidence, cause_of
-from portfolio.ledger import by_account, told_once
-from portfolio.reconciliation import (
-    FAN,
+from chainfolio.portfolio import causes
+from chainfolio.portfolio.causes import Evidence, cause_of
+from chainfolio.portfolio.ledger import by_account, drop_native_duplicates
+from chainfolio.portfolio.reconciliation import (
     MAX_CHANGES,
-    Absent,
+    SPLIT_PARTS,
     Answer,
+    BalanceKey,
     Change,
-    Compared,
-    Course,
-    Key,
+    Comparison,
+    NoContract,
     Point,
-    courses,
-    ladder,
+    RunningTotals,
+    running_totals,
     search,
+    spread_heights,
 )
 from tests.portfolio.test_ledger import ACCOUNTS, TOKENS, TRANSFERS, frame
 
 LAST = 5_000
 ALICE = ACCOUNTS[1]
 INFO = ChainInfo("Local", 1, Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18), "erc20", 12_000)
-TOKEN = Key(ALICE, INFO.token_asset(TOKENS[0]))
-COIN = Key(ALICE, INFO.native.asset)
+TOKEN = BalanceKey(ALICE, INFO.token_asset(TOKENS[0]))
+COIN = BalanceKey(ALICE, INFO.native.asset)
 STEPS = st.dictionaries(st.integers(1, LAST), st.integers(-(2**255), 2**255).filter(bool), max_size=12)
 Balance = Callable[[int], Answer]
 
 
-def course(moves: Mapping[int, int]) -> Course:
-    return Course(tuple(sorted(moves)), tuple(accumulate(moves[height] for height in sorted(moves))))
+def course(moves: Mapping[int, int]) -> RunningTotals:
+    return RunningTotals(tuple(sorted(moves)), tuple(accumulate(moves[height] for height in sorted(moves))))
 
 
 def compare(
-    known: Mapping[Key, Course],
-    balances: Mapping[Key, Balance],
+    known: Mapping[BalanceKey, RunningTotals],
+    balances: Mapping[BalanceKey, Balance],
     count: int = 16,
     *,
     is_start: bool = True,
     on_asked: Callable[[list[Point]], None] = lambda asked: None,
-) -> tuple[dict[Key, Compared], int]:
+) -> tuple[dict[BalanceKey, Comparison], int]:
     """What a search comes to, and how many rounds it took."""
-    running, rounds = search(known, ladder(0, LAST, count), is_start=is_start), 0
-    answers: dict[tuple[Key, int], Answer] | None = None
+    running, rounds = search(known, spread_heights(0, LAST, count), is_from_genesis=is_start), 0
+    answers: dict[tuple[BalanceKey, int], Answer] | None = None
     while True:
         try:
             asked = next(running) if answers is None else running.send(answers)
@@ -105,24 +105,24 @@ def test_differences_that_cancel_each_other_are_told_as_blocks_that_differ(
 
 def test_of_many_differences_the_first_are_told_and_that_there_are_more() -> None:
     planted = dict.fromkeys(range(100, LAST, 7), 3)
-    (one,) = compare({TOKEN: Course()}, {TOKEN: balance_of({}, planted)})[0].values()
+    (one,) = compare({TOKEN: RunningTotals()}, {TOKEN: balance_of({}, planted)})[0].values()
     assert [each.height for each in one.changes] == sorted(planted)[:MAX_CHANGES]
     assert one.has_more
 
 
 def test_only_what_differs_is_asked_for_again() -> None:
-    others = {Key(ALICE, INFO.token_asset(f"0x{n:040x}")): Course() for n in range(50)}
-    known = {**others, TOKEN: Course()}
-    balances: dict[Key, Balance] = {key: balance_of({}, {}) for key in others} | {TOKEN: balance_of({}, {77: 5})}
+    others = {BalanceKey(ALICE, INFO.token_asset(f"0x{n:040x}")): RunningTotals() for n in range(50)}
+    known = {**others, TOKEN: RunningTotals()}
+    balances: dict[BalanceKey, Balance] = {key: balance_of({}, {}) for key in others} | {TOKEN: balance_of({}, {77: 5})}
     asked: list[list[Point]] = []
     found, rounds = compare(known, balances, 4, on_asked=asked.append)
     assert {key for key, one in found.items() if one.changes} == {TOKEN}
     assert len(asked[0]) == len(known) * 5
-    spam = {Key(ALICE, INFO.token_asset(f"0x{n:040x}")): course({3_000: 1}) for n in range(50)}
+    spam = {BalanceKey(ALICE, INFO.token_asset(f"0x{n:040x}")): course({3_000: 1}) for n in range(50)}
     compare(spam, {key: balance_of({3_000: 1}, {}) for key in spam}, 100, on_asked=asked.append)
     assert len(asked.pop()) <= 6 * len(spam), "what was sent once is not asked for at every checkpoint"
     assert {key for again in asked[1:] for key, _ in again} == {TOKEN}
-    assert max(map(len, asked[1:])) < FAN
+    assert max(map(len, asked[1:])) < SPLIT_PARTS
     assert rounds == len(asked) > 2
 
 
@@ -130,10 +130,10 @@ def test_a_token_is_nothing_before_its_contract_is_there_and_unreadable_where_it
     moves = {1_000: 7}
 
     def before(height: int) -> Answer:
-        return Absent() if height < 900 else course(moves).at(height)
+        return NoContract() if height < 900 else course(moves).at(height)
 
     def gone(height: int) -> Answer:
-        return Absent() if height > 4_000 else before(height)
+        return NoContract() if height > 4_000 else before(height)
 
     (one,) = compare({TOKEN: course(moves)}, {TOKEN: before})[0].values()
     assert (one.balance, one.changes, one.unread) == (7, (), ())
@@ -160,21 +160,24 @@ def test_courses_are_the_sums_of_all_movements_exact_for_all_of_uint256(
 ) -> None:
     history = by_account(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).lazy()).collect()
     paid = pl.DataFrame(
-        {"account": [ALICE] * len(fees), "height": [height for height, _ in fees],
-         "fee": [raw.to_bytes(32, "big") for _, raw in fees]},
+        {
+            "account": [ALICE] * len(fees),
+            "height": [height for height, _ in fees],
+            "fee": [raw.to_bytes(32, "big") for _, raw in fees],
+        },
         schema={"account": pl.String, "height": pl.Int64, "fee": pl.Binary},
-    )  # fmt: skip
-    found = courses(told_once(history, INFO), paid, INFO)
-    expected: dict[tuple[Key, int], int] = {}
+    )
+    found = running_totals(drop_native_duplicates(history, INFO), paid, INFO)
+    expected: dict[tuple[BalanceKey, int], int] = {}
     for row in rows:
         number = row.get("token_id")
         asset = INFO.asset(row["standard"], row["token"], number)
         for side, sign in (("recipient", 1), ("sender", -1)):
-            place = Key(row[side], asset), row["height"]
+            place = BalanceKey(row[side], asset), row["height"]
             expected[place] = expected.get(place, 0) + sign * row["raw"]
     for height, raw in fees:
         expected[COIN, height] = expected.get((COIN, height), 0) - raw
-    assert {(key, height): one.moved(height) for key, one in found.items() for height in one.heights} == expected
+    assert {(key, height): one.change_at(height) for key, one in found.items() for height in one.heights} == expected
 
 
 def test_coins_that_a_chain_tells_of_a_second_time_as_a_token_count_once() -> None:
@@ -188,7 +191,7 @@ def test_coins_that_a_chain_tells_of_a_second_time_as_a_token_count_once() -> No
     ]
     history = by_account(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).lazy()).collect()
     nothing = pl.DataFrame(schema={"account": pl.String, "height": pl.Int64, "fee": pl.Binary})
-    found = courses(told_once(history, info), nothing, info)
+    found = running_totals(drop_native_duplicates(history, info), nothing, info)
     mine = {key.asset: one.sums for key, one in found.items() if key.account == ALICE}
     assert mine == {COIN.asset: (8,), INFO.token_asset(TOKENS[1]): (2,)}
 
@@ -206,7 +209,7 @@ def test_what_changes_again_and_again_without_events_is_rebasing_and_what_change
     assert cause_of(TOKEN, moved, once[0], once, WHOLE)[0] == causes.WITHOUT_EVENTS
     assert {cause_of(TOKEN, moved, each, twice, WHOLE)[0] for each in twice} == {causes.REBASING}
     filled = [change(10, 100, 0), change(20, -100, 100), change(30, 7, 0)]
-    assert {cause_of(TOKEN, Course(), each, filled, WHOLE)[0] for each in filled} == {causes.WITHOUT_EVENTS}
+    assert {cause_of(TOKEN, RunningTotals(), each, filled, WHOLE)[0] for each in filled} == {causes.WITHOUT_EVENTS}
 
 
 def test_what_a_token_keeps_of_a_transfer_is_a_fee_and_what_moves_nothing_is_an_event_without_effect() -> None:
@@ -225,30 +228,30 @@ def test_no_token_is_blamed_if_the_events_of_the_block_may_not_be_all(amount: in
 
 def test_a_left_out_event_is_named_also_if_it_explains_a_part_of_the_difference() -> None:
     events = ("log 3 of transaction 0xab", "log 4 of transaction 0xab")
-    lost = replace(WHOLE, lacking={"transfers": 100}, left_out=events)
+    lost = replace(WHOLE, missing={"transfers": 100}, left_out=events)
     for amount, rest in ((100, ""), (98, "; -2 of the difference is something else")):
-        found = cause_of(TOKEN, Course(), change(10, amount), [change(10, amount)], lost)
+        found = cause_of(TOKEN, RunningTotals(), change(10, amount), [change(10, amount)], lost)
         told = "the node left out log 3 of transaction 0xab and 1 more when the block was indexed"
         assert found == (causes.MISSING_ROW, f"{told}: read again, the block has it{rest}")
 
 
 def test_coins_are_named_by_what_the_block_shows_and_unknown_where_nothing_shows_it() -> None:
     def named(amount: int, **evidence: Any) -> str:
-        return cause_of(COIN, Course(), change(10, amount), [], Evidence(**evidence))[0]
+        return cause_of(COIN, RunningTotals(), change(10, amount), [], Evidence(**evidence))[0]
 
-    assert named(5, is_read=True, lacking={"internal": 5}) == causes.MISSING_TRACE
-    assert named(5, is_read=True, lacking={"native": 5}) == causes.MISSING_ROW
-    assert named(5, is_read=True, lacking={"native": 5}, unindexed=("native",)) == causes.NOT_INDEXED
+    assert named(5, is_read=True, missing={"internal": 5}) == causes.MISSING_TRACE
+    assert named(5, is_read=True, missing={"native": 5}) == causes.MISSING_ROW
+    assert named(5, is_read=True, missing={"native": 5}, unindexed=("native",)) == causes.NOT_INDEXED
     assert named(5, unindexed=("transactions",)) == causes.NOT_INDEXED
     assert named(5, is_read=True, is_rewarded=True, transactions=3) == causes.BLOCK_REWARD
-    assert named(5, is_read=True, lacking={"withdrawals": 5}, transactions=3) == causes.WITHDRAWAL
-    assert named(5, is_read=True, lacking={"mints": 5}, transactions=3) == causes.MINT
-    assert named(5, is_read=True, lacking={"withdrawals": 4}, transactions=3) == causes.UNKNOWN
+    assert named(5, is_read=True, missing={"withdrawals": 5}, transactions=3) == causes.WITHDRAWAL
+    assert named(5, is_read=True, missing={"mints": 5}, transactions=3) == causes.MINT
+    assert named(5, is_read=True, missing={"withdrawals": 4}, transactions=3) == causes.UNKNOWN
     assert named(-5, is_read=True, is_rewarded=True, transactions=3) == causes.UNKNOWN
     assert named(5, is_read=True, transactions=0) == causes.WITHDRAWAL
     assert named(-5, is_read=True, transactions=0) == causes.UNKNOWN
     assert named(5, is_read=True, transactions=2, untraced=True) == causes.MISSING_TRACE
     assert named(5, is_read=True, transactions=2) == causes.UNKNOWN
-    assert named(5, is_read=True, transactions=2, lacking={"native": 4}) == causes.UNKNOWN
+    assert named(5, is_read=True, transactions=2, missing={"native": 4}) == causes.UNKNOWN
     far = Change(0, 10, 5, 0, 5)
-    assert cause_of(COIN, Course(), far, [far], Evidence(transactions=0))[0] == causes.UNKNOWN
+    assert cause_of(COIN, RunningTotals(), far, [far], Evidence(transactions=0))[0] == causes.UNKNOWN

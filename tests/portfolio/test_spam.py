@@ -16,30 +16,45 @@ from msgspec import UNSET
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Position, Snapshot, Spam
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio, SpamDocument, wallet_only
-from portfolio.facts import Options
-from portfolio.merge import merge
-from portfolio.nav import nav
-from portfolio.overview import overview
-from portfolio.spam import MASS_RECIPIENTS, REASONS, SPAM_FROM, WEIGHTS, Arrival, Originals, TokenFacts, judge
-from portfolio.valuation import value
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio, SpamDocument, wallet_only
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.merge import merge
+from chainfolio.portfolio.nav import nav
+from chainfolio.portfolio.overview import overview
+from chainfolio.portfolio.spam import (
+    MASS_RECIPIENTS,
+    REASONS,
+    SPAM_FROM,
+    WEIGHTS,
+    KnownTokens,
+    TokenArrival,
+    TokenFacts,
+    judge,
+)
+from chainfolio.portfolio.valuation import valuate
 from tests.portfolio.examples import ALICE, CHAINS, USDC, erc20, price, snapshot
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 THERE = Asset("eip155:1", "erc20", "0x" + "5a" * 20)
-ORIGINALS = Originals.of(
+ORIGINALS = KnownTokens.of(
     [
         (Asset("eip155:1", "erc20", f"0x{number:040x}"), symbol, name)
         for number, (symbol, name) in enumerate(
             [
-                ("ETH", "Ether"), ("USDC", "USD Coin"), ("USDT", "Tether USD"), ("stETH", "Lido Staked Ether"),
-                ("BAL", "Balancer"), ("1INCH", "1inch"), ("UNI", "Uniswap"), ("DAI", "Dai Stablecoin"),
+                ("ETH", "Ether"),
+                ("USDC", "USD Coin"),
+                ("USDT", "Tether USD"),
+                ("stETH", "Lido Staked Ether"),
+                ("BAL", "Balancer"),
+                ("1INCH", "1inch"),
+                ("UNI", "Uniswap"),
+                ("DAI", "Dai Stablecoin"),
             ]
         )
     ]
-)  # fmt: skip
-SENT = Arrival(moved=1, own=False, recipients=1)
+)
+SENT = TokenArrival(transfer_count=1, is_own_action=False, recipients=1)
 DROPPED = replace(SENT, recipients=MASS_RECIPIENTS)
 # As such tokens are named; the sites are made up.
 HOSTILE = (
@@ -68,7 +83,7 @@ HOSTILE = (
 
 
 def facts(symbol: str, name: str, **more: Any) -> TokenFacts:
-    return replace(TokenFacts(THERE, symbol, name, listed=False, priced=False, arrival=SENT), **more)
+    return replace(TokenFacts(THERE, symbol, name, is_listed=False, is_priced=False, arrival=SENT), **more)
 
 
 @pytest.mark.parametrize(("symbol", "name"), HOSTILE)
@@ -82,17 +97,27 @@ def test_hostile_names_that_a_stranger_sends_are_spam(symbol: str, name: str) ->
 
 @pytest.mark.parametrize(("symbol", "name"), HOSTILE)
 def test_what_is_on_the_list_is_never_spam(symbol: str, name: str) -> None:
-    assert judge(facts(symbol, name, listed=True, arrival=DROPPED), ORIGINALS) is None
+    assert judge(facts(symbol, name, is_listed=True, arrival=DROPPED), ORIGINALS) is None
 
 
 @pytest.mark.parametrize(
     ("symbol", "name"),
-    [("UNI-V2", "Uniswap V2"), ("yvDAI", "DAI yVault"), ("aEthUSDC", "Aave Ethereum USDC"),
-     ("s\u039eTH", "Synth Ether"), ("crvFRAX", "Curve.fi FRAX/USDC"), ("BAI", "not Balancer"),
-     ("sdCRV-gauge", "Stake DAO rewards"), ("", "")],
-)  # fmt: skip
+    [
+        ("UNI-V2", "Uniswap V2"),
+        ("yvDAI", "DAI yVault"),
+        ("aEthUSDC", "Aave Ethereum USDC"),
+        ("s\u039eTH", "Synth Ether"),
+        ("crvFRAX", "Curve.fi FRAX/USDC"),
+        ("BAI", "not Balancer"),
+        ("sdCRV-gauge", "Stake DAO rewards"),
+        ("", ""),
+    ],
+)
 def test_an_unknown_token_with_an_honest_name_is_not_spam_because_somebody_sent_it(symbol: str, name: str) -> None:
-    assert judge(facts(symbol, name, arrival=Arrival(moved=2, own=True, recipients=0)), ORIGINALS) is None
+    assert (
+        judge(facts(symbol, name, arrival=TokenArrival(transfer_count=2, is_own_action=True, recipients=0)), ORIGINALS)
+        is None
+    )
     assert judge(facts(symbol, name, arrival=None), ORIGINALS) is None
     if "reward" not in name:
         assert judge(facts(symbol, name), ORIGINALS) is None
@@ -101,20 +126,22 @@ def test_an_unknown_token_with_an_honest_name_is_not_spam_because_somebody_sent_
 def test_a_token_that_many_are_sent_at_once_is_spam_without_a_price_and_is_not_with_one() -> None:
     found = judge(facts("MOON", "Moon", arrival=DROPPED), ORIGINALS)
     assert found == Spam(65, ("MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"))
-    assert judge(facts("MOON", "Moon", arrival=DROPPED, priced=True), ORIGINALS) is None
+    assert judge(facts("MOON", "Moon", arrival=DROPPED, is_priced=True), ORIGINALS) is None
     assert judge(facts("MOON", "Moon", arrival=replace(DROPPED, recipients=MASS_RECIPIENTS - 1)), ORIGINALS) is None
 
 
 def test_a_balance_that_no_transfer_explains_counts_against_a_token() -> None:
-    found = judge(facts("MOON", "Moon", arrival=Arrival(moved=0, own=False, recipients=0)), ORIGINALS)
+    found = judge(
+        facts("MOON", "Moon", arrival=TokenArrival(transfer_count=0, is_own_action=False, recipients=0)), ORIGINALS
+    )
     assert found is not None
     assert "NO_TRANSFER" in found.reasons
 
 
 def test_what_the_holder_did_with_a_token_speaks_for_it_but_does_not_clear_a_trap() -> None:
-    mine = Arrival(moved=2, own=True, recipients=MASS_RECIPIENTS)
+    mine = TokenArrival(transfer_count=2, is_own_action=True, recipients=MASS_RECIPIENTS)
     assert judge(facts("USDC", "bought elsewhere", arrival=mine), ORIGINALS) is None
-    assert judge(facts("USD\u0421", "USD Coin", arrival=mine), Originals.of([])) is None
+    assert judge(facts("USD\u0421", "USD Coin", arrival=mine), KnownTokens.of([])) is None
     assert judge(facts("MOON", "Moon", arrival=mine), ORIGINALS) is None
     assert judge(facts("USDC-GIFT.COM", "Visit https://usdc-gift.com to claim", arrival=mine), ORIGINALS) is not None
 
@@ -127,7 +154,7 @@ def test_no_reason_is_enough_by_itself(reason: Any) -> None:
 
 @given(st.text(max_size=40), st.text(max_size=120), st.booleans())
 def test_any_text_is_judged_the_same_twice_and_never_by_one_reason(symbol: str, name: str, own: bool) -> None:
-    each = facts(symbol, name, arrival=Arrival(1, own, 0))
+    each = facts(symbol, name, arrival=TokenArrival(1, own, 0))
     found = judge(each, ORIGINALS)
     assert found == judge(each, ORIGINALS)
     assert found is None or (SPAM_FROM <= found.score <= 100 and len(found.reasons) > 1)
@@ -163,14 +190,14 @@ def token(row: Mapping[str, Any]) -> Asset:
 def test_no_real_token_is_spam_listed_or_held_by_its_own_deed_and_none_by_its_name() -> None:
     tokens = real()
     assert len(tokens) > 1_500
-    originals = Originals.of((asset, symbol, name) for _, asset, symbol, name in tokens)
-    nothing = Originals.of([])
+    originals = KnownTokens.of((asset, symbol, name) for _, asset, symbol, name in tokens)
+    nothing = KnownTokens.of([])
     chains = {each[0] for each in tokens}
-    by_chain = {chain: Originals.of(each[1:] for each in tokens if each[0] == chain) for chain in chains}
+    by_chain = {chain: KnownTokens.of(each[1:] for each in tokens if each[0] == chain) for chain in chains}
     for chain, asset, symbol, name in tokens:
-        each = TokenFacts(asset, symbol, name, listed=True, priced=False, arrival=DROPPED)
+        each = TokenFacts(asset, symbol, name, is_listed=True, is_priced=False, arrival=DROPPED)
         assert judge(each, originals) is None
-        unlisted = replace(each, listed=False, arrival=Arrival(1, True, 0))
+        unlisted = replace(each, is_listed=False, arrival=TokenArrival(1, True, 0))
         assert judge(unlisted, originals) is None, (symbol, name)
         assert judge(replace(unlisted, arrival=None), by_chain[chain]) is None, (symbol, name)
         assert judge(replace(unlisted, arrival=SENT), nothing) is None, (symbol, name)
@@ -194,7 +221,7 @@ def taken() -> Snapshot:
 
 
 def document(spam: bool = False) -> Portfolio:
-    return portfolio(ALICE, value([taken()]), CHAINS, updated_ms=1, options=Options(spam=spam))
+    return portfolio(ALICE, valuate([taken()]), CHAINS, updated_ms=1, options=Options(spam=spam))
 
 
 def assets(found: Portfolio) -> list[tuple[str, str, object]]:
@@ -209,7 +236,7 @@ def test_spam_is_in_sight_with_its_reasons_and_in_no_sum() -> None:
     assert (found.networth, found.chains["ethereum"].value, found.spam_assets) == ("5", "5", 1)
     wallet = wallet_only(found)
     assert (wallet.networth, wallet.spam_assets) == ("5", 1)
-    assert nav(value([taken()])).nav == 5
+    assert nav(valuate([taken()])).nav == 5
     (row,) = overview([found])
     assert (row.symbol, row.value, row.percentage) == ("USDC", "5", "100")
 
@@ -222,7 +249,7 @@ def test_spam_is_in_the_sums_of_who_asks_for_it_and_still_flagged() -> None:
 
 def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
     other = replace(taken(), spam={})
-    both = merge([document(), portfolio(ALICE, value([other]), CHAINS, updated_ms=1)], "virtual:x")
+    both = merge([document(), portfolio(ALICE, valuate([other]), CHAINS, updated_ms=1)], "virtual:x")
     assert (both.networth, both.spam_assets) == ("9000010", 1)
     assert sorted(value_ for _, value_, _ in assets(both)) == ["10", "9000000", "9000000"]
     twice = merge([document(), document()], "virtual:x")
@@ -240,7 +267,7 @@ def test_a_position_of_spam_is_in_sight_and_in_no_sum_unless_that_is_asked_for(
     position = Position(ALICE, "vaults", "VAULT", "USDC", (part,), rewards=(part,), replaces=replaces)
     taken = snapshot(prices=(price(part.token, "1"),))
     taken = replace(taken, positions=(position,), spam={spam: Spam(90, ("LINK",))})
-    valued = value([taken])
-    assert [each.counted for each in valued.everything] == [False, False]
+    valued = valuate([taken])
+    assert [each.is_counted for each in valued.all_holdings] == [False, False]
     assert [each.value_usd for each in (valued, valued.with_spam())] == [0, 10]
-    assert value([replace(taken, spam={})]).value_usd == 10
+    assert valuate([replace(taken, spam={})]).value_usd == 10

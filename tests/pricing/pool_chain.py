@@ -9,22 +9,31 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.facts import load
-from adapters.evm.node import Node
-from adapters.evm.settings import EvmSettings
+from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.node import Node
+from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.environment import Environment
+from chainfolio.localchain.deploy import (
+    FOREVER,
+    MINT_POSITION,
+    WAD,
+    Deployer,
+    Token,
+    checked,
+    erc20_tokens,
+    sqrt_price_x96,
+)
+from chainfolio.localchain.evm import MAX, ZERO
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import run_batched
-from chainfolio.seams import Seams
-from engine.mixed_reads import mixed
-from localchain.deploy import FOREVER, MINT_POSITION, WAD, Deployer, Token, checked, erc20_tokens, sqrt_price_x96
-from localchain.evm import MAX, ZERO
-from localchain.node import LocalNode
-from pricing.http_reads import Http
-from pricing.quotes import PriceSource, Quotes, Relative
+from chainfolio.pricing.http_reads import Http
+from chainfolio.pricing.quotes import PriceSource, Quotes, RelativePrice
+from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL
-from transport.http import HttpTransport
 
 CHAIN = "eip155:31337"
 TICKS = {100: 1, 500: 10, 3000: 60, 10_000: 200}  # fee -> tick spacing
@@ -98,8 +107,15 @@ class PoolChain:
         self.do(
             self.contracts["UniswapV2Router02"],
             "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
-            a, b, raw_one, raw_other, 0, 0, self.me, FOREVER,
-        )  # fmt: skip
+            a,
+            b,
+            raw_one,
+            raw_other,
+            0,
+            0,
+            self.me,
+            FOREVER,
+        )
         return self.pair_at(one, other) if not self._held_back else ""
 
     def pair_at(self, one: str, other: str) -> str:
@@ -158,10 +174,10 @@ class PoolChain:
         """What a plan gives at a block."""
 
         async def go() -> Any:
-            facts, seams = load(LOCAL), Seams()
-            endpoint = EvmEndpoint(self.node.url, HttpTransport(), seams)
-            own = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[self.node.url]))
-            chain = mixed(own, Http(seams))
+            facts, environment = load(LOCAL), Environment()
+            endpoint = EvmEndpoint(self.node.url, HttpTransport(), environment)
+            own = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[self.node.url]))
+            chain = with_mixed_reads(own, Http(environment))
             try:
                 block = await chain.block(self.node.height if height is None else height)
                 before = chain.requests
@@ -196,7 +212,7 @@ def opened(node: LocalNode) -> PoolChain:
     return chain
 
 
-def one_part(quotes: Quotes) -> tuple[Relative, Asset, Fraction]:
+def one_part(quotes: Quotes) -> tuple[RelativePrice, Asset, Fraction]:
     """The only price, in its only part."""
     (relative,) = quotes.relative
     ((part, amount),) = relative.parts

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from chainfolio.localchain.evm import call_data, result
 from chainfolio.plans import Reverted
 from chainfolio.reads import AtParent
-from localchain.evm import call_data, result
 
 FOLDER = Path(__file__).parents[3] / "shared" / "contracts"
 TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"

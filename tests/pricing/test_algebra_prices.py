@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from localchain import install
-from localchain.deploy import FOREVER, WAD, Deployer, checked, erc20_tokens, sqrt_price_x96
-from localchain.evm import MAX, ZERO, Tx, created_address, words
-from localchain.node import LocalNode
-from pricing.pools import Pools, pools
+from chainfolio.localchain import install
+from chainfolio.localchain.deploy import FOREVER, WAD, Deployer, checked, erc20_tokens, sqrt_price_x96
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, words
+from chainfolio.localchain.node import LocalNode
+from chainfolio.pricing.pools import Pools, build_pools
 from tests.pricing.pool_chain import PoolChain, one_part, section
 
 pytestmark = pytest.mark.node
@@ -57,11 +57,11 @@ def algebra(deployer: Deployer, weth: str) -> dict[str, str]:
         return at
 
     foretold = created_address(deployer.account, deployer.nonce + 1)
-    pools = create("core", "AlgebraPoolDeployer", foretold, deployer.account)
-    factory = create("core", "AlgebraFactory", pools)
+    build_pools = create("core", "AlgebraPoolDeployer", foretold, deployer.account)
+    factory = create("core", "AlgebraFactory", build_pools)
     assert factory == foretold
-    manager = create("periphery", "NonfungiblePositionManager", factory, weth, ZERO, pools)
-    router = create("periphery", "SwapRouter", factory, weth, pools)
+    manager = create("periphery", "NonfungiblePositionManager", factory, weth, ZERO, build_pools)
+    router = create("periphery", "SwapRouter", factory, weth, build_pools)
     return {"AlgebraFactory": factory, "NonfungiblePositionManager": manager, "SwapRouter": router}
 
 
@@ -99,7 +99,7 @@ def swap(chain: PoolChain, sold: str, bought: str, raw: int) -> None:
 
 def source(chain: PoolChain, floor: str = "10000") -> Pools:
     venue: dict[str, Any] = {"family": "algebra", "factory": chain.contracts["AlgebraFactory"].lower()}
-    return pools(section(chain, {"USDC": floor}, venue), "here")
+    return build_pools(section(chain, {"USDC": floor}, venue), "here")
 
 
 def test_the_price_of_an_algebra_pool_is_that_of_its_state_at_past_blocks(chain: PoolChain) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings
-from localchain.deploy import FOREVER, Deployer, deploy
-from localchain.node import LocalNode
-from pricing.pools import Pools, pools
-from pricing.shares import Shares, shares
+from chainfolio.localchain.deploy import FOREVER, Deployer, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.pricing.pools import Pools, build_pools
+from chainfolio.pricing.shares import Shares, build_shares
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part, section
 from tests.protocols.balancer_v2_deployment import EXACT_TOKENS_IN, JOIN, SWAP, Balancer, balancer, join
 
@@ -50,7 +50,7 @@ def number(chain: PoolChain, it: Balancer, name: str) -> bytes:
 def source(chain: PoolChain, it: Balancer, *names: str, floor: str = "1000") -> Pools:
     ids = [f"0x{number(chain, it, name).hex()}" for name in names]
     venue = {"family": "balancer_v2", "name": "Balancer V2", "vault": it.vault.lower(), "pools": ids}
-    return pools(section(chain, {"USDC": floor}, venue), "here")
+    return build_pools(section(chain, {"USDC": floor}, venue), "here")
 
 
 def swap(chain: PoolChain, it: Balancer, name: str, sold: str, bought: str, raw: int) -> None:
@@ -168,7 +168,7 @@ def test_shares_of_a_pool_have_no_market_in_the_pool_itself_and_a_pool_that_is_n
     share = chain.asset("DAI")._replace(reference=it.pools["composable"].lower())
     assert not chain.quoted(source(chain, it, "composable"), share).relative
     venue = {"family": "balancer_v2", "vault": it.vault.lower(), "pools": ["0x" + "ab" * 32]}
-    one = pools(section(chain, {"USDC": "1"}, venue), "here")
+    one = build_pools(section(chain, {"USDC": "1"}, venue), "here")
     quotes = chain.quoted(one, "DAI")
     assert (quotes.relative, quotes.refused) == ((), ())
     assert not chain.quoted(source(chain, it, "weighted"), "WETH", height=1).relative
@@ -177,7 +177,7 @@ def test_shares_of_a_pool_have_no_market_in_the_pool_itself_and_a_pool_that_is_n
 def of_shares(chain: PoolChain, it: Balancer, *names: str) -> Shares:
     ids = [f"0x{number(chain, it, name).hex()}" for name in names]
     section = {"balancer_v2": {"vault": it.vault.lower(), "pools": ids}, "native": f"{CHAIN}/slip44:60"}
-    return shares(section, "here")
+    return build_shares(section, "here")
 
 
 def share(chain: PoolChain, it: Balancer, name: str) -> Asset:
@@ -233,4 +233,4 @@ def test_the_configuration_says_which_shares_are_surely_known_and_what_can_have_
 @pytest.mark.parametrize("ids", [[], ["0xab"], "0x" + "ab" * 32, [1], ["0x" + "AB" * 32]])
 def test_pools_that_are_not_named_by_their_ids_are_a_settings_error(ids: object) -> None:
     with pytest.raises(BadSettings, match="is not a list of words of 32 bytes"):
-        pools({"venues": [{"family": "balancer_v2", "vault": "0x" + "0a" * 20, "pools": ids}]}, "here")
+        build_pools({"venues": [{"family": "balancer_v2", "vault": "0x" + "0a" * 20, "pools": ids}]}, "here")

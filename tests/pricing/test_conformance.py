@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 
 from chainfolio.assets import asset
-from pricing.binance import SECTION as BINANCE
-from pricing.coingecko import SECTION as COINGECKO
-from pricing.defillama import SECTION as DEFILLAMA
-from pricing.fixed import fixed
-from pricing.jupiter import SECTION as JUPITER
-from pricing.pyth import SECTION as PYTH
+from chainfolio.pricing.binance import SECTION as BINANCE
+from chainfolio.pricing.coingecko import SECTION as COINGECKO
+from chainfolio.pricing.defillama import SECTION as DEFILLAMA
+from chainfolio.pricing.fixed import build_fixed
+from chainfolio.pricing.jupiter import SECTION as JUPITER
+from chainfolio.pricing.pyth import SECTION as PYTH
 from tests.pricing.conformance import BAD_BODIES, BAD_PRICES, Subject
 from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
 
@@ -66,35 +66,61 @@ SUBJECTS = (
     Subject(
         "defillama",
         lambda url: DEFILLAMA.build({"base_url": url, "chains": {CHAIN: "ethereum"}}, "ethereum", "defillama"),
-        ERC20, llama, '{"coins":{}}', 6 * 3600,
+        ERC20,
+        llama,
+        '{"coins":{}}',
+        6 * 3600,
     ),
     Subject(
         "coingecko",
         lambda url: COINGECKO.build({"base_url": url, "chains": {CHAIN: "ethereum"}}, "ethereum", "coingecko"),
-        ERC20, gecko, "{}", 2 * 3600,
+        ERC20,
+        gecko,
+        "{}",
+        2 * 3600,
     ),
     Subject(
         "coingecko",
         lambda url: COINGECKO.build({"base_url": url, "chains": {CHAIN: "ethereum"}}, "ethereum", "coingecko"),
-        ERC20, gecko_past, '{"prices":[]}', 2 * 3600, now_s=NOW_S + 86_400,
+        ERC20,
+        gecko_past,
+        '{"prices":[]}',
+        2 * 3600,
+        now_s=NOW_S + 86_400,
     ),
     Subject(
         "pyth",
         lambda url: PYTH.build({"base_url": url, "coins": {str(ERC20): FEED}}, "ethereum", "pyth"),
-        ERC20, pyth, '{"parsed":[]}', 60, number=pyth_number, text=lambda _: "12.5",
+        ERC20,
+        pyth,
+        '{"parsed":[]}',
+        60,
+        number=pyth_number,
+        text=lambda _: "12.5",
     ),
     Subject(
-        "jupiter", lambda url: JUPITER.build({"base_url": url}, "solana", "jupiter"),
-        SOL, jupiter, "{}", 60, says_when=False,
+        "jupiter",
+        lambda url: JUPITER.build({"base_url": url}, "solana", "jupiter"),
+        SOL,
+        jupiter,
+        "{}",
+        60,
+        says_when=False,
     ),
     Subject(
         "binance",
         lambda url: BINANCE.build(
             {"base_url": url, "coins": {str(ERC20): "XUSDT"}, "usdt": {"ethereum": str(USDT)}}, "ethereum", "binance"
         ),
-        ERC20, binance, "[]", 300, number='"{}"'.format, text=str, beside=fixed({str(USDT): "1"}, "prices"),
+        ERC20,
+        binance,
+        "[]",
+        300,
+        number='"{}"'.format,
+        text=str,
+        beside=build_fixed({str(USDT): "1"}, "prices"),
     ),
-)  # fmt: skip
+)
 every = pytest.mark.parametrize("subject", SUBJECTS, ids=[f"{each.name}-{each.write.__name__}" for each in SUBJECTS])
 
 
@@ -143,7 +169,7 @@ async def test_a_price_that_is_none_is_refused_with_a_reason(subject: Subject, b
 async def test_an_answer_that_is_none_is_refused_with_a_reason(subject: Subject, name: str) -> None:
     whole = subject.write(subject.number("12.5"), NOW_S - 30).encode()
     body = None if name == "slow" else whole[:-2] if name == "cut off" else BAD_BODIES[name]
-    async with vendor(lambda _: body) as found, sending(subject.now_s, timeout_s=0.2, max_body=60_000) as http:
+    async with vendor(lambda _: body) as found, sending(subject.now_s, timeout_s=0.2, max_body_bytes=60_000) as http:
         (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
     assert quotes.prices == ()
     assert [each.asset for each in quotes.refused] == [subject.asset]
@@ -185,7 +211,7 @@ async def test_a_vendor_that_refuses_is_a_reason_with_a_cure_and_is_left_alone_a
         (again,) = await priced(http, source, [subject.asset], later)
         assert (len(found.asked), len(again.prices)) == ((1, 0) if headers else (2, 1))
         if headers:
-            await http.seams.clock.sleep(7.0)
+            await http.environment.clock.sleep(7.0)
             (again,) = await priced(http, source, [subject.asset], later)
         assert len(again.prices) == 1
 

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from chainfolio.assets import asset
 from chainfolio.errors import BadSettings
-from pricing.defillama import SECTION, Coins
-from pricing.quotes import PriceSource
-from pricing.vendors import Host, Told
+from chainfolio.pricing.defillama import SECTION, CoinBatch
+from chainfolio.pricing.quotes import PriceSource
+from chainfolio.pricing.vendors import VendorHost, VendorQuote
 from tests.pricing.recorded import answers
 from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
 
@@ -106,7 +106,7 @@ async def test_many_blocks_are_asked_for_in_one_request_and_each_gets_its_own_pr
 
 async def test_a_year_of_fifty_tokens_is_asked_for_in_addresses_that_servers_read() -> None:
     keys = [(f"ethereum:0x{number:040x}", NOW_S + 86_400 * day) for number in range(50) for day in range(365)]
-    gets = list(Coins(Host("http://vendor")).gets(keys, NOW_S))
+    gets = list(CoinBatch(VendorHost("http://vendor")).requests(keys, NOW_S))
     assert sorted(key for _, some in gets for key in some) == sorted(keys)
     assert len(gets) < 60
 
@@ -124,7 +124,7 @@ async def test_a_price_that_the_vendor_is_not_sure_of_is_refused() -> None:
 def test_a_key_of_the_paid_service_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_LLAMA", "s3cret")
     batch = SECTION.build({"key_env": "MY_LLAMA"}, "ethereum", "defillama").batch  # type: ignore[attr-defined]
-    ((get, _),) = batch.gets([("coingecko:ethereum", NOW_S)], NOW_S)
+    ((get, _),) = batch.requests([("coingecko:ethereum", NOW_S)], NOW_S)
     assert get.url == f"https://pro-api.llama.fi/s3cret/coins/prices/historical/{NOW_S}/coingecko:ethereum"
     assert "s3cret" not in repr(batch) + str(batch.shown(("coingecko:ethereum", NOW_S)))
 
@@ -148,15 +148,15 @@ def test_a_section_that_is_wrong_is_a_settings_error(section: dict[str, object],
 
 
 def test_recorded_answers_are_read_to_the_digits_that_were_recorded() -> None:
-    coins = Coins(Host("http://vendor"))
+    coins = CoinBatch(VendorHost("http://vendor"))
     read = 0
     for path, _, body, written in answers("defillama"):
         names = [name.lower() if ":0x" in name else name for name in path.rpartition("/")[2].split(",")]
-        told = coins.told(body, [(name, 0) for name in names])
+        told = coins.parse(body, [(name, 0) for name in names])
         recorded = {name.lower() if ":0x" in name else name: facts for name, facts in written["coins"].items()}
         assert {name for name, _ in told} == recorded.keys()
         for (name, _), seen in told.items():
-            assert isinstance(seen, Told)
+            assert isinstance(seen, VendorQuote)
             assert (seen.usd, seen.time_s) == (Decimal(recorded[name]["price"]), int(recorded[name]["timestamp"]))
             read += 1
     assert read > 20

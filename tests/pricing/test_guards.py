@@ -11,15 +11,15 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Reverted, Unknown
-from pricing.guards import ROUND_RULES, Round, answer_fault, price_fault, round_fault
+from chainfolio.pricing.guards import ROUND_RULES, FeedRound, price_fault, read_fault, round_fault
 
-GOOD = Round(
+GOOD = FeedRound(
     round_id=7,
     answer=2000 * 10**8,
     updated_s=9_000,
-    answered_in=7,
+    answered_in_round=7,
     decimals=8,
-    told_decimals=8,
+    feed_decimals=8,
     heartbeat_s=1_000,
     block_s=10_000,
 )
@@ -28,23 +28,23 @@ PRICE = Price(Asset("eip155:1", "slip44", "60"), Decimal(2000), "x", 9_000_000_0
 
 # One row a rule, in the order of the rules, and rows just inside each bound.
 REFUSED = [
-    ({"told_decimals": 18}, "the feed has 18 decimals, the settings say 8"),
+    ({"feed_decimals": 18}, "the feed has 18 decimals, the settings say 8"),
     ({"answer": 0}, "zero"),
     ({"answer": -1}, "negative"),
     ({"updated_s": 0}, "not complete"),
     ({"updated_s": 10_001}, "1 s after the block"),
     ({"updated_s": 8_899}, "stale: 1101 s old"),
-    ({"answered_in": 6}, "answer of round 6 into round 7"),
+    ({"answered_in_round": 6}, "answer of round 6 into round 7"),
     ({"answer": 10**20 + 1}, "more than 1000000000000"),
-    ({"answer": 1, "decimals": 19, "told_decimals": 19}, "less than 0.000000000000000001"),
+    ({"answer": 1, "decimals": 19, "feed_decimals": 19}, "less than 0.000000000000000001"),
 ]
 TAKEN = [
     {},
     {"updated_s": 10_000},
     {"updated_s": 8_900},
-    {"answered_in": 0},
+    {"answered_in_round": 0},
     {"answer": 10**20},
-    {"answer": 1, "decimals": 18, "told_decimals": 18},
+    {"answer": 1, "decimals": 18, "feed_decimals": 18},
 ]
 
 
@@ -76,7 +76,7 @@ def test_every_rule_has_its_row() -> None:
 )
 def test_whatever_a_feed_says_is_judged_without_raising(said: tuple[int, int, int, int], decimals: int) -> None:
     round_id, answer, updated_s, answered_in = said
-    seen = Round(round_id, answer, updated_s, answered_in, decimals, decimals, 3600, 1_760_000_000)
+    seen = FeedRound(round_id, answer, updated_s, answered_in, decimals, decimals, 3600, 1_760_000_000)
     assert round_fault(seen) or 0 < seen.usd <= 10**12
 
 
@@ -84,8 +84,8 @@ def test_whatever_a_feed_says_is_judged_without_raising(said: tuple[int, int, in
     ("answer", "fault"), [(Reverted(), "refused"), (Unknown("no code"), "no code"), (8, ""), ((1, 2), "")]
 )
 def test_an_answer_that_is_none_has_a_reason(answer: object, fault: str) -> None:
-    assert fault in answer_fault("decimals", answer)
-    assert bool(fault) == bool(answer_fault("decimals", answer))
+    assert fault in read_fault("decimals", answer)
+    assert bool(fault) == bool(read_fault("decimals", answer))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from chainfolio.environment import Environment
 from chainfolio.plans import Unknown
-from chainfolio.seams import Seams
-from pricing.http_reads import Http, HttpGet
+from chainfolio.pricing.http_reads import Http, HttpGet
 from tests.pricing.server import Server, serving
 
 SECRET = "k3y-of-mine"
@@ -22,14 +22,14 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[Http]:
-    found = Http(Seams(), timeout_s=0.3, max_body=4000, max_rps=1000)
+    found = Http(Environment(), timeout_s=0.3, max_body_bytes=4000, max_rps=1000)
     yield found
     await found.close()
 
 
 async def test_a_body_comes_back_as_it_is_and_a_key_is_sent_and_not_shown(server: Server, http: Http) -> None:
     read = HttpGet(f"{server.url}/price", (("ids", "ether"),), (("X-Key", SECRET),))
-    assert await http.answers([read]) == [b'{"asked": {"ids": "ether"}}']
+    assert await http.read([read]) == [b'{"asked": {"ids": "ether"}}']
     assert server.asked[0].headers["X-Key"] == SECRET
     assert SECRET not in repr(read) + str(read.shown)
 
@@ -46,7 +46,7 @@ async def test_a_body_comes_back_as_it_is_and_a_key_is_sent_and_not_shown(server
 async def test_what_is_no_answer_is_unknown_with_a_reason_and_spoils_no_other(
     server: Server, http: Http, path: str, reason: str
 ) -> None:
-    bad, good = await http.answers([HttpGet(f"{server.url}{path}?key={SECRET}"), HttpGet(f"{server.url}/price")])
+    bad, good = await http.read([HttpGet(f"{server.url}{path}?key={SECRET}"), HttpGet(f"{server.url}/price")])
     assert bad == Unknown(reason)
     assert good == b'{"asked": {}}'
     assert sorted(each.path for each in server.asked) == sorted([path, "/price"])  # a redirect is not followed
@@ -54,7 +54,7 @@ async def test_what_is_no_answer_is_unknown_with_a_reason_and_spoils_no_other(
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "price", "http://", "http://[half"])
 async def test_what_is_no_web_address_is_not_asked(http: Http, url: str) -> None:
-    (found,) = await http.answers([HttpGet(url)])
+    (found,) = await http.read([HttpGet(url)])
     assert isinstance(found, Unknown)
     assert http.requests == 0
 
@@ -72,7 +72,7 @@ async def test_a_host_is_asked_no_more_often_than_its_rate(server: Server) -> No
         async def sleep(self, seconds: float) -> None:
             waited.append(seconds)
 
-    http = Http(Seams(clock=Clock()), max_rps=2)
-    await http.answers([HttpGet(f"{server.url}/price", (("n", str(n)),)) for n in range(4)])
+    http = Http(Environment(clock=Clock()), max_rps=2)
+    await http.read([HttpGet(f"{server.url}/price", (("n", str(n)),)) for n in range(4)])
     await http.close()
     assert sorted(waited) == [0.5, 1.0, 1.5]

@@ -12,15 +12,15 @@ import pytest
 from chainfolio.assets import ZERO_ADDRESS, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.localchain.deploy import FOREVER, MINT_POSITION
+from chainfolio.localchain.node import LocalNode
+from chainfolio.plans import Reverted, Unknown, run_offline
+from chainfolio.pricing.fixed import build_fixed
+from chainfolio.pricing.pools import TOO_MANY_TOKENS, Pools, build_pools
+from chainfolio.pricing.quotes import Quotes
+from chainfolio.pricing.source_chain import query_sources
 from chainfolio.reads import AtParent
 from chainfolio.tick_math import sqrt_price
-from localchain.deploy import FOREVER, MINT_POSITION
-from localchain.node import LocalNode
-from pricing.fixed import fixed
-from pricing.pools import TOO_MANY, Pools, pools
-from pricing.quotes import Quotes
-from pricing.source_chain import source_chain
 from tests.pricing.pool_chain import CHAIN, WAD, PoolChain, one_part, opened, section
 
 USDC = 10**6
@@ -46,7 +46,7 @@ def chain(fresh: PoolChain) -> Iterator[PoolChain]:
 
 
 def source(chain: PoolChain) -> Pools:
-    return pools(section(chain, FLOORS), "here")
+    return build_pools(section(chain, FLOORS), "here")
 
 
 def reason(chain: PoolChain, symbol: str, height: int | None = None) -> str:
@@ -295,10 +295,10 @@ def test_a_token_is_priced_over_two_pools_at_the_same_block_and_never_over_three
     chain.pair("CATS", 10**6 * WAD, "PEPE", 3 * 10**6 * WAD)  # 3 PEPE
     chain.pair("DOGS", 10**6 * WAD, "CATS", 10**6 * WAD)
     chain.node.mine()
-    trusting = pools(section(chain, {"WETH": "5", "PEPE": "1000", "CATS": "100000"}), "here")
-    eth = fixed({str(chain.asset("WETH")): "2000"}, "fixed")
+    trusting = build_pools(section(chain, {"WETH": "5", "PEPE": "1000", "CATS": "100000"}), "here")
+    eth = build_fixed({str(chain.asset("WETH")): "2000"}, "fixed")
     wanted = [chain.asset(symbol) for symbol in ("CATS", "DOGS")]
-    found: Quotes = chain.asked(lambda block: source_chain([eth, trusting], wanted, block))
+    found: Quotes = chain.asked(lambda block: query_sources([eth, trusting], wanted, block))
     (price,) = found.prices
     assert (price.asset, price.usd, price.depth_usd) == (wanted[0], Decimal("0.6"), Decimal(200_000))
     assert "more than 2 markets" in next(each.reason for each in found.refused if each.asset == wanted[1])
@@ -309,9 +309,11 @@ PEPE, WETH = (f"{CHAIN}/erc20:0x{byte * 20}" for byte in ("0a", "0b"))
 PAIR, FACTORY = "0x" + "0c" * 20, "0x" + "fa" * 20
 BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
 BY_READ: dict[Any, Any] = {
-    "decimals()(uint8)": 18, "getPair(address,address)(address)": PAIR,
-    "getReserves()(uint112,uint112)": (10**24, 10**20), "before": (10**24, 10**20),
-}  # fmt: skip
+    "decimals()(uint8)": 18,
+    "getPair(address,address)(address)": PAIR,
+    "getReserves()(uint112,uint112)": (10**24, 10**20),
+    "before": (10**24, 10**20),
+}
 
 
 def of_answers(changed: dict[str, Any]) -> Quotes:
@@ -322,7 +324,9 @@ def of_answers(changed: dict[str, Any]) -> Quotes:
     def answer(read: Any) -> Any:
         return told["before"] if isinstance(read, AtParent) else told[read.signature]
 
-    return run_known(pools({"quotes": {WETH: "5"}, "venues": [venue]}, "x").prices([asset(PEPE)], BLOCK), answer)
+    return run_offline(
+        build_pools({"quotes": {WETH: "5"}, "venues": [venue]}, "x").prices([asset(PEPE)], BLOCK), answer
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,12 +350,13 @@ def test_what_cannot_be_read_of_pools_leaves_the_token_without_a_price_and_says_
 
 
 def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pricing.pools.FEW", 2)
+    monkeypatch.setattr("chainfolio.pricing.pools.MAX_TOKENS_FOR_ALL_VENUES", 2)
     other = "0x" + "fb" * 20
     venues = [
-        {"family": "uniswap_v2", "factory": FACTORY}, {"family": "uniswap_v3", "factory": other, "fees": [500, 3000]}
-    ]  # fmt: skip
-    source, asked = pools({"quotes": {WETH: "5"}, "venues": venues}, "x"), list[Any]()
+        {"family": "uniswap_v2", "factory": FACTORY},
+        {"family": "uniswap_v3", "factory": other, "fees": [500, 3000]},
+    ]
+    source, asked = build_pools({"quotes": {WETH: "5"}, "venues": venues}, "x"), list[Any]()
 
     def answer(read: Any) -> Any:
         asked.append(read)
@@ -359,29 +364,31 @@ def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(mon
         return Unknown("there is no contract", "absent") if inner.to == other else BY_READ[inner.signature]
 
     tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
-    many = run_known(source.prices(tokens, BLOCK), answer)
+    many = run_offline(source.prices(tokens, BLOCK), answer)
     assert [each.asset for each in many.relative] == tokens
     assert sum(getattr(each, "to", "") == other for each in asked) == 2  # one pair, both fees
     asked.clear()
-    few = run_known(source.prices(tokens[:2], BLOCK), answer)
+    few = run_offline(source.prices(tokens[:2], BLOCK), answer)
     assert few.relative == many.relative[:2]
     assert sum(getattr(each, "to", "") == other for each in asked) == 4  # no round for so few
 
 
 def test_a_venue_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pricing.pools.FEW", 0)
+    monkeypatch.setattr("chainfolio.pricing.pools.MAX_TOKENS_FOR_ALL_VENUES", 0)
     quotes = of_answers({"getPair(address,address)(address)": Unknown("out of gas")})
     assert "out of gas" in quotes.refused[0].reason
 
 
 def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pricing.pools.MAX_LOOKUPS", 4)
-    source = pools({"quotes": {WETH: "5"}, "venues": [{"family": "uniswap_v2", "factory": FACTORY}]}, "x")
+    monkeypatch.setattr("chainfolio.pricing.pools.MAX_LOOKUPS", 4)
+    source = build_pools({"quotes": {WETH: "5"}, "venues": [{"family": "uniswap_v2", "factory": FACTORY}]}, "x")
     tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
     first = next(source.prices(tokens, BLOCK))
     assert len(first) == 2 + 1 + 2
-    nothing = run_known(source.prices(tokens, BLOCK), lambda read: 18 if "decimals" in read.signature else ZERO_ADDRESS)
-    assert [(each.asset, each.reason) for each in nothing.refused] == [(tokens[2], TOO_MANY)]
+    nothing = run_offline(
+        source.prices(tokens, BLOCK), lambda read: 18 if "decimals" in read.signature else ZERO_ADDRESS
+    )
+    assert [(each.asset, each.reason) for each in nothing.refused] == [(tokens[2], TOO_MANY_TOKENS)]
 
 
 @pytest.mark.parametrize(
@@ -405,10 +412,10 @@ def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pyt
 )
 def test_a_section_of_pools_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSettings) as told:
-        pools(section, "here")
+        build_pools(section, "here")
     assert words in str(told.value)
 
 
 @pytest.mark.parametrize("percent", [1, 100])
 def test_a_pool_may_move_by_1_to_100_percent(percent: int) -> None:
-    assert pools({"max_move_percent": percent}, "here").max_move == 1 + Fraction(percent, 100)
+    assert build_pools({"max_move_percent": percent}, "here").max_move == 1 + Fraction(percent, 100)

@@ -11,10 +11,10 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings
-from localchain.deploy import WAD, Deployer, deploy
-from localchain.evm import tx
-from localchain.node import LocalNode
-from pricing.principals import Principals, principals
+from chainfolio.localchain.deploy import WAD, Deployer, deploy
+from chainfolio.localchain.evm import tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.pricing.principals import Principals, build_principals
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part
 from tests.protocols.pendle_deployment import SWAP, Pendle, pendle
 
@@ -45,7 +45,7 @@ def source(it: Pendle, **markets: str) -> Principals:
     """The source: the later principal has the market that there is."""
     named = markets or {"late": "market"}
     lines = {str(principal(it, expiry)): it[market] for expiry, market in named.items()}
-    return principals({"markets": lines}, "here")
+    return build_principals({"markets": lines}, "here")
 
 
 def principal(it: Pendle, expiry: str = "late") -> Asset:
@@ -185,5 +185,5 @@ def test_a_market_that_the_settings_name_for_another_principal_or_that_is_none_g
 )
 def test_a_section_of_principals_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSettings) as told:
-        principals(section, "here")
+        build_principals(section, "here")
     assert words in str(told.value)

@@ -12,13 +12,13 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.plans import Reverted, Unknown, run_offline
+from chainfolio.pricing.markets import Market, Pair, Pool
+from chainfolio.pricing.pools import build_pools
+from chainfolio.pricing.quotes import Quotes
+from chainfolio.pricing.shares import build_shares
+from chainfolio.pricing.venues import curve_ng, solidly, stable
 from chainfolio.reads import AtParent
-from pricing.markets import Market, Pair, Pool
-from pricing.pools import pools
-from pricing.quotes import Quotes
-from pricing.shares import shares
-from pricing.venues import curve_ng, solidly, stable
 from tests.pricing.pool_chain import CHAIN, WAD, one_part
 from tests.pricing.recorded_contracts import RecordedContracts
 
@@ -34,8 +34,8 @@ def asset(address: str) -> Asset:
 def quoted(recorded: RecordedContracts, moment: int, token: str, quote: str, venue: dict[str, Any]) -> Quotes:
     """What is said of a token at a recorded moment; the moment before is the state before the block."""
     section = {"quotes": {str(asset(quote)): "1000"}, "venues": [venue]}
-    plan = pools(section, "here").prices([asset(token)], Block(recorded.blocks[moment], "0xaa", "0xbb", 10**15))
-    return run_known(plan, lambda read: recorded.answer(read, moment))
+    plan = build_pools(section, "here").prices([asset(token)], Block(recorded.blocks[moment], "0xaa", "0xbb", 10**15))
+    return run_offline(plan, lambda read: recorded.answer(read, moment))
 
 
 # --- Solidly ---------------------------------------------------------------------------------------------------------
@@ -63,8 +63,10 @@ def test_a_solidly_pool_has_the_price_of_its_curve_at_recorded_reserves(token: s
     relative, part, price = one_part(quoted(recorded, 1, one, other, venue))
     x, y = recorded.call(1, f"{kind} pool {'WETH/USDC' if kind == 'volatile' else 'USDC/DAI'}", solidly.RESERVES)[:2]
     assert (part, relative.detail, relative.confidence) == (
-        asset(other), f"Aerodrome {kind} pool {pool}", Decimal("0.7")
-    )  # fmt: skip
+        asset(other),
+        f"Aerodrome {kind} pool {pool}",
+        Decimal("0.7"),
+    )
     if kind == "volatile":
         assert price == Fraction(y, x)
         assert relative.depth == (asset(other), min(Fraction(y, WAD), Fraction(4000)))
@@ -87,10 +89,10 @@ def test_what_each_recorded_trade_in_a_solidly_pool_paid_lies_between_the_prices
         pool = Pool(pair, name, ("0x3", "stable" in name))
         market = venue.market(pool, [after, before, *([18, 18] if "stable" in name else [])])
         assert isinstance(market, Market)
-        assert market.before
+        assert market.parent
         paid = Fraction(before[1 - sold] - after[1 - sold], after[sold] - before[sold])
-        assert market.now.price < paid < market.before.price
-        assert market.before.price / market.now.price < widest
+        assert market.current.price < paid < market.parent.price
+        assert market.parent.price / market.current.price < widest
 
 
 # --- Curve -----------------------------------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ def test_the_invariant_of_a_stable_pool_is_that_behind_the_virtual_price_its_cod
         recorded.call(moment, name, each)
         for each in (curve_ng.AMP, "totalSupply()(uint256)", "get_virtual_price()(uint256)")
     )
-    whole = stable.invariant(stable.scaled(balances, rates), Fraction(amp))
+    whole = stable.invariant(stable.scale_balances(balances, rates), Fraction(amp))
     assert whole * WAD // supply == virtual
 
 
@@ -177,7 +179,7 @@ def test_a_stable_pool_has_the_price_at_which_its_invariant_stays_what_it_is(tok
     decimals = [recorded.more[each, DECIMALS] for each in (one, other)]
     depth = min(recorded.call(at, pool, curve_ng.BALANCES)[1 - sold] for at in (0, 1))
     assert relative.depth == (part, Fraction(depth, 10 ** decimals[1]))
-    held = stable.scaled(balances, rates)
+    held = stable.scale_balances(balances, rates)
     step = WAD  # one coin of thousands
     per_scaled = price * Fraction(rates[1 - sold], rates[sold]) * Fraction(10 ** decimals[1], 10 ** decimals[0])
     assert abs(sell(held, sold, step) / step / per_scaled - 1) < Fraction(1, 10_000)
@@ -219,11 +221,11 @@ NATIVE = f"{CHAIN}/slip44:60"
 
 def shared(recorded: RecordedContracts, moment: int, share: str, role: str) -> Quotes:
     """What is said of a share at a recorded moment; the moment before is the state before the block."""
-    source = shares(
+    source = build_shares(
         {role: [recorded.addresses["factory" if role[0] == "c" else "pool factory"]], "native": NATIVE}, "x"
     )
     plan = source.prices([asset(share)], Block(recorded.blocks[moment], "0xaa", "0xbb", 10**15))
-    return run_known(plan, lambda read: recorded.answer(read, moment))
+    return run_offline(plan, lambda read: recorded.answer(read, moment))
 
 
 def test_a_share_of_a_curve_pool_is_worth_what_leaving_the_pool_paid_unless_it_was_moved_in_the_block() -> None:
@@ -314,7 +316,7 @@ def of_states(kind: str, now: Any, before: Any, **changed: Any) -> Quotes:
         return {**COMMON, **changed}[own.signature]
 
     section = {"quotes": {str(asset(QUOTE)): "1000"}, "venues": [CURVE if kind == "curve" else SOLIDLY]}
-    return run_known(pools(section, "x").prices([asset(TOKEN)], Block(100, "0xaa", "0xbb", 10**15)), answer)
+    return run_offline(build_pools(section, "x").prices([asset(TOKEN)], Block(100, "0xaa", "0xbb", 10**15)), answer)
 
 
 @pytest.mark.parametrize("kind", ["volatile", "stable", "curve"])
@@ -339,7 +341,10 @@ def test_a_pool_of_two_worthless_tokens_is_known_to_nobody_whatever_its_curve(ki
         asked.append(read)
         return 18 if read.signature == DECIMALS else "0x" + "00" * 20
 
-    assert run_known(pools(section, "x").prices([asset(TOKEN)], Block(9, "0xa", "0xb", 10**15)), answer) == Quotes()
+    assert (
+        run_offline(build_pools(section, "x").prices([asset(TOKEN)], Block(9, "0xa", "0xb", 10**15)), answer)
+        == Quotes()
+    )
     assert all(QUOTE not in getattr(read, "args", ()) for read in asked)
 
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.plans import Plan, run_batched, run_known
+from chainfolio.plans import Plan, run_batched, run_offline
+from chainfolio.pricing.quotes import Quotes, Refusal, RelativePrice
+from chainfolio.pricing.relatives import MAX_STEPS, rounded
+from chainfolio.pricing.source_chain import MAX_CHAIN_ROUNDS, query_sources
 from chainfolio.reads import ReadResult
-from pricing.quotes import Quotes, Refusal, Relative
-from pricing.relatives import MAX_STEPS, rounded
-from pricing.source_chain import MAX_CHAIN_ROUNDS, source_chain
 
 BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
 OLD_US = BLOCK.time_us - 9_000_000
@@ -38,12 +38,14 @@ def price(of: Asset, usd: str, source: str = "feed") -> Price:
     return Price(of, Decimal(usd), source, BLOCK.time_us, Decimal(1), f"round of {of.reference}")
 
 
-def share(of: Asset, *parts: tuple[Asset, Fraction], source: str = "share") -> Relative:
-    return Relative(of, parts, source, BLOCK.time_us, Decimal(1), f"vault {of.reference}")
+def share(of: Asset, *parts: tuple[Asset, Fraction], source: str = "share") -> RelativePrice:
+    return RelativePrice(of, parts, source, BLOCK.time_us, Decimal(1), f"vault {of.reference}")
 
 
-def market(of: Asset, quote: Asset, amount: Fraction, depth: Fraction = Fraction(10), source: str = "pool") -> Relative:
-    told = Relative(of, ((quote, amount),), source, BLOCK.time_us, Decimal(1), f"pool {of.reference}")
+def market(
+    of: Asset, quote: Asset, amount: Fraction, depth: Fraction = Fraction(10), source: str = "pool"
+) -> RelativePrice:
+    told = RelativePrice(of, ((quote, amount),), source, BLOCK.time_us, Decimal(1), f"pool {of.reference}")
     return replace(told, depth=(quote, depth))
 
 
@@ -52,7 +54,7 @@ class Told:
     """A source of what it is told, which notes what it was asked; each asking is one round of one read."""
 
     name: str
-    says: Mapping[Asset, Price | Relative | Refusal] = field(default_factory=dict)
+    says: Mapping[Asset, Price | RelativePrice | Refusal] = field(default_factory=dict)
     asked: list[Asset] = field(default_factory=list)
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
@@ -62,16 +64,16 @@ class Told:
         return Quotes(
             tuple(each for each in said if isinstance(each, Price)),
             tuple(each for each in said if isinstance(each, Refusal)),
-            tuple(each for each in said if isinstance(each, Relative)),
+            tuple(each for each in said if isinstance(each, RelativePrice)),
         )
 
 
-def told(name: str, *said: Price | Relative | Refusal) -> Told:
+def told(name: str, *said: Price | RelativePrice | Refusal) -> Told:
     return Told(name, {each.asset: replace(each, source=name) for each in said})
 
 
 def quoted(sources: Sequence[Told], *assets: Asset) -> Quotes:
-    return run_known(source_chain(sources, assets, BLOCK), lambda _: 1)
+    return run_offline(query_sources(sources, assets, BLOCK), lambda _: 1)
 
 
 def driven(plan: Plan[Any, Any, Quotes]) -> tuple[Quotes, int]:
@@ -107,15 +109,23 @@ def test_a_share_is_worth_the_sum_of_its_parts_and_names_the_way_to_it() -> None
 
 def test_it_is_as_old_as_its_oldest_part_and_as_sure_as_its_least_sure_and_shows_every_read_once() -> None:
     read = ReadResult(Call("0xfeed", "latest()"), 7)
-    feed = Told("feed", {ETH: replace(price(ETH, "5"), time_us=OLD_US, confidence=Decimal("0.5"), calls=(read,)),
-                         USD: replace(price(USD, "1"), calls=(read,))})  # fmt: skip
+    feed = Told(
+        "feed",
+        {
+            ETH: replace(price(ETH, "5"), time_us=OLD_US, confidence=Decimal("0.5"), calls=(read,)),
+            USD: replace(price(USD, "1"), calls=(read,)),
+        },
+    )
     own = ReadResult(Call("0xvault", "rate()"), [1])
     (got,) = quoted(
         [feed, Told("share", {A: replace(share(A, (ETH, Fraction(1)), (USD, Fraction(2))), calls=(own,))})], A
     ).prices
     assert (got.usd, got.time_us, got.confidence, got.calls) == (
-        Decimal(7), OLD_US, Decimal("0.5"), (own, read),
-    )  # fmt: skip
+        Decimal(7),
+        OLD_US,
+        Decimal("0.5"),
+        (own, read),
+    )
 
 
 def test_a_price_of_thirds_is_rounded_once_to_36_digits_half_to_even() -> None:
@@ -135,7 +145,7 @@ def test_all_that_is_open_is_asked_in_one_round_each_source_once_for_an_asset() 
     feed = told("feed", price(ETH, "3"), price(USD, "1"))
     shares = told("share", *(share(token(f"s{n}"), (ETH if n % 2 else USD, Fraction(n + 1))) for n in range(50)))
     wanted = [token(f"s{n}") for n in range(50)]
-    got, rounds = driven(source_chain([feed, shares], wanted, BLOCK))
+    got, rounds = driven(query_sources([feed, shares], wanted, BLOCK))
     assert len(got.prices) == 50
     assert rounds == 3  # the feeds for the shares, the shares, the feeds for their parts
     assert (len(feed.asked), len(set(feed.asked)), sorted(shares.asked)) == (52, 52, sorted(wanted))
@@ -145,9 +155,15 @@ def test_all_that_is_open_is_asked_in_one_round_each_source_once_for_an_asset() 
 
 
 def test_what_could_be_sold_is_bounded_by_the_shallowest_market_on_the_way() -> None:
-    sources = [told("feed", price(ETH, "2000")),
-               told("pool", market(A, ETH, Fraction(1, 100), Fraction(50)), market(B, A, Fraction(2), Fraction(30)),
-                    market(C, ETH, Fraction(1), Fraction(1, 3)))]  # fmt: skip
+    sources = [
+        told("feed", price(ETH, "2000")),
+        told(
+            "pool",
+            market(A, ETH, Fraction(1, 100), Fraction(50)),
+            market(B, A, Fraction(2), Fraction(30)),
+            market(C, ETH, Fraction(1), Fraction(1, 3)),
+        ),
+    ]
     got = {each.asset: each for each in quoted(sources, A, B, C).prices}
     assert {of: each.usd for of, each in got.items()} == {A: 20, B: 40, C: 2000}
     assert (got[A].depth_usd, got[B].depth_usd) == (Decimal(50 * 2000), Decimal(30 * 20))
@@ -209,7 +225,7 @@ def test_sources_that_never_end_are_stopped_and_the_others_still_price() -> None
     restless: list[Told] = [Restless(f"r{n}") for n in range(6)]
     got = quoted([*restless, told("feed", price(ETH, "1"))], ETH, A)
     assert "too many reads" in reasons(got, A)[0]
-    _, rounds = driven(source_chain([*restless], [A], BLOCK))
+    _, rounds = driven(query_sources([*restless], [A], BLOCK))
     assert rounds <= MAX_CHAIN_ROUNDS
 
 
@@ -218,8 +234,9 @@ def test_sources_that_never_end_are_stopped_and_the_others_still_price() -> None
 
 def test_a_part_without_a_price_leaves_the_asset_without_one_and_says_why() -> None:
     feed = told("feed", price(ETH, "1"), Refusal(USD, "feed", "the feed is stale"))
-    got = quoted([feed, told("share", share(A, (ETH, Fraction(1)), (USD, Fraction(1))), share(B, (C, Fraction(1))))],
-                 A, B)  # fmt: skip
+    got = quoted(
+        [feed, told("share", share(A, (ETH, Fraction(1)), (USD, Fraction(1))), share(B, (C, Fraction(1))))], A, B
+    )
     assert got.prices == ()
     assert reasons(got, A) == [f"{USD}, which it is worth some of, has no price: the feed is stale"]
     assert reasons(got, B) == [f"{C}, which it is worth some of, has no price"]
@@ -259,7 +276,7 @@ def test_two_that_rest_on_one_that_is_priced_in_the_same_round_are_no_circle() -
     assert usd_of(quoted([shares], A, B, ETH)) == {A: 4, B: 2, ETH: 1}
 
 
-NONE: dict[str, tuple[Relative, str]] = {
+NONE: dict[str, tuple[RelativePrice, str]] = {
     "no parts": (share(A), "the price has 0 parts"),
     "too many parts": (share(A, *((token(f"p{n}"), Fraction(1)) for n in range(65))), "the price has 65 parts"),
     "a float": (share(A, (ETH, 0.5)), "an amount of the price is a float, not a Fraction"),  # type: ignore[arg-type]
@@ -272,7 +289,7 @@ NONE: dict[str, tuple[Relative, str]] = {
     "time in words": (replace(share(A, (ETH, Fraction(1))), time_us="x"), "time_us is a str"),  # type: ignore[arg-type]
     "enormous": (share(A, (ETH, Fraction(10**40))), "out of all proportion"),
     "next to nothing": (share(A, (ETH, Fraction(1, 10**40))), "out of all proportion"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NONE)
@@ -306,15 +323,16 @@ RELATIVES = st.dictionaries(
 )
 
 
-def from_the_definition(of: Asset, feed: Mapping[Asset, Decimal], shares: Mapping[Asset, Relative],
-                        above: tuple[Asset, ...] = ()) -> tuple[Decimal, int, int] | None:  # fmt: skip
+def from_the_definition(
+    of: Asset, feed: Mapping[Asset, Decimal], shares: Mapping[Asset, RelativePrice], above: tuple[Asset, ...] = ()
+) -> tuple[Decimal, int, int] | None:
     """The price with its steps and markets, by recursion; None where there is none, or where the way is not clear."""
     if of in feed:
         return feed[of], 0, 0
     if of in above or of not in shares:
         return None
     told = shares[of]
-    found = {part: from_the_definition(part, feed, shares, (*above, of)) for part in told.needs}
+    found = {part: from_the_definition(part, feed, shares, (*above, of)) for part in told.dependencies}
     if None in found.values():
         return None
     known = {part: each for part, each in found.items() if each is not None}
@@ -324,8 +342,11 @@ def from_the_definition(of: Asset, feed: Mapping[Asset, Decimal], shares: Mappin
     return (usd, steps, markets) if usd and steps <= 4 and markets <= 2 else None
 
 
-@given(RELATIVES, st.dictionaries(st.sampled_from(NAMES), st.decimals("0.01", 10, places=2), max_size=3),
-       st.permutations(NAMES))  # fmt: skip
+@given(
+    RELATIVES,
+    st.dictionaries(st.sampled_from(NAMES), st.decimals("0.01", 10, places=2), max_size=3),
+    st.permutations(NAMES),
+)
 def test_whatever_rests_on_whatever_has_the_price_of_the_definition_however_it_is_asked(
     drawn: Mapping[Asset, tuple[list[tuple[Asset, Fraction]], bool]], fed: Mapping[Asset, Decimal], wanted: list[Asset]
 ) -> None:
@@ -353,6 +374,6 @@ async def test_many_blocks_at_once_share_their_rounds() -> None:
         batches += 1
         return [1 for _ in reads]
 
-    reports = await run_batched({str(n): source_chain([feed, shares], [A], BLOCK) for n in range(20)}, answer)
+    reports = await run_batched({str(n): query_sources([feed, shares], [A], BLOCK) for n in range(20)}, answer)
     assert batches == 3
     assert all(report.result and usd_of(report.result) == {A: 6} for report in reports.values())

@@ -15,12 +15,12 @@ import pytest
 from chainfolio.assets import Asset, asset
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import run_known
-from pricing.fixed import Fixed, fixed
-from pricing.quotes import Quotes, Refusal, Relative
-from pricing.registry import sources
-from pricing.rules import Guards, Ordered, Rules, rules
-from pricing.source_chain import Said, source_chain
+from chainfolio.plans import run_offline
+from chainfolio.pricing.fixed import FixedPrices, build_fixed
+from chainfolio.pricing.quotes import Quotes, Refusal, RelativePrice
+from chainfolio.pricing.registry import build_sources
+from chainfolio.pricing.rules import Guards, OrderedSources, Rules, parse_rules
+from chainfolio.pricing.source_chain import SourceOutcome, query_sources
 from tests.pricing.test_relatives import BLOCK, ETH, USD, A, Told, driven, market, price, reasons, share, told, usd_of
 
 COIN, WRAPPED = asset("eip155:1/slip44:60"), f"eip155:1/erc20:0x{'c0' * 20}"
@@ -38,13 +38,13 @@ def knowing(name: str, *said: Price) -> Knowing:
     return Knowing(name, {each.asset: replace(each, source=name) for each in said})
 
 
-def ordered(*chained: Told | Fixed, **more: Any) -> Ordered:
+def ordered(*chained: Told | FixedPrices, **more: Any) -> OrderedSources:
     guards = Guards(**{name: more.pop(name) for name in ("floor", "step", "disagreement", "step_days") if name in more})
-    return Ordered(chained, Rules(guards, **more))
+    return OrderedSources(chained, Rules(guards, **more))
 
 
-def quoted(chained: Ordered, *wanted: Asset, last: Mapping[Asset, Price] | None = None) -> Quotes:
-    return run_known(source_chain(chained, wanted, BLOCK, last or {}), lambda _: 1)
+def quoted(chained: OrderedSources, *wanted: Asset, last: Mapping[Asset, Price] | None = None) -> Quotes:
+    return run_offline(query_sources(chained, wanted, BLOCK, last or {}), lambda _: 1)
 
 
 # --- the order --------------------------------------------------------------------------------------------------------
@@ -56,30 +56,38 @@ def test_each_class_of_assets_has_its_own_order_and_the_rest_follow_as_they_come
     chained = ordered(
         *(told(name, *everything) for name in ("one", "two", "three")),
         order={"native": ("three",), "stable": ("two", "three"), "share": ("three", "two", "one")},
-        wrapped=frozenset({wrapped}), stable=frozenset({stable}), share=frozenset({share}),
-    )  # fmt: skip
+        wrapped=frozenset({wrapped}),
+        stable=frozenset({stable}),
+        share=frozenset({share}),
+    )
     chosen = {each.asset: each.source for each in quoted(chained, COIN, wrapped, stable, share, ETH).prices}
     assert chosen == {COIN: "three", wrapped: "three", stable: "two", share: "three", ETH: "one"}
 
 
 def test_what_the_operator_fixed_comes_before_any_order_and_nobody_else_is_asked() -> None:
     feed = knowing("feed", price(COIN, "2000"))
-    chained = ordered(feed, fixed({str(COIN): "5"}, "fixed"), order={"native": ("feed",)})
+    chained = ordered(feed, build_fixed({str(COIN): "5"}, "fixed"), order={"native": ("feed",)})
     (got,) = quoted(chained, COIN, last={COIN: price(COIN, "1900")}).prices
-    assert (got.source, got.others, feed.asked) == ("fixed", (), [])
+    assert (got.source, got.alternatives, feed.asked) == ("fixed", (), [])
 
 
 # --- second opinions --------------------------------------------------------------------------------------------------
 
 
 def test_a_second_source_that_knows_an_asset_is_asked_in_the_same_round() -> None:
-    chained = ordered(knowing("feed", price(ETH, "2000")), told("pools", price(ETH, "1")),
-                      knowing("vendor", price(ETH, "2010")), knowing("third", price(ETH, "3")))  # fmt: skip
-    got, rounds = driven(source_chain(chained, [ETH], BLOCK))
+    chained = ordered(
+        knowing("feed", price(ETH, "2000")),
+        told("pools", price(ETH, "1")),
+        knowing("vendor", price(ETH, "2010")),
+        knowing("third", price(ETH, "3")),
+    )
+    got, rounds = driven(query_sources(chained, [ETH], BLOCK))
     (found,) = got.prices
-    assert (rounds, found.source, [(each.source, each.usd) for each in found.others]) == (
-        1, "feed", [("vendor", Decimal(2010))],
-    )  # fmt: skip
+    assert (rounds, found.source, [(each.source, each.usd) for each in found.alternatives]) == (
+        1,
+        "feed",
+        [("vendor", Decimal(2010))],
+    )
     assert [len(source.asked) for source in chained if isinstance(source, Told)] == [1, 0, 1, 0]
     assert chained.rules.guards.disagreements(found) == ""
 
@@ -100,12 +108,12 @@ def test_the_bound_of_a_disagreement_is_a_part_of_the_larger_price(other: str, a
 def test_a_second_opinion_is_the_price_where_the_first_source_refuses() -> None:
     feed = Knowing("feed", {ETH: Refusal(ETH, "feed", "stale")})
     (found,) = quoted(ordered(feed, knowing("vendor", price(ETH, "7"))), ETH).prices
-    assert (found.source, found.others) == ("vendor", ())
+    assert (found.source, found.alternatives) == ("vendor", ())
 
 
 def test_a_source_that_says_what_it_knows_is_not_asked_for_anything_else() -> None:
     feed = knowing("feed", price(ETH, "7"))
-    _, rounds = driven(source_chain(ordered(feed, told("pools", price(A, "1"))), [A, ETH], BLOCK))
+    _, rounds = driven(query_sources(ordered(feed, told("pools", price(A, "1"))), [A, ETH], BLOCK))
     assert (feed.asked, rounds) == ([ETH], 1)
 
 
@@ -115,25 +123,27 @@ class OnChain(Told):
     reads_chain_only = True
 
 
-def on_chain(name: str, *said: Price | Relative | Refusal) -> OnChain:
+def on_chain(name: str, *said: Price | RelativePrice | Refusal) -> OnChain:
     return OnChain(name, {each.asset: replace(each, source=name) for each in said})
 
 
 def test_sources_that_read_only_the_chain_are_asked_in_one_round_and_the_others_are_second_opinions() -> None:
     feed = knowing("feed", price(ETH, "10"))
     shares, pools = on_chain("shares", price(A, "7")), on_chain("pools", market(A, ETH, Fraction(2), Fraction(999)))
-    got, rounds = driven(source_chain(ordered(feed, shares, pools, told("vendor", price(A, "1"))), [A, ETH], BLOCK))
+    got, rounds = driven(query_sources(ordered(feed, shares, pools, told("vendor", price(A, "1"))), [A, ETH], BLOCK))
     assert rounds == 1
     (of_a,) = [each for each in got.prices if each.asset == A]
-    assert (of_a.source, of_a.usd, [(each.source, each.usd) for each in of_a.others]) == (
-        "shares", Decimal(7), [("pools", Decimal(20))],
-    )  # fmt: skip
+    assert (of_a.source, of_a.usd, [(each.source, each.usd) for each in of_a.alternatives]) == (
+        "shares",
+        Decimal(7),
+        [("pools", Decimal(20))],
+    )
 
 
 def test_of_two_relative_prices_the_second_counts_where_the_first_has_a_part_without_price() -> None:
     shares, pools = on_chain("shares", share(A, (USD, Fraction(3)))), on_chain("pools", market(A, ETH, Fraction(2)))
     chained = ordered(knowing("feed", price(ETH, "10")), shares, pools)
-    got, rounds = driven(source_chain(chained, [A], BLOCK))
+    got, rounds = driven(query_sources(chained, [A], BLOCK))
     assert (usd_of(got), rounds) == ({A: Decimal(20)}, 2)
     assert reasons(got, A) == [f"{USD}, which it is worth some of, has no price"]
     assert (shares.asked, pools.asked) == ([A, USD], [A, USD])
@@ -142,7 +152,7 @@ def test_of_two_relative_prices_the_second_counts_where_the_first_has_a_part_wit
 def test_a_vendor_between_two_sources_of_the_chain_is_not_passed_over() -> None:
     shares, pools = on_chain("shares"), on_chain("pools", price(A, "1"))
     (found,) = quoted(ordered(shares, told("vendor", price(A, "7")), pools), A).prices
-    assert (found.source, found.others, pools.asked) == ("vendor", (), [])
+    assert (found.source, found.alternatives, pools.asked) == ("vendor", (), [])
 
 
 def test_a_vendor_is_not_asked_along_with_sources_of_the_chain() -> None:
@@ -179,7 +189,7 @@ def test_an_implausible_step_is_held_and_the_next_source_is_asked(usd: str) -> N
 def test_a_step_with_which_a_second_source_agrees_is_the_price(kind: Any) -> None:
     chained = ordered(kind("feed", price(ETH, "1500")), kind("vendor", price(ETH, "1510")))
     (found,) = quoted(chained, ETH, last=LAST).prices
-    assert (found.source, [each.source for each in found.others]) == ("feed", ["vendor"])
+    assert (found.source, [each.source for each in found.alternatives]) == ("feed", ["vendor"])
 
 
 def test_two_steps_that_do_not_agree_are_both_held() -> None:
@@ -193,12 +203,15 @@ def test_without_a_last_price_of_these_days_nothing_is_held(last: Mapping[Asset,
 
 
 def test_the_journal_has_what_every_source_said_and_the_choice() -> None:
-    journal: list[Said] = []
+    journal: list[SourceOutcome] = []
     chained = [told("silent"), told("feed", Refusal(ETH, "feed", "stale")), told("vendor", price(ETH, "7"))]
-    run_known(source_chain(chained, [ETH], BLOCK, journal=journal), lambda _: 1)
+    run_offline(query_sources(chained, [ETH], BLOCK, journal=journal), lambda _: 1)
     assert [(each.source, type(each.outcome).__name__) for each in journal] == [
-        ("silent", "NoneType"), ("feed", "Refusal"), ("vendor", "Price"), ("", "Price"),
-    ]  # fmt: skip
+        ("silent", "NoneType"),
+        ("feed", "Refusal"),
+        ("vendor", "Price"),
+        ("", "Price"),
+    ]
 
 
 # --- bad input, one row each ------------------------------------------------------------------------------------------
@@ -255,14 +268,17 @@ def test_a_delisted_token_is_without_price_and_keeps_those_of_its_past() -> None
 )
 def test_rules_that_cannot_be_meant_are_a_settings_error_that_says_where(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSettings, match=message):
-        rules({"peg": {}, **tree}, ["peg"], "prices.toml")
+        parse_rules({"peg": {}, **tree}, ["peg"], "prices.toml")
 
 
 def test_the_shipped_file_has_an_order_and_guards_that_hold_for_every_chain() -> None:
     tree = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
-    found = sources(tree, {}, "ethereum", "evm").rules
+    found = build_sources(tree, {}, "ethereum", "evm").rules
     assert (found.guards.floor, found.guards.disagreement, found.guards.step, found.guards.step_days) == (
-        Decimal(5000), Decimal("0.05"), Decimal(10), 7,
-    )  # fmt: skip
+        Decimal(5000),
+        Decimal("0.05"),
+        Decimal(10),
+        7,
+    )
     assert found.class_of(asset("eip155:1/erc20:0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48")) == "stable"
     assert found.order.keys() == {"native", "stable", "other"}

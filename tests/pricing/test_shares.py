@@ -14,11 +14,11 @@ import pytest
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import run_known
+from chainfolio.localchain.deploy import FOREVER, WAD, Deployer, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.plans import run_offline
+from chainfolio.pricing.shares import Shares, build_shares
 from chainfolio.reads import AtParent
-from localchain.deploy import FOREVER, WAD, Deployer, deploy
-from localchain.node import LocalNode
-from pricing.shares import Shares, shares
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part
 from tests.protocols.compound_v2_deployment import Venus, supply, venus
 
@@ -60,7 +60,7 @@ def deployed() -> Iterator[Shared]:
         deployer.contracts.update(deployment.contracts)
         named = {role: [deployer.contracts[name].lower()] for role, name in ROLES.items()}
         section = {**named, "comptroller": [markets.comptroller.lower()], "native": NATIVE}
-        yield Shared(PoolChain(node, deployer, dict(deployment.tokens)), markets, shares(section, "here"))
+        yield Shared(PoolChain(node, deployer, dict(deployment.tokens)), markets, build_shares(section, "here"))
 
 
 ROLES = {"vault": "Vault", "data_provider": "AaveProtocolDataProvider", "factory": "UniswapV2Factory"}
@@ -137,8 +137,13 @@ def test_a_share_of_a_pair_is_its_part_of_both_reserves_as_burning_pays_it(world
     chain.do(
         chain.contracts["UniswapV2Router02"],
         "removeLiquidity(address,address,uint256,uint256,uint256,address,uint256)",
-        *(chain.tokens[each].address for each in PAIR), raw, 0, 0, chain.me, FOREVER,
-    )  # fmt: skip
+        *(chain.tokens[each].address for each in PAIR),
+        raw,
+        0,
+        0,
+        chain.me,
+        FOREVER,
+    )
     for each in PAIR:
         paid = held(chain, each) - before[each]
         assert paid == parts[chain.asset(each)] * raw // 1  # both have 18 decimals, as the share
@@ -162,18 +167,27 @@ def test_a_share_of_a_pair_that_was_moved_within_the_block_has_no_price(world: S
 
 IMITATION, KNOWN, OTHER = (f"0x{byte * 20}" for byte in ("1f", "2f", "3f"))
 CLAIMS: dict[str, Any] = {  # what a token says that imitates every share there is
-    "decimals()(uint8)": 18, "asset()(address)": OTHER, "UNDERLYING_ASSET_ADDRESS()(address)": OTHER,
-    "comptroller()(address)": KNOWN, "underlying()(address)": OTHER, "factory()(address)": KNOWN,
-    "token0()(address)": OTHER, "token1()(address)": KNOWN, "getReserves()(uint112,uint112)": (10**30, 10**30),
-    "totalSupply()(uint256)": 1, "exchangeRateStored()(uint256)": 10**30,
-    "convertToAssets(uint256)(uint256)": 10**60, "getReserveTokensAddresses(address)(address,address,address)":
-    (IMITATION, IMITATION, IMITATION), "getPair(address,address)(address)": IMITATION, "markets(address)(bool)": True,
-}  # fmt: skip
+    "decimals()(uint8)": 18,
+    "asset()(address)": OTHER,
+    "UNDERLYING_ASSET_ADDRESS()(address)": OTHER,
+    "comptroller()(address)": KNOWN,
+    "underlying()(address)": OTHER,
+    "factory()(address)": KNOWN,
+    "token0()(address)": OTHER,
+    "token1()(address)": KNOWN,
+    "getReserves()(uint112,uint112)": (10**30, 10**30),
+    "totalSupply()(uint256)": 1,
+    "exchangeRateStored()(uint256)": 10**30,
+    "convertToAssets(uint256)(uint256)": 10**60,
+    "getReserveTokensAddresses(address)(address,address,address)": (IMITATION, IMITATION, IMITATION),
+    "getPair(address,address)(address)": IMITATION,
+    "markets(address)(bool)": True,
+}
 
 
 def claimed(role: str, **vouched: Any) -> Any:
     """What is said of the imitation where one contract may vouch for it, which answers as given."""
-    source = shares({role: [KNOWN], "native": NATIVE}, "here")
+    source = build_shares({role: [KNOWN], "native": NATIVE}, "here")
     token = Asset(CHAIN, "erc20", IMITATION)
     told = CLAIMS | {f"{name}": answer for name, answer in vouched.items()}
     by_name = {signature.partition("(")[0]: answer for signature, answer in told.items()}
@@ -181,7 +195,7 @@ def claimed(role: str, **vouched: Any) -> Any:
     def answer(read: Any) -> Any:
         return by_name[(read.read if isinstance(read, AtParent) else read).signature.partition("(")[0]]
 
-    return run_known(source.prices([token], BLOCK), answer).relative
+    return run_offline(source.prices([token], BLOCK), answer).relative
 
 
 @pytest.mark.parametrize(
@@ -204,12 +218,12 @@ def test_a_token_that_only_claims_to_be_a_share_has_no_price_unless_the_contract
 def test_the_rate_of_wrapped_steth_is_the_recorded_one_unless_it_jumped_within_the_block() -> None:
     recorded = json.loads(LIDO.read_text())
     wsteth, steth = (Asset(CHAIN, "erc20", recorded["addresses"][name]) for name in ("wstETH", "stETH"))
-    source = shares({"rates": {str(wsteth): {"of": str(steth), "function": "stEthPerToken()(uint256)"}}}, "here")
+    source = build_shares({"rates": {str(wsteth): {"of": str(steth), "function": "stEthPerToken()(uint256)"}}}, "here")
     rates = [int(each["means"]) for each in recorded["calls"] if each["signature"] == "stEthPerToken()(uint256)"]
     assert rates[:3] == [WAD, 105 * WAD // 100, 105 * WAD // 100]
 
     def quoted(now: Any, before: Any) -> Any:
-        return run_known(
+        return run_offline(
             source.prices([wsteth, steth], BLOCK), lambda read: before if isinstance(read, AtParent) else now
         )
 
@@ -234,5 +248,5 @@ def test_the_rate_of_wrapped_steth_is_the_recorded_one_unless_it_jumped_within_t
 )
 def test_a_section_of_shares_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSettings) as told:
-        shares(section, "here")
+        build_shares(section, "here")
     assert words in str(told.value)

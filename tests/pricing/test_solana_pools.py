@@ -12,19 +12,20 @@ from typing import Any, Final
 import pytest
 from solders.keypair import Keypair
 
-from adapters.solana.account_reads import AccountRead, derived
-from adapters.solana.layouts import TOKEN
-from adapters.solana.ticks import orca_root
+from chainfolio.adapters.solana.account_reads import AccountRead, derived
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.ticks import orca_root
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown, run_known
-from pricing.fixed import fixed
-from pricing.quotes import Quotes
-from pricing.registry import sources
-from pricing.relatives import rounded
-from pricing.solana_pools import MAX_TOKENS, TOO_MANY
-from pricing.source_chain import source_chain
+from chainfolio.plans import Unknown, run_offline
+from chainfolio.pricing.fixed import build_fixed
+from chainfolio.pricing.pools import TOO_MANY_TOKENS
+from chainfolio.pricing.quotes import Quotes
+from chainfolio.pricing.registry import build_sources
+from chainfolio.pricing.relatives import rounded
+from chainfolio.pricing.solana_pools import MAX_TOKENS
+from chainfolio.pricing.source_chain import query_sources
 from tests.solana import ledger as accounts
 from tests.solana.ledger import Ledger
 from tests.solana.raydium import CPMM, Reserves
@@ -72,9 +73,9 @@ def stored(*pools: Pool, vaults: int = DEEP, mints: dict[str, int] | None = None
 
 def priced(ledger: Any, *assets: Asset) -> Quotes:
     """What the shipped venues say of some assets, where USDC is 1 USD and SOL 150."""
-    usual = fixed({str(USDC): "1", str(WSOL): "150"}, "test")
-    [pools] = sources({"solana_pools": PRICES["solana_pools"]}, {}, "solana", "solana")
-    quotes: Quotes = run_known(source_chain([usual, pools], assets, BLOCK), ledger)
+    usual = build_fixed({str(USDC): "1", str(WSOL): "150"}, "test")
+    [pools] = build_sources({"solana_pools": PRICES["solana_pools"]}, {}, "solana", "solana")
+    quotes: Quotes = run_offline(query_sources([usual, pools], assets, BLOCK), ledger)
     return quotes
 
 
@@ -106,18 +107,46 @@ def raydium(mints: tuple[str, str], root: int, index: int = 1) -> dict[str, tupl
     config = derived(RAYDIUM, (b"amm_config", index.to_bytes(2, "big")))
     address = derived(RAYDIUM, (b"pool", config, *mints))
     reward = dict.fromkeys(
-        ("openTime", "endTime", "lastUpdateTime", "emissionsPerSecondX64", "totalEmissioned", "claimed",
-         "growthGlobalX64"), 0,
-    ) | {"state": Small(0), "mint": NOBODY, "vault": NOBODY, "creator": NOBODY}  # fmt: skip
+        (
+            "openTime",
+            "endTime",
+            "lastUpdateTime",
+            "emissionsPerSecondX64",
+            "totalEmissioned",
+            "claimed",
+            "growthGlobalX64",
+        ),
+        0,
+    ) | {"state": Small(0), "mint": NOBODY, "vault": NOBODY, "creator": NOBODY}
     fields = {
-        "bump": Small(255), "configId": config, "creator": NOBODY, "mintA": mints[0], "mintB": mints[1],
-        "vaultA": VAULTS[0], "vaultB": VAULTS[1], "observationId": NOBODY, "mintDecimalsA": Small(6),
-        "mintDecimalsB": Small(6), "tickSpacing": Small(10), "liquidity": DEEP, "sqrtPriceX64": root,
-        "tickCurrent": Small(-7), "feeGrowthGlobalX64A": 1, "feeGrowthGlobalX64B": 2, "protocolFeesTokenA": 3,
-        "protocolFeesTokenB": 4, "status": Small(0), "feeOn": Small(0), "rewardInfos": [reward] * 3,
-        "tickArrayBitmap": bytes(128), "fundFeesTokenA": 0, "fundFeesTokenB": 0, "startTime": 0, "recentEpoch": 0,
+        "bump": Small(255),
+        "configId": config,
+        "creator": NOBODY,
+        "mintA": mints[0],
+        "mintB": mints[1],
+        "vaultA": VAULTS[0],
+        "vaultB": VAULTS[1],
+        "observationId": NOBODY,
+        "mintDecimalsA": Small(6),
+        "mintDecimalsB": Small(6),
+        "tickSpacing": Small(10),
+        "liquidity": DEEP,
+        "sqrtPriceX64": root,
+        "tickCurrent": Small(-7),
+        "feeGrowthGlobalX64A": 1,
+        "feeGrowthGlobalX64B": 2,
+        "protocolFeesTokenA": 3,
+        "protocolFeesTokenB": 4,
+        "status": Small(0),
+        "feeOn": Small(0),
+        "rewardInfos": [reward] * 3,
+        "tickArrayBitmap": bytes(128),
+        "fundFeesTokenA": 0,
+        "fundFeesTokenB": 0,
+        "startTime": 0,
+        "recentEpoch": 0,
         "dynamicFeeInfo": {},
-    }  # fmt: skip
+    }
     content, told_config, told_pool = done(
         [
             ("raydium", {"layout": "PoolInfoLayout", "discriminator": "f7ede3f5d7c3de46", "fields": fields}),
@@ -273,7 +302,7 @@ def test_pools_that_could_not_be_read_are_no_reason_to_take_others() -> None:
 
 def test_more_tokens_than_are_looked_for_at_once_are_said() -> None:
     several = [token(key()) for _ in range(MAX_TOKENS + 2)]
-    assert [each.reason for each in priced(stored(), *several).refused] == [TOO_MANY] * 2
+    assert [each.reason for each in priced(stored(), *several).refused] == [TOO_MANY_TOKENS] * 2
 
 
 def test_things_of_which_there_is_one_are_not_looked_for_and_take_no_places() -> None:
@@ -305,5 +334,5 @@ VENUE: Final = {"family": "raydium_clmm", "program": RAYDIUM, "indexes": [0]}
 )
 def test_venues_that_cannot_be_meant_are_refused(section: dict[str, Any], said: str) -> None:
     with pytest.raises(BadSettings) as caught:
-        sources({"solana_pools": {"solana": section}}, {}, "solana", "solana")
+        build_sources({"solana_pools": {"solana": section}}, {}, "solana", "solana")
     assert said in str(caught.value)

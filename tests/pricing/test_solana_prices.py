@@ -13,13 +13,13 @@ import pytest
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import run_known
-from pricing.liquid_stake import LiquidStake
-from pricing.programs import AHEAD_S
-from pricing.pyth_accounts import PythAccounts
-from pricing.quotes import Quotes
-from pricing.registry import sources
-from pricing.source_chain import source_chain
+from chainfolio.plans import run_offline
+from chainfolio.pricing.liquid_stake import LiquidStake
+from chainfolio.pricing.programs import MAX_CLOCK_SKEW_S
+from chainfolio.pricing.pyth_accounts import PythAccounts
+from chainfolio.pricing.quotes import Quotes
+from chainfolio.pricing.registry import build_sources
+from chainfolio.pricing.source_chain import query_sources
 from tests.solana.ledger import Ledger
 from tests.solana.sdk import Small, one
 from tests.solana.vendor_accounts import (
@@ -59,7 +59,7 @@ def stored() -> Ledger:
 def priced(ledger: Ledger, *assets: Asset, block: Block = BLOCK) -> Quotes:
     """What the shipped sources of Solana say of some assets."""
     tree = {name: PRICES[name] for name in ("pyth_accounts", "liquid_stake")}
-    quotes: Quotes = run_known(source_chain(sources(tree, {}, "solana", "solana"), assets, block), ledger)
+    quotes: Quotes = run_offline(query_sources(build_sources(tree, {}, "solana", "solana"), assets, block), ledger)
     return quotes
 
 
@@ -84,8 +84,9 @@ def test_accounts_that_the_vendors_wrote_give_exact_prices(stored: Ledger) -> No
     assert Fraction(found[MSOL].usd) == Fraction(5_583_457_484, 2**32) * Fraction(Decimal("150.25"))
     assert found[JITO].detail == f"what pool {JITO_POOL} redeems → {SOL} → pyth_accounts"
     assert [call.read.shown[:2] for call in found[JITO].calls] == [
-        ("getMultipleAccounts", JITO_POOL), ("getMultipleAccounts", SOL_FEED_AT),
-    ]  # fmt: skip
+        ("getMultipleAccounts", JITO_POOL),
+        ("getMultipleAccounts", SOL_FEED_AT),
+    ]
 
 
 def test_the_account_of_a_feed_is_where_pyth_says() -> None:
@@ -100,7 +101,7 @@ def test_the_account_of_a_feed_is_where_pyth_says() -> None:
         ({"conf": 151_000_000}, "Pyth is not sure of it"),
         ({"exponent": Small(-77)}, "an exponent of -77"),
         ({"publishTime": NOW_S - 121}, "the price is stale: seen 121 s before the block, 120 s are allowed"),
-        ({"publishTime": NOW_S + AHEAD_S + 1}, "the price was seen 31 s after the block"),
+        ({"publishTime": NOW_S + MAX_CLOCK_SKEW_S + 1}, "the price was seen 31 s after the block"),
         ({"feedId": b"\x01" * 32}, "the account of the price is that of another feed"),
         ({"verificationLevel": {"partial": {"numSignatures": Small(5)}}}, "its price was not verified in full"),
     ],
@@ -110,7 +111,7 @@ def test_what_pyth_is_not_sure_of_is_no_price(stored: Ledger, said: dict[str, An
 
 
 def test_a_price_that_is_a_little_newer_than_a_slow_clock_is_of_the_block(stored: Ledger) -> None:
-    ledger = changed(stored, SOL_FEED_AT, RECEIVER, pyth_bytes(NOW_S + AHEAD_S))
+    ledger = changed(stored, SOL_FEED_AT, RECEIVER, pyth_bytes(NOW_S + MAX_CLOCK_SKEW_S))
     assert priced(ledger, SOL).prices[0].time_us == BLOCK.time_us
 
 
@@ -179,20 +180,23 @@ def test_a_token_of_staked_coins_without_a_price_of_the_coin_has_none(stored: Le
         ({"liquid_stake": {"solana": {"native": str(SOL), str(JITO): {"pool": JITO_POOL}}}}, "needs exactly program"),
         ({"liquid_stake": {"solana": {"native": str(SOL), str(SOL): {}}}}, "not a token of Solana"),
         (
-            {"liquid_stake": {"solana": {"native": str(SOL), str(JITO): {
-                "program": POOLS, "layout": "vault", "pool": JITO_POOL}}}},
+            {
+                "liquid_stake": {
+                    "solana": {"native": str(SOL), str(JITO): {"program": POOLS, "layout": "vault", "pool": JITO_POOL}}
+                }
+            },
             "layout is 'vault'",
         ),
     ],
-)  # fmt: skip
+)
 def test_sections_that_cannot_be_meant_are_refused(section: dict[str, Any], said: str) -> None:
     with pytest.raises(BadSettings) as caught:
-        sources(section, {}, "solana", "solana")
+        build_sources(section, {}, "solana", "solana")
     assert said in str(caught.value)
 
 
 def test_a_chain_without_a_section_has_sources_that_know_nothing() -> None:
-    made = sources({"pyth_accounts": {}, "liquid_stake": {}}, {}, "solana", "solana")
+    made = build_sources({"pyth_accounts": {}, "liquid_stake": {}}, {}, "solana", "solana")
     assert [type(each) for each in made] == [PythAccounts, LiquidStake]
     assert priced(Ledger()).prices == ()
     assert not any(each.knows(SOL) for each in made)  # type: ignore[attr-defined]

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.reads import Call, Read
+from chainfolio.adapters.evm.reads import Call, Read
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan, Reverted, Unknown, run_known
-from pricing.chainlink import DECIMALS, LATEST, chainlink
-from pricing.fixed import fixed
-from pricing.quotes import PriceSection, PriceSource, Quotes, Refusal
-from pricing.registry import sections, sources
-from pricing.source_chain import source_chain
+from chainfolio.plans import Plan, Reverted, Unknown, run_offline
+from chainfolio.pricing.chainlink import DECIMALS, LATEST, build_chainlink
+from chainfolio.pricing.fixed import build_fixed
+from chainfolio.pricing.quotes import PriceSection, PriceSource, Quotes, Refusal
+from chainfolio.pricing.registry import build_sources, load_sections
+from chainfolio.pricing.source_chain import query_sources
 
 BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
 NOW_S = 1_760_000_000
@@ -42,7 +42,7 @@ SAID: dict[Read, Any] = {
 
 
 def quoted(source: PriceSource, *written: str, said: dict[Read, Any] | None = None) -> Quotes:
-    return run_known(source.prices([asset(each) for each in written], BLOCK), SAID if said is None else said)
+    return run_offline(source.prices([asset(each) for each in written], BLOCK), SAID if said is None else said)
 
 
 def never(_: Read) -> Any:
@@ -53,7 +53,7 @@ def never(_: Read) -> Any:
 
 
 def test_a_fixed_price_is_certain_at_every_block_and_asks_nobody() -> None:
-    got = run_known(fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
+    got = run_offline(build_fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
     assert got == Quotes((Price(asset(USDC), Decimal("1.00"), "fixed", BLOCK.time_us, Decimal(1)),))
 
 
@@ -62,24 +62,24 @@ def test_a_fixed_price_is_certain_at_every_block_and_asks_nobody() -> None:
 )
 def test_a_fixed_price_that_is_none_is_a_settings_error_that_names_the_asset(price: object) -> None:
     with pytest.raises(BadSettings, match="a0a0"):
-        fixed({USDC: price}, "[prices]")
+        build_fixed({USDC: price}, "[prices]")
 
 
 def test_fixed_prices_reach_to_their_bound() -> None:
-    assert fixed({USDC: "1000000000000"}, "prices").usd[asset(USDC)] == 10**12
+    assert build_fixed({USDC: "1000000000000"}, "prices").usd[asset(USDC)] == 10**12
 
 
 @pytest.mark.parametrize("written", ["usdc", "eip155:1/erc20:0x1", f"eip155:1/erc20:0x{'A0' * 20}", ETH + " "])
 def test_an_asset_that_is_not_canonical_is_a_settings_error(written: str) -> None:
     with pytest.raises(BadSettings):
-        fixed({written: "1"}, "[prices]")
+        build_fixed({written: "1"}, "[prices]")
 
 
 # --- chainlink --------------------------------------------------------------------------------------------------------
 
 
 def test_a_fresh_feed_is_a_price_with_its_time_and_round() -> None:
-    (price,) = quoted(chainlink(FEEDS, "x"), ETH).prices
+    (price,) = quoted(build_chainlink(FEEDS, "x"), ETH).prices
     assert price == Price(
         asset(ETH),
         Decimal("2000.12345678"),
@@ -94,7 +94,7 @@ def test_a_fresh_feed_is_a_price_with_its_time_and_round() -> None:
 
 
 def test_all_feeds_are_read_in_one_round_and_unknown_assets_not_at_all() -> None:
-    plan = chainlink(FEEDS, "x").prices([asset(ETH), Asset("eip155:1", "erc20", "0xunknown"), asset(USDC)], BLOCK)
+    plan = build_chainlink(FEEDS, "x").prices([asset(ETH), Asset("eip155:1", "erc20", "0xunknown"), asset(USDC)], BLOCK)
     reads = next(plan)
     assert list(reads) == list(SAID)
     with pytest.raises(StopIteration) as stop:
@@ -103,13 +103,13 @@ def test_all_feeds_are_read_in_one_round_and_unknown_assets_not_at_all() -> None
 
 
 def test_where_there_is_no_feed_nothing_is_asked() -> None:
-    assert run_known(chainlink({}, "x").prices([asset(ETH)], BLOCK), never) == Quotes()
+    assert run_offline(build_chainlink({}, "x").prices([asset(ETH)], BLOCK), never) == Quotes()
 
 
 def test_the_heartbeat_is_the_feeds_own() -> None:
     late = (9, 99_990_000, NOW_S - 4000, NOW_S - 4000, 9)
     got = quoted(
-        chainlink(FEEDS, "x"), ETH, USDC, said=SAID | {Call(ETH_USD, LATEST): late, Call(USDC_USD, LATEST): late}
+        build_chainlink(FEEDS, "x"), ETH, USDC, said=SAID | {Call(ETH_USD, LATEST): late, Call(USDC_USD, LATEST): late}
     )
     assert [str(price.asset) for price in got.prices] == [USDC]
     (refusal,) = got.refused
@@ -130,30 +130,39 @@ def test_the_heartbeat_is_the_feeds_own() -> None:
     ],
 )
 def test_a_feed_that_cannot_be_believed_says_why_and_spoils_no_other(said: dict[Read, Any], reason: str) -> None:
-    got = quoted(chainlink(FEEDS, "x"), ETH, USDC, said=SAID | said)
+    got = quoted(build_chainlink(FEEDS, "x"), ETH, USDC, said=SAID | said)
     assert [str(price.asset) for price in got.prices] == [USDC]
     assert [reason in refusal.reason for refusal in got.refused] == [True]
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"feed": "0x1"}, {"feed": ETH_USD.upper()}, {"feed": 5}, {"decimals": 37}, {"decimals": "8"}, {"decimals": True},
-     {"heartbeat_s": 0}, {"heartbeat_s": 1.5}, {"extra": 1}],
-)  # fmt: skip
+    [
+        {"feed": "0x1"},
+        {"feed": ETH_USD.upper()},
+        {"feed": 5},
+        {"decimals": 37},
+        {"decimals": "8"},
+        {"decimals": True},
+        {"heartbeat_s": 0},
+        {"heartbeat_s": 1.5},
+        {"extra": 1},
+    ],
+)
 def test_a_feed_that_is_written_wrongly_is_a_settings_error(change: dict[str, Any]) -> None:
     with pytest.raises(BadSettings):
-        chainlink({ETH: FEEDS[ETH] | change}, "x")
+        build_chainlink({ETH: FEEDS[ETH] | change}, "x")
 
 
 def test_feeds_of_two_chains_in_one_section_are_a_settings_error() -> None:
     with pytest.raises(BadSettings, match="several chains"):
-        chainlink({WETH: FEEDS[ETH], WETH.replace(":1/", ":8453/"): FEEDS[ETH]}, "x")
+        build_chainlink({WETH: FEEDS[ETH], WETH.replace(":1/", ":8453/"): FEEDS[ETH]}, "x")
 
 
 def test_a_feed_may_price_the_native_coin_of_another_chain() -> None:
     """There is no other way to ask for a net asset value in the coin of a chain that is not configured."""
     solana = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501"
-    found = chainlink({WETH: FEEDS[ETH], solana: FEEDS[ETH]}, "x")
+    found = build_chainlink({WETH: FEEDS[ETH], solana: FEEDS[ETH]}, "x")
     assert [price.usd for price in quoted(found, solana).prices] == [Decimal("2000.12345678")]
 
 
@@ -181,7 +190,7 @@ def price(written: str, usd: str, source: str) -> Price:
 
 
 def chain_quoted(chained: list[Any], *written: str) -> Quotes:
-    return run_known(source_chain(chained, [asset(each) for each in written], BLOCK), lambda _: 1)
+    return run_offline(query_sources(chained, [asset(each) for each in written], BLOCK), lambda _: 1)
 
 
 def test_the_next_source_is_asked_only_for_what_is_unpriced_and_each_price_names_its_source() -> None:
@@ -269,9 +278,9 @@ def test_no_assets_and_no_sources_are_no_quotes() -> None:
 
 def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
     tree = {"peg": {USDC: "1", WETH: "5"}, "chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
-    chained = sources(tree, {ETH: "4"}, "ethereum", "evm")
-    got = run_known(
-        source_chain(chained, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
+    chained = build_sources(tree, {ETH: "4"}, "ethereum", "evm")
+    got = run_offline(
+        query_sources(chained, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
     )
     assert [(each.source, each.usd) for each in got.prices] == [
         ("fixed", Decimal(4)),
@@ -282,15 +291,15 @@ def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
 
 def test_a_source_that_reads_another_kind_of_chain_is_told_where_a_section_names_that_chain() -> None:
     tree = {"chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
-    assert [source.name for source in sources(tree, {}, "moon", "moonchain")] == ["fixed"]
+    assert [source.name for source in build_sources(tree, {}, "moon", "moonchain")] == ["fixed"]
     with pytest.raises(BadSettings, match="chainlink reads chains of the kind evm, and moon is of the kind moonchain"):
-        sources({"chainlink": {"moon": FEEDS}}, {}, "moon", "moonchain")
+        build_sources({"chainlink": {"moon": FEEDS}}, {}, "moon", "moonchain")
 
 
 @pytest.mark.parametrize("chain", ["ethereum", "arbitrum", "local", "nowhere"])
 def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
     tree = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
-    assert {source.name for source in sources(tree, {}, chain, "evm")} <= {"fixed", "chainlink", "peg"}
+    assert {source.name for source in build_sources(tree, {}, chain, "evm")} <= {"fixed", "chainlink", "peg"}
 
 
 @pytest.mark.parametrize(
@@ -305,14 +314,14 @@ def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
 )
 def test_a_prices_file_that_is_wrong_says_where(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSettings, match=message):
-        sources(tree, {}, "ethereum", "evm")
+        build_sources(tree, {}, "ethereum", "evm")
 
 
 def test_sources_of_ours_are_the_modules_that_have_a_section_and_no_others() -> None:
-    assert sections(["fixed", "chainlink", "peg"], "prices.toml").keys() == {"fixed", "chainlink", "peg"}
+    assert load_sections(["fixed", "chainlink", "peg"], "prices.toml").keys() == {"fixed", "chainlink", "peg"}
     for name in ("guards", "quotes", "os.path", ""):
         with pytest.raises(BadSettings, match=rf"unknown section \[{name}\]"):
-            sections([name], "prices.toml")
+            load_sections([name], "prices.toml")
 
 
 @pytest.mark.parametrize(
@@ -325,17 +334,17 @@ def test_sources_of_ours_are_the_modules_that_have_a_section_and_no_others() -> 
 def test_a_section_of_which_no_source_can_be_made_is_a_settings_error_that_names_it(
     build: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pricing.registry.sections", lambda names, file: {"odd": PriceSection(build)})
+    monkeypatch.setattr("chainfolio.pricing.registry.load_sections", lambda names, file: {"odd": PriceSection(build)})
     with pytest.raises(BadSettings) as caught:
-        sources({"odd": {}}, {}, "ethereum", "evm")
+        build_sources({"odd": {}}, {}, "ethereum", "evm")
     assert str(caught.value) == f"prices.toml: odd: {told}"
 
 
 def test_a_source_that_two_packages_have_is_refused_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [EntryPoint("odd", f"{package}:SECTION", "chainfolio.prices") for package in ("p_one", "p_two")]
-    monkeypatch.setattr("pricing.registry.entry_points", lambda **_: entries)
+    monkeypatch.setattr("chainfolio.pricing.registry.entry_points", lambda **_: entries)
     with pytest.raises(BadSettings, match=r"\[odd\]: several packages .* p_one:SECTION, p_two:SECTION"):
-        sections(["odd"], "prices.toml")
+        load_sections(["odd"], "prices.toml")
 
 
 # --- a chain with a sequencer -----------------------------------------------------------------------------------------
@@ -349,10 +358,10 @@ def uptime(status: int, since_s: int) -> dict[Read, Any]:
 
 
 def test_feeds_are_believed_while_the_sequencer_is_up_and_its_feed_is_read_in_the_same_round() -> None:
-    plan = chainlink(L2, "x").prices([asset(ETH)], BLOCK)
+    plan = build_chainlink(L2, "x").prices([asset(ETH)], BLOCK)
     reads = next(plan)
     assert list(reads) == [Call(ETH_USD, LATEST), Call(ETH_USD, DECIMALS), Call(UPTIME, LATEST)]
-    (got,) = quoted(chainlink(L2, "x"), ETH, said=uptime(0, NOW_S - 3601)).prices
+    (got,) = quoted(build_chainlink(L2, "x"), ETH, said=uptime(0, NOW_S - 3601)).prices
     assert [call.read for call in got.calls] == list(reads)
 
 
@@ -371,19 +380,20 @@ def test_feeds_are_believed_while_the_sequencer_is_up_and_its_feed_is_read_in_th
 def test_no_feed_is_believed_while_the_sequencer_is_down_just_came_back_or_is_not_known(
     said: dict[Read, Any], reason: str
 ) -> None:
-    got = quoted(chainlink(L2, "x"), ETH, USDC, said=said)
+    got = quoted(build_chainlink(L2, "x"), ETH, USDC, said=said)
     assert got.prices == ()
     assert [(str(each.asset), reason in each.reason, UPTIME in each.reason) for each in got.refused] == [
-        (ETH, True, True), (USDC, True, True),
-    ]  # fmt: skip
+        (ETH, True, True),
+        (USDC, True, True),
+    ]
 
 
 def test_before_the_uptime_feed_was_there_nobody_could_know_and_feeds_are_believed() -> None:
     absent = SAID | {Call(UPTIME, LATEST): Unknown("no contract there", "absent")}
-    assert [str(each.asset) for each in quoted(chainlink(L2, "x"), ETH, said=absent).prices] == [ETH]
+    assert [str(each.asset) for each in quoted(build_chainlink(L2, "x"), ETH, said=absent).prices] == [ETH]
 
 
 @pytest.mark.parametrize("facts", [5, {"feed": UPTIME}, {"feed": "0x1", "grace_s": 5}, {"feed": UPTIME, "grace_s": -1}])
 def test_a_sequencer_that_is_written_wrongly_is_a_settings_error(facts: Any) -> None:
     with pytest.raises(BadSettings):
-        chainlink({**FEEDS, "sequencer": facts}, "x")
+        build_chainlink({**FEEDS, "sequencer": facts}, "x")

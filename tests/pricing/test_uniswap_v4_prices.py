@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from adapters.evm.protocols.uniswap_v4 import pool_id
+from chainfolio.adapters.evm.protocols.uniswap_v4 import pool_id
+from chainfolio.localchain.deploy import Deployer, Deployment, deploy
+from chainfolio.localchain.evm import ZERO
+from chainfolio.localchain.node import LocalNode
+from chainfolio.pricing.pools import Pools, build_pools
 from chainfolio.tick_math import sqrt_price
-from localchain.deploy import Deployer, Deployment, deploy
-from localchain.evm import ZERO
-from localchain.node import LocalNode
-from pricing.pools import Pools, pools
 from tests.pricing.pool_chain import PoolChain, one_part, section
 from tests.protocols.uniswap_v4_deployment import HIGHEST_PRICE, KEY, LOWEST_PRICE, PoolKey, UniswapV4, uniswap_v4
 
@@ -46,10 +46,13 @@ def made(deployed: Made) -> Iterator[Made]:
 
 def source(chain: PoolChain, v4: UniswapV4, floor: str = "1") -> Pools:
     venue = {
-        "family": "uniswap_v4", "state_view": v4.view.lower(), "wrapped": chain.tokens["WETH"].address.lower(),
-        "fees": [500, 3000], "spacings": [10, 60],
-    }  # fmt: skip
-    return pools(section(chain, {"USDC": floor}, venue), "here")
+        "family": "uniswap_v4",
+        "state_view": v4.view.lower(),
+        "wrapped": chain.tokens["WETH"].address.lower(),
+        "fees": [500, 3000],
+        "spacings": [10, 60],
+    }
+    return build_pools(section(chain, {"USDC": floor}, venue), "here")
 
 
 def swap(chain: PoolChain, key: PoolKey, zero_for_one: bool, raw: int, limit: int | None = None) -> None:

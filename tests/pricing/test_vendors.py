@@ -19,14 +19,14 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
-from portfolio.valuation import market_value
-from pricing import binance, coingecko, defillama, jupiter, pyth, vendors
-from pricing.fixed import fixed
-from pricing.http_reads import MAX_WAIT_S, HttpGet
-from pricing.quotes import PriceSection, PriceSource, Quotes
-from pricing.registry import sources
-from pricing.rules import Guards, knows
-from pricing.vendors import Host, Off, Told, with_names
+from chainfolio.portfolio.valuation import market_value
+from chainfolio.pricing import binance, coingecko, defillama, jupiter, pyth, vendors
+from chainfolio.pricing.fixed import build_fixed
+from chainfolio.pricing.http_reads import MAX_WAIT_S, HttpGet
+from chainfolio.pricing.quotes import PriceSection, PriceSource, Quotes
+from chainfolio.pricing.registry import build_sources
+from chainfolio.pricing.rules import Guards, knows
+from chainfolio.pricing.vendors import DisabledSource, VendorHost, VendorQuote, add_vendor_names
 from tests.pricing.recorded import answers
 from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
 
@@ -52,9 +52,9 @@ class Feed:
 
 @pytest.fixture(autouse=True)
 def _said() -> Iterator[None]:
-    vendors.say_off.cache_clear()
+    vendors.log_disabled.cache_clear()
     yield
-    vendors.say_off.cache_clear()
+    vendors.log_disabled.cache_clear()
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -73,10 +73,20 @@ def test_a_source_without_its_key_is_off_and_the_log_says_so_once(
     monkeypatch.delenv(name, raising=False)
     with caplog.at_level(logging.WARNING):
         built = [section.build({}, chain, "prices.toml") for chain in ("ethereum", "base", "solana")]
-    assert all(isinstance(each, Off) for each in built)
+    assert all(isinstance(each, DisabledSource) for each in built)
     assert [record.message for record in caplog.records] == [
         f"[{built[0].name}] is off: the environment variable {name} is not set"
     ]
+
+
+@pytest.mark.parametrize(
+    ("section", "is_set"), [(coingecko.SECTION, {}), (pyth.SECTION, {"coins": {str(ETHER): FEED}})]
+)
+def test_a_section_sets_how_old_a_price_may_be(section: PriceSection, is_set: dict[str, Any]) -> None:
+    source = section.build({"base_url": "http://localhost", "max_age_s": 60, **is_set}, "ethereum", "vendor")
+    assert source.max_age_s == 60  # type: ignore[attr-defined]
+    with pytest.raises(BadSettings, match="max_age_s is 0"):
+        section.build({"base_url": "http://localhost", "max_age_s": 0, **is_set}, "ethereum", "vendor")
 
 
 async def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +132,9 @@ async def test_a_coin_with_a_feed_and_a_name_at_a_vendor_has_both_prices_in_one_
         feed = Feed({ETHER: Decimal(2000), ERC20: Decimal(1)})
         (said,) = await priced(http, [feed, source], [ETHER, ERC20])
     prices = {each.asset: each for each in said.prices}
-    assert [(each.source, each.usd) for each in prices[ETHER].others] == [("coingecko", Decimal(2200))]
+    assert [(each.source, each.usd) for each in prices[ETHER].alternatives] == [("coingecko", Decimal(2200))]
     assert "more than 5.00% apart" in Guards().disagreements(prices[ETHER])
-    assert (prices[ETHER].source, prices[ERC20].others) == ("feed", ())
+    assert (prices[ETHER].source, prices[ERC20].alternatives) == ("feed", ())
     assert len(found.asked) == 1  # of the token, which it may list, nothing was asked: it had a price
 
 
@@ -134,7 +144,7 @@ async def test_a_vendor_that_has_no_second_opinion_spoils_no_price(answer: int |
         source = coingecko.SECTION.build({"base_url": found.url, **NAMED}, "ethereum", "coingecko")
         (said,) = await priced(http, [Feed({ETHER: Decimal(2000)}), source], [ETHER])
     (price,) = said.prices
-    assert (price.source, price.others, len(found.asked)) == ("feed", (), 1)
+    assert (price.source, price.alternatives, len(found.asked)) == ("feed", (), 1)
 
 
 # --- CoinGecko --------------------------------------------------------------------------------------------------------
@@ -167,9 +177,9 @@ async def test_whatever_our_own_clock_says_no_price_is_of_a_time_after_the_block
 
 
 def test_coingecko_is_asked_in_parts_that_have_the_finest_step() -> None:
-    batch = coingecko.Listed(Host("http://vendor"))
+    batch = coingecko.CoinBatch(VendorHost("http://vendor"))
     keys = [("", "ethereum", NOW_S - 86_400 * day) for day in range(1, 366)]
-    gets = list(batch.gets(keys, NOW_S))
+    gets = list(batch.requests(keys, NOW_S))
     assert sorted(key for _, some in gets for key in some) == sorted(keys)
     assert len(gets) == 5
     for get, some in gets:
@@ -183,7 +193,7 @@ async def test_a_vendor_that_is_asked_slowly_refuses_who_would_wait_too_long() -
     """One request in two seconds: of a hundred coins of the past, those that come first are asked."""
     named = {f"eip155:1/erc20:0x{number:040x}": f"coin-{number}" for number in range(100)}
     async with vendor(lambda _: '{"prices":[]}') as found, sending(NOW_S + 86_400) as http:
-        http.seams.clock.monotonic_s = lambda: 0.0  # type: ignore[method-assign]
+        http.environment.clock.monotonic_s = lambda: 0.0  # type: ignore[method-assign]
         source = coingecko.SECTION.build({"base_url": found.url, "coins": named}, "ethereum", "coingecko")
         (quotes,) = await priced(http, source, [asset(each) for each in named])
     assert 15 <= len(found.asked) <= MAX_WAIT_S / 2 + 2
@@ -194,12 +204,12 @@ async def test_a_vendor_that_is_asked_slowly_refuses_who_would_wait_too_long() -
 
 
 def test_recorded_answers_of_coingecko_are_read_to_the_digits_that_were_recorded() -> None:
-    batch, read = coingecko.Listed(Host("http://vendor")), 0
+    batch, read = coingecko.CoinBatch(VendorHost("http://vendor")), 0
     for path, query, body, written in answers("coingecko"):
         if "simple/price" in path and query["vs_currencies"] == "usd":
-            told = batch.told(body, [("", name, 0) for name in query["ids"].split(",")])
+            told = batch.parse(body, [("", name, 0) for name in query["ids"].split(",")])
             for (_, name, _), seen in told.items():
-                assert isinstance(seen, Told)
+                assert isinstance(seen, VendorQuote)
                 assert seen.usd == Decimal(written[name]["usd"])
                 read += 1
     assert read > 15
@@ -286,12 +296,12 @@ def test_one_line_turns_a_vendor_on_for_every_chain_and_it_knows_the_coin_of_eac
     lines = re.findall(r"^# (\[(?:defillama|coingecko|pyth|jupiter|binance)\])$", written, re.MULTILINE)
     assert len(lines) == 5
     names = tomllib.loads((ROOT / "configs" / "vendors.toml").read_text())
-    tree = with_names(tomllib.loads("\n".join(lines)), names)
+    tree = add_vendor_names(tomllib.loads("\n".join(lines)), names)
     for file in sorted((ROOT / "configs" / "chains").glob("*.toml")):
         chain = tomllib.loads(file.read_text())
         if chain["kind"] != "evm":
             continue
-        built = {each.name: each for each in sources(tree, {}, chain["key"], "evm")}
+        built = {each.name: each for each in build_sources(tree, {}, chain["key"], "evm")}
         assert set(built) == {"defillama", "coingecko", "pyth", "jupiter", "binance"}
         native = asset(f"eip155:{chain['chain_id']}/slip44:{chain['native']['slip44']}")
         reads = next(built["defillama"].prices([native], BLOCK), [])
@@ -300,7 +310,7 @@ def test_one_line_turns_a_vendor_on_for_every_chain_and_it_knows_the_coin_of_eac
 
 
 def test_what_nothing_could_answer_is_unknown_without_a_request() -> None:
-    ((said, keys),) = jupiter.Mints(Host("http://vendor")).gets([("mint", NOW_S - 61)], NOW_S)
+    ((said, keys),) = jupiter.MintBatch(VendorHost("http://vendor")).requests([("mint", NOW_S - 61)], NOW_S)
     assert isinstance(said, Unknown)
     assert keys == [("mint", NOW_S - 61)]
 
@@ -312,7 +322,7 @@ USDT = asset(f"eip155:1/erc20:0x{'da' * 20}")
 
 def market(url: str, **more: object) -> list[PriceSource]:
     section = {"base_url": url, "coins": {str(ETHER): "ETHUSDT"}, "usdt": {"ethereum": str(USDT)}, **more}
-    return [fixed({str(USDT): "0.99"}, "prices"), binance.SECTION.build(section, "ethereum", "binance")]
+    return [build_fixed({str(USDT): "0.99"}, "prices"), binance.SECTION.build(section, "ethereum", "binance")]
 
 
 def minute(closed_s: int, close: str, trades: int = 3) -> str:
@@ -327,9 +337,12 @@ async def test_a_market_in_usdt_is_worth_what_usdt_is_worth() -> None:
     (price,) = quotes.prices
     assert (price.usd, price.source, price.time_us) == (Decimal("1980"), "binance", (NOW_S - 70) * 1_000_000)
     assert dict(found.asked[0].query) == {
-        "symbol": "ETHUSDT", "interval": "1m", "limit": "1000",
-        "startTime": f"{NOW_S - 300}000", "endTime": f"{NOW_S}000",
-    }  # fmt: skip
+        "symbol": "ETHUSDT",
+        "interval": "1m",
+        "limit": "1000",
+        "startTime": f"{NOW_S - 300}000",
+        "endTime": f"{NOW_S}000",
+    }
 
 
 async def test_a_chain_without_a_priced_usdt_refuses_the_market_and_says_why() -> None:
@@ -343,7 +356,7 @@ async def test_a_chain_without_a_priced_usdt_refuses_the_market_and_says_why() -
 
 def test_moments_within_a_thousand_minutes_are_one_request() -> None:
     keys = [("ETHUSDT", NOW_S + 60 * minutes) for minutes in range(2000)]
-    gets = list(binance.Minutes(Host("http://vendor")).gets(keys, NOW_S))
+    gets = list(binance.CandleBatch(VendorHost("http://vendor")).requests(keys, NOW_S))
     assert [key for _, some in gets for key in some] == keys
     assert len(gets) == 3
     for get, _ in gets:

@@ -12,11 +12,11 @@ from aiohttp import web
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+from chainfolio.environment import Environment
 from chainfolio.plans import run_batched
-from chainfolio.seams import Seams
-from pricing.http_reads import Http
-from pricing.quotes import PriceSource, Quotes
-from pricing.source_chain import source_chain
+from chainfolio.pricing.http_reads import Http
+from chainfolio.pricing.quotes import PriceSource, Quotes
+from chainfolio.pricing.source_chain import query_sources
 
 NOW_S = 1_760_000_000
 BLOCK = Block(100, "0xaa", "0xbb", NOW_S * 1_000_000)
@@ -79,7 +79,7 @@ class Clock:
 @asynccontextmanager
 async def sending(now_s: int = NOW_S, **bounds: Any) -> AsyncIterator[Http]:
     """What sends HTTP reads, at a time."""
-    http = Http(Seams(clock=Clock(now_s)), **bounds)
+    http = Http(Environment(clock=Clock(now_s)), **bounds)
     try:
         yield http
     finally:
@@ -91,8 +91,8 @@ async def priced(
 ) -> list[Quotes]:
     """What the chain of sources makes of one source, at each block, in rounds that the blocks share."""
     sources = source if isinstance(source, list) else [source]
-    plans = {str(at): source_chain(sources, assets, block) for at, block in enumerate(blocks or (BLOCK,))}
-    reports = await run_batched(plans, http.answers)
+    plans = {str(at): query_sources(sources, assets, block) for at, block in enumerate(blocks or (BLOCK,))}
+    reports = await run_batched(plans, http.read)
     for report in reports.values():
         assert report.error is None, report.reason
     return [report.result or Quotes() for report in reports.values()]

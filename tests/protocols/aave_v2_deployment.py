@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from localchain.deploy import AAVE_ASSETS, RAY, Deployer, Deployment, checked
-from localchain.evm import MAX, ZERO
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import AAVE_ASSETS, RAY, Deployer, Deployment, checked
+from chainfolio.localchain.evm import MAX, ZERO
+from chainfolio.localchain.node import LocalNode
 
 LIBRARIES = ("GenericLogic", "ValidationLogic", "ReserveLogic")  # in the order in which they link each other
 # Answers every question with one: the base of stable rates, before the market adds what it asks for.
@@ -46,22 +46,37 @@ def _reserves(deployer: Deployer, deployment: Deployment, market: tuple[str, str
     provider, pool, configurator = market
     percent = RAY // 100
     rates = deployer.create(
-        "rates", "AaveV2 DefaultReserveInterestRateStrategy", ("address", *["uint256"] * 6),
-        provider, 80 * percent, 0, 4 * percent, 60 * percent, 2 * percent, 60 * percent,
-    )  # fmt: skip
+        "rates",
+        "AaveV2 DefaultReserveInterestRateStrategy",
+        ("address", *["uint256"] * 6),
+        provider,
+        80 * percent,
+        0,
+        4 * percent,
+        60 * percent,
+        2 * percent,
+        60 * percent,
+    )
     for symbol, (_, loan_to_value, threshold, bonus, supply) in AAVE_ASSETS.items():
         token = deployment.tokens[symbol]
         code = [
             deployer.create(
-                f"{kind} {symbol}", f"AaveV2 {kind}", given, pool, token.address, *more,
-                f"Aave {kind} {symbol}", f"{kind}{symbol}", ZERO,
+                f"{kind} {symbol}",
+                f"AaveV2 {kind}",
+                given,
+                pool,
+                token.address,
+                *more,
+                f"Aave {kind} {symbol}",
+                f"{kind}{symbol}",
+                ZERO,
             )
             for kind, given, more in (
                 ("AToken", ("address", *DEBT), (deployer.account,)),
                 ("StableDebtToken", DEBT, ()),
                 ("VariableDebtToken", DEBT, ()),
             )
-        ]  # fmt: skip
+        ]
         deployer.do(configurator, "initReserve(address,address,address,uint8,address)", *code, token.decimals, rates)
         collateral = "configureReserveAsCollateral(address,uint256,uint256,uint256)"
         deployer.do(configurator, collateral, token.address, loan_to_value, threshold, bonus)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localchain.deploy import FOREVER, WAD, Deployer, Deployment, Token, checked
-from localchain.evm import MAX, ZERO, Tx, selector, tx, words
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import FOREVER, WAD, Deployer, Deployment, Token, checked
+from chainfolio.localchain.evm import MAX, ZERO, Tx, selector, tx, words
+from chainfolio.localchain.node import LocalNode
 
 JOIN = "joinPool(bytes32,address,address,(address[],uint256[],bytes,bool))"
 EXIT = "exitPool(bytes32,address,address,(address[],uint256[],bytes,bool))"
@@ -78,10 +78,12 @@ def lock(node: LocalNode, made: Balancer, bob: str) -> None:
     pool = made.pools["weighted"]
     third = node.call(pool, "balanceOf(address)(uint256)", bob) // 3
     until = int(node.block()["timestamp"], 16) + 5 * WEEK_S
-    node.settle([
-        tx(bob, pool, "approve(address,uint256)", made.escrow, third),
-        tx(bob, made.escrow, "create_lock(uint256,uint256)", third, until, gas=3_000_000),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(bob, pool, "approve(address,uint256)", made.escrow, third),
+            tx(bob, made.escrow, "create_lock(uint256,uint256)", third, until, gas=3_000_000),
+        ]
+    )
     node.mine(1, 6 * WEEK_S)
 
 
@@ -98,9 +100,13 @@ def pools(deployer: Deployer, vault: str, deployment: Deployment) -> dict[str, s
     """One pool of each factory."""
     weth, usdc, dai = (deployment.tokens[symbol].address for symbol in ("WETH", "USDC", "DAI"))
     provider = deployer.create(
-        "ProtocolFeePercentagesProvider", "ProtocolFeePercentagesProvider", ("address", "uint256", "uint256"),
-        vault, WAD // 2, WAD // 2,
-    )  # fmt: skip
+        "ProtocolFeePercentagesProvider",
+        "ProtocolFeePercentagesProvider",
+        ("address", "uint256", "uint256"),
+        vault,
+        WAD // 2,
+        WAD // 2,
+    )
     types, given = ("address", "address", "string", "string"), (vault, provider, "", "")
     weighted = deployer.create("WeightedPoolFactory", "WeightedPoolFactory", types, *given, gas=GAS)
     composable = deployer.create("ComposableStablePoolFactory", "ComposableStablePoolFactory", types, *given, gas=GAS)
@@ -111,19 +117,43 @@ def pools(deployer: Deployer, vault: str, deployment: Deployment) -> dict[str, s
     fee, none = WAD // 100, [ZERO, ZERO]
     return {
         "weighted": create(
-            deployer, weighted, "create(string,string,address[],uint256[],address[],uint256,address)",
-            "80/20", "80-20", two, weights, none, fee, deployer.account,
+            deployer,
+            weighted,
+            "create(string,string,address[],uint256[],address[],uint256,address)",
+            "80/20",
+            "80-20",
+            two,
+            weights,
+            none,
+            fee,
+            deployer.account,
         ),
         "stable": create(
-            deployer, stable, "create(string,string,address[],uint256,uint256,address)",
-            "Stable", "ST", coins, 200, fee, deployer.account,
+            deployer,
+            stable,
+            "create(string,string,address[],uint256,uint256,address)",
+            "Stable",
+            "ST",
+            coins,
+            200,
+            fee,
+            deployer.account,
         ),
         "composable": create(
-            deployer, composable,
+            deployer,
+            composable,
             "create(string,string,address[],uint256,address[],uint256[],bool[],uint256,address)",
-            "Composable", "CS", coins, 200, none, [0, 0], [False, False], fee, deployer.account,
+            "Composable",
+            "CS",
+            coins,
+            200,
+            none,
+            [0, 0],
+            [False, False],
+            fee,
+            deployer.account,
         ),
-    }  # fmt: skip
+    }
 
 
 def create(deployer: Deployer, factory: str, signature: str, *args: Any) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from localchain.deploy import WAD, Deployer, Deployment
-from localchain.evm import MAX, Tx, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import WAD, Deployer, Deployment
+from chainfolio.localchain.evm import MAX, Tx, tx
+from chainfolio.localchain.node import LocalNode
 
 # Where the published comptroller has its reward token and its market of it, whatever chain it is on.
 REWARD = "0xcF6BB5389c92Bdda8a3747Ddb454cB7a64626C63"
@@ -37,9 +37,16 @@ def venus(node: LocalNode, deployment: Deployment) -> Venus:
         terms = (comptroller, model)
         markets = {symbol: _market(deployer, deployment, terms, symbol, rate) for symbol, rate in RATES.items()}
         markets["ETH"] = deployer.create(
-            "vETH", "MockVBNB", ("address", "address", "uint256", "string", "string", "uint8", "address"),
-            *terms, 2 * 10**26, "Market of ether", "vBNB", 8, account,
-        )  # fmt: skip
+            "vETH",
+            "MockVBNB",
+            ("address", "address", "uint256", "string", "string", "uint8", "address"),
+            *terms,
+            2 * 10**26,
+            "Market of ether",
+            "vBNB",
+            8,
+            account,
+        )
         for symbol in RATES:
             deployer.do(oracle, "setDirectPrice(address,uint256)", deployment.tokens[symbol].address, PRICES[symbol])
         _list(deployer, comptroller, markets)
@@ -67,10 +74,17 @@ def _comptroller(deployer: Deployer) -> str:
 def _market(deployer: Deployer, deployment: Deployment, terms: tuple[str, str], symbol: str, rate: int) -> str:
     token = deployment.tokens[symbol]
     return deployer.create(
-        f"v{symbol}", "VBep20Immutable",
+        f"v{symbol}",
+        "VBep20Immutable",
         ("address", "address", "address", "uint256", "string", "string", "uint8", "address"),
-        token.address, *terms, rate, f"Market of {symbol}", f"v{symbol}", 8, deployer.account,
-    )  # fmt: skip
+        token.address,
+        *terms,
+        rate,
+        f"Market of {symbol}",
+        f"v{symbol}",
+        8,
+        deployer.account,
+    )
 
 
 def _list(deployer: Deployer, comptroller: str, markets: Mapping[str, str]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from localchain.deploy import deploy
-from localchain.node import LocalNode
-from localchain.trade import trade
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 from tests.protocols.world import World
 
 

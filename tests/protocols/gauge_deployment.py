@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from localchain.deploy import WAD, Deployer, Deployment, checked
-from localchain.evm import MAX, ZERO, selector, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import WAD, Deployer, Deployment, checked
+from chainfolio.localchain.evm import MAX, ZERO, selector, tx
+from chainfolio.localchain.node import LocalNode
 from tests.protocols.balancer_v2_deployment import WEEK_S, Balancer, create
 
 HEAD = 'key = "gauges"\nname = "Gauges"\nfamilies = ["liquidity_gauge"]\n'
@@ -29,10 +29,12 @@ def gauge(node: LocalNode, deployment: Deployment, made: Balancer, authorizer: s
     deployer.do(dai.address, "approve(address,uint256)", it, MAX)
     deployer.settle()
     half = node.call(pool, "balanceOf(address)(uint256)", bob) // 2
-    node.settle([
-        tx(bob, pool, "approve(address,uint256)", it, MAX),
-        tx(bob, it, "deposit(uint256)", half, gas=4_000_000),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(bob, pool, "approve(address,uint256)", it, MAX),
+            tx(bob, it, "deposit(uint256)", half, gas=4_000_000),
+        ]
+    )
     node.mine(1, 2 * WEEK_S)
     deployer.do(it, "deposit_reward_token(address,uint256)", dai.address, dai.units(700))
     deployer.settle()

@@ -7,9 +7,9 @@ import tarfile
 from dataclasses import dataclass
 from typing import Any
 
-from localchain import install
-from localchain.evm import Tx
-from localchain.node import LocalNode
+from chainfolio.localchain import install
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
 
 GAS = 15_000_000  # they were sent with less, when storage was cheaper to read
 
@@ -36,10 +36,15 @@ class Maker:
     def file(self) -> str:
         """The protocol's file for this chain."""
         roles = {
-            "cdp_manager": "CDP_MANAGER", "get_cdps": "GET_CDPS", "vat": "MCD_VAT", "dai": "MCD_DAI",
-            "ilk_registry": "ILK_REGISTRY", "pot": "MCD_POT", "dsr_manager": "DSR_MANAGER",
+            "cdp_manager": "CDP_MANAGER",
+            "get_cdps": "GET_CDPS",
+            "vat": "MCD_VAT",
+            "dai": "MCD_DAI",
+            "ilk_registry": "ILK_REGISTRY",
+            "pot": "MCD_POT",
+            "dsr_manager": "DSR_MANAGER",
             "proxy_factory": "PROXY_FACTORY",
-        }  # fmt: skip
+        }
         head = 'key = "maker"\nname = "Maker"\nfamilies = ["maker_vaults", "maker_savings"]\n[contracts.local]\n'
         return head + "".join(f'{role} = ["{self[name]}"]\n' for role, name in roles.items())
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localchain.artifacts import artifact
-from localchain.deploy import WAD, Deployer, Deployment, checked
-from localchain.evm import MAX, Tx, call_data, created_address, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD, Deployer, Deployment, checked
+from chainfolio.localchain.evm import MAX, Tx, call_data, created_address, tx
+from chainfolio.localchain.node import LocalNode
 
 DAY_S, WEEK_S = 86_400, 7 * 86_400
 GAS = 15_000_000
@@ -148,38 +148,48 @@ def incentives(deployer: Deployer, made: dict[str, str], until: int) -> None:
 
 def joined(node: LocalNode, it: Pendle, me: str) -> None:
     """Somebody splits some yield of either expiry, and puts a part of the later one into the market."""
-    node.settle([
-        tx(me, it["DAI"], "approve(address,uint256)", it["SY"], MAX),
-        tx(me, it["SY"], "deposit(address,address,uint256,uint256)", me, it["DAI"], 60_000 * WAD + 11, 0),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(me, it["DAI"], "approve(address,uint256)", it["SY"], MAX),
+            tx(me, it["SY"], "deposit(address,address,uint256,uint256)", me, it["DAI"], 60_000 * WAD + 11, 0),
+        ]
+    )
     for name in ("soon", "late"):
-        node.settle([
-            tx(me, it["SY"], "transfer(address,uint256)", it[f"{name} yield"], 20_000 * WAD),
-            tx(me, it[f"{name} yield"], "mintPY(address,address)", me, me, gas=2_000_000),
-        ])  # fmt: skip
-    node.settle([
-        tx(me, it["SY"], "transfer(address,uint256)", it["market"], 9_000 * WAD),
-        tx(me, it["late principal"], "transfer(address,uint256)", it["market"], 9_000 * WAD),
-        tx(me, it["market"], MINT, me, 9_000 * WAD, 9_000 * WAD, gas=2_000_000),
-    ])  # fmt: skip
+        node.settle(
+            [
+                tx(me, it["SY"], "transfer(address,uint256)", it[f"{name} yield"], 20_000 * WAD),
+                tx(me, it[f"{name} yield"], "mintPY(address,address)", me, me, gas=2_000_000),
+            ]
+        )
+    node.settle(
+        [
+            tx(me, it["SY"], "transfer(address,uint256)", it["market"], 9_000 * WAD),
+            tx(me, it["late principal"], "transfer(address,uint256)", it["market"], 9_000 * WAD),
+            tx(me, it["market"], MINT, me, 9_000 * WAD, 9_000 * WAD, gas=2_000_000),
+        ]
+    )
 
 
 def traded(node: LocalNode, it: Pendle, me: str) -> None:
     """Principal is sold, so that a share is no longer what was put in for it."""
-    node.settle([
-        tx(me, it["late principal"], "transfer(address,uint256)", it["market"], 700 * WAD),
-        tx(me, it["market"], SWAP, me, 700 * WAD, b"", gas=2_000_000),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(me, it["late principal"], "transfer(address,uint256)", it["market"], 700 * WAD),
+            tx(me, it["market"], SWAP, me, 700 * WAD, b"", gas=2_000_000),
+        ]
+    )
 
 
 def locked(node: LocalNode, it: Pendle, me: str, until: int) -> None:
     """Somebody locks some of its token."""
     owner = node.accounts[0]
-    node.settle([
-        tx(owner, it["PENDLE"], "mint(address,uint256)", me, 1_000 * WAD),
-        tx(me, it["PENDLE"], "approve(address,uint256)", it["escrow"], MAX),
-        tx(me, it["escrow"], "increaseLockPosition(uint128,uint128)", 333 * WAD + 1, until),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(owner, it["PENDLE"], "mint(address,uint256)", me, 1_000 * WAD),
+            tx(me, it["PENDLE"], "approve(address,uint256)", it["escrow"], MAX),
+            tx(me, it["escrow"], "increaseLockPosition(uint128,uint128)", 333 * WAD + 1, until),
+        ]
+    )
 
 
 def earned(deployer: Deployer, made: dict[str, str], days: int) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch, Unread
-from adapters.evm.protocols.aave import NOT_EARNED, position, unwrap
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch, ReadError
+from chainfolio.adapters.evm.protocols.aave import NOT_EARNED, position, unwrap
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD, Deployer, Deployment, deploy
+from chainfolio.localchain.evm import MAX, Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.protocols import TokenAmount
-from localchain.artifacts import artifact
-from localchain.deploy import WAD, Deployer, Deployment, deploy
-from localchain.evm import MAX, Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
-from localchain.node import LocalNode
 from tests.protocols import aave_v2_deployment
 from tests.protocols.told import told
 from tests.protocols.world import World, parts
@@ -153,11 +153,15 @@ def rewards(node: LocalNode, deployment: Deployment) -> str:
         until = int(end, 16) + 10**7
         oracle = deployment.feeds["DAI"]
         dai, wbtc = deployment.tokens["DAI"].address, deployment.tokens["WBTC"].address
-        deployer.do(controller, CONFIGURE, [
-            (WAD // 100, 0, until, at["aUSDC"], dai, pulled, oracle),
-            (31, 0, until, at["aUSDC"], wbtc, pulled, oracle),
-            (7, 0, until, at["variableDebtWETH"], wbtc, pulled, oracle),
-        ])  # fmt: skip
+        deployer.do(
+            controller,
+            CONFIGURE,
+            [
+                (WAD // 100, 0, until, at["aUSDC"], dai, pulled, oracle),
+                (31, 0, until, at["aUSDC"], wbtc, pulled, oracle),
+                (7, 0, until, at["variableDebtWETH"], wbtc, pulled, oracle),
+            ],
+        )
         for token in (dai, wbtc):
             deployer.do(token, "approve(address,uint256)", pulled, MAX)
         deployer.settle()
@@ -169,19 +173,23 @@ def lend_and_borrow(node: LocalNode, deployment: Deployment, old: str) -> None:
     alice, bob, new = deployment.accounts["alice"], deployment.accounts["bob"], deployment.contracts["Pool"]
     token = {symbol: each.address for symbol, each in deployment.tokens.items()}
     borrow = "borrow(address,uint256,uint256,uint16,address)"
-    node.settle([
-        *(tx(alice, token["USDC"], "approve(address,uint256)", pool, MAX) for pool in (old, new)),
-        tx(alice, old, "deposit(address,uint256,address,uint16)", token["USDC"], 300_000 * 10**6, alice, 0),
-        tx(alice, new, "supply(address,uint256,address,uint16)", token["USDC"], 200_000 * 10**6, alice, 0),
-        tx(bob, token["WBTC"], "approve(address,uint256)", old, MAX),
-        tx(bob, old, "deposit(address,uint256,address,uint16)", token["WBTC"], 123_456_789, bob, 0),
-    ])  # fmt: skip
-    node.settle([
-        tx(alice, old, borrow, token["WETH"], 20 * WAD, VARIABLE, 0, alice),
-        tx(alice, old, borrow, token["DAI"], 70_000 * WAD, STABLE, 0, alice),
-        tx(alice, old, borrow, token["WBTC"], 10**7, VARIABLE, 0, alice),
-        tx(alice, new, borrow, token["WETH"], 30 * WAD, VARIABLE, 0, alice),
-    ])  # fmt: skip
+    node.settle(
+        [
+            *(tx(alice, token["USDC"], "approve(address,uint256)", pool, MAX) for pool in (old, new)),
+            tx(alice, old, "deposit(address,uint256,address,uint16)", token["USDC"], 300_000 * 10**6, alice, 0),
+            tx(alice, new, "supply(address,uint256,address,uint16)", token["USDC"], 200_000 * 10**6, alice, 0),
+            tx(bob, token["WBTC"], "approve(address,uint256)", old, MAX),
+            tx(bob, old, "deposit(address,uint256,address,uint16)", token["WBTC"], 123_456_789, bob, 0),
+        ]
+    )
+    node.settle(
+        [
+            tx(alice, old, borrow, token["WETH"], 20 * WAD, VARIABLE, 0, alice),
+            tx(alice, old, borrow, token["DAI"], 70_000 * WAD, STABLE, 0, alice),
+            tx(alice, old, borrow, token["WBTC"], 10**7, VARIABLE, 0, alice),
+            tx(alice, new, borrow, token["WETH"], 30 * WAD, VARIABLE, 0, alice),
+        ]
+    )
     node.mine(1, 40 * 86_400)
     node.mine(1)
 
@@ -308,7 +316,7 @@ def test_rewards_that_are_paid_in_another_way_are_said_to_be_unknown() -> None:
 
 
 def test_a_genuine_balance_that_cannot_be_read_is_unknown_not_zero() -> None:
-    with pytest.raises(Unread):
+    with pytest.raises(ReadError):
         told(position, MET, says={**HEALTHY, (SHARE, "balanceOf"): None})
 
 

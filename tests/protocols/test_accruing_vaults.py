@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from adapters.evm.protocols.erc4626 import LAGS, NOT_COVERED
+from chainfolio.adapters.evm.protocols.erc4626 import LAGS, NOT_COVERED
 from chainfolio.contracts import Position, Snapshot
-from localchain.artifacts import artifact
-from localchain.deploy import WAD, deploy
-from localchain.evm import MAX, ZERO, Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
-from localchain.node import LocalNode
-from portfolio.valuation import value
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD, deploy
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.valuation import valuate
 from tests.protocols.world import World, parts
 
 RATE = 2 * 10**18  # a second, in RAY: about 6.3 % a year
@@ -56,11 +56,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
 
         vault = create("Savings", ["address", "uint256"], dai, RATE)
         for account, raw in ((alice, DEPOSIT), (bob, STAYS)):
-            node.settle([
-                tx(account, dai, "mint(address,uint256)", account, raw),
-                tx(account, dai, "approve(address,uint256)", vault, MAX),
-                tx(account, vault, "deposit(uint256,address)", raw, account),
-            ])  # fmt: skip
+            node.settle(
+                [
+                    tx(account, dai, "mint(address,uint256)", account, raw),
+                    tx(account, dai, "approve(address,uint256)", vault, MAX),
+                    tx(account, vault, "deposit(uint256,address)", raw, account),
+                ]
+            )
         node.mine(1, 100 * 86_400)
         node.mine(1)
         between = world.snapshot(alice)
@@ -79,11 +81,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
             rows = [answer.row(signature) for signature, answer in {**GOOD, **answers}.items()]
             at = hostile[name] = create("Hostile", ["(bytes4,uint8,uint256,bytes)[]"], rows)
             share = Log([TRANSFER, topic_of(ZERO), topic_of(victim)], words(["uint256"], WAD))
-            node.settle([
-                log_tx(attacker, at, share),
-                tx(attacker, dai, "mint(address,uint256)", at, FUNDS),
-                tx(victim, dai, "transfer(address,uint256)", at, WAD),  # a deposit, into which she was talked
-            ])  # fmt: skip
+            node.settle(
+                [
+                    log_tx(attacker, at, share),
+                    tx(attacker, dai, "mint(address,uint256)", at, FUNDS),
+                    tx(victim, dai, "transfer(address,uint256)", at, WAD),  # a deposit, into which she was talked
+                ]
+            )
         yield Saved(world, vault, between, after, before_attack, world.snapshot(victim), hostile)
 
 
@@ -134,5 +138,5 @@ def test_a_hostile_vault_never_counts_with_more_than_lies_in_it(saved: Saved, na
 
 
 def test_what_vaults_of_a_stranger_add_is_what_really_lies_in_them(saved: Saved) -> None:
-    before, after = (value([each]).value_usd for each in (saved.before_attack, saved.attacked))
+    before, after = (valuate([each]).value_usd for each in (saved.before_attack, saved.attacked))
     assert 0 < after - before < 2 * FUNDS // WAD  # three vaults have FUNDS each, and promise more

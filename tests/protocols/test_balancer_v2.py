@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols.balancer_v2 import QUERY_EXIT, unwrap
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols.balancer_v2 import QUERY_EXIT, unwrap
 from chainfolio.contracts import Snapshot
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD, deploy
+from chainfolio.localchain.evm import ZERO, Tx, created_address, selector, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
-from chainfolio.protocols import TokenAmount, Unlisted, Unverified
-from localchain.artifacts import artifact
-from localchain.deploy import WAD, deploy
-from localchain.evm import ZERO, Tx, created_address, selector, tx, words
-from localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
-from localchain.node import LocalNode
-from portfolio.valuation import value
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.protocols import TokenAmount, UnlistedShare, UnverifiedShare
 from tests.protocols.balancer_v2_deployment import JOIN, Balancer, balancer
 from tests.protocols.told import read, told
 from tests.protocols.world import World, parts
@@ -110,13 +110,15 @@ def register(world: World, balancer: Balancer, promised: int, supply: int, victi
     node.settle([Tx(ivan, None, code, gas=6_000_000), log_tx(ivan, pool, sent)])
     node.rpc("anvil_setBalance", pool, hex(WAD))
     node.rpc("anvil_impersonateAccount", pool)  # what its constructor would have done
-    node.settle([
-        tx(pool, balancer.vault, "registerPool(uint8)", 0),
-        tx(pool, balancer.vault, "registerTokens(bytes32,address[],address[])", number, tokens, [pool, pool]),
-        tx(ivan, usdc, "mint(address,uint256)", ivan, FUNDS),
-        tx(ivan, usdc, "approve(address,uint256)", balancer.vault, FUNDS),
-        tx(ivan, balancer.vault, JOIN, number, ivan, ivan, (tokens, in_order, b"", False)),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(pool, balancer.vault, "registerPool(uint8)", 0),
+            tx(pool, balancer.vault, "registerTokens(bytes32,address[],address[])", number, tokens, [pool, pool]),
+            tx(ivan, usdc, "mint(address,uint256)", ivan, FUNDS),
+            tx(ivan, usdc, "approve(address,uint256)", balancer.vault, FUNDS),
+            tx(ivan, balancer.vault, JOIN, number, ivan, ivan, (tokens, in_order, b"", False)),
+        ]
+    )
     return pool.lower()
 
 
@@ -128,10 +130,10 @@ def test_a_pool_of_a_stranger_is_worth_nothing_to_whom_its_shares_were_sent(made
     one = register(world, balancer, FUNDS, WAD, victim)
     each = register(world, balancer, FUNDS, 100 * WAD, victim)
     after = world.snapshot(victim)
-    assert value([after]).value_usd == value([before]).value_usd
+    assert valuate([after]).value_usd == valuate([before]).value_usd
     assert {position.pool: position.unverified != "" for position in after.positions} == {one: True}
     why = {issue.subject: issue.reason for issue in after.issues if not issue.makes_partial}
-    assert "an act of its own" in why[one]
+    assert "an action of its own" in why[one]
     assert "does not cover" in why[each]
     assert [issue for issue in after.issues if issue.makes_partial] == []
 
@@ -141,15 +143,19 @@ ME, POOL, VAULT, COLLECTOR, A, B = ("0x" + letter * 40 for letter in "123456")
 
 def said(**changed: Any) -> dict[tuple[str, str], Any]:
     answers = {
-        (POOL, "getPoolId"): b"\1" * 32, (VAULT, "getProtocolFeesCollector"): COLLECTOR, (VAULT, "getPool"): (POOL, 0),
-        (VAULT, "getPoolTokens"): ((A, B), (100, 200), 7), (COLLECTOR, "getSwapFeePercentage"): 0,
-        (POOL, "queryExit"): (10, (10, 20)), (POOL, "totalSupply"): 100,
-    }  # fmt: skip
+        (POOL, "getPoolId"): b"\1" * 32,
+        (VAULT, "getProtocolFeesCollector"): COLLECTOR,
+        (VAULT, "getPool"): (POOL, 0),
+        (VAULT, "getPoolTokens"): ((A, B), (100, 200), 7),
+        (COLLECTOR, "getSwapFeePercentage"): 0,
+        (POOL, "queryExit"): (10, (10, 20)),
+        (POOL, "totalSupply"): 100,
+    }
     return {key: changed.get(key[1], value) for key, value in answers.items()}
 
 
 def test_a_share_is_its_part_of_each_token() -> None:
-    assert told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said()) == Unlisted(
+    assert told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said()) == UnlistedShare(
         (TokenAmount(A, 10), TokenAmount(B, 20))
     )
 
@@ -169,7 +175,7 @@ def test_a_pool_that_lies_is_none(changed: dict[str, Any]) -> None:
     ids=["more than there is", "more than its part", "others have some", "fewer shares than one holds"],
 )
 def test_a_pool_that_promises_more_than_lies_there_for_all_is_not_relied_on(changed: dict[str, Any]) -> None:
-    assert isinstance(told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said(**changed)), Unverified)
+    assert isinstance(told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said(**changed)), UnverifiedShare)
 
 
 def test_a_pool_without_such_an_exit_is_unknown() -> None:

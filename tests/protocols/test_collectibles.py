@@ -10,19 +10,19 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue, Snapshot
+from chainfolio.engine.snapshots import collectibles
+from chainfolio.engine.snapshots.trust import Trust
 from chainfolio.interactions import Interactions
-from engine import collectibles
-from engine.trust import Trust
-from localchain.artifacts import artifact
-from localchain.deploy import deploy
-from localchain.evm import ZERO, Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Answer, Kind, Log, gives, log_tx
-from localchain.node import LocalNode
-from portfolio.compose import portfolio
-from portfolio.document import Portfolio
-from portfolio.facts import ChainFacts, Options
-from portfolio.nfts import with_nfts
-from portfolio.valuation import value
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.evm import ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Kind, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import ChainFacts, Options
+from chainfolio.portfolio.nfts import with_nfts
+from chainfolio.portfolio.valuation import valuate
 from tests.protocols.world import World
 
 LURE = "Visit nft-gift.com to claim"
@@ -38,9 +38,9 @@ class Held:
     at: dict[str, str]
 
     def shown(self, options: Options) -> Portfolio:
-        valuation = value([self.snapshot])
+        valuation = valuate([self.snapshot])
         document = portfolio(self.account, valuation, FACTS, updated_ms=0, options=options)
-        return with_nfts(document, valuation.of(self.account).collectibles, FACTS, options)
+        return with_nfts(document, valuation.for_account(self.account).collectibles, FACTS, options)
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +125,10 @@ def collection(number: int) -> Asset:
 
 def asked(ids: dict[Asset, range], own: tuple[Asset, ...] = (), left: dict[Asset, range] | None = None) -> list[Asset]:
     met = Interactions(
-        ids={each: frozenset(some) for each, some in ids.items()},
-        left_ids={each: frozenset(some) for each, some in (left or {}).items()},
+        received_ids={each: frozenset(some) for each, some in ids.items()},
+        sent_ids={each: frozenset(some) for each, some in (left or {}).items()},
     )
-    pairs, issues = collectibles.chosen(ME, met, Trust(lambda asset: False, {ME: own}))
+    pairs, issues = collectibles.select(ME, met, Trust(lambda asset: False, {ME: own}))
     total = sum(map(len, ids.values()))
     assert bool(issues) == (total > len(pairs))
     for issue in issues:
@@ -141,7 +141,7 @@ def test_own_collections_are_asked_before_any_number_of_strangers_ones() -> None
     own = collection(10**6)
     flood = {collection(each): range(20) for each in range(1, 500)}
     first = asked({**flood, own: range(40)}, own=(own,))
-    assert len(first) == collectibles.MAX_ASKED
+    assert len(first) == collectibles.MAX_READS
     assert {asset.collection for asset in first[:40]} == {own}
 
 

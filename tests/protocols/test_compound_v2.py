@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch, Unread
-from adapters.evm.protocols.compound_v2 import position, unwrap
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch, ReadError
+from chainfolio.adapters.evm.protocols.compound_v2 import position, unwrap
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.localchain.deploy import WAD, deploy
+from chainfolio.localchain.evm import MAX, Tx, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.protocols import TokenAmount
-from localchain.deploy import WAD, deploy
-from localchain.evm import MAX, Tx, tx
-from localchain.node import LocalNode
 from tests.protocols.compound_v2_deployment import PRICES, REWARD, SPEEDS, Venus, supply, venus
 from tests.protocols.told import told
 from tests.protocols.world import ETHER, World, parts
@@ -71,18 +71,22 @@ def lend_and_borrow(world: World, opened: Venus) -> None:
     usdc, dai, eth = (opened.markets[symbol] for symbol in ("USDC", "DAI", "ETH"))
     for symbol, raw in (("USDC", 10**12), ("DAI", 10**6 * WAD), ("ETH", 500 * WAD)):
         node.settle(supply(who["deployer"], opened, deployment, symbol, raw))
-    node.settle([
-        *supply(who["alice"], opened, deployment, "USDC", 100_000 * 10**6),
-        *supply(who["bob"], opened, deployment, "ETH", 60 * WAD),
-        *supply(who["carol"], opened, deployment, "DAI", 7 * WAD + 3)[:2],
-    ])  # fmt: skip
+    node.settle(
+        [
+            *supply(who["alice"], opened, deployment, "USDC", 100_000 * 10**6),
+            *supply(who["bob"], opened, deployment, "ETH", 60 * WAD),
+            *supply(who["carol"], opened, deployment, "DAI", 7 * WAD + 3)[:2],
+        ]
+    )
     every = [usdc, dai, eth]
     node.settle([tx(who["deployer"], opened.comptroller, SPEEDS, every, [WAD, 3, 10**16], [WAD // 3, 10**17, 7])])
-    node.settle([
-        tx(who["alice"], eth, "borrow(uint256)", 11 * WAD + 1),
-        tx(who["bob"], usdc, "borrow(uint256)", 20_000 * 10**6),
-        tx(who["bob"], dai, "borrow(uint256)", 30_000 * WAD),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(who["alice"], eth, "borrow(uint256)", 11 * WAD + 1),
+            tx(who["bob"], usdc, "borrow(uint256)", 20_000 * 10**6),
+            tx(who["bob"], dai, "borrow(uint256)", 30_000 * WAD),
+        ]
+    )
     node.mine(40)
     node.settle([tx(who["bob"], usdc, "repayBorrow(uint256)", 0)])  # brings one market up to date
     node.mine(3)
@@ -230,12 +234,12 @@ def test_what_was_supplied_and_not_made_collateral_secures_nothing() -> None:
 
 
 def test_a_position_that_cannot_be_read_is_unknown_not_empty() -> None:
-    with pytest.raises(Unread):
+    with pytest.raises(ReadError):
         told(position, MET, says={key: value for key, value in HEALTHY.items() if key[1] != "getAccountSnapshot"})
 
 
 def test_a_market_that_answers_with_an_error_is_unknown_not_empty() -> None:
-    with pytest.raises(Unread):
+    with pytest.raises(ReadError):
         told(position, MET, says={**HEALTHY, (MARKET, "getAccountSnapshot"): (9, 0, 0, 0)})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chainfolio.contracts import Position, Snapshot
-from localchain.evm import MAX, Tx, tx
+from chainfolio.localchain.evm import MAX, Tx, tx
 from tests.protocols.world import World, parts
 
 Closing = Callable[[World, Position], Sequence[Tx]]
@@ -44,8 +44,13 @@ def read(world: World, snapshot: Snapshot, to: str, signature: str, *args: Any) 
 def test_everything_was_read(snapshot: Snapshot) -> None:
     assert [issue for issue in snapshot.issues if issue.makes_partial] == []
     assert {each.protocol for each in snapshot.positions} == {
-        "aave3", "erc4626", "sushi", "synthetix", "uniswap2", "uniswap3",
-    }  # fmt: skip
+        "aave3",
+        "erc4626",
+        "sushi",
+        "synthetix",
+        "uniswap2",
+        "uniswap3",
+    }
     assert all(each.calls for each in snapshot.positions)
 
 
@@ -81,12 +86,24 @@ def test_liquidity_between_ticks_pays_what_it_is_said_to(demo_world: World, snap
         for at in range(read(demo_world, snapshot, manager, "balanceOf(address)(uint256)", account)):
             number = read(demo_world, snapshot, manager, "tokenOfOwnerByIndex(address,uint256)(uint256)", account, at)
             stored = read(
-                demo_world, snapshot, manager, POSITIONS, number,
-            )  # fmt: skip
-            calls = [
-                tx(account, manager, "decreaseLiquidity((uint256,uint128,uint256,uint256,uint256))",
-                   (number, stored[7], 0, 0, MAX)),
-            ] if stored[7] else []  # fmt: skip
+                demo_world,
+                snapshot,
+                manager,
+                POSITIONS,
+                number,
+            )
+            calls = (
+                [
+                    tx(
+                        account,
+                        manager,
+                        "decreaseLiquidity((uint256,uint128,uint256,uint256,uint256))",
+                        (number, stored[7], 0, 0, MAX),
+                    ),
+                ]
+                if stored[7]
+                else []
+            )
             calls.append(
                 tx(account, manager, "collect((uint256,address,uint128,uint128))", (number, account, MAX128, MAX128))
             )
@@ -102,9 +119,12 @@ def test_what_was_lent_and_borrowed_is_what_can_be_taken_and_must_be_repaid(
     for position in of(snapshot, "aave3"):
         me, pool = position.account, position.pool
         standing = read(
-            demo_world, snapshot, pool,
-            "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)", me,
-        )  # fmt: skip
+            demo_world,
+            snapshot,
+            pool,
+            "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)",
+            me,
+        )
         if position.health is not None:
             assert position.health * 10**18 == standing[5]
         # Who has paid back everything may take everything: the deployer has enough of each token.
@@ -151,9 +171,9 @@ def test_staked_shares_and_earned_rewards_are_what_leaving_pays(demo_world: Worl
 
 
 def test_what_is_another_view_of_a_token_is_not_counted_twice(snapshot: Snapshot) -> None:
-    from portfolio.valuation import value
+    from chainfolio.portfolio.valuation import valuate
 
-    valuation = value([snapshot])
+    valuation = valuate([snapshot])
     shares = {(each.account, share) for each in snapshot.positions for share in each.replaces}
     loose = {(each.holding.account, each.holding.token.asset) for each in valuation.holdings}
     assert shares

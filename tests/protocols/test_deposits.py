@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
 from chainfolio.plans import Report, Reverted, Unknown
 from chainfolio.protocols import TokenAmount
 from tests.protocols.told import read, told
@@ -24,9 +24,15 @@ def lock(**contracts: tuple[str, ...]) -> ProtocolMatch:
 def grant(**changed: Any) -> Report[Any]:
     """A grant of 1000 from second 100 to 200, of which 300 were claimed."""
     said = {
-        "recipient": ME, "total_locked": 1000, "total_claimed": 300, "start_time": 100, "end_time": 200,
-        "cliff_length": 10, "disabled_at": 0, "token": TOKEN,
-    }  # fmt: skip
+        "recipient": ME,
+        "total_locked": 1000,
+        "total_claimed": 300,
+        "start_time": 100,
+        "end_time": 200,
+        "cliff_length": 10,
+        "disabled_at": 0,
+        "token": TOKEN,
+    }
     answers = {(IT, name): value for name, value in (said | changed).items()}
     return read(vesting_escrow.position, lock(), says=answers)
 
@@ -97,9 +103,9 @@ CHEF = {"reward": "sushi()(address)", "pending": "pendingSushi(uint256,address)(
 @pytest.mark.parametrize(
     ("known", "asked"),
     [
-        ({"values": ((2,), (9,)), "covered": True}, {2}),  # there is no tenth pool
-        ({"values": ((2,),), "covered": False}, {0, 1, 2}),  # there may be other deposits
-        ({"values": (), "covered": True}, {0, 1, 2}),  # it met the farm, which writes other events
+        ({"values": ((2,), (9,)), "has_all_events": True}, {2}),  # there is no tenth pool
+        ({"values": ((2,),), "has_all_events": False}, {0, 1, 2}),  # there may be other deposits
+        ({"values": (), "has_all_events": True}, {0, 1, 2}),  # it met the farm, which writes other events
     ],
 )
 def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: Any, asked: set[int]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localchain.evm import tx
+from chainfolio.localchain.evm import tx
 from tests.protocols.world import World, parts
 
 FILE = """\

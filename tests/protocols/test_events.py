@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.blocks import Block, Span
+from chainfolio.cli.demo import _index
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.engine.snapshots import account_index
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.indexer.wiring import System
+from chainfolio.indexer.work import Work, missing
 from chainfolio.interactions import Interactions
+from chainfolio.localchain.deploy import Deployer, Deployment, deploy
+from chainfolio.localchain.evm import MAX, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.tables import LOGS, TABLES
-from cli.demo import _index
-from engine import account_index
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from indexer.work import Work, missing
-from localchain.deploy import Deployer, Deployment, deploy
-from localchain.evm import MAX, tx
-from localchain.node import LocalNode
 from tests.protocols.test_morpho_blue import PARAMS, Params, opened
 from tests.protocols.world import World, parts
 
@@ -67,10 +67,12 @@ def put_for_others(node: LocalNode, deployment: Deployment, morpho: str, markets
     first, second = markets[0], markets[1]
     node.settle([tx(rich, each, "approve(address,uint256)", morpho, MAX) for each in (first[0], second[1])])
     supply = f"supply({PARAMS},uint256,uint256,address,bytes)"
-    node.settle([
-        tx(rich, morpho, supply, first, LENT, 0, ivan, b""),
-        tx(rich, morpho, f"supplyCollateral({PARAMS},uint256,address,bytes)", second, SECURED, heidi, b""),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(rich, morpho, supply, first, LENT, 0, ivan, b""),
+            tx(rich, morpho, f"supplyCollateral({PARAMS},uint256,address,bytes)", second, SECURED, heidi, b""),
+        ]
+    )
 
 
 def stake_in_two_pools(node: LocalNode, deployment: Deployment) -> None:
@@ -115,7 +117,7 @@ def test_neither_of_them_ever_exchanged_anything_with_the_contract(given: Given)
         index, height, info = (system.lake, system.tail, "local"), given.world.node.height, system.chain("local").info
         return account_index.interactions_of(*index, [ivan], height, info)[ivan]
 
-    assert given.morpho.lower() not in given.world.run(match).exchanged
+    assert given.morpho.lower() not in given.world.run(match).exchanged_with
 
 
 def test_before_it_was_put_there_nothing_is_found_and_nothing_is_unknown(given: Given) -> None:
@@ -174,7 +176,7 @@ def lacking(system: System, block: Block) -> list[Work]:
     chain = system.chain("local")
     datasets = system.datasets(chain)
     span = Span(0, block.height)
-    return missing(system.tail, "local", span, datasets, (), system.events(chain, datasets))
+    return missing(system.tail, "local", span, datasets, (), system.event_filters(chain, datasets))
 
 
 def test_a_protocol_that_is_added_later_costs_its_own_events_and_nothing_twice(given: Given, tmp_path: Path) -> None:

@@ -8,24 +8,37 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.protocols import aave, stakes
-from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
+from chainfolio.adapters.evm.protocols import aave, stakes
+from chainfolio.adapters.evm.protocols.uniswap_v3 import NOT_COVERED
+from chainfolio.cli.demo import protocols
 from chainfolio.contracts import Position, Snapshot
-from cli.demo import protocols
-from localchain.artifacts import artifact
-from localchain.deploy import WAD, deploy
-from localchain.evm import ZERO, Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
-from localchain.node import LocalNode
-from portfolio.valuation import value
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD, deploy
+from chainfolio.localchain.evm import ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.valuation import valuate
 from tests.protocols.world import World
 
 FUNDS = 5_000 * 10**6  # what the operator really puts there, and can take away
 EVERYTHING = 10**30
 NAMES = (
-    "comptroller", "market", "factory", "pair", "vault", "balancer", "pool", "farm", "factory_v3", "pool_v3", "manager",
-    "provider", "lending", "atoken", "stakes",
-)  # fmt: skip
+    "comptroller",
+    "market",
+    "factory",
+    "pair",
+    "vault",
+    "balancer",
+    "pool",
+    "farm",
+    "factory_v3",
+    "pool_v3",
+    "manager",
+    "provider",
+    "lending",
+    "atoken",
+    "stakes",
+)
 FORK = 'key = "{key}"\nname = "{key}"\nis_fork = true\nfamilies = ["{family}"]\n[contracts.local]\n{role} = ["{at}"]\n'
 FORKS = {
     "masterchef": ("farm", "farm"),
@@ -116,8 +129,13 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
         "lending": {
             "getUserAccountData(address)": gives(*(each for _ in range(6) for each in ("uint256", WAD))),
             "getReserveData(address)": gives(
-                *(each for _ in range(8) for each in ("uint256", 0)), "address", at["atoken"], "address", ZERO,
-                "address", ZERO,
+                *(each for _ in range(8) for each in ("uint256", 0)),
+                "address",
+                at["atoken"],
+                "address",
+                ZERO,
+                "address",
+                ZERO,
             ),
             "getAllUserRewards(address[],address)": gives("address[]", [weth], "uint256[]", [EVERYTHING]),
         },
@@ -141,11 +159,33 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
             "factory()": gives("address", at["factory_v3"]),
             "ownerOf(uint256)": gives("address", owner),
             "positions(uint256)": gives(
-                "uint96", 0, "address", ZERO, "address", usdc, "address", weth, "uint24", 500, "int24", -60, "int24",
-                60, "uint128", EVERYTHING, "uint256", 0, "uint256", 0, "uint128", EVERYTHING, "uint128", 0,
+                "uint96",
+                0,
+                "address",
+                ZERO,
+                "address",
+                usdc,
+                "address",
+                weth,
+                "uint24",
+                500,
+                "int24",
+                -60,
+                "int24",
+                60,
+                "uint128",
+                EVERYTHING,
+                "uint256",
+                0,
+                "uint256",
+                0,
+                "uint128",
+                EVERYTHING,
+                "uint128",
+                0,
             ),
         },
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -196,10 +236,15 @@ def topic_of(address: str) -> str:
 
 def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked: Forked) -> None:
     assert {each.protocol for each in forked.bystander.positions} >= {
-        "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3", "xaave_v3", "xstaking_rewards",
-    }  # fmt: skip
+        "xmasterchef",
+        "xcompound_v2",
+        "xuniswap_v2",
+        "xuniswap_v3",
+        "xaave_v3",
+        "xstaking_rewards",
+    }
     assert all(each.unverified for each in forked.bystander.positions if each.protocol.startswith("x"))
-    assert value([forked.bystander]).value_usd == value([forked.before]).value_usd > 0
+    assert valuate([forked.bystander]).value_usd == valuate([forked.before]).value_usd > 0
     assert [issue for issue in forked.bystander.issues if issue.makes_partial] == []
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from chainfolio import amounts
 from chainfolio.contracts import Issue, Position, Snapshot
-from localchain.artifacts import artifact
-from localchain.deploy import WAD, Deployment, deploy
-from localchain.evm import ZERO, Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
-from localchain.node import LocalNode
-from portfolio.valuation import Valuation, value
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import WAD, Deployment, deploy
+from chainfolio.localchain.evm import ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.valuation import Valuation, valuate
 from tests.protocols.world import World
 
 FACTORY = "0x" + "12" * 20
@@ -42,7 +42,7 @@ class Attacked:
 
     @property
     def valued(self) -> Valuation:
-        return value([self.after])
+        return valuate([self.after])
 
     def issue(self, name: str) -> Issue:
         (found,) = [
@@ -82,12 +82,13 @@ def claims(at: dict[str, str]) -> dict[str, dict[str, Answer]]:
         "a vault in which there is something": funded,
         "standardized yield": shares,
         "standardized yield in which there is something": {
-            **shares, "previewRedeem(address,uint256)": gives("uint256", FUNDS)
+            **shares,
+            "previewRedeem(address,uint256)": gives("uint256", FUNDS),
         },
         "a pair of the real factory": pair,
         "a token of the real lending pool": lent,
         "a market of Pendle": {"factory()": gives("address", FACTORY)},
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -130,16 +131,20 @@ def give_a_pair(node: LocalNode, deployment: Deployment, attacker: str, to: str)
     nonce = int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)
     bait = created_address(attacker, nonce)
     code = artifact("Token").creation(words(["string", "string", "uint8"], *BAIT, 18))
-    node.settle([
-        Tx(attacker, None, code, gas=3_000_000),
-        tx(attacker, factory, "createPair(address,address)", bait, usdc, gas=5_000_000),
-    ])  # fmt: skip
+    node.settle(
+        [
+            Tx(attacker, None, code, gas=3_000_000),
+            tx(attacker, factory, "createPair(address,address)", bait, usdc, gas=5_000_000),
+        ]
+    )
     pair = node.call(factory, "getPair(address,address)(address)", bait, usdc)
-    node.settle([
-        tx(attacker, bait, "mint(address,uint256)", pair, 10**24),
-        tx(attacker, usdc, "transfer(address,uint256)", pair, FUNDS),
-        tx(attacker, pair, "mint(address)", to),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(attacker, bait, "mint(address,uint256)", pair, 10**24),
+            tx(attacker, usdc, "transfer(address,uint256)", pair, FUNDS),
+            tx(attacker, pair, "mint(address)", to),
+        ]
+    )
     return bait.lower(), pair.lower()
 
 
@@ -156,7 +161,7 @@ def test_no_contract_of_a_stranger_adds_to_what_an_account_is_worth(attacked: At
 
 def worth_of_tokens(snapshot: Snapshot) -> Decimal:
     """All that is counted but native coins, of which the victim's own transactions cost some."""
-    valued = value([snapshot])
+    valued = valuate([snapshot])
     native = [
         each.value_usd for each in valued.holdings if each.holding.token.asset.is_native and each.value_usd is not None
     ]
@@ -178,7 +183,7 @@ def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
         ("a vault in which there is something", "never deposited"),
         ("a vault into which the victim deposited", "do not cover"),
         ("standardized yield", "does not cover"),
-        ("standardized yield in which there is something", "an act of its own"),
+        ("standardized yield in which there is something", "an action of its own"),
     ],
 )
 def test_the_answer_says_why_a_share_is_not_counted(attacked: Attacked, name: str, why: str) -> None:
@@ -197,10 +202,10 @@ def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attac
 
 def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: Attacked) -> None:
     """The money in the pair can be had; the bait beside it is flagged there as it would be in the wallet."""
-    (position,) = [each for each in value([attacked.given]).positions if each.pool == attacked.at["pair"]]
+    (position,) = [each for each in valuate([attacked.given]).positions if each.pool == attacked.at["pair"]]
     parts = {part.holding.token.asset.shown_contract: part for part in position.parts}
     bait = parts.pop(attacked.at["bait"])
     assert bait.spam is not None
-    assert (bait.counted, "LINK" in bait.spam.reasons or "SITE" in bait.spam.reasons) == (False, True)
+    assert (bait.is_counted, "LINK" in bait.spam.reasons or "SITE" in bait.spam.reasons) == (False, True)
     (money,) = parts.values()
-    assert (money.spam, money.counted, money.value_usd == position.value_usd > 0) == (None, True, True)
+    assert (money.spam, money.is_counted, money.value_usd == position.value_usd > 0) == (None, True, True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols.liquidity_gauge import position
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols.liquidity_gauge import position
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.evm import tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
 from chainfolio.protocols import TokenAmount
-from localchain.deploy import deploy
-from localchain.evm import tx
-from localchain.node import LocalNode
 from tests.protocols.balancer_v2_deployment import Balancer, balancer
 from tests.protocols.gauge_deployment import file, gauge
 from tests.protocols.told import NO_CODE, told
@@ -56,10 +56,16 @@ ME, GAUGE, MINTER, CONTROLLER, SHARE, TOKEN, OTHER = ("0x" + letter * 40 for let
 
 def said(**changed: Any) -> dict[tuple[str, str], Any]:
     answers = {
-        (GAUGE, "lp_token"): SHARE, (GAUGE, "balanceOf"): 10, (MINTER, "controller"): CONTROLLER,
-        (MINTER, "token"): TOKEN, (GAUGE, "reward_count"): 1, (CONTROLLER, "gauge_types"): 0,
-        (GAUGE, "reward_tokens"): OTHER, (GAUGE, "claimable_tokens"): 3, (GAUGE, "claimable_reward"): 4,
-    }  # fmt: skip
+        (GAUGE, "lp_token"): SHARE,
+        (GAUGE, "balanceOf"): 10,
+        (MINTER, "controller"): CONTROLLER,
+        (MINTER, "token"): TOKEN,
+        (GAUGE, "reward_count"): 1,
+        (CONTROLLER, "gauge_types"): 0,
+        (GAUGE, "reward_tokens"): OTHER,
+        (GAUGE, "claimable_tokens"): 3,
+        (GAUGE, "claimable_reward"): 4,
+    }
     return {key: changed.get(key[1], value) for key, value in answers.items()}
 
 

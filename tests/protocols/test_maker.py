@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols import maker_savings, maker_vaults
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols import maker_savings, maker_vaults
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.localchain.deploy import WAD, deploy
+from chainfolio.localchain.evm import MAX, Tx, call_data, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
 from chainfolio.protocols import DecodedPosition, TokenAmount
-from localchain.deploy import WAD, deploy
-from localchain.evm import MAX, Tx, call_data, tx
-from localchain.node import LocalNode
 from tests.protocols.maker_deployment import Maker, recorded, replay
 from tests.protocols.told import read, told
 from tests.protocols.world import ETHER as COINS
@@ -89,11 +89,13 @@ def drawn(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> dict[st
     node.settle([tx(rich, maker["MCD_JUG"], "drip(bytes32)", ilk) for ilk in (ETHER, DOLLARS)])
     draw(node, maker, alice, numbers["ether"], 0, 100 * WAD + 7)  # which now leaves something below a unit behind
     urn = node.call(maker["CDP_MANAGER"], "urns(uint256)(address)", numbers["given"])
-    node.settle([  # what is in a vault and not locked there
-        tx(rich, maker["MCD_JOIN_ETH_A"], "join(address,uint256)", urn, WAD // 3),
-        tx(rich, maker["MCD_DAI"], "approve(address,uint256)", maker["MCD_JOIN_DAI"], MAX),
-        tx(rich, maker["MCD_JOIN_DAI"], "join(address,uint256)", urn, 5 * WAD),
-    ])  # fmt: skip
+    node.settle(
+        [  # what is in a vault and not locked there
+            tx(rich, maker["MCD_JOIN_ETH_A"], "join(address,uint256)", urn, WAD // 3),
+            tx(rich, maker["MCD_DAI"], "approve(address,uint256)", maker["MCD_JOIN_DAI"], MAX),
+            tx(rich, maker["MCD_JOIN_DAI"], "join(address,uint256)", urn, 5 * WAD),
+        ]
+    )
     return numbers
 
 
@@ -101,12 +103,14 @@ def opened(node: LocalNode, maker: Maker, owner: str, ilk: bytes, raw: int, art:
     """A vault with so many units of its token, against which so much was drawn."""
     manager, join = maker["CDP_MANAGER"], maker["MCD_JOIN_ETH_A" if ilk == ETHER else "MCD_JOIN_USDC_A"]
     token = maker["ETH" if ilk == ETHER else "USDC"]
-    node.settle([
-        *([tx(owner, token, "deposit()", value=raw + WAD)] if ilk == ETHER else []),
-        tx(owner, token, "approve(address,uint256)", join, MAX),
-        tx(owner, manager, "open(bytes32,address)", ilk, owner),
-        tx(owner, maker["MCD_VAT"], "hope(address)", maker["MCD_JOIN_DAI"]),
-    ])  # fmt: skip
+    node.settle(
+        [
+            *([tx(owner, token, "deposit()", value=raw + WAD)] if ilk == ETHER else []),
+            tx(owner, token, "approve(address,uint256)", join, MAX),
+            tx(owner, manager, "open(bytes32,address)", ilk, owner),
+            tx(owner, maker["MCD_VAT"], "hope(address)", maker["MCD_JOIN_DAI"]),
+        ]
+    )
     number: int = node.call(manager, "cdpi()(uint256)")
     urn = node.call(manager, "urns(uint256)(address)", number)
     node.settle([tx(owner, join, "join(address,uint256)", urn, raw)])
@@ -119,28 +123,32 @@ def draw(node: LocalNode, maker: Maker, owner: str, number: int, ink: int, art: 
     manager, vat = maker["CDP_MANAGER"], maker["MCD_VAT"]
     node.settle([tx(owner, manager, FROB, number, ink, art)])
     got = node.call(vat, "dai(address)(uint256)", node.call(manager, "urns(uint256)(address)", number)) // RAY
-    node.settle([
-        tx(owner, manager, "move(uint256,address,uint256)", number, owner, got * RAY),
-        tx(owner, maker["MCD_JOIN_DAI"], "exit(address,uint256)", owner, got),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(owner, manager, "move(uint256,address,uint256)", number, owner, got * RAY),
+            tx(owner, maker["MCD_JOIN_DAI"], "exit(address,uint256)", owner, got),
+        ]
+    )
 
 
 def saved(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> None:
     """Alice saves by way of the manager, for Carol too; Bob in the pot itself."""
     alice, bob, manager, dai = accounts["alice"], accounts["bob"], maker["DSR_MANAGER"], maker["MCD_DAI"]
     vat, pot, join = maker["MCD_VAT"], maker["MCD_POT"], maker["MCD_JOIN_DAI"]
-    node.settle([
-        tx(alice, dai, "approve(address,uint256)", manager, MAX),
-        tx(alice, manager, "join(address,uint256)", alice, 500 * WAD + 3),
-        tx(alice, manager, "join(address,uint256)", accounts["carol"], 70 * WAD),
-        tx(alice, dai, "transfer(address,uint256)", bob, 300 * WAD),
-        tx(bob, dai, "approve(address,uint256)", join, MAX),
-        tx(bob, vat, "hope(address)", pot),
-        tx(bob, vat, "hope(address)", join),
-        tx(bob, join, "join(address,uint256)", bob, 300 * WAD),
-        tx(bob, pot, "drip()"),
-        tx(bob, pot, "join(uint256)", 290 * WAD + 1),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(alice, dai, "approve(address,uint256)", manager, MAX),
+            tx(alice, manager, "join(address,uint256)", alice, 500 * WAD + 3),
+            tx(alice, manager, "join(address,uint256)", accounts["carol"], 70 * WAD),
+            tx(alice, dai, "transfer(address,uint256)", bob, 300 * WAD),
+            tx(bob, dai, "approve(address,uint256)", join, MAX),
+            tx(bob, vat, "hope(address)", pot),
+            tx(bob, vat, "hope(address)", join),
+            tx(bob, join, "join(address,uint256)", bob, 300 * WAD),
+            tx(bob, pot, "drip()"),
+            tx(bob, pot, "join(uint256)", 290 * WAD + 1),
+        ]
+    )
     left = node.call(vat, "dai(address)(uint256)", bob)
     node.settle([tx(bob, vat, "move(address,address,uint256)", bob, accounts["deployer"], left)])
 
@@ -149,11 +157,13 @@ def proxied(node: LocalNode, maker: Maker, me: str) -> None:
     """Somebody draws and saves through a proxy, as the protocol's own pages do; a second proxy is given away."""
     node.settle([tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000)])
     given = node.call(maker["PROXY_FACTORY"], "build()(address)", sender=me)
-    node.settle([
-        tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000),
-        tx(me, given, "setOwner(address)", maker["FAUCET"]),
-        tx(me, maker["PROXY_REGISTRY"], "build()", gas=2_000_000),
-    ])  # fmt: skip
+    node.settle(
+        [
+            tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000),
+            tx(me, given, "setOwner(address)", maker["FAUCET"]),
+            tx(me, maker["PROXY_REGISTRY"], "build()", gas=2_000_000),
+        ]
+    )
     proxy = node.call(maker["PROXY_REGISTRY"], "proxies(address)(address)", me)
     node.settle([tx(me, maker["MCD_DAI"], "approve(address,uint256)", proxy, MAX)])
     terms = (maker["CDP_MANAGER"], maker["MCD_JUG"], maker["MCD_JOIN_ETH_A"], maker["MCD_JOIN_DAI"], ETHER, 900 * WAD)
@@ -161,10 +171,14 @@ def proxied(node: LocalNode, maker: Maker, me: str) -> None:
         me, proxy, maker["PROXY_ACTIONS"], f"{OPEN}(address,address,address,address,bytes32,uint256)", *terms
     )
     save = "join(address,address,uint256)"
-    node.settle([
-        replace(draw, value=30 * WAD),
-        by_proxy(me, proxy, maker["PROXY_ACTIONS_DSR"], save, maker["MCD_JOIN_DAI"], maker["MCD_POT"], 400 * WAD + 9),
-    ])  # fmt: skip
+    node.settle(
+        [
+            replace(draw, value=30 * WAD),
+            by_proxy(
+                me, proxy, maker["PROXY_ACTIONS_DSR"], save, maker["MCD_JOIN_DAI"], maker["MCD_POT"], 400 * WAD + 9
+            ),
+        ]
+    )
 
 
 def by_proxy(me: str, proxy: str, actions: str, signature: str, *args: Any) -> Tx:
@@ -285,14 +299,24 @@ def test_what_a_proxy_has_is_its_owner_s(lived: Lived) -> None:
 ME, MANAGER, READER, VAT, DAI, REGISTRY, TOKEN, POT, FACTORY, PROXY = ("0x" + f"{at:02x}" * 20 for at in range(1, 11))
 NOBODY = "0x" + "0" * 40
 ROLES = {
-    "cdp_manager": (MANAGER,), "get_cdps": (READER,), "vat": (VAT,), "dai": (DAI,), "ilk_registry": (REGISTRY,),
-    "pot": (POT,), "proxy_factory": (FACTORY,),
-}  # fmt: skip
+    "cdp_manager": (MANAGER,),
+    "get_cdps": (READER,),
+    "vat": (VAT,),
+    "dai": (DAI,),
+    "ilk_registry": (REGISTRY,),
+    "pot": (POT,),
+    "proxy_factory": (FACTORY,),
+}
 SAYS: dict[tuple[Any, ...], Any] = {
-    (MANAGER, "count"): 1, (READER, "getCdpsAsc"): ((5,), (ME,), (ETHER,)), (VAT, "urns"): (WAD, 0),
-    (VAT, "ilks"): (0, RAY, RAY, 0, 0), (VAT, "gem"): 0, (VAT, "dai"): 0,
-    (REGISTRY, "gem"): TOKEN, (REGISTRY, "dec"): 18,
-}  # fmt: skip
+    (MANAGER, "count"): 1,
+    (READER, "getCdpsAsc"): ((5,), (ME,), (ETHER,)),
+    (VAT, "urns"): (WAD, 0),
+    (VAT, "ilks"): (0, RAY, RAY, 0, 0),
+    (VAT, "gem"): 0,
+    (VAT, "dai"): 0,
+    (REGISTRY, "gem"): TOKEN,
+    (REGISTRY, "dec"): 18,
+}
 MET = ProtocolMatch(ME, MANAGER, contracts=ROLES, time_s=1_000)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch, Unread
-from adapters.evm.protocols.morpho_blue import position
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch, ReadError
+from chainfolio.adapters.evm.protocols.morpho_blue import position
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.localchain.deploy import WAD, Deployer, Deployment, deploy
+from chainfolio.localchain.evm import MAX, ZERO, Tx, keccak, tx, words
+from chainfolio.localchain.node import LocalNode
+from chainfolio.portfolio.valuation import valuate
 from chainfolio.protocols import TokenAmount
-from localchain.deploy import WAD, Deployer, Deployment, deploy
-from localchain.evm import MAX, ZERO, Tx, keccak, tx, words
-from localchain.node import LocalNode
-from portfolio.valuation import value
 from tests.protocols.told import told
 from tests.protocols.world import World, parts
 
@@ -142,7 +142,7 @@ def test_what_a_stranger_supplied_and_borrowed_back_has_no_value(lived: Lived) -
     (paper,) = lived.positions("dave")
     assert sum(part.raw for part in paper.supplied) > FORGED
     assert "than could be withdrawn now" in paper.unverified
-    (valued,) = [each for each in value([lived.snapshot]).positions if each.account == lived.account("dave")]
+    (valued,) = [each for each in valuate([lived.snapshot]).positions if each.account == lived.account("dave")]
     assert [part.value_usd for part in valued.parts] == [None]
     assert valued.value_usd == 0
     (issue,) = [each for each in lived.snapshot.issues if each.account == lived.account("dave")]
@@ -317,5 +317,5 @@ def test_an_oracle_that_is_silent_takes_the_health_and_nothing_else() -> None:
 
 
 def test_a_rate_that_cannot_be_read_leaves_the_position_unknown() -> None:
-    with pytest.raises(Unread):
+    with pytest.raises(ReadError):
         told(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != RATES})

@@ -10,11 +10,11 @@ from math import isqrt
 
 import pytest
 
-from adapters.evm.protocols.uniswap_v4 import pool_id
+from chainfolio.adapters.evm.protocols.uniswap_v4 import pool_id
 from chainfolio.contracts import Position, Snapshot
-from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
-from localchain.evm import MAX, Tx, tx
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
+from chainfolio.localchain.evm import MAX, Tx, tx
+from chainfolio.localchain.node import LocalNode
 from tests.protocols.balancer_v2_deployment import SWAP, Balancer, balancer
 from tests.protocols.uniswap_v4_deployment import HIGHEST_PRICE, LOWEST_PRICE, UniswapV4, uniswap_v4
 from tests.protocols.uniswap_v4_deployment import SWAP as SWAP_V4
@@ -64,9 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         deployment = deploy(node)
         with node.by_hand():
             v4, pools = uniswap_v4(node, deployment), balancer(node, deployment)
-            world = World(
-                node, deployment, tmp_path_factory.mktemp("moved"), {"v4": v4.file, "balancer": pools.file}
-            )  # fmt: skip
+            world = World(node, deployment, tmp_path_factory.mktemp("moved"), {"v4": v4.file, "balancer": pools.file})
             it = Made(world, v4, pools)
             node.settle(opened(it))
             node.mine(3)
@@ -148,8 +146,11 @@ def move_weighted(made: Made, factor: Fraction) -> list[Tx]:
 
 
 MOVERS: Mapping[str, Callable[[Made, Fraction], list[Tx]]] = {
-    "uniswap2": move_v2, "uniswap3": move_v3, "v4": move_v4, "balancer": move_weighted,
-}  # fmt: skip
+    "uniswap2": move_v2,
+    "uniswap3": move_v3,
+    "v4": move_v4,
+    "balancer": move_weighted,
+}
 
 
 # --- what it is worth ---

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols import pendle_market, pendle_sy, pendle_yield
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols import pendle_market, pendle_sy, pendle_yield
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.evm import Tx, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
-from chainfolio.protocols import TokenAmount, Unlisted, Unverified
-from localchain.deploy import deploy
-from localchain.evm import Tx, tx
-from localchain.node import LocalNode
+from chainfolio.protocols import TokenAmount, UnlistedShare, UnverifiedShare
 from tests.protocols.pendle_deployment import WEEK_S, Pendle, pendle
 from tests.protocols.told import told
 from tests.protocols.world import World, parts
@@ -71,10 +71,13 @@ def test_everything_was_read(lived: Lived) -> None:
 def test_burning_a_market_s_shares_pays_what_is_said(lived: Lived, name: str) -> None:
     position, me, market = lived.position(name, "market"), lived.account(name), lived.pendle["market"]
     held = lived.read("market", "balanceOf(address)(uint256)", me)
-    paid = lived.paid(name, [
-        tx(me, market, "transfer(address,uint256)", market, held, gas=GAS),
-        tx(me, market, "burn(address,address,uint256)", me, me, held, gas=GAS),
-    ])  # fmt: skip
+    paid = lived.paid(
+        name,
+        [
+            tx(me, market, "transfer(address,uint256)", market, held, gas=GAS),
+            tx(me, market, "burn(address,address,uint256)", me, me, held, gas=GAS),
+        ],
+    )
     assert paid.pop(market) == -held
     assert parts([position], "supplied") == paid
     assert position.type == "LIQUIDITYPOOL"
@@ -106,10 +109,13 @@ def test_what_a_yield_token_earned_is_what_claiming_pays(lived: Lived, expiry: s
 def test_principal_that_expired_is_what_redeeming_pays(lived: Lived) -> None:
     position, me, twin = lived.position("bob", "soon principal"), lived.account("bob"), lived.pendle["soon yield"]
     held = lived.read("soon principal", "balanceOf(address)(uint256)", me)
-    paid = lived.paid("bob", [
-        tx(me, lived.pendle["soon principal"], "transfer(address,uint256)", twin, held, gas=GAS),
-        tx(me, twin, "redeemPY(address)", me, gas=GAS),
-    ])  # fmt: skip
+    paid = lived.paid(
+        "bob",
+        [
+            tx(me, lived.pendle["soon principal"], "transfer(address,uint256)", twin, held, gas=GAS),
+            tx(me, twin, "redeemPY(address)", me, gas=GAS),
+        ],
+    )
     assert paid.pop(lived.pendle["soon principal"]) == -held
     assert parts([position], "supplied") == paid
 
@@ -121,7 +127,7 @@ def test_principal_that_did_not_expire_stays_the_token_that_it_is(lived: Lived) 
         each.raw
         for each in lived.snapshot.holdings
         if each.token.asset.shown_contract == late and each.account == alice
-    ]  # fmt: skip
+    ]
     assert held == lived.read("late principal", "balanceOf(address)(uint256)", alice)
 
 
@@ -158,14 +164,26 @@ def test_what_is_locked_is_what_withdrawing_pays_once_it_is_free(lived: Lived) -
 
 ME, MARKET, FACTORY, SHARE, PRINCIPAL, YIELD, TOKEN = ("0x" + f"{at:02x}" * 20 for at in range(1, 8))
 SAYS: dict[tuple[Any, ...], Any] = {
-    (FACTORY, "isValidMarket"): True, (MARKET, "readState"): (20, 10, 5), (MARKET, "balanceOf"): 1,
-    (MARKET, "readTokens"): (SHARE, PRINCIPAL, YIELD), (MARKET, "getRewardTokens"): (TOKEN,),
+    (FACTORY, "isValidMarket"): True,
+    (MARKET, "readState"): (20, 10, 5),
+    (MARKET, "balanceOf"): 1,
+    (MARKET, "readTokens"): (SHARE, PRINCIPAL, YIELD),
+    (MARKET, "getRewardTokens"): (TOKEN,),
     (MARKET, "redeemRewards"): (7,),
-    (FACTORY, "isPT"): False, (FACTORY, "isYT"): True, (YIELD, "balanceOf"): 3, (YIELD, "isExpired"): False,
-    (YIELD, "SY"): SHARE, (YIELD, "getRewardTokens"): (TOKEN,), (YIELD, "redeemDueInterestAndRewards"): (4, (5,)),
-    (SHARE, "previewRedeem"): 9, (TOKEN, "balanceOf"): 9, (SHARE, "balanceOf"): 8, (SHARE, "getRewardTokens"): (),
-    (SHARE, "totalSupply"): 8, (SHARE, "yieldToken"): TOKEN,
-}  # fmt: skip
+    (FACTORY, "isPT"): False,
+    (FACTORY, "isYT"): True,
+    (YIELD, "balanceOf"): 3,
+    (YIELD, "isExpired"): False,
+    (YIELD, "SY"): SHARE,
+    (YIELD, "getRewardTokens"): (TOKEN,),
+    (YIELD, "redeemDueInterestAndRewards"): (4, (5,)),
+    (SHARE, "previewRedeem"): 9,
+    (TOKEN, "balanceOf"): 9,
+    (SHARE, "balanceOf"): 8,
+    (SHARE, "getRewardTokens"): (),
+    (SHARE, "totalSupply"): 8,
+    (SHARE, "yieldToken"): TOKEN,
+}
 
 
 def test_a_share_of_a_market_is_its_part_of_both() -> None:
@@ -202,7 +220,7 @@ MINE = (TokenAmount(TOKEN, 9),)
 
 
 def test_standardized_yield_that_no_file_names_is_only_what_lies_there_for_all_of_it() -> None:
-    assert told(pendle_sy.unwrap, ProtocolMatch(ME, SHARE, TOKEN), 8, says=SAYS) == Unlisted(MINE)
+    assert told(pendle_sy.unwrap, ProtocolMatch(ME, SHARE, TOKEN), 8, says=SAYS) == UnlistedShare(MINE)
     refused = {(SHARE, "previewRedeem"): Reverted()}
     assert told(pendle_sy.unwrap, ProtocolMatch(ME, SHARE, TOKEN), 8, says=SAYS | refused) is None
 
@@ -214,8 +232,8 @@ def test_standardized_yield_that_no_file_names_is_only_what_lies_there_for_all_o
 )
 def test_standardized_yield_that_promises_more_than_lies_there_is_not_relied_on(changed: dict[Any, Any]) -> None:
     match = ProtocolMatch(ME, SHARE, TOKEN)
-    assert isinstance(told(pendle_sy.unwrap, match, 8, says=SAYS | changed), Unverified)
-    assert isinstance(told(pendle_sy.position, match, says=SAYS | changed), Unverified)
+    assert isinstance(told(pendle_sy.unwrap, match, 8, says=SAYS | changed), UnverifiedShare)
+    assert isinstance(told(pendle_sy.position, match, says=SAYS | changed), UnverifiedShare)
     listed = replace(match, answer=SHARE, contracts={"sy": (SHARE,)})  # as the rule for listed ones meets it
     assert told(pendle_sy.unwrap, listed, 8, says=SAYS | changed) == MINE
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.interactions import ContractInteractions
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.outcomes import Outcome
-from adapters.evm.protocols import ticks
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.outcomes import Outcome
+from chainfolio.adapters.evm.protocols import ticks
+from chainfolio.adapters.evm.reads import Call
+from chainfolio.configs.generate import kinds
+from chainfolio.indexer.families import families
+from chainfolio.indexer.registry import load
+from chainfolio.localchain.evm import call_data, result
 from chainfolio.plans import Plan, Reverted
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
-from configs.generate import kinds
-from indexer.families import families
-from indexer.registry import load
-from localchain.evm import call_data, result
 from tests.evm.recorded import lines, needs_recordings
 from tests.protocols.told import outcomes
 
@@ -111,8 +111,8 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
     recording = Recording(case)
     (outcome,) = recording.outcomes(protocol, ContractInteractions(exchanged={contract: frozenset()}))
     assert [issue.reason for issue in outcome.issues if "fees" not in issue.reason] == []
-    assert [(each.position_type, each.pool) for each in outcome.found] == [(kind, contract)]
-    assert summed(outcome.found) == recording.raws(decimals)
+    assert [(each.position_type, each.pool) for each in outcome.positions] == [(kind, contract)]
+    assert summed(outcome.positions) == recording.raws(decimals)
 
 
 def test_a_lock_says_when_it_ends() -> None:
@@ -120,15 +120,15 @@ def test_a_lock_says_when_it_ends() -> None:
     (outcome,) = Recording("curve_locked_crv_balances").outcomes(
         "curve", ContractInteractions(exchanged={escrow: frozenset()})
     )
-    assert outcome.found[0].unlock_s == 0x70B99180
+    assert outcome.positions[0].unlock_s == 0x70B99180
 
 
 def test_a_token_that_stands_for_a_stake_is_the_stake_and_not_a_holding_too() -> None:
     recording = Recording("gnosis_giveth_staked_balances")
     receipt = "0xffbabeb49be77e5254333d5fdff72920b989425f"
     (outcome,) = recording.outcomes("giveth", ContractInteractions(tokens=frozenset([receipt])))
-    assert summed(outcome.found) == recording.raws({})
-    assert outcome.found[0].replaces == (receipt,)
+    assert summed(outcome.positions) == recording.raws({})
+    assert outcome.positions[0].replaces == (receipt,)
 
 
 def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
@@ -139,9 +139,9 @@ def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
     own = InstalledProtocol("yearn_vesting", families()["vesting_escrow"], contracts, {})
     interactions = ContractInteractions(exchanged={escrow: frozenset([token])})
     (outcome,) = recording.run_batched(outcomes(Protocols([own]), recording.account, interactions))
-    assert summed(outcome.found) == recording.raws({token: 6})
+    assert summed(outcome.positions) == recording.raws({token: 6})
     (other,) = recording.run_batched(outcomes(Protocols([own]), "0x" + "11" * 20, interactions))
-    assert (other.found, other.issues) == ((), ())
+    assert (other.positions, other.issues) == ((), ())
 
 
 def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:
@@ -157,14 +157,14 @@ def test_a_farm_with_borrowed_tokens_is_its_shares_less_its_debts() -> None:
     recording, outcome = extrafi("", positions="20/3408")
     # What stayed outside the pair was not published, but is in the recorded answer.
     usd_plus = "0xb79dd08ea68a908a97220c76d19a6aa9cbde4376"
-    assert summed(outcome.found) == {**recording.raws({usd_plus: 6}), ("supplied", usd_plus): 14534}
+    assert summed(outcome.positions) == {**recording.raws({usd_plus: 6}), ("supplied", usd_plus): 14534}
 
 
 @pytest.mark.parametrize(("account", "options"), [("", {}), ("0x" + "11" * 20, {"positions": "20/3408"})])
 def test_positions_of_which_no_number_is_known_are_not_taken_for_none(account: str, options: dict[str, str]) -> None:
     _, outcome = extrafi(account, **options)
-    assert summed(outcome.found) == {}
-    assert "numbers" in outcome.found[0].unknown
+    assert summed(outcome.positions) == {}
+    assert "numbers" in outcome.positions[0].unknown
 
 
 def test_liquidity_between_ticks_is_what_was_recorded_on_arbitrum() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.rules import Family
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.rules import Family
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.indexer.families import families
+from chainfolio.indexer.wiring import CONFIGS, System
 from chainfolio.protocols import InstalledProtocol
-from engine.wiring import snapshotter_of
-from indexer.families import families
-from indexer.wiring import CONFIGS, System
 from tests.protocols.world import World
 
 PROTOCOLS, CONTRACTS = 420, 8_400
@@ -46,7 +46,7 @@ def test_a_snapshot_asks_not_one_request_more_with_hundreds_of_protocols(demo_wo
                 snapshot = await snapshotter.take(accounts, block)
                 assert snapshot.positions
                 taken.append(snapshot.requests)
-            return len(fresh.installed(chain).rows), taken
+            return len(fresh.installed_protocols(chain).rows), taken
         finally:
             await fresh.close()
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.positions.rules import Before, MayRefuse, ProtocolMatch, reading
-from adapters.evm.positions.settled import MOST, STOOD, Reserves, reserves
-from adapters.evm.protocols import balancer_v2, uniswap_v2, uniswap_v3, uniswap_v4
-from adapters.evm.protocols.ticks import Liquid, amounts
-from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.price_guard import MAX_MOVE, UNMOVED, Reserves, reserves
+from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, MayRefuse, ProtocolMatch, run_decoder
+from chainfolio.adapters.evm.protocols import balancer_v2, uniswap_v2, uniswap_v3, uniswap_v4
+from chainfolio.adapters.evm.protocols.ticks import LiquidityState, amounts
+from chainfolio.adapters.evm.protocols.uniswap_v3 import NOT_COVERED
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.plans import Reverted, Unknown, run_known
-from chainfolio.protocols import Remarked, TokenAmount, Unlisted
+from chainfolio.plans import Reverted, Unknown, run_offline
+from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare
 from chainfolio.reads import AtParent
 from chainfolio.tick_math import sqrt_price
 from tests.protocols.told import NO_CODE, told
@@ -37,9 +37,11 @@ def pair(held0: int, held1: int, supply: int, blocks: int = 0) -> Said:
     if blocks:
         return {(blocks, *key): value for key, value in answers.items()}
     return answers | {
-        (PAIR, "getReserves"): (held0, held1), (PAIR, "kLast"): 0,
-        (FACTORY, "getPair"): PAIR, (FACTORY, "feeTo"): ZERO_ADDRESS,
-    }  # fmt: skip
+        (PAIR, "getReserves"): (held0, held1),
+        (PAIR, "kLast"): 0,
+        (FACTORY, "getPair"): PAIR,
+        (FACTORY, "feeTo"): ZERO_ADDRESS,
+    }
 
 
 def share(raw: int, *states: Said, is_fork: bool = False) -> Any:
@@ -62,8 +64,8 @@ def test_a_share_of_a_pair_that_was_moved_is_its_part_of_what_was_there_before()
 
 def test_a_fork_is_still_one_that_nobody_vouches_for() -> None:
     found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2), is_fork=True)
-    assert isinstance(found, Remarked)
-    assert found.given == Unlisted(both(100, 400))
+    assert isinstance(found, AnnotatedShare)
+    assert found.parts == UnlistedShare(both(100, 400))
 
 
 def test_a_pair_that_only_its_parent_had_moved_is_what_it_is() -> None:
@@ -81,9 +83,10 @@ def test_a_pair_that_only_its_parent_had_moved_is_what_it_is() -> None:
         (1_000, 2_000, 100),  # a gift, which is the holders'
         (2_000, 8_000, 100),  # a loss of both: nobody trades so
         (1_000, 8_000, 100),  # a loss of one
-        (0, 4_000, 100), (1_000, 4_000, 0),  # there was nothing
+        (0, 4_000, 100),
+        (1_000, 4_000, 0),  # there was nothing
     ],
-)  # fmt: skip
+)
 def test_what_is_no_trade_or_a_small_one_leaves_what_leaving_pays_to_the_unit(before: tuple[int, int, int]) -> None:
     assert share(10, pair(*STATE), pair(*before, blocks=1)) == both(100, 400)
 
@@ -105,7 +108,7 @@ def test_what_a_protocol_s_fee_takes_is_not_given_back_by_a_move() -> None:
 def test_a_block_before_that_cannot_be_read_is_said_and_what_leaving_pays_counts(key: tuple[Any, ...]) -> None:
     found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {key: GONE})
     why = "its pool could not be compared with the block before, so who moved it counts: the state is gone"
-    assert found == Remarked(both(200, 200), why)
+    assert found == AnnotatedShare(both(200, 200), why)
 
 
 @pytest.mark.parametrize("said", [NO_CODE, Reverted()])
@@ -126,10 +129,10 @@ def test_the_part_of_all_shares_is_never_more_than_there_was_or_is(
     now0: int, now1: int, supply: int, then0: int, then1: int, before: int
 ) -> None:
     now, then = Reserves((now0, now1), supply), Reserves((then0, then1), before)
-    counted = now.at(then)
-    assert all(part <= old + new for part, old, new in zip(counted, then.held, now.held, strict=True))
-    assert now.at(now) == now.held
-    assert now.moved(then) == then.moved(now) >= STOOD
+    counted = now.amounts_at(then)
+    assert all(part <= old + new for part, old, new in zip(counted, then.amounts, now.amounts, strict=True))
+    assert now.amounts_at(now) == now.amounts
+    assert now.price_ratio(then) == then.price_ratio(now) >= UNMOVED
 
 
 @pytest.mark.parametrize("is_fork", [False, True])
@@ -138,35 +141,45 @@ def test_a_pool_that_changed_its_tokens_is_what_leaving_pays(before: tuple[str, 
     """Else many units of one token, before, would be as many of another."""
     tokens, now = (A, B), (10**3, 10**9)
     says: Said = {
-        (PAIR, "getPoolId"): b"1" * 32, (FACTORY, "getProtocolFeesCollector"): POOL,
-        (FACTORY, "getPool"): (PAIR, 2), (POOL, "getSwapFeePercentage"): 0, (PAIR, "totalSupply"): 100,
-        (FACTORY, "getPoolTokens"): (tokens, now, 7), (PAIR, "queryExit"): (10, [10**2, 10**8]),
-        (A, "balanceOf"): 10**30, (B, "balanceOf"): 10**30,
+        (PAIR, "getPoolId"): b"1" * 32,
+        (FACTORY, "getProtocolFeesCollector"): POOL,
+        (FACTORY, "getPool"): (PAIR, 2),
+        (POOL, "getSwapFeePercentage"): 0,
+        (PAIR, "totalSupply"): 100,
+        (FACTORY, "getPoolTokens"): (tokens, now, 7),
+        (PAIR, "queryExit"): (10, [10**2, 10**8]),
+        (A, "balanceOf"): 10**30,
+        (B, "balanceOf"): 10**30,
         (1, FACTORY, "getPoolTokens"): (before, (10**18,) * len(before), 6),
-    }  # fmt: skip
+    }
     found = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=says)
-    assert found == Unlisted(both(10**2, 10**8))
+    assert found == UnlistedShare(both(10**2, 10**8))
     honest = says | {(blocks, FACTORY, "getPoolTokens"): (tokens, (10**6, 10**6), 6) for blocks in (1, 2)}
     moved = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=honest)
-    assert moved.given == Unlisted(both(10**5, 10**5))
+    assert moved.given == UnlistedShare(both(10**5, 10**5))
 
 
 def test_a_fork_s_vault_that_claims_to_have_had_more_has_what_it_had() -> None:
     says: Said = {
-        (PAIR, "getPoolId"): b"1" * 32, (FACTORY, "getProtocolFeesCollector"): POOL,
-        (FACTORY, "getPool"): (PAIR, 2), (POOL, "getSwapFeePercentage"): 0, (PAIR, "totalSupply"): 100,
-        (FACTORY, "getPoolTokens"): ((A, B), (10**3, 10**9), 7), (PAIR, "queryExit"): (10, [10**2, 10**8]),
-        (A, "balanceOf"): 10**3, (B, "balanceOf"): 10**9,
+        (PAIR, "getPoolId"): b"1" * 32,
+        (FACTORY, "getProtocolFeesCollector"): POOL,
+        (FACTORY, "getPool"): (PAIR, 2),
+        (POOL, "getSwapFeePercentage"): 0,
+        (PAIR, "totalSupply"): 100,
+        (FACTORY, "getPoolTokens"): ((A, B), (10**3, 10**9), 7),
+        (PAIR, "queryExit"): (10, [10**2, 10**8]),
+        (A, "balanceOf"): 10**3,
+        (B, "balanceOf"): 10**9,
         (1, FACTORY, "getPoolTokens"): ((A, B), (10**40, 10**6), 6),
         (2, FACTORY, "getPoolTokens"): ((A, B), (10**40, 10**6), 5),
-    }  # fmt: skip
+    }
     found = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=True), 10, says=says)
-    assert found == Unlisted(both(10**2, 10**8))  # it had a thousand, as it has now
+    assert found == UnlistedShare(both(10**2, 10**8))  # it had a thousand, as it has now
 
 
 def test_pools_of_other_tokens_are_not_compared() -> None:
-    assert Reserves((1, 2), 6, (A, B)).moved(Reserves((2, 1), 6, (A, C))) == STOOD
-    assert Reserves((1, 2, 3), 6).moved(Reserves((3, 2), 6)) == STOOD
+    assert Reserves((1, 2), 6, (A, B)).price_ratio(Reserves((2, 1), 6, (A, C))) == UNMOVED
+    assert Reserves((1, 2, 3), 6).price_ratio(Reserves((3, 2), 6)) == UNMOVED
     assert reserves(7) is None
     assert reserves(1, 0, 5) is None
 
@@ -186,16 +199,22 @@ def named(liquidity: int, tick: int, blocks: int = 0) -> Said:
     """What a manager and a pool say of a position that no fees were earned for."""
     stored = (0, ZERO_ADDRESS, A, B, 3000, LOWER, UPPER, liquidity, 0, 0, 0, 0)
     answers: Said = {
-        (POOL, "slot0"): (root(tick), tick), (MANAGER, "positions"): stored,
-        (A, "balanceOf"): 10**18, (B, "balanceOf"): 10**18,
-    }  # fmt: skip
+        (POOL, "slot0"): (root(tick), tick),
+        (MANAGER, "positions"): stored,
+        (A, "balanceOf"): 10**18,
+        (B, "balanceOf"): 10**18,
+    }
     if blocks:
         return {(blocks, *key): value for key, value in answers.items()}
     return answers | {
-        (MANAGER, "ownerOf"): ME, (MANAGER, "factory"): FACTORY, (FACTORY, "getPool"): POOL,
-        (POOL, "feeGrowthGlobal0X128"): 0, (POOL, "feeGrowthGlobal1X128"): 0, (POOL, "ticks"): (0, 0, 0, 0),
+        (MANAGER, "ownerOf"): ME,
+        (MANAGER, "factory"): FACTORY,
+        (FACTORY, "getPool"): POOL,
+        (POOL, "feeGrowthGlobal0X128"): 0,
+        (POOL, "feeGrowthGlobal1X128"): 0,
+        (POOL, "ticks"): (0, 0, 0, 0),
         (POOL, "positions"): (liquidity, 0, 0, 0, 0),
-    }  # fmt: skip
+    }
 
 
 def position(*states: Said, unnamed: bool = False) -> Any:
@@ -262,9 +281,11 @@ def test_a_position_in_uniswap_v4_is_shown_at_the_price_before() -> None:
         (MANAGER, "ownerOf"): ME,
         (MANAGER, "getPoolAndPositionInfo"): ((A, B, 3000, 60, ZERO_ADDRESS), packed),
         (VIEW, "getSlot0"): (root(7_000), 7_000),
-        (1, VIEW, "getSlot0"): (root(0), 0), (2, VIEW, "getSlot0"): (root(0), 0),
-        (VIEW, "getPositionInfo"): (LIQUIDITY, 0, 0), (VIEW, "getFeeGrowthInside"): (0, 0),
-    }  # fmt: skip
+        (1, VIEW, "getSlot0"): (root(0), 0),
+        (2, VIEW, "getSlot0"): (root(0), 0),
+        (VIEW, "getPositionInfo"): (LIQUIDITY, 0, 0),
+        (VIEW, "getFeeGrowthInside"): (0, 0),
+    }
     met = ProtocolMatch(ME, MANAGER, id=7, contracts={"state_view": (VIEW,), "pool_manager": (POOL,)})
     found = told(uniswap_v4.position, met, says=says)
     assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
@@ -274,8 +295,8 @@ def test_a_position_in_uniswap_v4_is_shown_at_the_price_before() -> None:
 
 
 def test_a_price_of_nothing_is_compared_with_nothing() -> None:
-    assert Liquid(0, 1).moved(Liquid(5, 1)) == 1
-    assert Liquid(isqrt(4 << 192), 1).moved(Liquid(1 << 96, 1)) == FACTOR > MOST
+    assert LiquidityState(0, 1).price_ratio(LiquidityState(5, 1)) == 1
+    assert LiquidityState(isqrt(4 << 192), 1).price_ratio(LiquidityState(1 << 96, 1)) == FACTOR > MAX_MOVE
 
 
 # --- the ask ---
@@ -286,15 +307,13 @@ def test_before_is_the_read_at_the_parent_and_two_blocks_before_at_its_parent() 
     asked: list[Any] = []
 
     def decoder() -> Any:
-        return (yield [Before(call), Before(call, 2), MayRefuse(call)])
+        return (yield [AtEarlierBlock(call), AtEarlierBlock(call, 2), MayRefuse(call)])
 
-    said = {
-        AtParent(call): Unknown("it burns", "contract"), AtParent(AtParent(call)): Unknown("timed out"), call: 7
-    }  # fmt: skip
+    said = {AtParent(call): Unknown("it burns", "contract"), AtParent(AtParent(call)): Unknown("timed out"), call: 7}
 
     def answer(read: Any) -> Any:
         asked.append(read)
         return said[read]
 
-    assert run_known(reading(decoder), answer) == [None, Unknown("timed out"), 7]
+    assert run_offline(run_decoder(decoder), answer) == [None, Unknown("timed out"), 7]
     assert asked == list(said)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.positions.rules import Always, Collection, Counterparty, Event, Family, Rule, Token
-from indexer.families import families
+from chainfolio.adapters.evm.positions.rules import Collection, Counterparty, Event, EveryAccount, Family, Rule, Token
+from chainfolio.indexer.families import families
 
 PROTOCOLS = Path(__file__).parents[2] / "configs" / "protocols"
 FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(PROTOCOLS.glob("*.toml"))}
@@ -27,7 +27,7 @@ def test_each_family_of_a_file_is_installed_and_concerns_somebody_by_it(key: str
     named = {role for roles in FILES[key]["contracts"].values() for role in roles}
     for name in FILES[key]["families"]:
         family = families()[name]
-        assert family.finds_anybody(named), f"no contract of {key} is in a role of {name}: {family.finding_roles}"
+        assert family.can_find_accounts(named), f"no contract of {key} is in a role of {name}: {family.lookup_roles}"
 
 
 def test_for_each_family_it_is_written_down_who_could_mint_its_positions() -> None:
@@ -42,4 +42,4 @@ def test_each_fork_is_of_a_family_that_is_installed_and_in_a_role_that_it_knows(
         rules = rules_of(name)
         assert role in {rule.role for rule in rules if isinstance(rule, Collection | Counterparty | Token)}
         # Hundreds of forks whose events had to be indexed, or that were asked for every wallet, would cost everybody.
-        assert role not in {rule.role for rule in rules if isinstance(rule, Always | Event)}
+        assert role not in {rule.role for rule in rules if isinstance(rule, EveryAccount | Event)}

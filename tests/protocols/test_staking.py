@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch, Unread
-from adapters.evm.protocols.staking_rewards import position
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch, ReadError
+from chainfolio.adapters.evm.protocols.staking_rewards import position
 from chainfolio.protocols import DecodedPosition, TokenAmount
 from tests.protocols.told import Says, told
 
@@ -38,7 +38,7 @@ def test_a_contract_that_answers_as_a_farm_is_read_as_one() -> None:
 @pytest.mark.parametrize("silent", ASKED, ids=[name for _, name in ASKED])
 def test_one_that_does_not_is_unknown_to_whom_it_has_something_of(silent: tuple[str, str]) -> None:
     says = {key: answer for key, answer in ANSWERS.items() if key != silent}
-    with pytest.raises(Unread, match="no decoder knows"):
+    with pytest.raises(ReadError, match="no decoder knows"):
         told(position, match(SHARE), says=says)
     assert told(position, match(), says=says) is None
 

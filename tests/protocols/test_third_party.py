@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from indexer.wiring import System
+from chainfolio.indexer.wiring import System
 from tests.protocols.world import World
 
 pytestmark = pytest.mark.node
@@ -35,7 +35,15 @@ class Operator:
         """Exit code and JSON of a command."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("CHAINFOLIO_")}
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(site or self.site)])
-        command = [sys.executable, "-m", "cli.main", *words, "--json", "--config", str(config or self.config)]
+        command = [
+            sys.executable,
+            "-m",
+            "chainfolio.cli.main",
+            *words,
+            "--json",
+            "--config",
+            str(config or self.config),
+        ]
         done = subprocess.run(command, cwd=self.config.parent, env=env, capture_output=True, text=True, check=False)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
@@ -63,9 +71,17 @@ def operator(demo_world: World, tmp_path_factory: pytest.TempPathFactory) -> Ope
     )
     operator = Operator(data / "chainfolio.toml", folder / "chainfolio-strange-farm", folder / "site", farm, account)
     code, made = operator.command(
-        "new-protocol", KEY, "--like", "staking_rewards", "--chain", "local",
-        "--contract", f"staking_rewards={farm}", "--dir", str(folder),
-    )  # fmt: skip
+        "new-protocol",
+        KEY,
+        "--like",
+        "staking_rewards",
+        "--chain",
+        "local",
+        "--contract",
+        f"staking_rewards={farm}",
+        "--dir",
+        str(folder),
+    )
     assert code == 0, made
     installed(operator.package, operator.site)
     return operator
@@ -157,7 +173,9 @@ def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(operat
     source = module.read_text()
     share = recorded["found"]["positions"][0]["supplied"][0]
     try:
-        module.write_text(source.replace("TokenAmount(share, staked)", "TokenAmount(share, staked // 2)"))
+        module.write_text(
+            source.replace("TokenAmount(staking_token, staked)", "TokenAmount(staking_token, staked // 2)")
+        )
         code, report = operator.command("test-protocol", str(file))
         assert code == 10
         half = int(share["raw"]) // 2
@@ -199,7 +217,7 @@ def test_a_recording_needs_no_index_where_it_is_told_what_was_met(
 
 def test_recordings_of_all_protocols_replay_as_what_was_found(demo_world: World, tmp_path: Path) -> None:
     """Ours too: whoever has most of them."""
-    from cli.main import main
+    from chainfolio.cli.main import main
 
     async def nothing(system: System) -> None:
         pass

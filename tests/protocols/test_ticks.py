@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adapters.evm.protocols import ticks
-from adapters.evm.protocols.ticks import Growth
+from chainfolio.adapters.evm.protocols import ticks
+from chainfolio.adapters.evm.protocols.ticks import FeeGrowth
+from chainfolio.localchain.deploy import Deployer
+from chainfolio.localchain.node import LocalNode
 from chainfolio.tick_math import MAX_TICK, WORD, sqrt_price
-from localchain.deploy import Deployer
-from localchain.node import LocalNode
 
 TICKS = st.integers(-MAX_TICK, MAX_TICK)
 MIN_PRICE, MAX_PRICE = 4_295_128_739, 1461446703485210103287273052203988822378723970342
@@ -73,14 +73,14 @@ def test_amounts_near_a_tick_are_those_of_the_libraries(
     assert ticks.amounts(liquidity, price, *bounds) == theirs
 
 
-WORDS = st.builds(Growth, st.integers(0, WORD - 1), st.integers(0, WORD - 1))
+WORDS = st.builds(FeeGrowth, st.integers(0, WORD - 1), st.integers(0, WORD - 1))
 
 
 @given(TICKS, st.lists(TICKS, min_size=2, max_size=2, unique=True).map(sorted), WORDS, WORDS, WORDS, WORDS)
 def test_what_grows_inside_is_what_grows_as_a_whole_while_the_price_is_inside(
-    tick: int, bounds: list[int], below: Growth, above: Growth, whole: Growth, more: Growth
+    tick: int, bounds: list[int], below: FeeGrowth, above: FeeGrowth, whole: FeeGrowth, more: FeeGrowth
 ) -> None:
     lower, upper = (bounds[0], below), (bounds[1], above)
-    later = Growth(*((a + b) % WORD for a, b in zip(whole, more, strict=True)))
-    grown = ticks.inside(tick, lower, upper, later) - ticks.inside(tick, lower, upper, whole)
-    assert grown == (more if bounds[0] <= tick < bounds[1] else Growth(0, 0))
+    later = FeeGrowth(*((a + b) % WORD for a, b in zip(whole, more, strict=True)))
+    grown = ticks.fee_growth_inside(tick, lower, upper, later) - ticks.fee_growth_inside(tick, lower, upper, whole)
+    assert grown == (more if bounds[0] <= tick < bounds[1] else FeeGrowth(0, 0))

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols.uniswap_v2 import protocol_fee, unwrap
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols.uniswap_v2 import protocol_fee, unwrap
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Snapshot
+from chainfolio.localchain.deploy import FOREVER, Deployer, Deployment, checked, deploy
+from chainfolio.localchain.evm import MAX, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.protocols import TokenAmount
-from localchain.deploy import FOREVER, Deployer, Deployment, checked, deploy
-from localchain.evm import MAX, tx
-from localchain.node import LocalNode
 from tests.protocols.told import NO_CODE, read, told
 from tests.protocols.world import World, parts
 
@@ -55,14 +55,27 @@ def markets(node: LocalNode, deployment: Deployment) -> str:
     pair = checked(deployer.read(pancake, "getPair(address,address)(address)", weth.address, usdc.address))
     router = deployment.contracts["UniswapV2Router02"]
     give = "transfer(address,uint256)"
-    node.settle([
-        *(tx(bob, token.address, "approve(address,uint256)", router, MAX) for token in (weth, usdc)),
-        tx(bob, router, "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
-           weth.address, usdc.address, weth.units(7), usdc.units(14_000), 0, 0, bob, FOREVER),
-        tx(bob, weth.address, give, pair, weth.units(5)),
-        tx(bob, usdc.address, give, pair, usdc.units(10_001)),
-        tx(bob, pair, "mint(address)", bob),
-    ])  # fmt: skip
+    node.settle(
+        [
+            *(tx(bob, token.address, "approve(address,uint256)", router, MAX) for token in (weth, usdc)),
+            tx(
+                bob,
+                router,
+                "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
+                weth.address,
+                usdc.address,
+                weth.units(7),
+                usdc.units(14_000),
+                0,
+                0,
+                bob,
+                FOREVER,
+            ),
+            tx(bob, weth.address, give, pair, weth.units(5)),
+            tx(bob, usdc.address, give, pair, usdc.units(10_001)),
+            tx(bob, pair, "mint(address)", bob),
+        ]
+    )
     for at in range(5):
         swap = "swapExactTokensForTokens(uint256,uint256,address[],address,uint256)"
         deployer.do(router, swap, weth.units(20 + at), 0, [weth.address, usdc.address], owner, FOREVER)
@@ -112,10 +125,14 @@ ME, PAIR, FACTORY, A, B = ("0x" + letter * 40 for letter in "12345")
 def said(**changed: Any) -> dict[tuple[str, str], Any]:
     """A pair of 100 shares with 1000 and 2000 behind it, a fifth of them swapped in since the last mint."""
     answers = {
-        (PAIR, "totalSupply"): 100, (PAIR, "kLast"): 800 * 1600,
-        (PAIR, "getReserves"): (1000, 2000), (FACTORY, "getPair"): PAIR, (FACTORY, "feeTo"): ZERO_ADDRESS,
-        (A, "balanceOf"): 1000, (B, "balanceOf"): 2000,
-    }  # fmt: skip
+        (PAIR, "totalSupply"): 100,
+        (PAIR, "kLast"): 800 * 1600,
+        (PAIR, "getReserves"): (1000, 2000),
+        (FACTORY, "getPair"): PAIR,
+        (FACTORY, "feeTo"): ZERO_ADDRESS,
+        (A, "balanceOf"): 1000,
+        (B, "balanceOf"): 2000,
+    }
     return {key: changed.get(key[1], value) for key, value in answers.items()}
 
 

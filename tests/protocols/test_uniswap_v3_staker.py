@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols.uniswap_v3 import position
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols.uniswap_v3 import position
 from chainfolio.contracts import Snapshot
+from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployer, Deployment, deploy
+from chainfolio.localchain.evm import MAX, tx
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
-from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployer, Deployment, deploy
-from localchain.evm import MAX, tx
-from localchain.node import LocalNode
 from tests.protocols.told import told
 from tests.protocols.world import World, parts
 
@@ -51,11 +51,17 @@ def staked(node: LocalNode, deployment: Deployment) -> str:
     weth, usdc = deployment.tokens["WETH"], deployment.tokens["USDC"]
     low, high = sorted((weth, usdc), key=lambda token: int(token.address, 16))
     amounts = [{"WETH": weth.units(3), "USDC": usdc.units(6_000)}[token.symbol] for token in (low, high)]
-    node.settle([
-        *(tx(alice, token.address, "approve(address,uint256)", manager, MAX) for token in (weth, usdc)),
-        tx(alice, manager, MINT_POSITION,
-           (low.address, high.address, POOL_FEE, -887_220, 887_220, *amounts, 0, 0, alice, FOREVER)),
-    ])  # fmt: skip
+    node.settle(
+        [
+            *(tx(alice, token.address, "approve(address,uint256)", manager, MAX) for token in (weth, usdc)),
+            tx(
+                alice,
+                manager,
+                MINT_POSITION,
+                (low.address, high.address, POOL_FEE, -887_220, 887_220, *amounts, 0, 0, alice, FOREVER),
+            ),
+        ]
+    )
     deployer.do(weth.address, "approve(address,uint256)", router, MAX)
     swap = "exactInputSingle((address,address,uint24,address,uint256,uint256,uint256,uint160))"
     deployer.do(router, swap, (weth.address, usdc.address, POOL_FEE, owner, FOREVER, weth.units(9), 0, 0))
@@ -90,7 +96,9 @@ def test_a_position_in_the_staker_that_somebody_else_gave_is_not_mine() -> None:
     me, manager, staker, other = ("0x" + letter * 40 for letter in "1234")
     match = ProtocolMatch(me, manager, id=7, contracts={"staker": (staker,)})
     answers = {
-        (manager, "ownerOf"): staker, (manager, "factory"): other, (manager, "positions"): Reverted(),
+        (manager, "ownerOf"): staker,
+        (manager, "factory"): other,
+        (manager, "positions"): Reverted(),
         (staker, "deposits"): other,
-    }  # fmt: skip
+    }
     assert told(position, match, says=answers) is None

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.protocols.uniswap_v4 import pool_id, position
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.protocols.uniswap_v4 import pool_id, position
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.localchain.deploy import deploy
+from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
-from localchain.deploy import deploy
-from localchain.node import LocalNode
 from tests.protocols.told import read, told
 from tests.protocols.uniswap_v4_deployment import KEY, UniswapV4, uniswap_v4
 from tests.protocols.world import World, parts

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.positions.found import Found
-from adapters.evm.positions.interactions import ContractInteractions
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.reader import OneAccount
-from adapters.evm.positions.rules import ProtocolMatch
-from adapters.evm.positions.shares import Shares
-from adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, Stored, position
-from adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.reader import SingleAccountReader
+from chainfolio.adapters.evm.positions.rules import ProtocolMatch
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.positions.unfolded import AccountContents
+from chainfolio.adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, PositionRecord, position
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.contracts import Snapshot
-from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.engine.snapshots.share_trust import UNSOLICITED_SHARE
+from chainfolio.localchain.artifacts import artifact
+from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.plans import Reverted, Unknown, run_offline
+from chainfolio.portfolio.valuation import valuate
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
-from engine.trust import NO_ACT
-from localchain.artifacts import artifact
-from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
-from localchain.evm import MAX, ZERO, Tx, created_address, tx, words
-from localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
-from localchain.node import LocalNode
-from portfolio.valuation import value
 from tests.protocols.told import told
 from tests.protocols.world import World
 
@@ -38,7 +38,7 @@ factory = ["{factory}"]
 """
 ME, MANAGER, FACTORY, POOL, ZERO_TOKEN, ONE_TOKEN, OTHER = ("0x" + letter * 40 for letter in "1234567")
 LIQUIDITY, Q128 = 10**20, 1 << 128
-KEY = Stored(0, ZERO, ZERO_TOKEN, ONE_TOKEN, 500, -60, 60, LIQUIDITY, 0, 0, 0, 0)
+KEY = PositionRecord(0, ZERO, ZERO_TOKEN, ONE_TOKEN, 500, -60, 60, LIQUIDITY, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -69,22 +69,60 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
             "factory()": gives("address", factory),
             "ownerOf(uint256)": gives("address", bystander),
             "positions(uint256)": gives(
-                "uint96", 0, "address", ZERO, "address", token0, "address", token1, "uint24", POOL_FEE,
-                "int24", -887_220, "int24", 887_220, "uint128", node.call(pool, "liquidity()(uint128)") // 2,
-                "uint256", 0, "uint256", 0, "uint128", 10**30, "uint128", 10**30,
+                "uint96",
+                0,
+                "address",
+                ZERO,
+                "address",
+                token0,
+                "address",
+                token1,
+                "uint24",
+                POOL_FEE,
+                "int24",
+                -887_220,
+                "int24",
+                887_220,
+                "uint128",
+                node.call(pool, "liquidity()(uint128)") // 2,
+                "uint256",
+                0,
+                "uint256",
+                0,
+                "uint128",
+                10**30,
+                "uint128",
+                10**30,
             ),
-        }  # fmt: skip
+        }
         rows = [answer.row(signature) for signature, answer in said.items()]
         code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
         node.settle([Tx(operator, None, code, gas=5_000_000, label="manager")])
         topics = [TRANSFER, _topic(ZERO), _topic(bystander), "0x" + "00" * 31 + "07"]
         node.settle([log_tx(operator, hostile, Log(topics))])
         for giver, owner in ((operator, bystander), (actor, actor)):
-            node.settle([
-                *(tx(giver, token, "approve(address,uint256)", manager, MAX) for token in (token0, token1)),
-                tx(giver, manager, MINT_POSITION,
-                   (token0, token1, POOL_FEE, -887_220, 887_220, *_amounts(deployment, token0), 0, 0, owner, FOREVER)),
-            ])  # fmt: skip
+            node.settle(
+                [
+                    *(tx(giver, token, "approve(address,uint256)", manager, MAX) for token in (token0, token1)),
+                    tx(
+                        giver,
+                        manager,
+                        MINT_POSITION,
+                        (
+                            token0,
+                            token1,
+                            POOL_FEE,
+                            -887_220,
+                            887_220,
+                            *_amounts(deployment, token0),
+                            0,
+                            0,
+                            owner,
+                            FOREVER,
+                        ),
+                    ),
+                ]
+            )
         files = {"uniswap3": FILE.format(factory=factory.lower())}
         world = World(node, deployment, tmp_path_factory.mktemp("managed"), files)
         without = World(node, deployment, tmp_path_factory.mktemp("before"), {"uniswap3": FILE.format(factory=OTHER)})
@@ -103,9 +141,9 @@ def _topic(address: str) -> str:
 
 def test_nobody_is_worth_more_for_positions_that_a_manager_says_or_somebody_else_opened(managed: Managed) -> None:
     why = {each.unverified for each in managed.bystander.positions}
-    assert why == {NOT_THERE, NO_ACT}
+    assert why == {NOT_THERE, UNSOLICITED_SHARE}
     assert all(part.raw for each in managed.bystander.positions for part in each.supplied)
-    assert value([managed.bystander]).value_usd == value([managed.before]).value_usd > 0
+    assert valuate([managed.bystander]).value_usd == valuate([managed.before]).value_usd > 0
     assert not any(issue.makes_partial for issue in managed.bystander.issues)
 
 
@@ -118,7 +156,7 @@ def test_a_position_that_the_account_opened_counts_although_no_file_names_its_ma
 # --- what nobody could make them say on a chain ---
 
 
-def claims(*stored: Stored, kept: tuple[int, ...], held: int = 10**30) -> list[DecodedPosition]:
+def claims(*stored: PositionRecord, kept: tuple[int, ...], held: int = 10**30) -> list[DecodedPosition]:
     """What becomes of positions of one manager, numbered from 1, in a pool at tick 0 that grew by 1 for each unit."""
     answers: dict[tuple[Any, ...], Any] = {
         (MANAGER, "ownerOf"): ME,
@@ -144,7 +182,9 @@ def test_two_positions_are_not_borne_out_by_the_liquidity_of_one() -> None:
 
 
 def test_fees_are_never_more_than_the_pool_owes_the_manager() -> None:
-    first, second = claims(KEY._replace(owed0=10**25), KEY._replace(owed1=10**25), kept=(2 * LIQUIDITY, 0, Q128, 7, 5))
+    first, second = claims(
+        KEY._replace(tokens_owed0=10**25), KEY._replace(tokens_owed1=10**25), kept=(2 * LIQUIDITY, 0, Q128, 7, 5)
+    )
     assert first.rewards == (TokenAmount(ZERO_TOKEN, 2 * LIQUIDITY + 7), TokenAmount(ONE_TOKEN, 5))
     assert second.rewards == (TokenAmount(ZERO_TOKEN, 0), TokenAmount(ONE_TOKEN, 0))
 
@@ -159,10 +199,10 @@ def test_positions_are_no_more_than_the_pool_has_for_all_of_them() -> None:
 
 @pytest.mark.parametrize("ticks", [(60, -60), (60, 60), (-900_000, 60), (-60, 900_000)])
 def test_a_position_between_ticks_that_no_pool_has_is_none(ticks: tuple[int, int]) -> None:
-    assert claims(KEY._replace(lower=ticks[0], upper=ticks[1]), kept=(LIQUIDITY, 0, 0, 0, 0)) == []
+    assert claims(KEY._replace(tick_lower=ticks[0], tick_upper=ticks[1]), kept=(LIQUIDITY, 0, 0, 0, 0)) == []
 
 
-def read_all(says: Any, asked: list[Call]) -> Found:
+def read_all(says: Any, asked: list[Call]) -> AccountContents:
     """What an account has that met two tokens of one collection; `says` is what that says of its factory."""
     row = InstalledProtocol("uniswap3", FAMILY, {"factory": (FACTORY,)}, {})
 
@@ -173,13 +213,13 @@ def read_all(says: Any, asked: list[Call]) -> Found:
         return says if ask.signature.startswith("factory()") else Reverted()
 
     match = ContractInteractions(ids={MANAGER: frozenset({1, 2})})
-    return run_known(OneAccount(Shares(Protocols([row])), ME, match).read_all([]), answer)
+    return run_offline(SingleAccountReader(Shares(Protocols([row])), ME, match).read_all([]), answer)
 
 
 @pytest.mark.parametrize("says", [OTHER, Reverted(), Unknown("there is no contract", "absent")])
 def test_a_collection_of_no_listed_factory_is_asked_one_question(says: Any) -> None:
     asked: list[Call] = []
-    assert read_all(says, asked) == Found(0, {}, (), ())
+    assert read_all(says, asked) == AccountContents(0, {}, (), ())
     assert [ask.to for ask in asked] == [MANAGER]
 
 

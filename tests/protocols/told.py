@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adapters.evm.positions.interactions import ContractInteractions
-from adapters.evm.positions.matching import Protocols
-from adapters.evm.positions.outcomes import Outcome, outcome_of
-from adapters.evm.positions.rules import DecoderPlan, reading
-from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import Call, Read
-from chainfolio.plans import Plan, Report, Unknown, batched, run_known
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.outcomes import Outcome, outcome_of
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, run_decoder
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.reads import Call, Read
+from chainfolio.plans import Plan, Report, Unknown, batched, run_offline
 from chainfolio.reads import AtParent
 
 # A key is a contract and a function's name, and may go on with arguments; or it begins with how many blocks before.
@@ -21,7 +21,9 @@ NO_CODE = Unknown("there is no contract", "absent")
 
 def read(decoder: Callable[..., DecoderPlan], *given: Any, says: Says) -> Report[Any]:
     """What comes of a `position` or `unwrap`; what no key says is a contract that is not there."""
-    reports: dict[str, Report[Any]] = run_known(batched({"": reading(decoder, *given)}), lambda ask: _answer(ask, says))
+    reports: dict[str, Report[Any]] = run_offline(
+        batched({"": run_decoder(decoder, *given)}), lambda ask: _answer(ask, says)
+    )
     return reports[""]
 
 
@@ -36,7 +38,7 @@ def told(decoder: Callable[..., DecoderPlan], *given: Any, says: Says) -> Any:
 def outcomes(protocols: Protocols, account: str, match: ContractInteractions) -> Plan[Read, Any, list[Outcome]]:
     """What the decoders of all that an account met find, not unfolded."""
     shares = Shares(protocols)
-    yield from shares.ask(sorted(match.tokens))
+    yield from shares.read_answers(sorted(match.tokens))
     matches = [*protocols.by_contract(account, match), *shares.by_token(account, match.tokens, match.sent)]
     reports: dict[str, Report[Outcome]] = yield from batched(
         {str(at): outcome_of(each) for at, each in enumerate(matches)}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localchain.deploy import FOREVER, Deployer, Deployment, Token, sqrt_price_x96
-from localchain.evm import MAX, ZERO, Tx, tx, words
-from localchain.node import LocalNode
+from chainfolio.localchain.deploy import FOREVER, Deployer, Deployment, Token, sqrt_price_x96
+from chainfolio.localchain.evm import MAX, ZERO, Tx, tx, words
+from chainfolio.localchain.node import LocalNode
 
 KEY = "(address,address,uint24,int24,address)"
 SWAP = f"swap({KEY},(bool,int256,uint160),(bool,bool),bytes)"
@@ -103,11 +103,13 @@ def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
         deployer.do(swapper, SWAP, key, (zero_for_one, -raw, limit), (False, False), b"", value=value)
     deployer.settle()
     alice, bob = (deployment.accounts[name] for name in ("alice", "bob"))
-    node.settle([
-        made.decrease(alice, keys[0], 1, 10**13),
-        made.burn(alice, keys[1], 4),
-        tx(alice, positions, "transferFrom(address,address,uint256)", alice, bob, 5),
-    ])  # fmt: skip
+    node.settle(
+        [
+            made.decrease(alice, keys[0], 1, 10**13),
+            made.burn(alice, keys[1], 4),
+            tx(alice, positions, "transferFrom(address,address,uint256)", alice, bob, 5),
+        ]
+    )
     deployer.do(swapper, SWAP, keys[0], (True, -(10**17), LOWEST_PRICE), (False, False), b"", value=10**17)
     deployer.settle()
     return made

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chainfolio.blocks import Block
+from chainfolio.cli.demo import _index, prepare
 from chainfolio.contracts import Position, Snapshot
-from cli.demo import _index, prepare
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from localchain.deploy import Deployment
-from localchain.evm import Tx, topic
-from localchain.node import LocalNode
+from chainfolio.engine.wiring import snapshotter_of
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import Deployment
+from chainfolio.localchain.evm import Tx, topic
+from chainfolio.localchain.node import LocalNode
 
 Result = TypeVar("Result")
 TRANSFER = topic("Transfer(address,address,uint256)")

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import base58
 
-from adapters.solana.facts import COMPRESSED
-from adapters.solana.trees import BUBBLEGUM, PROGRAMS
+from chainfolio.adapters.solana.facts import COMPRESSED
+from chainfolio.adapters.solana.trees import BUBBLEGUM, PROGRAMS
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
 from tests.solana.fakes import FakeNode, Refuse
@@ -56,10 +56,20 @@ def grove(
     """A tree with these leaves, from the left."""
     of = {"tree": tree}
     jobs = [
-        ("leaf", {**of, "index": Small(place), "owner": each.owner, "name": each.name, "delegate": each.delegate,
-                  "version": Small(each.version), "flags": Small(0)})
+        (
+            "leaf",
+            {
+                **of,
+                "index": Small(place),
+                "owner": each.owner,
+                "name": each.name,
+                "delegate": each.delegate,
+                "version": Small(each.version),
+                "flags": Small(0),
+            },
+        )
         for place, each in enumerate(leaves)
-    ]  # fmt: skip
+    ]
     config, own, *made = done([("config", {"minted": len(leaves)}), ("authority", of), *jobs], APART)
     changes = [[Small(place), hashes[1]] for place, hashes in enumerate(made)]
     sizes = {"depth": Small(depth), "size": Small(size), "canopy": Small(canopy)}
@@ -73,21 +83,37 @@ def _item(tree: str, place: int, leaf: Planted, made: Sequence[Any]) -> dict[str
     shown = [base58.b58encode(each).decode() for each in (hashed, data, creators, *second)]
     more = {"collection_hash": shown[3], "asset_data_hash": shown[4], "flags": 0} if second else {}
     return {
-        "interface": "MplBubblegumV2" if second else "V1_NFT", "id": id,
+        "interface": "MplBubblegumV2" if second else "V1_NFT",
+        "id": id,
         "content": {
-            "$schema": "https://schema.metaplex.com/nft1.0.json", "json_uri": "https://one.test/7.json", "files": [],
-            "metadata": {"name": leaf.name, "symbol": "LEAF", "token_standard": "NonFungible"}, "links": {},
+            "$schema": "https://schema.metaplex.com/nft1.0.json",
+            "json_uri": "https://one.test/7.json",
+            "files": [],
+            "metadata": {"name": leaf.name, "symbol": "LEAF", "token_standard": "NonFungible"},
+            "links": {},
         },
         "compression": {
-            "eligible": False, "compressed": True, "data_hash": shown[1], "creator_hash": shown[2],
-            "asset_hash": shown[0], "tree": tree, "seq": place + 1, "leaf_id": place, **more,
+            "eligible": False,
+            "compressed": True,
+            "data_hash": shown[1],
+            "creator_hash": shown[2],
+            "asset_hash": shown[0],
+            "tree": tree,
+            "seq": place + 1,
+            "leaf_id": place,
+            **more,
         },
         "ownership": {
-            "frozen": False, "delegated": leaf.delegate is not None, "delegate": leaf.delegate,
-            "ownership_model": "single", "owner": leaf.owner,
+            "frozen": False,
+            "delegated": leaf.delegate is not None,
+            "delegate": leaf.delegate,
+            "ownership_model": "single",
+            "owner": leaf.owner,
         },
-        "royalty": {"basis_points": 500, "percent": 0.05}, "mutable": True, "burnt": False,
-    }  # fmt: skip
+        "royalty": {"basis_points": 500, "percent": 0.05},
+        "mutable": True,
+        "burnt": False,
+    }
 
 
 @dataclass(slots=True)
@@ -121,9 +147,12 @@ class Index:
                 if each["id"] == id:
                     proof = one.proofs[max(0, len(one.proofs) - 1 - self.age)][place]
                     return {
-                        "root": "not looked at", "proof": list(proof), "node_index": 2 ** len(proof) + place,
-                        "leaf": each["compression"]["asset_hash"], "tree_id": one.tree,
-                    }  # fmt: skip
+                        "root": "not looked at",
+                        "proof": list(proof),
+                        "node_index": 2 ** len(proof) + place,
+                        "leaf": each["compression"]["asset_hash"],
+                        "tree_id": one.tree,
+                    }
         return None
 
     @property

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.settings import SolanaSettings
-from chainfolio.seams import Seams
-from cli.main import main
-from localchain.errors import InstallFailed, NodeJsMissing
-from localchain.solana.node import SolanaNode
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.settings import SolanaSettings
+from chainfolio.cli.main import main
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
+from chainfolio.localchain.solana.node import SolanaNode
 
 ROOT = Path(__file__).parents[2]
 GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
@@ -51,7 +51,7 @@ async def chain(node: SolanaNode, tmp_path: Path) -> AsyncIterator[SolanaChain]:
     """The chain of that node."""
     facts = facts_of(node.rpc("getGenesisHash"), tmp_path)
     settings = SolanaSettings(adapter="solana", rpc=[node.url], facts=str(facts), commitment="confirmed")
-    chain = build("solana", settings, Seams(), configs=ROOT / "configs")
+    chain = build("solana", settings, Environment(), configs=ROOT / "configs")
     yield chain
     await chain.close()
 

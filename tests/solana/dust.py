@@ -10,12 +10,12 @@ from typing import Any, Final
 import base58
 from solders.pubkey import Pubkey
 
-from adapters.solana import das
-from adapters.solana.account_reads import AccountRead, derived
-from adapters.solana.layouts import SYSTEM, TOKEN, TOKEN_2022
-from adapters.solana.parsing import key_bytes
-from adapters.solana.positions import Claim, DecoderPlan, Family, sure
-from adapters.solana.trees import BUBBLEGUM, PROGRAMS, asset_address, first_leaf, keccak
+from chainfolio.adapters.solana import das
+from chainfolio.adapters.solana.account_reads import AccountRead, derived
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN, TOKEN_2022
+from chainfolio.adapters.solana.parsing import key_bytes
+from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, require
+from chainfolio.adapters.solana.trees import BUBBLEGUM, PROGRAMS, asset_address, first_leaf, keccak
 from chainfolio.assets import Asset
 from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
@@ -28,9 +28,18 @@ PROGRAM: Final = "whirLbMiicVdio4qvUfM5KAg6Ct8VwpYzGff3uctyCc"
 DEPTH: Final = 9
 LEAVES: Final = 2**DEPTH
 BEHAVIOURS: Final = (
-    "token", "collectible", "unreadable position", "confidential", "no layout", "unknown layout", "no mint",
-    "compressed", "compressed of another", "compressed without a tree", "no entry",
-)  # fmt: skip
+    "token",
+    "collectible",
+    "unreadable position",
+    "confidential",
+    "no layout",
+    "unknown layout",
+    "no mint",
+    "compressed",
+    "compressed of another",
+    "compressed without a tree",
+    "no entry",
+)
 
 
 def _position(claim: Claim) -> DecoderPlan:
@@ -38,7 +47,7 @@ def _position(claim: Claim) -> DecoderPlan:
     [found] = yield [AccountRead(claim.program, "bubblegum_tree", (b"position", key_bytes(claim.subject)))]
     if isinstance(found, Unknown) and found.cause == "absent":
         return []
-    supplied = (TokenAmount(SYSTEM, sure(found).minted),)
+    supplied = (TokenAmount(SYSTEM, require(found).minted_count),)
     return [DecodedPosition("LIQUIDITYPOOL", supplied, name="Pool", replaces=(claim.subject,))]
 
 
@@ -80,9 +89,10 @@ def _item(place: int, behaviour: str) -> dict[str, Any]:
     content = {"metadata": {"name": "free", "symbol": "X"}}
     return {
         "id": asset_address(tree, place) if behaviour != "no entry" else f"{place:040d}",
-        "content": content, "compression": compression if behaviour != "no entry" else {"compressed": 7},
+        "content": content,
+        "compression": compression if behaviour != "no entry" else {"compressed": 7},
         "ownership": {"owner": owner, "delegate": None if owner == OWNER else owner},
-    }  # fmt: skip
+    }
 
 
 def _proof(place: int) -> list[str]:
@@ -112,9 +122,11 @@ class DustNode(LedgerNode):
             if behaviour == "unreadable position":
                 self.ledger.put(derived(PROGRAM, (b"position", key_bytes(address))), PROGRAM, b"none")
         self.answers = {
-            **self.answers, "getAssetsByOwner": self._page, "getAssetProofs": self._proofs,
+            **self.answers,
+            "getAssetsByOwner": self._page,
+            "getAssetProofs": self._proofs,
             "getTokenAccountsByOwner": self._accounts_of,
-        }  # fmt: skip
+        }
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Any:
         """One request, or several at once."""
@@ -190,7 +202,7 @@ async def read(mix: Mix) -> Wallet:
 def allowance(count: int) -> Work:
     """Pages of compressed NFTs and of their proofs up to a bound; accounts travel together. `gas` counts the bytes of
     answers: what strangers send is listed, and each asset adds at most so many."""
-    pages = -(-count // das.PAGE) + -(-min(count, das.MOST) // das.PROOFS)
+    pages = -(-count // das.PAGE) + -(-min(count, das.MAX_LEAVES) // das.PROOFS)
     return Work(3 + pages, 100_000 + 4_000 * count)
 
 

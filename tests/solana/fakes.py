@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.layouts import SYSTEM, TOKEN
-from adapters.solana.settings import SolanaSettings
-from chainfolio.seams import Seams
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
+from chainfolio.adapters.solana.settings import SolanaSettings
+from chainfolio.environment import Environment
+from chainfolio.transport.exchange import Posted
 from tests.evm.fakes import FakeClock
-from transport.exchange import Posted
 
 ROOT = Path(__file__).parents[2]
 GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
@@ -46,14 +46,17 @@ class FakeNode:
         self.slot, self.moves = 100, 0
         self.asked: list[str] = []
         self.answers: Mapping[str, Answer] = {
-            "getGenesisHash": lambda params: GENESIS, "getSlot": lambda params: self.slot,
+            "getGenesisHash": lambda params: GENESIS,
+            "getSlot": lambda params: self.slot,
             "getBlock": lambda params: header(params[0]),
             "getMultipleAccounts": lambda params: self.at([account(SYSTEM, 5), self.clock()]),
-            "getEpochSchedule": lambda params: SCHEDULE, "getFirstAvailableBlock": lambda params: 0,
+            "getEpochSchedule": lambda params: SCHEDULE,
+            "getFirstAvailableBlock": lambda params: 0,
             "getSignaturesForAddress": lambda params: [],
-            "getTokenAccountsByOwner": lambda params: self.at([]), "getProgramAccounts": lambda params: self.at([]),
+            "getTokenAccountsByOwner": lambda params: self.at([]),
+            "getProgramAccounts": lambda params: self.at([]),
             **answers,
-        }  # fmt: skip
+        }
 
     def at(self, value: Any) -> dict[str, Any]:
         """A value as of now; then some slots go by."""
@@ -85,15 +88,17 @@ class FakeNode:
     def chain(self, *urls: str) -> SolanaChain:
         """The chain of this node."""
         settings = SolanaSettings(adapter="solana", rpc=list(urls) or ["http://one.test"])
-        return build("solana", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=self)
+        return build("solana", settings, Environment(clock=FakeClock()), configs=ROOT / "configs", transport=self)
 
 
 def header(slot: int) -> dict[str, Any]:
     """A block without its transactions."""
     return {
-        "blockhash": f"hash{slot}", "previousBlockhash": f"hash{slot - 1}", "parentSlot": slot - 1,
+        "blockhash": f"hash{slot}",
+        "previousBlockhash": f"hash{slot - 1}",
+        "parentSlot": slot - 1,
         "blockTime": 1_700_000_000 + slot,
-    }  # fmt: skip
+    }
 
 
 def account(owner: str, lamports: int, content: bytes = b"") -> dict[str, Any]:
@@ -104,9 +109,12 @@ def account(owner: str, lamports: int, content: bytes = b"") -> dict[str, Any]:
 def token_account(amount: Any = "7", *, owner: str = WALLET, decimals: Any = 6, address: str = HOME) -> dict[str, Any]:
     """A token account as a node parses it."""
     info = {
-        "mint": MINT, "owner": owner, "state": "initialized", "isNative": False,
+        "mint": MINT,
+        "owner": owner,
+        "state": "initialized",
+        "isNative": False,
         "tokenAmount": {"amount": amount, "decimals": decimals, "uiAmount": 0.1, "uiAmountString": "x"},
-    }  # fmt: skip
+    }
     parsed = {"parsed": {"info": info, "type": "account"}, "program": "spl-token", "space": 165}
     return {"pubkey": address, "account": {"data": parsed, "owner": TOKEN, "lamports": 2039280}}
 
@@ -116,6 +124,8 @@ def transaction(slot: int, signature: str = "1" * 88, **meta: Any) -> dict[str, 
     message = {"accountKeys": [WALLET, HOME], "instructions": [], "header": {"numRequiredSignatures": 1}}
     outcome = {"err": None, "fee": 5, "preBalances": [10, 1], "postBalances": [5, 1], **meta}
     return {
-        "slot": slot, "blockTime": 1_700_000_000, "meta": outcome,
+        "slot": slot,
+        "blockTime": 1_700_000_000,
+        "meta": outcome,
         "transaction": {"signatures": [signature], "message": message},
-    }  # fmt: skip
+    }

@@ -7,9 +7,9 @@ from typing import Final
 
 from solders.keypair import Keypair
 
-from adapters.solana.account_reads import derived
-from adapters.solana.layouts import TOKEN
-from adapters.solana.protocols.jupiter_earn import PRICE
+from chainfolio.adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.protocols.jupiter_earn import PRICE
 from tests.solana.ledger import Ledger, mint
 from tests.solana.sdk import Small, done
 from tests.solana.vendor_accounts import NOBODY
@@ -32,21 +32,47 @@ Written = Mapping[str, tuple[str, bytes]]
 def written(price: int, old: int, now: int, borrowed: int = 50) -> Written:
     """The accounts of a lending by Jupiter's own coder: what a share is worth, and what the reserve said and says."""
     lending = {
-        "mint": MINT, "fTokenMint": SHARE, "lendingId": Small(1), "decimals": Small(6), "rewardsRateModel": MODEL,
-        "liquidityExchangePrice": old, "tokenExchangePrice": price, "lastUpdateTimestamp": NOW_S - 50,
-        "tokenReservesLiquidity": RESERVE, "supplyPositionOnLiquidity": NOBODY, "bump": Small(255),
-    }  # fmt: skip
+        "mint": MINT,
+        "fTokenMint": SHARE,
+        "lendingId": Small(1),
+        "decimals": Small(6),
+        "rewardsRateModel": MODEL,
+        "liquidityExchangePrice": old,
+        "tokenExchangePrice": price,
+        "lastUpdateTimestamp": NOW_S - 50,
+        "tokenReservesLiquidity": RESERVE,
+        "supplyPositionOnLiquidity": NOBODY,
+        "bump": Small(255),
+    }
     reserve = {
-        "mint": MINT, "vault": NOBODY, "borrowRate": Small(4_000), "feeOnInterest": Small(1_000),
-        "lastUtilization": Small(6_000), "lastUpdateTimestamp": NOW_S if borrowed else 0, "supplyExchangePrice": now,
-        "borrowExchangePrice": 2 * PRICE, "maxUtilization": Small(9_500), "totalSupplyWithInterest": 80,
-        "totalSupplyInterestFree": 20, "totalBorrowWithInterest": borrowed, "totalBorrowInterestFree": 10,
-        "totalClaimAmount": 7, "interactingProtocol": NOBODY, "interactingTimestamp": 8, "interactingBalance": 9,
-    }  # fmt: skip
+        "mint": MINT,
+        "vault": NOBODY,
+        "borrowRate": Small(4_000),
+        "feeOnInterest": Small(1_000),
+        "lastUtilization": Small(6_000),
+        "lastUpdateTimestamp": NOW_S if borrowed else 0,
+        "supplyExchangePrice": now,
+        "borrowExchangePrice": 2 * PRICE,
+        "maxUtilization": Small(9_500),
+        "totalSupplyWithInterest": 80,
+        "totalSupplyInterestFree": 20,
+        "totalBorrowWithInterest": borrowed,
+        "totalBorrowInterestFree": 10,
+        "totalClaimAmount": 7,
+        "interactingProtocol": NOBODY,
+        "interactingTimestamp": 8,
+        "interactingBalance": 9,
+    }
     rewards = {
-        "mint": MINT, "startTvl": 0, "duration": 0, "startTime": 0, "yearlyReward": 0, "nextDuration": 0,
-        "nextRewardAmount": 0, "bump": Small(254),
-    }  # fmt: skip
+        "mint": MINT,
+        "startTvl": 0,
+        "duration": 0,
+        "startTime": 0,
+        "yearlyReward": 0,
+        "nextDuration": 0,
+        "nextRewardAmount": 0,
+        "bump": Small(254),
+    }
     jobs = {"lending": lending, "tokenReserve": reserve, "lendingRewardsRateModel": rewards}
     content = done([("jupiter", {"account": name, "fields": each}) for name, each in jobs.items()])
     owners = ((LENDING, EARN), (RESERVE, LIQUIDITY), (MODEL, REWARDS))

@@ -49,21 +49,38 @@ class Reserve:
         """What makes its bytes."""
         protocol, referrer, pending = self.fees_sf
         fields = {
-            "version": 1, "lastUpdate": {"slot": self.slot, "stale": Small(1), "placeholder": self._stamp},
-            "lendingMarket": self.market, "liquidity": {
-                "mintPubkey": self.mint, "supplyVault": self.vault, "totalAvailableAmount": self.available,
-                "borrowedAmountSf": self.lent_sf, "mintDecimals": 6, "cumulativeBorrowRateBsf": big(self.grown),
-                "accumulatedProtocolFeesSf": protocol, "accumulatedReferrerFeesSf": referrer,
-                "pendingReferrerFeesSf": pending, "rewardsAmountAvailable": self.rewards[1],
-            }, "collateral": {"mintTotalSupply": self.shares}, "config": {
-                "hostFixedInterestRateBps": Small(self.host_bps), "protocolTakeRatePct": Small(self.taken_percent),
-                "rewardsAmountPerSlot": self.rewards[0], "reserved1": [Small(self.by_time)],
-                "loanToValuePct": Small(70), "liquidationThresholdPct": Small(75), "borrowFactorPct": 100,
-                "borrowRateCurve": {"points": [
-                    {"utilizationRateBps": Small(used), "borrowRateBps": Small(rate)} for used, rate in self.curve
-                ]},
-            }, **self.other,
-        }  # fmt: skip
+            "version": 1,
+            "lastUpdate": {"slot": self.slot, "stale": Small(1), "placeholder": self._stamp},
+            "lendingMarket": self.market,
+            "liquidity": {
+                "mintPubkey": self.mint,
+                "supplyVault": self.vault,
+                "totalAvailableAmount": self.available,
+                "borrowedAmountSf": self.lent_sf,
+                "mintDecimals": 6,
+                "cumulativeBorrowRateBsf": big(self.grown),
+                "accumulatedProtocolFeesSf": protocol,
+                "accumulatedReferrerFeesSf": referrer,
+                "pendingReferrerFeesSf": pending,
+                "rewardsAmountAvailable": self.rewards[1],
+            },
+            "collateral": {"mintTotalSupply": self.shares},
+            "config": {
+                "hostFixedInterestRateBps": Small(self.host_bps),
+                "protocolTakeRatePct": Small(self.taken_percent),
+                "rewardsAmountPerSlot": self.rewards[0],
+                "reserved1": [Small(self.by_time)],
+                "loanToValuePct": Small(70),
+                "liquidationThresholdPct": Small(75),
+                "borrowFactorPct": 100,
+                "borrowRateCurve": {
+                    "points": [
+                        {"utilizationRateBps": Small(used), "borrowRateBps": Small(rate)} for used, rate in self.curve
+                    ]
+                },
+            },
+            **self.other,
+        }
         return "kamino", {"account": "Reserve", "fields": fields}
 
     @property
@@ -91,13 +108,14 @@ class Obligation:
     def job(self) -> Job:
         """What makes its bytes."""
         fields = {
-            "lendingMarket": self.market, "owner": self.owner, "deposits": [
-                {"depositReserve": each.address, "depositedAmount": shares} for each, shares in self.deposits
-            ], "borrows": [
+            "lendingMarket": self.market,
+            "owner": self.owner,
+            "deposits": [{"depositReserve": each.address, "depositedAmount": shares} for each, shares in self.deposits],
+            "borrows": [
                 {"borrowReserve": each.address, "borrowedAmountSf": raw, "cumulativeBorrowRateBsf": big(grown)}
                 for each, raw, grown in self.debts
             ],
-        }  # fmt: skip
+        }
         return "kamino", {"account": "Obligation", "fields": fields}
 
 
@@ -123,8 +141,14 @@ def said(ledger: Ledger, *asked: tuple[Obligation, int]) -> list[tuple[dict[str,
     """What Kamino's SDK says of obligations at slots: what was deposited and what is owed, by reserve."""
     content = {address: each for address, (_, each) in ledger.accounts.items()}
     jobs: list[Job] = [
-        ("kamino_worth", {
-            "obligation": content[each.address], "slot": slot, "reserves": [[at, content[at]] for at in each.reserves],
-        }) for each, slot in asked
-    ]  # fmt: skip
+        (
+            "kamino_worth",
+            {
+                "obligation": content[each.address],
+                "slot": slot,
+                "reserves": [[at, content[at]] for at in each.reserves],
+            },
+        )
+        for each, slot in asked
+    ]
     return [(supplied, owed) for supplied, owed in done(jobs, "kamino")]

@@ -9,9 +9,9 @@ from typing import Any
 import base58
 from solders.pubkey import Pubkey
 
-from adapters.solana.account_reads import AccountRead, ListRead
-from adapters.solana.forms import Plain
-from adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.account_reads import AccountRead, ListRead
+from chainfolio.adapters.solana.forms import Plain
+from chainfolio.adapters.solana.layouts import TOKEN
 
 
 def token_account(mint: str, owner: str, raw: int, state: int = 1) -> bytes:

@@ -8,19 +8,21 @@ from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
-from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import SYSTEM, TOKEN
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.interactions import Interactions
+from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.plans import Report, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from localchain.solana.node import SolanaNode
 from tests.solana.fakes import FakeNode, Refuse
 from tests.solana.ledger import Ledger, meant
 
 FAILURES: Final = (  # of one request among others
-    (-32005, "rate limited"), (-32603, "internal error"), (-32016, "Minimum context slot has not been reached"),
-)  # fmt: skip
+    (-32005, "rate limited"),
+    (-32603, "internal error"),
+    (-32016, "Minimum context slot has not been reached"),
+)
 
 
 class LedgerNode(FakeNode):
@@ -29,18 +31,22 @@ class LedgerNode(FakeNode):
 
     def __init__(self, ledger: Ledger, tokens: Mapping[str, Sequence[str] | Mapping[str, tuple[int, int]]]) -> None:
         super().__init__(
-            getMultipleAccounts=self._accounts, getTokenAccountsByOwner=self._tokens, getProgramAccounts=self._list,
+            getMultipleAccounts=self._accounts,
+            getTokenAccountsByOwner=self._tokens,
+            getProgramAccounts=self._list,
             getAssetsByOwner=lambda params: {"items": []},
-        )  # fmt: skip
+        )
         self.ledger, self.tokens, self.moves = ledger, dict(tokens), 1
 
     def _list(self, params: Any) -> Any:
         program, options = params
-        return self.at([
-            {"pubkey": address, "account": {"data": ["", "base64"], "owner": owner, "lamports": 5}}
-            for address, (owner, content) in self.ledger.accounts.items()
-            if owner == program and all(meant(content, _filter(each)) for each in options["filters"])
-        ])  # fmt: skip
+        return self.at(
+            [
+                {"pubkey": address, "account": {"data": ["", "base64"], "owner": owner, "lamports": 5}}
+                for address, (owner, content) in self.ledger.accounts.items()
+                if owner == program and all(meant(content, _filter(each)) for each in options["filters"])
+            ]
+        )
 
     def refuse_lists(
         self, program: str, code: int = -32010, words: str = "excluded from account secondary indexes"
@@ -70,17 +76,30 @@ class LedgerNode(FakeNode):
         account, program = params[0], params[1]["programId"]
         mints = self.tokens.get(account, ()) if program == TOKEN else ()
         amounts = mints if isinstance(mints, Mapping) else dict.fromkeys(mints, (1, 0))
-        return self.at([
-            {
-                "pubkey": mint,
-                "account": {
-                    "data": {"parsed": {"info": {
-                        "mint": mint, "owner": account, "state": "initialized",
-                        "tokenAmount": {"amount": str(raw), "decimals": decimals},
-                    }, "type": "account"}, "program": "spl-token"}, "owner": TOKEN, "lamports": 5,
-                },
-            } for mint, (raw, decimals) in amounts.items()
-        ])  # fmt: skip
+        return self.at(
+            [
+                {
+                    "pubkey": mint,
+                    "account": {
+                        "data": {
+                            "parsed": {
+                                "info": {
+                                    "mint": mint,
+                                    "owner": account,
+                                    "state": "initialized",
+                                    "tokenAmount": {"amount": str(raw), "decimals": decimals},
+                                },
+                                "type": "account",
+                            },
+                            "program": "spl-token",
+                        },
+                        "owner": TOKEN,
+                        "lamports": 5,
+                    },
+                }
+                for mint, (raw, decimals) in amounts.items()
+            ]
+        )
 
 
 def _filter(wanted: Mapping[str, Any]) -> int | tuple[int, str]:

@@ -44,16 +44,23 @@ class Bank:
         names = ("insurance_fee_fixed_apr", "insurance_ir_fee", "protocol_fixed_fee_apr", "protocol_ir_fee")
         rates = {
             **{name: wide(fee) for name, fee in zip(names, self.fees, strict=True)},
-            "zero_util_rate": Small(self.ends[0]), "hundred_util_rate": Small(self.ends[1]),
+            "zero_util_rate": Small(self.ends[0]),
+            "hundred_util_rate": Small(self.ends[1]),
             "points": [{"util": Small(used), "rate": Small(rate)} for used, rate in self.points],
             "curve_type": Small(self.curve),
-        }  # fmt: skip
+        }
         fields = {
-            "mint": self.mint, "mint_decimals": Small(6), "group": self.group, "liquidity_vault": self.vault,
-            "asset_share_value": wide(self.values[0]), "liability_share_value": wide(self.values[1]),
-            "total_asset_shares": wide(self.shares[0]), "total_liability_shares": wide(self.shares[1]),
-            "last_update": self.time_s, "config": {"interest_rate_config": rates, "asset_tag": Small(self.kind)},
-        }  # fmt: skip
+            "mint": self.mint,
+            "mint_decimals": Small(6),
+            "group": self.group,
+            "liquidity_vault": self.vault,
+            "asset_share_value": wide(self.values[0]),
+            "liability_share_value": wide(self.values[1]),
+            "total_asset_shares": wide(self.shares[0]),
+            "total_liability_shares": wide(self.shares[1]),
+            "last_update": self.time_s,
+            "config": {"interest_rate_config": rates, "asset_tag": Small(self.kind)},
+        }
         return "marginfi", {"account": "Bank", "size": Small(1_864), "fields": fields}
 
 
@@ -107,8 +114,14 @@ def said(ledger: Ledger, *asked: tuple[Account, int]) -> list[tuple[dict[str, in
     """What MarginFi's SDK says of accounts at times: what they have and what they owe, by bank."""
     content = {address: each for address, (_, each) in ledger.accounts.items()}
     jobs: list[Job] = [
-        ("marginfi_worth", {
-            "account": content[each.address], "time": Small(time_s), "banks": [[at, content[at]] for at in each.banks],
-        }) for each, time_s in asked
-    ]  # fmt: skip
+        (
+            "marginfi_worth",
+            {
+                "account": content[each.address],
+                "time": Small(time_s),
+                "banks": [[at, content[at]] for at in each.banks],
+            },
+        )
+        for each, time_s in asked
+    ]
     return [(assets, debts) for assets, debts in done(jobs, "marginfi")]

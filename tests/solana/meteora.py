@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
 from tests.solana.sdk import Job, Small, done
 from tests.solana.vendor_accounts import NOBODY
@@ -28,13 +28,23 @@ class Bin:
     def facade(self) -> dict[str, Any]:
         """As Meteora's SDK has it: growths of rewards lie in the fields of limit orders."""
         return {
-            "amountX": self.raws[0], "amountY": self.raws[1], "price": LOW, "liquiditySupply": self.supply,
-            "fulfilledOrderAmountX": self.rewards[0] % LOW, "fulfilledOrderAmountY": self.rewards[0] // LOW,
-            "limitOrderFeeAskSide": self.rewards[1] % LOW, "limitOrderFeeBidSide": self.rewards[1] // LOW,
-            "feeAmountXPerTokenStored": self.fees[0], "feeAmountYPerTokenStored": self.fees[1], "openOrderAmount": 0,
-            "totalProcessingOrderAmount": 0, "processedOrderRemainingAmount": 0, "orderAge": Small(0),
-            "limitOrderAskSide": Small(0), "padding1": bytes(3),
-        }  # fmt: skip
+            "amountX": self.raws[0],
+            "amountY": self.raws[1],
+            "price": LOW,
+            "liquiditySupply": self.supply,
+            "fulfilledOrderAmountX": self.rewards[0] % LOW,
+            "fulfilledOrderAmountY": self.rewards[0] // LOW,
+            "limitOrderFeeAskSide": self.rewards[1] % LOW,
+            "limitOrderFeeBidSide": self.rewards[1] // LOW,
+            "feeAmountXPerTokenStored": self.fees[0],
+            "feeAmountYPerTokenStored": self.fees[1],
+            "openOrderAmount": 0,
+            "totalProcessingOrderAmount": 0,
+            "processedOrderRemainingAmount": 0,
+            "orderAge": Small(0),
+            "limitOrderAskSide": Small(0),
+            "padding1": bytes(3),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +66,11 @@ class Own:
     def fee_info(self) -> dict[str, Any]:
         """As Meteora's SDK has it."""
         return {
-            "feeXPerTokenComplete": self.seen_fees[0], "feeYPerTokenComplete": self.seen_fees[1],
-            "feeXPending": self.fees[0], "feeYPending": self.fees[1],
-        }  # fmt: skip
+            "feeXPerTokenComplete": self.seen_fees[0],
+            "feeYPerTokenComplete": self.seen_fees[1],
+            "feeXPending": self.fees[0],
+            "feeYPending": self.fees[1],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +87,15 @@ class Reward:
     def facade(self) -> dict[str, Any]:
         """As Meteora's SDK has it."""
         return {
-            "mint": self.mint, "vault": self.vault, "funder": NOBODY, "rewardDuration": 1,
-            "rewardDurationEnd": self.end_s, "rewardRate": self.per_second, "lastUpdateTime": self.paid_s,
+            "mint": self.mint,
+            "vault": self.vault,
+            "funder": NOBODY,
+            "rewardDuration": 1,
+            "rewardDurationEnd": self.end_s,
+            "rewardRate": self.per_second,
+            "lastUpdateTime": self.paid_s,
             "cumulativeSecondsWithEmptyLiquidityReward": 0,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +115,58 @@ class Pair:
     def job(self) -> Job:
         """What makes its bytes."""
         small = dict.fromkeys(
-            ("baseFactor", "filterPeriod", "decayPeriod", "reductionFactor", "variableFeeControl",
-             "maxVolatilityAccumulator", "minBinId", "maxBinId", "protocolShare", "baseFeePowerFactor",
-             "collectFeeMode"), Small(0),
-        )  # fmt: skip
+            (
+                "baseFactor",
+                "filterPeriod",
+                "decayPeriod",
+                "reductionFactor",
+                "variableFeeControl",
+                "maxVolatilityAccumulator",
+                "minBinId",
+                "maxBinId",
+                "protocolShare",
+                "baseFeePowerFactor",
+                "collectFeeMode",
+            ),
+            Small(0),
+        )
         moving = dict.fromkeys(("volatilityAccumulator", "volatilityReference", "indexReference"), Small(0))
         fields = {
             "parameters": {**small, "functionType": Small(self.function), "padding": bytes(3)},
             "vParameters": {**moving, "padding": bytes(4), "lastUpdateTimestamp": 0, "padding1": bytes(8)},
-            "bumpSeed": bytes(1), "binStepSeed": bytes(2), "pairType": Small(0), "activeId": Small(self.active),
-            "binStep": Small(10), "status": Small(0), "requireBaseFactorSeed": Small(0), "baseFactorSeed": bytes(2),
-            "activationType": Small(self.by_time), "creatorPoolOnOffControl": Small(0), "tokenXMint": self.mints[0],
-            "tokenYMint": self.mints[1], "reserveX": self.vaults[0], "reserveY": self.vaults[1],
-            "protocolFee": {"amountX": 0, "amountY": 0}, "padding1": bytes(32),
-            "rewardInfos": [each.facade for each in self.rewards], "oracle": NOBODY, "binArrayBitmap": [0] * 16,
-            "lastUpdatedAt": 0, "padding2": bytes(32), "preActivationSwapAddress": NOBODY, "baseKey": NOBODY,
-            "activationPoint": 0, "preActivationDuration": 0, "padding3": bytes(8), "padding4": 0, "creator": NOBODY,
-            "tokenMintXProgramFlag": Small(0), "tokenMintYProgramFlag": Small(0), "version": Small(1),
+            "bumpSeed": bytes(1),
+            "binStepSeed": bytes(2),
+            "pairType": Small(0),
+            "activeId": Small(self.active),
+            "binStep": Small(10),
+            "status": Small(0),
+            "requireBaseFactorSeed": Small(0),
+            "baseFactorSeed": bytes(2),
+            "activationType": Small(self.by_time),
+            "creatorPoolOnOffControl": Small(0),
+            "tokenXMint": self.mints[0],
+            "tokenYMint": self.mints[1],
+            "reserveX": self.vaults[0],
+            "reserveY": self.vaults[1],
+            "protocolFee": {"amountX": 0, "amountY": 0},
+            "padding1": bytes(32),
+            "rewardInfos": [each.facade for each in self.rewards],
+            "oracle": NOBODY,
+            "binArrayBitmap": [0] * 16,
+            "lastUpdatedAt": 0,
+            "padding2": bytes(32),
+            "preActivationSwapAddress": NOBODY,
+            "baseKey": NOBODY,
+            "activationPoint": 0,
+            "preActivationDuration": 0,
+            "padding3": bytes(8),
+            "padding4": 0,
+            "creator": NOBODY,
+            "tokenMintXProgramFlag": Small(0),
+            "tokenMintYProgramFlag": Small(0),
+            "version": Small(1),
             "reserved": bytes(21),
-        }  # fmt: skip
+        }
         return "dlmm", {"account": "lbPair", "fields": fields}
 
     def at(self, index: int) -> str:
@@ -132,13 +182,16 @@ class Pair:
                 {
                     "account": "binArray",
                     "fields": {
-                        "index": index, "version": Small(3), "padding1": bytes(7), "lbPair": self.address,
+                        "index": index,
+                        "version": Small(3),
+                        "padding1": bytes(7),
+                        "lbPair": self.address,
                         "bins": [self.bins.get(index * BINS + place, Bin()).facade for place in range(BINS)],
                     },
                 },
             )
             for index in sorted({number // BINS for number in self.bins})
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +217,26 @@ class Position:
         """What makes its bytes."""
         first = [*self.own, *[Own()] * BINS][:BINS]
         fields = {
-            "lbPair": self.pair.address, "owner": self.owner, "liquidityShares": [each.share for each in first],
-            "rewardInfos": [each.reward_info for each in first], "feeInfos": [each.fee_info for each in first],
-            "lowerBinId": Small(self.lower), "upperBinId": Small(self.upper), "lastUpdatedAt": 0,
-            "totalClaimedFeeXAmount": 1, "totalClaimedFeeYAmount": 2, "totalClaimedRewards": [3, 4],
-            "operator": NOBODY, "lockReleasePoint": self.locked_until, "padding0": Small(0),
-            "feeOwner": self.fee_owner, "version": Small(1), "permissionlessOperationBits": Small(0),
-            "reserved": bytes(85), **self.other,
-        }  # fmt: skip
+            "lbPair": self.pair.address,
+            "owner": self.owner,
+            "liquidityShares": [each.share for each in first],
+            "rewardInfos": [each.reward_info for each in first],
+            "feeInfos": [each.fee_info for each in first],
+            "lowerBinId": Small(self.lower),
+            "upperBinId": Small(self.upper),
+            "lastUpdatedAt": 0,
+            "totalClaimedFeeXAmount": 1,
+            "totalClaimedFeeYAmount": 2,
+            "totalClaimedRewards": [3, 4],
+            "operator": NOBODY,
+            "lockReleasePoint": self.locked_until,
+            "padding0": Small(0),
+            "feeOwner": self.fee_owner,
+            "version": Small(1),
+            "permissionlessOperationBits": Small(0),
+            "reserved": bytes(85),
+            **self.other,
+        }
         more = [
             {"liquidityShare": each.share, "rewardInfo": each.reward_info, "feeInfo": each.fee_info}
             for each in self.own[BINS:]
@@ -194,14 +259,18 @@ def write(ledger: Ledger, position: Position, vaults: int = 2**64 - 1) -> None:
 def said(ledger: Ledger, position: Position, time_s: int) -> list[int]:
     """What Meteora's SDK says of what was written: both tokens, both fees, both rewards."""
     content = {address: each for address, (_, each) in ledger.accounts.items()}
-    [found] = done([
-        (
-            "dlmm_worth",
-            {
-                "position": content[position.address], "pair": content[position.pair.address],
-                "arrays": [[at, content[at]] for at in position.pair.arrays if at in content], "time": Small(time_s),
-            },
-        )
-    ])  # fmt: skip
+    [found] = done(
+        [
+            (
+                "dlmm_worth",
+                {
+                    "position": content[position.address],
+                    "pair": content[position.pair.address],
+                    "arrays": [[at, content[at]] for at in position.pair.arrays if at in content],
+                    "time": Small(time_s),
+                },
+            )
+        ]
+    )
     worth: list[int] = found
     return worth

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
 from tests.solana.sdk import Job, Small, done
 from tests.solana.vendor_accounts import NOBODY
@@ -32,10 +32,18 @@ class Reward:
     def facade(self) -> dict[str, Any]:
         """As Raydium's SDK has it."""
         return {
-            "state": Small(2), "openTime": self.open_s, "endTime": self.end_s, "lastUpdateTime": self.paid_s,
-            "emissionsPerSecondX64": self.per_second, "totalEmissioned": 0, "claimed": 0, "mint": self.mint,
-            "vault": self.vault, "creator": NOBODY, "growthGlobalX64": self.growth,
-        }  # fmt: skip
+            "state": Small(2),
+            "openTime": self.open_s,
+            "endTime": self.end_s,
+            "lastUpdateTime": self.paid_s,
+            "emissionsPerSecondX64": self.per_second,
+            "totalEmissioned": 0,
+            "claimed": 0,
+            "mint": self.mint,
+            "vault": self.vault,
+            "creator": NOBODY,
+            "growthGlobalX64": self.growth,
+        }
 
 
 NO_REWARD: Final = Reward(NOBODY, NOBODY, 0, 0, 0, 0, 0)
@@ -52,10 +60,17 @@ class Tick:
     def facade(self, at: int) -> dict[str, Any]:
         """As Raydium's SDK has it."""
         return {
-            "tick": Small(at), "liquidityNet": 0, "liquidityGross": self.gross, "feeGrowthOutsideX64A": self.beyond[0],
-            "feeGrowthOutsideX64B": self.beyond[1], "rewardGrowthsOutsideX64": list(self.rewards), "orderPhase": 0,
-            "ordersAmount": 0, "partFilledOrdersRemaining": 0, "unfilledRatioX64": 0,
-        }  # fmt: skip
+            "tick": Small(at),
+            "liquidityNet": 0,
+            "liquidityGross": self.gross,
+            "feeGrowthOutsideX64A": self.beyond[0],
+            "feeGrowthOutsideX64B": self.beyond[1],
+            "rewardGrowthsOutsideX64": list(self.rewards),
+            "orderPhase": 0,
+            "ordersAmount": 0,
+            "partFilledOrdersRemaining": 0,
+            "unfilledRatioX64": 0,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +91,34 @@ class Pool:
     def facade(self) -> dict[str, Any]:
         """As Raydium's SDK has it."""
         return {
-            "bump": Small(255), "configId": NOBODY, "creator": NOBODY, "mintA": self.mints[0], "mintB": self.mints[1],
-            "vaultA": self.vaults[0], "vaultB": self.vaults[1], "observationId": NOBODY, "mintDecimalsA": Small(6),
-            "mintDecimalsB": Small(6), "tickSpacing": Small(self.spacing), "liquidity": self.liquidity,
-            "sqrtPriceX64": self.root, "tickCurrent": Small(self.tick), "feeGrowthGlobalX64A": self.growth[0],
-            "feeGrowthGlobalX64B": self.growth[1], "protocolFeesTokenA": 3, "protocolFeesTokenB": 4,
-            "status": Small(0), "feeOn": Small(0),
+            "bump": Small(255),
+            "configId": NOBODY,
+            "creator": NOBODY,
+            "mintA": self.mints[0],
+            "mintB": self.mints[1],
+            "vaultA": self.vaults[0],
+            "vaultB": self.vaults[1],
+            "observationId": NOBODY,
+            "mintDecimalsA": Small(6),
+            "mintDecimalsB": Small(6),
+            "tickSpacing": Small(self.spacing),
+            "liquidity": self.liquidity,
+            "sqrtPriceX64": self.root,
+            "tickCurrent": Small(self.tick),
+            "feeGrowthGlobalX64A": self.growth[0],
+            "feeGrowthGlobalX64B": self.growth[1],
+            "protocolFeesTokenA": 3,
+            "protocolFeesTokenB": 4,
+            "status": Small(0),
+            "feeOn": Small(0),
             "rewardInfos": [each.facade for each in (*self.rewards, *[NO_REWARD] * (3 - len(self.rewards)))],
-            "tickArrayBitmap": bytes(128), "fundFeesTokenA": 0, "fundFeesTokenB": 0, "startTime": 0, "recentEpoch": 0,
+            "tickArrayBitmap": bytes(128),
+            "fundFeesTokenA": 0,
+            "fundFeesTokenB": 0,
+            "startTime": 0,
+            "recentEpoch": 0,
             "dynamicFeeInfo": {},
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +144,19 @@ class Position:
     def facade(self) -> dict[str, Any]:
         """As Raydium's SDK has it."""
         return {
-            "bump": Small(255), "nftMint": self.mint, "poolId": self.pool.address, "tickLower": Small(self.lower),
-            "tickUpper": Small(self.upper), "liquidity": self.liquidity, "feeGrowthInsideLastX64A": self.seen[0],
-            "feeGrowthInsideLastX64B": self.seen[1], "tokenFeesOwedA": self.owed[0], "tokenFeesOwedB": self.owed[1],
+            "bump": Small(255),
+            "nftMint": self.mint,
+            "poolId": self.pool.address,
+            "tickLower": Small(self.lower),
+            "tickUpper": Small(self.upper),
+            "liquidity": self.liquidity,
+            "feeGrowthInsideLastX64A": self.seen[0],
+            "feeGrowthInsideLastX64B": self.seen[1],
+            "tokenFeesOwedA": self.owed[0],
+            "tokenFeesOwedB": self.owed[1],
             "rewardInfos": [{"growthInsideLastX64": seen, "rewardAmountOwed": owed} for seen, owed in self.rewards],
             "recentEpoch": 0,
-        }  # fmt: skip
+        }
 
     def start(self, tick: int) -> int:
         """The first tick of the array of one."""
@@ -136,16 +176,20 @@ class Position:
             for start, ticks in arrays.items()
         }
         return {
-            **made, self.address: layout("PersonalPositionLayout", "466f967ee60f1975", self.facade),
+            **made,
+            self.address: layout("PersonalPositionLayout", "466f967ee60f1975", self.facade),
             self.pool.address: layout("PoolInfoLayout", "f7ede3f5d7c3de46", self.pool.facade),
-        }  # fmt: skip
+        }
 
     def _array(self, start: int, ticks: Mapping[int, Tick]) -> Job:
         every = range(start, start + TICKS * self.pool.spacing, self.pool.spacing)
         fields = {
-            "poolId": self.pool.address, "startTickIndex": Small(start), "initializedTickCount": Small(2),
-            "ticks": [ticks.get(at, Tick(gross=0)).facade(at) for at in every], "recentEpoch": 0,
-        }  # fmt: skip
+            "poolId": self.pool.address,
+            "startTickIndex": Small(start),
+            "initializedTickCount": Small(2),
+            "ticks": [ticks.get(at, Tick(gross=0)).facade(at) for at in every],
+            "recentEpoch": 0,
+        }
         return layout("TickArrayLayout", "c09b55cd31f9812a", fields)
 
     def said(self, time_s: int) -> list[Job]:
@@ -155,7 +199,9 @@ class Position:
             (
                 "raydium_amounts",
                 {
-                    "root": self.pool.root, "lower": Small(self.lower), "upper": Small(self.upper),
+                    "root": self.pool.root,
+                    "lower": Small(self.lower),
+                    "upper": Small(self.upper),
                     "liquidity": self.liquidity,
                 },
             ),
@@ -163,7 +209,7 @@ class Position:
                 "raydium_earned",
                 {"pool": self.pool.facade, "position": self.facade, "ticks": ticks, "time": Small(time_s)},
             ),
-        ]  # fmt: skip
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +246,34 @@ class Reserves:
         """As Raydium's SDK has it."""
         (protocol_a, protocol_b), (fund_a, fund_b), (creator_a, creator_b) = self.fees
         return {
-            "configId": self.config, "poolCreator": NOBODY, "vaultA": self.vaults[0], "vaultB": self.vaults[1],
-            "mintLp": self.share, "mintA": self.mints[0], "mintB": self.mints[1], "mintProgramA": NOBODY,
-            "mintProgramB": NOBODY, "observationId": NOBODY, "bump": Small(255), "status": Small(0),
-            "lpDecimals": Small(9), "mintDecimalA": Small(6), "mintDecimalB": Small(6), "lpAmount": self.shares,
-            "protocolFeesMintA": protocol_a, "protocolFeesMintB": protocol_b, "fundFeesMintA": fund_a,
-            "fundFeesMintB": fund_b, "openTime": 0, "epoch": 0, "feeOn": Small(0), "enableCreatorFee": True,
-            "creatorFeesMintA": creator_a, "creatorFeesMintB": creator_b, **other,
-        }  # fmt: skip
+            "configId": self.config,
+            "poolCreator": NOBODY,
+            "vaultA": self.vaults[0],
+            "vaultB": self.vaults[1],
+            "mintLp": self.share,
+            "mintA": self.mints[0],
+            "mintB": self.mints[1],
+            "mintProgramA": NOBODY,
+            "mintProgramB": NOBODY,
+            "observationId": NOBODY,
+            "bump": Small(255),
+            "status": Small(0),
+            "lpDecimals": Small(9),
+            "mintDecimalA": Small(6),
+            "mintDecimalB": Small(6),
+            "lpAmount": self.shares,
+            "protocolFeesMintA": protocol_a,
+            "protocolFeesMintB": protocol_b,
+            "fundFeesMintA": fund_a,
+            "fundFeesMintB": fund_b,
+            "openTime": 0,
+            "epoch": 0,
+            "feeOn": Small(0),
+            "enableCreatorFee": True,
+            "creatorFeesMintA": creator_a,
+            "creatorFeesMintB": creator_b,
+            **other,
+        }
 
     def job(self, **other: int) -> Mapping[str, Any]:
         """What makes its bytes."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
-from adapters.solana.account_reads import derived
-from adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.layouts import TOKEN
 from tests.solana.ledger import Ledger, mint
 from tests.solana.sdk import Job, done
 from tests.solana.vendor_accounts import NOBODY
@@ -17,12 +17,37 @@ from tests.solana.vendor_accounts import NOBODY
 AMM: Final = "675kPX9MHTjS2zt1qfr1NYHuzeLXfQM9H24wFSUt1Mp8"
 AUTHORITY: Final = derived(AMM, (b"amm authority",))
 PLAIN: Final = (
-    "nonce", "maxOrder", "depth", "state", "resetFlag", "minSize", "volMaxCutRatio", "amountWaveRatio", "baseLotSize",
-    "quoteLotSize", "minPriceMultiplier", "maxPriceMultiplier", "minSeparateNumerator", "minSeparateDenominator",
-    "tradeFeeNumerator", "tradeFeeDenominator", "swapFeeNumerator", "swapFeeDenominator", "quoteTotalPnl",
-    "baseTotalPnl", "poolOpenTime", "punishPcAmount", "punishCoinAmount", "orderbookToInitTime", "swapBaseInAmount",
-    "swapQuoteOutAmount", "swapBase2QuoteFee", "swapQuoteInAmount", "swapBaseOutAmount", "swapQuote2BaseFee",
-)  # fmt: skip
+    "nonce",
+    "maxOrder",
+    "depth",
+    "state",
+    "resetFlag",
+    "minSize",
+    "volMaxCutRatio",
+    "amountWaveRatio",
+    "baseLotSize",
+    "quoteLotSize",
+    "minPriceMultiplier",
+    "maxPriceMultiplier",
+    "minSeparateNumerator",
+    "minSeparateDenominator",
+    "tradeFeeNumerator",
+    "tradeFeeDenominator",
+    "swapFeeNumerator",
+    "swapFeeDenominator",
+    "quoteTotalPnl",
+    "baseTotalPnl",
+    "poolOpenTime",
+    "punishPcAmount",
+    "punishCoinAmount",
+    "orderbookToInitTime",
+    "swapBaseInAmount",
+    "swapQuoteOutAmount",
+    "swapBase2QuoteFee",
+    "swapQuoteInAmount",
+    "swapBaseOutAmount",
+    "swapQuote2BaseFee",
+)
 STRANGE: Final = ("openOrders", "marketId", "marketProgramId", "withdrawQueue", "lpVault", "owner")
 
 
@@ -46,13 +71,26 @@ class Pool:
     def facade(self, **other: int) -> dict[str, Any]:
         """As Raydium's SDK has it."""
         return {
-            **{name: number for number, name in enumerate(PLAIN)}, **dict.fromkeys(STRANGE, NOBODY),
-            "status": self.status, "baseDecimal": self.decimals[0], "quoteDecimal": self.decimals[1],
-            "systemDecimalValue": 10 ** max(self.decimals), "pnlNumerator": 12, "pnlDenominator": 100,
-            "baseNeedTakePnl": self.taken[0], "quoteNeedTakePnl": self.taken[1], "baseVault": self.vaults[0],
-            "quoteVault": self.vaults[1], "baseMint": self.mints[0], "quoteMint": self.mints[1], "lpMint": self.share,
-            "targetOrders": self.counts, "lpReserve": self.shares, "padding": [0, 0, 0], **other,
-        }  # fmt: skip
+            **{name: number for number, name in enumerate(PLAIN)},
+            **dict.fromkeys(STRANGE, NOBODY),
+            "status": self.status,
+            "baseDecimal": self.decimals[0],
+            "quoteDecimal": self.decimals[1],
+            "systemDecimalValue": 10 ** max(self.decimals),
+            "pnlNumerator": 12,
+            "pnlDenominator": 100,
+            "baseNeedTakePnl": self.taken[0],
+            "quoteNeedTakePnl": self.taken[1],
+            "baseVault": self.vaults[0],
+            "quoteVault": self.vaults[1],
+            "baseMint": self.mints[0],
+            "quoteMint": self.mints[1],
+            "lpMint": self.share,
+            "targetOrders": self.counts,
+            "lpReserve": self.shares,
+            "padding": [0, 0, 0],
+            **other,
+        }
 
     def job(self, **other: int) -> Job:
         """What makes its bytes."""

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from adapters.solana.account_layouts import MintFacts
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.layouts import SYSTEM, TOKEN
-from adapters.solana.reads import WalletRead
-from adapters.solana.state import NOW_SLOTS, PAST
+from chainfolio.adapters.solana.account_layouts import MintFacts
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
+from chainfolio.adapters.solana.reads import WalletRead
+from chainfolio.adapters.solana.state import MAX_AGE_SLOTS, PAST
 from chainfolio.errors import BadAnswer, NodeBehind
 from chainfolio.plans import Unknown
 from tests.solana import ledger
@@ -34,7 +34,7 @@ async def test_what_an_account_said_at_a_block_of_the_past_is_unknown() -> None:
     node = storing(**{MINT: account(TOKEN, 5, ledger.mint(7, 6))})
     chain, old = node.chain(), (await node.chain().heads()).latest
     assert await chain.answer([READ], old) == [MintFacts(7, 6, ())]
-    node.slot += NOW_SLOTS + 1
+    node.slot += MAX_AGE_SLOTS + 1
     [unknown] = await chain.answer([READ], old)
     assert unknown == Unknown(PAST, "absent")
     await chain.heads()
@@ -56,14 +56,23 @@ async def test_accounts_that_change_faster_than_they_can_be_read_leave_the_walle
     supply = iter(range(10**6))
 
     def busy(params: Any) -> Any:
-        return node.at([
-            node.clock() if each.startswith("SysvarC1ock") else account(SYSTEM, 9) if each == WALLET
-            else account(TOKEN, 5, ledger.mint(next(supply), 6)) for each in params[0]
-        ])  # fmt: skip
+        return node.at(
+            [
+                node.clock()
+                if each.startswith("SysvarC1ock")
+                else account(SYSTEM, 9)
+                if each == WALLET
+                else account(TOKEN, 5, ledger.mint(next(supply), 6))
+                for each in params[0]
+            ]
+        )
 
     node.moves, node.answers = 1, {**node.answers, "getMultipleAccounts": busy}
-    several = [AccountRead(TOKEN, "mint", (SYSTEM[:-1] + letter + other,)) for letter in "23456789ABCDEF" for other in
-               "123456789"]  # fmt: skip
+    several = [
+        AccountRead(TOKEN, "mint", (SYSTEM[:-1] + letter + other,))
+        for letter in "23456789ABCDEF"
+        for other in "123456789"
+    ]
     chain = node.chain()
     wallet, *unknown = await chain.answer([WalletRead(WALLET), *several], (await chain.heads()).latest)
     assert wallet.lamports == 9
@@ -74,10 +83,14 @@ async def test_accounts_that_change_faster_than_they_can_be_read_leave_the_walle
 @pytest.mark.parametrize(
     "lie",
     [
-        {"data": ["!!!", "base64"]}, {"data": ["", "base58"]}, {"data": None}, {"lamports": 1.5}, {"lamports": -1},
+        {"data": ["!!!", "base64"]},
+        {"data": ["", "base58"]},
+        {"data": None},
+        {"lamports": 1.5},
+        {"lamports": -1},
         {"owner": 7},
     ],
-)  # fmt: skip
+)
 async def test_an_account_that_is_no_account_is_refused(lie: dict[str, Any]) -> None:
     node = storing(**{MINT: account(TOKEN, 5, ledger.mint(7, 6)) | lie})
     chain = node.chain()

@@ -12,20 +12,20 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana import das
-from adapters.solana.chain import SolanaChain
-from adapters.solana.facts import COMPRESSED
-from adapters.solana.layouts import SYSTEM, BadLayout
-from adapters.solana.parsing import key_bytes
-from adapters.solana.reads import LeavesRead
-from adapters.solana.trees import BUBBLEGUM, HEADER_SIZE, PROGRAMS, Leaf, asset_address, fault, ring_end
-from adapters.solana.trees import read as tree_of
+from chainfolio.adapters.solana import das
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.facts import COMPRESSED
+from chainfolio.adapters.solana.layouts import SYSTEM, BadLayout
+from chainfolio.adapters.solana.parsing import key_bytes
+from chainfolio.adapters.solana.reads import LeavesRead
+from chainfolio.adapters.solana.trees import BUBBLEGUM, HEADER_SIZE, PROGRAMS, Leaf, asset_address, fault, ring_end
+from chainfolio.adapters.solana.trees import read as tree_of
 from chainfolio.assets import Asset
+from chainfolio.engine.snapshots.trust import Trust
+from chainfolio.localchain.solana.dated import dated
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins
 from chainfolio.plans import Unknown, run_batched
-from engine.trust import Trust
-from localchain.solana.dated import dated
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins
 from tests.solana.bubblegum import (
     APART,
     OTHER,
@@ -63,10 +63,15 @@ def leaves_of(one: Grove, age: int = 0) -> list[Leaf]:
     """The leaves of a tree as they are, with the proofs of some changes ago."""
     proofs = one.proofs[len(one.proofs) - 1 - age]
     return [
-        Leaf(each["id"], one.tree, place, key_bytes(each["compression"]["asset_hash"]),
-             tuple(map(key_bytes, proofs[place])))
+        Leaf(
+            each["id"],
+            one.tree,
+            place,
+            key_bytes(each["compression"]["asset_hash"]),
+            tuple(map(key_bytes, proofs[place])),
+        )
         for place, each in enumerate(one.items)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("size", [8, 4])
@@ -88,20 +93,29 @@ def test_a_leaf_that_changed_hands_since_its_proof_is_not_held() -> None:
     before = grove(Planted(OWNER), Planted(OTHER))
     tree = tree_of(before.content, before.program)
     [mine, _] = leaves_of(before)
-    last = tree.changes[-1]._replace(place=0, nodes=bytes(32) + tree.changes[-1].nodes[32:], root=b"\7" * 32)
+    last = tree.changes[-1]._replace(leaf_index=0, nodes=bytes(32) + tree.changes[-1].nodes[32:], root=b"\7" * 32)
     assert fault(mine, tree, 2) == ""
     assert "changed" in fault(mine, tree._replace(changes=(*tree.changes, last)), 2)
 
 
-@pytest.mark.parametrize(("spoilt", "said"), [
-    (lambda c: b"", "breaks off"), (lambda c: c[:55], "breaks off"), (lambda c: c[:200], "breaks off"),
-    (lambda c: b"\0" + c[1:], "another kind"), (lambda c: c[:1] + b"\1" + c[2:], "another kind"),
-    (lambda c: c[:6] + struct.pack("<I", 31) + c[10:], "31 deep"), (lambda c: c[:6] + bytes(4) + c[10:], "0 deep"),
-    (lambda c: c[:2] + struct.pack("<I", 2**31) + c[6:], "changes"), (lambda c: c[:2] + bytes(4) + c[6:], "0 changes"),
-    (lambda c: c[:64] + struct.pack("<Q", 8) + c[72:], "ring"), (lambda c: c[:72] + bytes(8) + c[80:], "ring"),
-    (lambda c: c[:72] + struct.pack("<Q", 9) + c[80:], "ring"),
-    (lambda c: c[:80 + 128] + struct.pack("<I", 8) + c[80 + 132:], "leaf that it does not have"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        (lambda c: b"", "breaks off"),
+        (lambda c: c[:55], "breaks off"),
+        (lambda c: c[:200], "breaks off"),
+        (lambda c: b"\0" + c[1:], "another kind"),
+        (lambda c: c[:1] + b"\1" + c[2:], "another kind"),
+        (lambda c: c[:6] + struct.pack("<I", 31) + c[10:], "31 deep"),
+        (lambda c: c[:6] + bytes(4) + c[10:], "0 deep"),
+        (lambda c: c[:2] + struct.pack("<I", 2**31) + c[6:], "changes"),
+        (lambda c: c[:2] + bytes(4) + c[6:], "0 changes"),
+        (lambda c: c[:64] + struct.pack("<Q", 8) + c[72:], "ring"),
+        (lambda c: c[:72] + bytes(8) + c[80:], "ring"),
+        (lambda c: c[:72] + struct.pack("<Q", 9) + c[80:], "ring"),
+        (lambda c: c[: 80 + 128] + struct.pack("<I", 8) + c[80 + 132 :], "leaf that it does not have"),
+    ],
+)
 def test_what_is_no_tree_is_refused(spoilt: Callable[[bytes], bytes], said: str) -> None:
     with pytest.raises(BadLayout, match=said):
         tree_of(spoilt(mine().content), PROGRAMS[0])
@@ -158,9 +172,9 @@ async def test_a_node_without_an_index_is_asked_for_it_once_and_the_answer_says_
     block = (await chain.heads()).latest
     for _ in range(2):
         [told] = await chain.answer([LeavesRead(OWNER)], block)
-        assert told == das.UNSERVED
+        assert told == das.NO_INDEX
     [endpoint] = chain.node.endpoints
-    assert (endpoint.calls["getAssetsByOwner"], endpoint.capabilities[das.SERVED]) == (1, 0)
+    assert (endpoint.calls["getAssetsByOwner"], endpoint.capabilities[das.INDEX_CAPABILITY]) == (1, 0)
     assert "NoIndex" not in endpoint.errors.counts
 
 
@@ -202,19 +216,34 @@ async def test_whose_one_is_is_no_balance() -> None:
     await chain.close()
 
 
-@pytest.mark.parametrize(("changed", "said"), [
-    ({"leaf_id": 8}, "called otherwise"), ({"leaf_id": 2**40}, "no tree has"), ({"leaf_id": None}, "no tree has"),
-    ({"leaf_id": "0"}, "cannot be read"), ({"leaf_id": -1}, "cannot be read"), ({"leaf_id": 0.5}, "cannot be read"),
-    ({"tree": SECOND}, "called otherwise"), ({"tree": "nowhere"}, "made of"), ({"data_hash": ""}, "made of"),
-    ({"data_hash": 7}, "cannot be read"), ({"creator_hash": OTHER}, "no root"), ({"data_hash": OTHER}, "no root"),
-    ({"flags": 0}, "version"), ({"flags": 256}, "cannot be read"), ({"collection_hash": OTHER}, "version"),
-    ({"flags": 0, "collection_hash": OTHER, "asset_data_hash": OTHER}, "no root"), ({"id": 7}, "cannot be read"),
-    ({"id": "\x1b[2J" + "x" * 36}, "cannot be read"),
-    ({"id": OTHER}, "called otherwise"), ({"compressed": "yes"}, "cannot be read"),
-    ({"ownership": {"owner": OWNER, "delegate": OTHER}}, "no root"),
-    ({"ownership": {"owner": OWNER, "delegate": "x"}}, "made of"),
-    ({"ownership": "mine"}, "cannot be read"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"leaf_id": 8}, "called otherwise"),
+        ({"leaf_id": 2**40}, "no tree has"),
+        ({"leaf_id": None}, "no tree has"),
+        ({"leaf_id": "0"}, "cannot be read"),
+        ({"leaf_id": -1}, "cannot be read"),
+        ({"leaf_id": 0.5}, "cannot be read"),
+        ({"tree": SECOND}, "called otherwise"),
+        ({"tree": "nowhere"}, "made of"),
+        ({"data_hash": ""}, "made of"),
+        ({"data_hash": 7}, "cannot be read"),
+        ({"creator_hash": OTHER}, "no root"),
+        ({"data_hash": OTHER}, "no root"),
+        ({"flags": 0}, "version"),
+        ({"flags": 256}, "cannot be read"),
+        ({"collection_hash": OTHER}, "version"),
+        ({"flags": 0, "collection_hash": OTHER, "asset_data_hash": OTHER}, "no root"),
+        ({"id": 7}, "cannot be read"),
+        ({"id": "\x1b[2J" + "x" * 36}, "cannot be read"),
+        ({"id": OTHER}, "called otherwise"),
+        ({"compressed": "yes"}, "cannot be read"),
+        ({"ownership": {"owner": OWNER, "delegate": OTHER}}, "no root"),
+        ({"ownership": {"owner": OWNER, "delegate": "x"}}, "made of"),
+        ({"ownership": "mine"}, "cannot be read"),
+    ],
+)
 async def test_an_asset_that_is_not_what_its_tree_has_is_not_held(changed: Mapping[str, Any], said: str) -> None:
     one = mine()
     wrong, right = item(one, **changed), one.items[2]
@@ -223,7 +252,7 @@ async def test_an_asset_that_is_not_what_its_tree_has_is_not_held(changed: Mappi
     found = await state(node)
     assert list(held(found)) == ids(one, 2)
     [issue] = found.issues
-    assert not Trust(lambda asset: False).resolve([issue])[0].makes_partial
+    assert not Trust(lambda asset: False).resolve_issues([issue])[0].makes_partial
     assert said in issue.reason
 
 
@@ -240,8 +269,8 @@ async def test_what_is_somebody_elses_is_not_held_though_the_list_says_so() -> N
 def test_a_leaf_beyond_its_tree_lies_in_none() -> None:
     one = mine()
     leaf, tree = leaves_of(one)[0], tree_of(one.content, one.program)
-    assert "no such leaf" in fault(leaf._replace(place=8), tree, 9)
-    assert "no such leaf" not in fault(leaf._replace(place=4), tree, 4)
+    assert "no such leaf" in fault(leaf._replace(leaf_index=8), tree, 9)
+    assert "no such leaf" not in fault(leaf._replace(leaf_index=4), tree, 4)
 
 
 @pytest.mark.parametrize("content", [None, 7, [], {"metadata": 7}, {"metadata": {"name": 7}}, {"metadata": None}])
@@ -253,9 +282,15 @@ async def test_what_it_is_called_cannot_keep_it_from_being_held(content: Any) ->
     assert (list(held(found)), found.issues) == (ids(one, 0), ())
 
 
-@pytest.mark.parametrize("left", [
-    {"burnt": True}, {"compressed": False}, {"compression": None}, {"compressed": False, "leaf_id": "x", "tree": 7},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"burnt": True},
+        {"compressed": False},
+        {"compression": None},
+        {"compressed": False, "leaf_id": "x", "tree": 7},
+    ],
+)
 async def test_what_is_burnt_or_not_compressed_is_left_out(left: Mapping[str, Any]) -> None:
     one = mine()
     node, _ = serving(one)
@@ -264,20 +299,29 @@ async def test_what_is_burnt_or_not_compressed_is_left_out(left: Mapping[str, An
     assert (held(found), found.issues) == ({}, ())
 
 
-@pytest.mark.parametrize(("proof", "said"), [
-    (lambda proof: proof[:-1], "2 long"), (lambda proof: [*proof, OTHER], "4 long"), (lambda proof: [], "0 long"),
-    (lambda proof: proof[::-1], "no root"), (lambda proof: [OTHER] * 31, "cannot be read"),
-    (lambda proof: ["x" * 40] * 3, "cannot be read"), (lambda proof: "none", "cannot be read"),
-    (lambda proof: [1, 2, 3], "cannot be read"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("proof", "said"),
+    [
+        (lambda proof: proof[:-1], "2 long"),
+        (lambda proof: [*proof, OTHER], "4 long"),
+        (lambda proof: [], "0 long"),
+        (lambda proof: proof[::-1], "no root"),
+        (lambda proof: [OTHER] * 31, "cannot be read"),
+        (lambda proof: ["x" * 40] * 3, "cannot be read"),
+        (lambda proof: "none", "cannot be read"),
+        (lambda proof: [1, 2, 3], "cannot be read"),
+    ],
+)
 async def test_a_proof_that_leads_elsewhere_proves_nothing(proof: Callable[[Any], Any], said: str) -> None:
     one = mine()
     node, _ = serving(one)
     mine_only = {"items": [one.items[0]]}
     proofs = {each: {"proof": proof(list(one.proofs[-1][0]))} for each in ids(one, 0)}
     node.answers = {
-        **node.answers, "getAssetsByOwner": lambda params: mine_only, "getAssetProofs": lambda params: proofs
-    }  # fmt: skip
+        **node.answers,
+        "getAssetsByOwner": lambda params: mine_only,
+        "getAssetProofs": lambda params: proofs,
+    }
     found = await state(node)
     assert held(found) == {}
     assert [said in each.reason and each.makes_partial for each in found.issues] == [True]
@@ -315,7 +359,7 @@ async def test_proofs_come_by_whatever_method_an_endpoint_has_which_is_remembere
     block = (await chain.heads()).latest
     for _ in range(2):
         [told] = await chain.answer([LeavesRead(OWNER)], block)
-        assert len(told.found) == 3
+        assert len(told.leaves) == 3
     assert node.asked.count("getAssetProofs") == 1
     await chain.close()
 
@@ -354,9 +398,16 @@ async def test_a_leaf_that_bubblegum_did_not_put_into_its_tree_is_not_held() -> 
     assert ["not Bubblegum's" in each.reason and each.makes_partial for each in found.issues] == [True]
 
 
-@pytest.mark.parametrize("account", [
-    None, (SYSTEM, b""), (SYSTEM, b"\1" * 1368), (PROGRAMS[0], b""), (PROGRAMS[0], b"\1\0" + bytes(60)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "account",
+    [
+        None,
+        (SYSTEM, b""),
+        (SYSTEM, b"\1" * 1368),
+        (PROGRAMS[0], b""),
+        (PROGRAMS[0], b"\1\0" + bytes(60)),
+    ],
+)
 async def test_an_index_of_another_chain_proves_nothing(account: tuple[str, bytes] | None) -> None:
     one = mine()
     node, _ = serving(one)
@@ -397,7 +448,7 @@ async def test_another_endpoint_with_an_index_is_asked_where_one_has_none() -> N
     chain = node.chain("http://one.test", "http://two.test")
     [told] = await chain.answer([LeavesRead(OWNER)], (await chain.heads()).latest)
     assert not isinstance(told, Unknown)
-    assert len(told.found) == 3
+    assert len(told.leaves) == 3
     await chain.close()
 
 

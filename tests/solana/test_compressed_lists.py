@@ -9,17 +9,17 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana import das
-from adapters.solana.accounts import describe
-from adapters.solana.compressed import UNSEEN
-from adapters.solana.facts import COMPRESSED
-from adapters.solana.reads import LeavesRead, NameRead
-from adapters.solana.trees import asset_address
+from chainfolio.adapters.solana import das
+from chainfolio.adapters.solana.accounts import describe
+from chainfolio.adapters.solana.compressed import NO_INDEX
+from chainfolio.adapters.solana.facts import COMPRESSED
+from chainfolio.adapters.solana.reads import LeavesRead, NameRead
+from chainfolio.adapters.solana.trees import asset_address
 from chainfolio.assets import Asset
-from chainfolio.errors import TooMuch
+from chainfolio.engine.snapshots.trust import Trust
+from chainfolio.errors import ResponseTooLarge
 from chainfolio.plans import run_batched
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL
-from engine.trust import Trust
 from tests.solana.bubblegum import (
     OTHER,
     OWNER,
@@ -49,10 +49,15 @@ async def test_names_are_those_of_the_list_and_a_leaf_that_nobody_listed_has_non
     await chain.close()
 
 
-@pytest.mark.parametrize(("name", "shown"), [
-    ("x" * 2**20, "x" * (MAX_NAME - 1) + "\u2026"), ("<b>\x1b[2J\u202eevil</b>\n", "<b>[2Jevil</b>"), ("\0", ""),
-    ("\u200b\u2066", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("x" * 2**20, "x" * (MAX_NAME - 1) + "\u2026"),
+        ("<b>\x1b[2J\u202eevil</b>\n", "<b>[2Jevil</b>"),
+        ("\0", ""),
+        ("\u200b\u2066", ""),
+    ],
+)
 async def test_a_name_is_made_safe_and_short(name: str, shown: str) -> None:
     one = mine()
     node, _ = serving(one)
@@ -73,7 +78,7 @@ async def test_an_endpoint_without_an_index_is_not_asked_again(code: int) -> Non
     block = (await chain.heads()).latest
     for _ in range(3):
         [told] = await chain.answer([LeavesRead(OWNER)], block)
-        assert told == das.UNSERVED
+        assert told == das.NO_INDEX
     assert node.asked.count("getAssetsByOwner") == 1
     await chain.close()
 
@@ -87,7 +92,7 @@ async def test_doctor_asks_anew_whether_an_endpoint_has_an_index() -> None:
         node.answers = {**node.answers, "getAssetsByOwner": said}
         [row] = await chain.examine()
         assert row["compressedNfts"] is shown
-        assert endpoint.capabilities[das.SERVED] == (shown is True)
+        assert endpoint.capabilities[das.INDEX_CAPABILITY] == (shown is True)
     await chain.close()
 
 
@@ -95,13 +100,20 @@ async def test_that_nobody_has_an_index_is_said_and_takes_nothing_from_an_answer
     node = LedgerNode(Ledger(), {OWNER: []})
     node.answers = {**node.answers, "getAssetsByOwner": refusing(-32601)}
     found = await state(node)
-    assert [(each.subject, each.reason, each.makes_partial) for each in found.issues] == [(OWNER, UNSEEN, False)]
+    assert [(each.subject, each.reason, each.makes_partial) for each in found.issues] == [(OWNER, NO_INDEX, False)]
 
 
-@pytest.mark.parametrize("said", [
-    refusing(-32000, "database is down"), lambda params: {"items": "none"}, lambda params: [], lambda params: None,
-    lambda params: {"items": [], "limit": 0}, lambda params: {"items": [{}] * (das.PAGE + 1)},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        refusing(-32000, "database is down"),
+        lambda params: {"items": "none"},
+        lambda params: [],
+        lambda params: None,
+        lambda params: {"items": [], "limit": 0},
+        lambda params: {"items": [{}] * (das.PAGE + 1)},
+    ],
+)
 async def test_an_index_that_fails_is_not_an_empty_one(said: Callable[[Any], Any]) -> None:
     node, _ = serving(mine())
     node.answers = {**node.answers, "getAssetsByOwner": said}
@@ -125,20 +137,22 @@ async def test_pages_are_as_long_as_the_endpoint_likes() -> None:
     one = mine()
     node, index = serving(one)
     node.answers = {
-        **node.answers, "getAssetsByOwner": lambda params: index.assets({**params, "limit": min(params["limit"], 1)})
-    }  # fmt: skip
+        **node.answers,
+        "getAssetsByOwner": lambda params: index.assets({**params, "limit": min(params["limit"], 1)}),
+    }
     assert len(held(await state(node))) == 3
 
 
 async def test_a_list_without_an_end_is_bounded_and_what_was_not_looked_at_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(das, "PAGES", 3)
+    monkeypatch.setattr(das, "MAX_PAGES", 3)
     node, _ = serving(mine())
     plain = [{"id": str(Keypair().pubkey()), "interface": "V1_NFT"} for _ in range(3)]
     node.answers = {
-        **node.answers, "getAssetsByOwner": lambda params: {"items": [plain[params["page"] - 1]], "limit": 1}
-    }  # fmt: skip
+        **node.answers,
+        "getAssetsByOwner": lambda params: {"items": [plain[params["page"] - 1]], "limit": 1},
+    }
     [issue] = (await state(node)).issues
     assert (issue.makes_partial, "behind the first 3 of the list were not looked at" in issue.reason) == (False, True)
 
@@ -153,8 +167,8 @@ async def test_a_wallet_with_ten_thousand_of_them_costs_a_bound_of_requests() ->
 
     node.answers, node.moves = {**node.answers, "getAssetsByOwner": page}, 0
     found = await state(node)
-    assert (held(found), node.asked.count("getAssetsByOwner")) == ({}, das.PAGES)
-    assert not any(each.makes_partial for each in Trust(lambda asset: False).resolve(found.issues))
+    assert (held(found), node.asked.count("getAssetsByOwner")) == ({}, das.MAX_PAGES)
+    assert not any(each.makes_partial for each in Trust(lambda asset: False).resolve_issues(found.issues))
     said = sorted((each.reason, each.count) for each in found.issues)
     counts = [
         count for words in ("9000 more than 1000", "behind the first") for reason, count in said if words in reason
@@ -166,8 +180,8 @@ async def test_a_list_about_whose_assets_too_much_is_written_comes_in_smaller_pa
     node, index = serving(mine())
 
     def fat(params: Any) -> Any:
-        if params["limit"] > das.SMALL:
-            raise TooMuch("one", "an answer of more than 96 MiB")
+        if params["limit"] > das.SMALL_PAGE:
+            raise ResponseTooLarge("one", "an answer of more than 96 MiB")
         return index.assets(params)
 
     node.answers = {**node.answers, "getAssetsByOwner": fat}
@@ -182,20 +196,21 @@ async def test_trees_that_there_are_not_are_one_issue_however_many() -> None:
         tree = str(Pubkey(number.to_bytes(32, "big")))
         made.append({**item(mine(), tree=tree), "id": asset_address(tree, 0)})
     node.answers = {
-        **node.answers, "getAssetsByOwner": lambda params: {"items": made},
+        **node.answers,
+        "getAssetsByOwner": lambda params: {"items": made},
         "getAssetProofs": lambda params: {id: {"proof": [OTHER] * 3} for id in params["ids"]},
-    }  # fmt: skip
+    }
     found = await state(node)
     assert [("and 56 more" in each.reason, "no such tree" in each.reason) for each in found.issues] == [(True, True)]
 
 
 async def test_more_than_are_looked_at_and_trees_that_are_too_large_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     one = mine()
-    monkeypatch.setattr(das, "MOST", 2)
+    monkeypatch.setattr(das, "MAX_LEAVES", 2)
     found = await state(serving(one)[0])
     assert len(held(found)) == 2
     assert ["1 more than 2" in each.reason for each in found.issues if each.makes_partial] == [True]
-    monkeypatch.setattr(das, "MOST_BYTES", 100)
+    monkeypatch.setattr(das, "MAX_TREE_BYTES", 100)
     found = await state(serving(one)[0])
     assert held(found) == {}
     assert any("MiB" in each.reason for each in found.issues)

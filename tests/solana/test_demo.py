@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from solders.keypair import Keypair
 
-from api.example_addresses import WALLET as EXAMPLE
+from chainfolio.api.example_addresses import WALLET as EXAMPLE
+from chainfolio.cli.demo_days import DAY_S, PAST_DAYS
+from chainfolio.cli.demo_solana import trade_times
+from chainfolio.cli.main import main
+from chainfolio.localchain.errors import InstallFailed
+from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.settings import load
-from cli.demo_days import PAST_DAYS
-from cli.main import main
-from localchain.errors import InstallFailed
-from localchain.solana.node import SolanaNode
 
 pytestmark = pytest.mark.node
 CHAINFOLIO = str(Path(sys.executable).with_name("chainfolio"))
@@ -135,3 +138,12 @@ def test_without_the_node_of_solana_the_demo_says_so_and_goes_on(
 def test_chains_that_the_demo_does_not_have_are_refused(chains: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--chains", chains]) == 2
     assert "neither ethereum nor ethereum,solana" in capsys.readouterr().err
+
+
+@given(st.integers(1_700_000_000, 1_900_000_000))
+def test_trades_of_the_demo_are_hours_away_from_midnights_and_from_its_begin(begun_s: int) -> None:
+    times = trade_times(begun_s)
+    assert len(times) == PAST_DAYS
+    assert begun_s + 6 * 3600 <= times[0]
+    assert times[-1] <= begun_s + PAST_DAYS * DAY_S - 6 * 3600
+    assert all(6 * 3600 <= each % DAY_S <= 18 * 3600 for each in times)

@@ -12,16 +12,16 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.contracts import Snapshot
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
-from chainfolio.seams import Seams
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from localchain.solana.dated import dated
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import (
+from chainfolio.localchain.solana.dated import dated
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import (
     FEE,
     TOKEN,
     TOKEN_2022,
@@ -33,15 +33,15 @@ from localchain.solana.programs import (
     stake,
     voter,
 )
-from portfolio.compose import portfolio
-from portfolio.facts import ChainFacts
-from portfolio.valuation import value
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
+from chainfolio.transport.exchange import Posted
+from chainfolio.transport.http import HttpTransport
 from tests.solana.conftest import ROOT, facts_of
 from tests.solana.test_interfaces import later
-from transport.exchange import Posted
-from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 
@@ -96,7 +96,7 @@ async def answered(chain: SolanaChain, owner: Pubkey, folder: Path) -> bytes:
         tail.close()
         await chain.close()
     facts = {chain.key: ChainFacts(chain.key, "Solana", 101)}
-    written = msgspec.json.encode(portfolio(str(owner), value([taken]), facts, updated_ms=0))
+    written = msgspec.json.encode(portfolio(str(owner), valuate([taken]), facts, updated_ms=0))
     return re.sub(rb'"(blockNumber|blocksBehind)":"?\d+"?', rb'"\1":0', written)
 
 
@@ -109,7 +109,7 @@ async def test_endpoints_that_are_exchanged_in_the_middle_of_a_read_give_the_sam
         answers, both = set(), 0
         for after in (1, 3, 5, 1_000):
             transport = Ending(after)
-            chain = build("solana", settings, Seams(), configs=ROOT / "configs", transport=transport)
+            chain = build("solana", settings, Environment(), configs=ROOT / "configs", transport=transport)
             answers.add(await answered(chain, owner, tmp_path / str(after)))
             both += len(transport.used) == 2
     assert len(answers) == 1

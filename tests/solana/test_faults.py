@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.layouts import STAKE, TOKEN, TOKEN_2022, BadLayout, Mint, mint
-from adapters.solana.reads import Wallet, WalletRead
-from adapters.solana.refusals import CODES, meaning
-from adapters.solana.transactions import Found, change, moved
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.layouts import STAKE, TOKEN, TOKEN_2022, BadLayout, Mint, mint
+from chainfolio.adapters.solana.reads import Wallet, WalletRead
+from chainfolio.adapters.solana.refusals import CODES, meaning
+from chainfolio.adapters.solana.transactions import FetchedTransaction, change, paired_transfers
 from chainfolio.addresses import SOLANA
 from chainfolio.blocks import Block, Span
+from chainfolio.engine.history.joint_reads import Together
 from chainfolio.errors import (
     BadAnswer,
     BadRequest,
@@ -25,15 +26,14 @@ from chainfolio.errors import (
     Reorged,
     SourceError,
     Unavailable,
-    Unsupported,
+    UnsupportedMethod,
 )
 from chainfolio.plans import Unknown
-from engine.together import Together
+from chainfolio.transport.exchange import RateLimited
+from chainfolio.transport.wire import RpcError
 from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import FAILURES, LedgerNode
-from transport.exchange import RateLimited
-from transport.wire import RpcError
 
 SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ8CpJfh7UcWJ9tFXAyKc8Q"
 
@@ -74,20 +74,33 @@ def test_addresses_of_the_wrong_length_or_alphabet_are_none(written: str) -> Non
 def test_every_code_of_the_chain_is_a_typed_error(code: int) -> None:
     found = meaning("node", "getBlock", RpcError(code, "some words"), 9)
     assert isinstance(found, SourceError)
-    wanted = {-32001: HistoryUnavailable, -32004: NodeBehind, -32007: NoBlock, -32009: NoBlock, -32010: Unsupported,
-              -32011: HistoryUnavailable, -32015: Unsupported, -32016: NodeBehind, -32005: Unavailable}  # fmt: skip
+    wanted = {
+        -32001: HistoryUnavailable,
+        -32004: NodeBehind,
+        -32007: NoBlock,
+        -32009: NoBlock,
+        -32010: UnsupportedMethod,
+        -32011: HistoryUnavailable,
+        -32015: UnsupportedMethod,
+        -32016: NodeBehind,
+        -32005: Unavailable,
+    }
     assert type(found) is wanted.get(code, type(found))
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (429, "Too many requests for a specific RPC call"), (-32429, "rate limited"), (-32005, "Too many requests"),
-        (-32007, "50/second request limit reached - reduce calls per second"), (-32097, "credits exhausted"),
-        (-32003, "daily request count exceeded, request rate limited"), (-32603, "compute units quota exceeded"),
+        (429, "Too many requests for a specific RPC call"),
+        (-32429, "rate limited"),
+        (-32005, "Too many requests"),
+        (-32007, "50/second request limit reached - reduce calls per second"),
+        (-32097, "credits exhausted"),
+        (-32003, "daily request count exceeded, request rate limited"),
+        (-32603, "compute units quota exceeded"),
         (0, "Your app has exceeded its compute units per second capacity"),
     ],
-)  # fmt: skip
+)
 def test_rate_limits_are_understood_in_each_providers_spelling(code: int, words: str) -> None:
     assert type(meaning("node", "getSlot", RpcError(code, words))) is RateLimited
 
@@ -105,8 +118,9 @@ async def test_answers_that_never_come_together_are_an_error() -> None:
     node = FakeNode()
     node.moves = 1
     node.answers = {
-        **node.answers, "getTokenAccountsByOwner": lambda params: node.at([token_account(str(node.slot))]),
-    }  # fmt: skip
+        **node.answers,
+        "getTokenAccountsByOwner": lambda params: node.at([token_account(str(node.slot))]),
+    }
     with pytest.raises((Unavailable, BadAnswer)):
         await wallet(node)
 
@@ -166,11 +180,14 @@ async def test_amounts_that_are_no_whole_text_are_left_out_and_said(amount: Any)
     assert [(note.subject, note.is_partial) for note in found.notes] == [(HOME, True)]
 
 
-@pytest.mark.parametrize("accounts", [
-    [token_account(), token_account()],  # the same twice
-    [token_account(owner=HOME)],  # of somebody else
-    [token_account(), token_account(decimals=9, address=MINT)],  # one mint, two kinds of decimals
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "accounts",
+    [
+        [token_account(), token_account()],  # the same twice
+        [token_account(owner=HOME)],  # of somebody else
+        [token_account(), token_account(decimals=9, address=MINT)],  # one mint, two kinds of decimals
+    ],
+)
 async def test_token_accounts_that_contradict_each_other_are_refused(accounts: list[Any]) -> None:
     with pytest.raises(BadAnswer):
         await wallet(holding(*accounts))
@@ -195,9 +212,14 @@ def test_an_extension_that_nobody_knows_is_passed_over_and_the_next_one_is_read(
     assert mint(extended((999, bytes(3)), (9, b"")), TOKEN_2022) == Mint(7, 6, (9,))
 
 
-@pytest.mark.parametrize("content", [
-    extended((9, b""), (9, b"")), extended((9, bytes(9)))[:-1], extended((19, bytes(64) + b"\xff\xff\xff\xff")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        extended((9, b""), (9, b"")),
+        extended((9, bytes(9)))[:-1],
+        extended((19, bytes(64) + b"\xff\xff\xff\xff")),
+    ],
+)
 def test_extensions_that_come_twice_or_break_off_make_no_mint(content: bytes) -> None:
     with pytest.raises(BadLayout):
         mint(content, TOKEN_2022)
@@ -241,7 +263,7 @@ async def test_long_gaps_are_skipped_by_the_word_of_the_next_block() -> None:
     chain = spanning([10, 90], {90: 10}).chain()
     await chain.heads()
     found = await chain.collect(Span(10, 95), ["blocks"])
-    assert [each.height for each in found.chain] == [10, 90]
+    assert [each.height for each in found.blocks] == [10, 90]
 
 
 async def test_a_block_that_a_node_leaves_out_is_noticed() -> None:
@@ -319,7 +341,7 @@ async def test_a_version_that_a_node_does_not_support_is_a_typed_error() -> None
 
     node = listing([[named(60)]])
     node.answers = {**node.answers, "getTransaction": unknown}
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedMethod):
         await rows(node)
 
 
@@ -328,16 +350,26 @@ def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
     return {"accountIndex": index, "mint": MINT, "owner": WALLET, "uiTokenAmount": {"amount": amount, "decimals": 6}}
 
 
-@pytest.mark.parametrize("meta", [
-    {"preBalances": [10]}, {"postBalances": [1, 2, 3]}, {"preBalances": [1.5, 1]},
-    {"preBalances": [1e18, 1]}, {"postBalances": [18446744073709551615.0, 1]}, {"fee": 1e30}, {"fee": 5.0},
-    {"postTokenBalances": [token_balance(2)]}, {"postTokenBalances": [token_balance(amount=7.0)]},
-    {"preTokenBalances": [token_balance()], "postTokenBalances": [token_balance(amount="-1")]},
-    {"preTokenBalances": [token_balance()], "postTokenBalances": ["nothing"]},
-    {"preTokenBalances": None, "postTokenBalances": [token_balance()]},
-    {"preTokenBalances": {}, "postTokenBalances": {}}, {"preTokenBalances": 7, "postTokenBalances": 7},
-    *({"postTokenBalances": [token_balance(amount=each)]} for each in ("", "+1", "1_0", " 1", "\u0663", "9" * 21)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"preBalances": [10]},
+        {"postBalances": [1, 2, 3]},
+        {"preBalances": [1.5, 1]},
+        {"preBalances": [1e18, 1]},
+        {"postBalances": [18446744073709551615.0, 1]},
+        {"fee": 1e30},
+        {"fee": 5.0},
+        {"postTokenBalances": [token_balance(2)]},
+        {"postTokenBalances": [token_balance(amount=7.0)]},
+        {"preTokenBalances": [token_balance()], "postTokenBalances": [token_balance(amount="-1")]},
+        {"preTokenBalances": [token_balance()], "postTokenBalances": ["nothing"]},
+        {"preTokenBalances": None, "postTokenBalances": [token_balance()]},
+        {"preTokenBalances": {}, "postTokenBalances": {}},
+        {"preTokenBalances": 7, "postTokenBalances": 7},
+        *({"postTokenBalances": [token_balance(amount=each)]} for each in ("", "+1", "1_0", " 1", "\u0663", "9" * 21)),
+    ],
+)
 async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
         await rows(listing([[named(60)]], **meta))
@@ -401,8 +433,10 @@ async def test_a_transaction_of_a_time_that_cannot_be_is_refused(time: int) -> N
 
 def test_a_transaction_that_names_accounts_by_tables_can_be_read_twice() -> None:
     loaded = {"writable": [MINT], "readonly": []}
-    entry = msgspec.convert(transaction(60, SIGNATURE, preBalances=[10, 1, 0], postBalances=[5, 1, 0],
-                                        loadedAddresses=loaded), Found)  # fmt: skip
+    entry = msgspec.convert(
+        transaction(60, SIGNATURE, preBalances=[10, 1, 0], postBalances=[5, 1, 0], loadedAddresses=loaded),
+        FetchedTransaction,
+    )
     assert change("node", entry, 60) == change("node", entry, 60)
 
 
@@ -420,9 +454,9 @@ async def test_endpoints_that_are_exchanged_between_reads_give_the_same_wallet()
 
 
 def test_movements_pair_equal_amounts_first_and_name_what_is_minted_and_burnt() -> None:
-    assert moved({"a": -5, "b": -3, "c": 3, "d": 5}) == [("a", "d", 5), ("b", "c", 3)]
-    assert moved({"a": -5, "b": 3}, "mint") == [("a", "b", 3), ("a", "mint", 2)]
-    assert moved({"b": 3}, "mint") == [("mint", "b", 3)]
+    assert paired_transfers({"a": -5, "b": -3, "c": 3, "d": 5}) == [("a", "d", 5), ("b", "c", 3)]
+    assert paired_transfers({"a": -5, "b": 3}, "mint") == [("a", "b", 3), ("a", "mint", 2)]
+    assert paired_transfers({"b": 3}, "mint") == [("mint", "b", 3)]
 
 
 async def test_many_past_blocks_are_answered_by_one_read_of_now() -> None:

@@ -7,14 +7,26 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.chain import SolanaChain
-from adapters.solana.reads import Wallet, WalletRead
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.reads import Wallet, WalletRead
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
 from chainfolio.errors import OverBudget
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import FEE, TOKEN, TOKEN_2022, closed, coins, home, issued, mint, opened, second, sent
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import (
+    FEE,
+    TOKEN,
+    TOKEN_2022,
+    closed,
+    coins,
+    home,
+    issued,
+    mint,
+    opened,
+    second,
+    sent,
+)
 
 pytestmark = pytest.mark.node
 DATASETS = ("transactions", "native", "transfers")
@@ -27,9 +39,9 @@ async def head(node: SolanaNode, chain: SolanaChain) -> int:
     return heads.finalized
 
 
-async def history(node: SolanaNode, chain: SolanaChain, owner: Pubkey) -> list[Collected]:
+async def history(node: SolanaNode, chain: SolanaChain, owner: Pubkey) -> list[SpanTables]:
     """All pieces of an account's history."""
-    last, first, pieces = await head(node, chain), 0, list[Collected]()
+    last, first, pieces = await head(node, chain), 0, list[SpanTables]()
     while first <= last:
         piece = await chain.collect_accounts(Span(first, last), [str(owner)], DATASETS)
         pieces.append(piece)
@@ -37,7 +49,7 @@ async def history(node: SolanaNode, chain: SolanaChain, owner: Pubkey) -> list[C
     return pieces
 
 
-def net(pieces: list[Collected], owner: str, token: str | None) -> int:
+def net(pieces: list[SpanTables], owner: str, token: str | None) -> int:
     """What an account has by its rows."""
     total = 0
     for row in pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist():
@@ -70,7 +82,7 @@ async def test_the_rows_of_an_account_add_up_to_what_it_has(node: SolanaNode, ch
     assert found.tokens[str(taxed)].raw == net(pieces, str(owner), str(taxed)) == 7_500
     assert found.lamports == net(pieces, str(owner), None)
     assert not any(each.unexplained for each in pieces)
-    assert all(each.ways.keys() == set(DATASETS) for each in pieces)
+    assert all(each.read_methods.keys() == set(DATASETS) for each in pieces)
 
 
 async def test_closed_token_accounts_are_found_through_transactions(node: SolanaNode, chain: SolanaChain) -> None:

@@ -12,9 +12,9 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
 from chainfolio.settings import load
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, home, issued, mint, opened, sent
 from tests.api.asking import asking
 from tests.solana.conftest import Run
 

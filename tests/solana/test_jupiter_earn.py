@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.solana.layouts import TOKEN
-from adapters.solana.pool_layouts import JupiterLending, JupiterReserve, JupiterRewards
-from adapters.solana.positions import Claim
-from adapters.solana.protocols.jupiter_earn import FAMILY, PRICE, YEAR_S, share_price, supply_price
-from chainfolio.plans import Unknown, run_known
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.pool_layouts import JupiterLending, JupiterReserve, JupiterRewards
+from chainfolio.adapters.solana.positions import Claim
+from chainfolio.adapters.solana.protocols.jupiter_earn import FAMILY, PRICE, YEAR_S, share_price, supply_price
+from chainfolio.plans import Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, key, sized, spliced, without
 from tests.solana.fakes import WALLET
@@ -42,7 +42,7 @@ INSTALLED: Final = InstalledProtocols((InstalledProtocol("jupiter", FAMILY, CONT
 def decoded(ledger: Any, raw: int, share: str = SHARE, contracts: Any = CONTRACTS) -> Sequence[DecodedPosition]:
     """What the decoder makes of so many shares."""
     claim = Claim(WALLET, share, EARN, NOW_S, raw, contracts=contracts)
-    found: Sequence[DecodedPosition] = run_known(FAMILY.position(claim), ledger)
+    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
     return found
 
 
@@ -77,20 +77,23 @@ def reserve_of(supplied: tuple[int, int], borrowed: tuple[int, int], fee: int = 
         # The examples that the source of the program gives, and what it says of their edges.
         (reserve_of((80, 20), (50, 10), 1_000), PRICE * 11_125 // 10_000),
         (reserve_of((20, 80), (50, 10)), PRICE * 3 // 2),
-        (reserve_of((80, 20), (0, 10)), PRICE), (reserve_of((0, 0), (50, 10)), PRICE),
+        (reserve_of((80, 20), (0, 10)), PRICE),
+        (reserve_of((0, 0), (50, 10)), PRICE),
         (reserve_of((0, 20), (50, 10)), PRICE),
-        (reserve_of((1, 10_001), (50, 10)), PRICE), (reserve_of((50, 50), (30, 30)), PRICE * 112 // 100),
-        (reserve_of((100, 0), (60, 0)), PRICE * 112 // 100), (reserve_of((100, 0), (10, 50)), PRICE * 102 // 100),
+        (reserve_of((1, 10_001), (50, 10)), PRICE),
+        (reserve_of((50, 50), (30, 30)), PRICE * 112 // 100),
+        (reserve_of((100, 0), (60, 0)), PRICE * 112 // 100),
+        (reserve_of((100, 0), (10, 50)), PRICE * 102 // 100),
     ],
-)  # fmt: skip
+)
 def test_interest_goes_to_those_who_get_any_as_the_source_has_it(reserve: JupiterReserve, price: int) -> None:
     assert abs(supply_price(reserve, NOW_S) - price) <= PRICE // 1_000  # parts are counted in hundredths of a per cent
 
 
 def test_a_reserve_that_was_counted_in_this_second_or_takes_no_rate_is_as_it_says() -> None:
     reserve = reserve_of((80, 20), (50, 10))
-    assert supply_price(reserve, reserve.counted_s) == PRICE
-    assert supply_price(reserve._replace(rate=0), NOW_S) == PRICE
+    assert supply_price(reserve, reserve.updated_s) == PRICE
+    assert supply_price(reserve._replace(borrow_rate=0), NOW_S) == PRICE
 
 
 def lending_of(counted_s: int) -> JupiterLending:
@@ -102,8 +105,10 @@ def lending_of(counted_s: int) -> JupiterLending:
     ("rewards", "counted_s", "grown"),
     [
         # 100 shares are worth 200; 20 a year are 10 %.
-        (JupiterRewards(MINT, 0, 0, 0, 20, 0, 0), 5, 0), (JupiterRewards(MINT, 0, YEAR_S, 1, 20, 0, 0), 1, 10),
-        (JupiterRewards(MINT, 200, YEAR_S, 1, 20, 0, 0), 1, 10), (JupiterRewards(MINT, 201, YEAR_S, 1, 20, 0, 0), 1, 0),
+        (JupiterRewards(MINT, 0, 0, 0, 20, 0, 0), 5, 0),
+        (JupiterRewards(MINT, 0, YEAR_S, 1, 20, 0, 0), 1, 10),
+        (JupiterRewards(MINT, 200, YEAR_S, 1, 20, 0, 0), 1, 10),
+        (JupiterRewards(MINT, 201, YEAR_S, 1, 20, 0, 0), 1, 0),
         (JupiterRewards(MINT, 0, YEAR_S // 2, 1, 20, 0, 0), 1, 5),
         (JupiterRewards(MINT, 0, YEAR_S, 1, 20, 0, 0), 1 + YEAR_S // 2, 5),
         (JupiterRewards(MINT, 0, YEAR_S, 1 + YEAR_S // 2, 20, 0, 0), 1, 5),
@@ -113,7 +118,7 @@ def lending_of(counted_s: int) -> JupiterLending:
         (JupiterRewards(MINT, 0, YEAR_S // 2, 1, 0, YEAR_S // 4, 10), 1, 5),
         (JupiterRewards(MINT, 0, YEAR_S // 4, 1, 20, YEAR_S, 40), 1 + YEAR_S // 2, 10),
     ],
-)  # fmt: skip
+)
 def test_rewards_are_paid_for_their_time_and_then_those_that_come_then(
     rewards: JupiterRewards, counted_s: int, grown: int
 ) -> None:
@@ -176,20 +181,32 @@ BIG: Final = b"\xff" * 8
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without(lending), "was not found"), (doubled, "was not found"), (moved, "of another share"),
+        (without(lending), "was not found"),
+        (doubled, "was not found"),
+        (moved, "of another share"),
         (spliced(8, bytes(32), lending), "another share"),
-        (sized(-1, lending), "195 bytes"), (sized(1, lending), "197 bytes"), (spliced(0, b"\0", lending), "not found"),
-        (without(reserve), "there is no account"), (sized(-1, reserve), "191 bytes"),
-        (sized(1, reserve), "193 bytes"), (spliced(0, b"\0", reserve), "another kind"),
-        (spliced(8, bytes(32), reserve), "of another token"), (spliced(8, bytes(32), model), "of another token"),
-        (without(model), "there is no account"), (sized(1, model), "90 bytes"), (few, "less than the account has"),
-        (spliced(78, BIG, reserve), "time to come"), (spliced(86, bytes(8), reserve), "has no price"),
-        (spliced(94, bytes(8), reserve), "has no price"), (spliced(74, BIG[:2], reserve), "more than all interest"),
+        (sized(-1, lending), "195 bytes"),
+        (sized(1, lending), "197 bytes"),
+        (spliced(0, b"\0", lending), "not found"),
+        (without(reserve), "there is no account"),
+        (sized(-1, reserve), "191 bytes"),
+        (sized(1, reserve), "193 bytes"),
+        (spliced(0, b"\0", reserve), "another kind"),
+        (spliced(8, bytes(32), reserve), "of another token"),
+        (spliced(8, bytes(32), model), "of another token"),
+        (without(model), "there is no account"),
+        (sized(1, model), "90 bytes"),
+        (few, "less than the account has"),
+        (spliced(78, BIG, reserve), "time to come"),
+        (spliced(86, bytes(8), reserve), "has no price"),
+        (spliced(94, bytes(8), reserve), "has no price"),
+        (spliced(74, BIG[:2], reserve), "more than all interest"),
         (spliced(107, BIG, lending), "worth less than when"),
-        (spliced(115, bytes(8), lending), "has no price"), (spliced(123, BIG, lending), "a time to come"),
+        (spliced(115, bytes(8), lending), "has no price"),
+        (spliced(123, BIG, lending), "a time to come"),
         (spliced(107, bytes(8), lending), "worth less than when"),
     ],
-)  # fmt: skip
+)
 def test_what_a_lending_cannot_be_is_said_and_never_zero(plain: Written, change: Change, reason: str) -> None:
     ledger = stored(plain)
     change(ledger, None)

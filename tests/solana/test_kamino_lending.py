@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 from solders.keypair import Keypair
 
-from adapters.solana import positions
-from adapters.solana.chain import SolanaChain
-from adapters.solana.kamino import YEAR_S
-from adapters.solana.positions import SHARED, Claim
-from adapters.solana.protocols.kamino_lending import FAMILY, NOT_COVERED
-from chainfolio.plans import run_known
+from chainfolio.adapters.solana import positions
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.kamino import YEAR_S
+from chainfolio.adapters.solana.positions import SHARED, Claim
+from chainfolio.adapters.solana.protocols.kamino_lending import FAMILY, NOT_COVERED
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
-from localchain.solana.node import SolanaNode
 from tests.solana.changes import Change, debt_of, itself, key, sized, spliced, strange, taken_over, without
 from tests.solana.fakes import WALLET
 from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve, said, write
@@ -32,7 +32,7 @@ INSTALLED: Final = InstalledProtocols((InstalledProtocol("kamino", FAMILY, CONTR
 def decoded(ledger: Ledger, stored: Obligation, slot: int = SLOT, market: str = "") -> list[DecodedPosition]:
     """What the decoder makes of an obligation, where a file names a market."""
     claim = Claim(WALLET, stored.address, KLEND, NOW_S, 1, slot, 700, contracts={**CONTRACTS, "market": (market,)})
-    return list(run_known(FAMILY.position(claim), ledger))
+    return list(run_offline(FAMILY.position(claim), ledger))
 
 
 def sides(found: DecodedPosition, stored: Obligation) -> tuple[dict[str, int], dict[str, int]]:
@@ -52,10 +52,19 @@ def drawn(chance: random.Random, most: int) -> Obligation:
         points = list(zip((0, *curve, 10_000), rates, strict=True))
         fees = tuple(chance.randrange(ONE * available // 9 + 1) for _ in range(3))
         return Reserve(
-            key(), market, key(), key(), available, lent, chance.randrange(ONE, 2**130), (fees[0], fees[1], fees[2]),
-            chance.randrange(available // 9 + 1, 2 * most), host_bps=chance.choice((0, 100)),
-            taken_percent=chance.choice((0, 15, 100)), curve=(*points, *(points[-1],) * (11 - len(points))),
-        )  # fmt: skip
+            key(),
+            market,
+            key(),
+            key(),
+            available,
+            lent,
+            chance.randrange(ONE, 2**130),
+            (fees[0], fees[1], fees[2]),
+            chance.randrange(available // 9 + 1, 2 * most),
+            host_bps=chance.choice((0, 100)),
+            taken_percent=chance.choice((0, 15, 100)),
+            curve=(*points, *(points[-1],) * (11 - len(points))),
+        )
 
     supplying, lending = ([reserve() for _ in range(chance.randint(0, count))] for count in (8, 5))
     deposits = tuple((each, chance.randrange(1, each.shares + 1)) for each in supplying)
@@ -147,10 +156,13 @@ def test_rates_of_seconds_count_seconds_and_where_no_time_was_written_none() -> 
 @pytest.mark.parametrize(
     ("each_slot", "left", "bps", "given"),
     [
-        (5, 10**9, 10_000, 5_000), (5, 777, 10_000, 777), (0, 10**9, 10_000, 0), (5, 10**9, 0, 0),
+        (5, 10**9, 10_000, 5_000),
+        (5, 777, 10_000, 777),
+        (0, 10**9, 10_000, 0),
+        (5, 10**9, 0, 0),
         (10**9, 10**12, 20, 126_839),
     ],
-)  # fmt: skip
+)
 def test_rewards_of_a_reserve_are_given_to_all_shares_up_to_what_its_market_allows(
     each_slot: int, left: int, bps: int, given: int
 ) -> None:
@@ -195,7 +207,7 @@ def test_what_several_obligations_have_in_a_reserve_has_to_lie_in_its_vault_toge
         ledger.put_vault(reserve.vault, reserve.mint, key(), raw)
         assert [decoded(ledger, each)[0].unverified for each in (one, other)] == [unverified] * 2
     everything = 4 * 10**12  # what is there and what is lent
-    monkeypatch.setattr(positions, "MOST_ALIKE", 1)
+    monkeypatch.setattr(positions, "MAX_SIBLINGS", 1)
     for raw, unverified in ((everything, ""), (everything - 1, NOT_COVERED)):
         ledger.put_vault(reserve.vault, reserve.mint, key(), raw)
         assert decoded(ledger, one)[0].unverified == unverified
@@ -245,27 +257,35 @@ def vault_of(obligation: Obligation) -> str:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (sized(-1, itself), "3343 bytes"), (sized(1, itself), "3345 bytes"),
+        (sized(-1, itself), "3343 bytes"),
+        (sized(1, itself), "3345 bytes"),
         (spliced(0, b"\0", itself), "another kind"),
-        (spliced(64, bytes(32), itself), "an obligation of 1111"), (sized(-1, lent), "8623 bytes"),
+        (spliced(64, bytes(32), itself), "an obligation of 1111"),
+        (sized(-1, lent), "8623 bytes"),
         (sized(8, debt_of), "8632 bytes"),
-        (spliced(0, b"\0", lent), "another kind"), (without(lent), "there is no account"),
+        (spliced(0, b"\0", lent), "another kind"),
+        (without(lent), "there is no account"),
         (taken_over(lent), "it belongs to"),
-        (without(market), "there is no account"), (sized(1, market), "4665 bytes"),
+        (without(market), "there is no account"),
+        (sized(1, market), "4665 bytes"),
         (strange(vault_of), "another token"),
         (spliced(32, bytes(32), lent), "a reserve of another market"),
         (spliced(32, bytes(32), debt_of), "a reserve of another market"),
-        (spliced(2_592, bytes(8), lent), "issued less"), (spliced(2_592, b"\1" + bytes(7), lent), "issued less"),
-        (spliced(16, b"\xff" * 8, debt_of), "a slot that is to come"), (spliced(BASIS_AT, b"\2", lent), "not known"),
-        (spliced(344, b"\xff" * 16, lent), "more fees than it has"), (spliced(232, b"\xff" * 16, lent), "reserve"),
+        (spliced(2_592, bytes(8), lent), "issued less"),
+        (spliced(2_592, b"\1" + bytes(7), lent), "issued less"),
+        (spliced(16, b"\xff" * 8, debt_of), "a slot that is to come"),
+        (spliced(BASIS_AT, b"\2", lent), "not known"),
+        (spliced(344, b"\xff" * 16, lent), "more fees than it has"),
+        (spliced(232, b"\xff" * 16, lent), "reserve"),
         (spliced(296, bytes(32), debt_of), "a rate that its reserve has never had"),
         (spliced(1_240, bytes(32), itself), "a rate that its reserve has never had"),
         (spliced(1_240, b"\xff" * 32, itself), "a rate that its reserve has never had"),
         (spliced(224, bytes(24), lent), "nothing left"),
         (spliced(232, (2**128 - 2**101).to_bytes(16, "little"), lent), "cannot have counted"),
-        (spliced(4_920, bytes(88), lent), "no rate"), (spliced(4_940, bytes(4), lent), "no rate"),
+        (spliced(4_920, bytes(88), lent), "no rate"),
+        (spliced(4_940, bytes(4), lent), "no rate"),
     ],
-)  # fmt: skip
+)
 def test_what_an_obligation_cannot_be_is_said_and_never_zero(
     first: Obligation, written: Ledger, change: Change, reason: str
 ) -> None:

@@ -8,19 +8,19 @@ from typing import Any, Final
 import pytest
 from solders.keypair import Keypair
 
-from adapters.solana import positions
-from adapters.solana.account_reads import ListRead
-from adapters.solana.layouts import STAKE
-from adapters.solana.protocols import marinade_ticket
-from adapters.solana.reads import WalletRead
+from chainfolio.adapters.solana import positions
+from chainfolio.adapters.solana.account_reads import ListRead
+from chainfolio.adapters.solana.layouts import STAKE
+from chainfolio.adapters.solana.protocols import marinade_ticket
+from chainfolio.adapters.solana.reads import WalletRead
 from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
+from chainfolio.transport.http_endpoint import RETRIES
 from tests.solana.fakes import WALLET, FakeNode, Refuse, account
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import FAILURES, LedgerNode, read
 from tests.solana.vendor_accounts import MARINADE, MARINADE_STATE, marinade_bytes, ticket_bytes
-from transport.http_endpoint import RETRIES
 
 CONTRACTS: Final = {"program": (MARINADE,), "state": (MARINADE_STATE,)}
 ROWS: Final = tuple(InstalledProtocol(name, marinade_ticket.FAMILY, CONTRACTS, {}) for name in ("marinade", "another"))
@@ -57,10 +57,12 @@ async def test_an_endpoint_that_does_not_look_for_accounts_leaves_positions_unkn
 
 
 OTHER: Final = str(Keypair().pubkey())
-BOTH: Final = InstalledProtocols((
-    *INSTALLED.rows,
-    InstalledProtocol("fork", marinade_ticket.FAMILY, {"program": (OTHER,), "state": (MARINADE_STATE,)}, {}),
-))  # fmt: skip
+BOTH: Final = InstalledProtocols(
+    (
+        *INSTALLED.rows,
+        InstalledProtocol("fork", marinade_ticket.FAMILY, {"program": (OTHER,), "state": (MARINADE_STATE,)}, {}),
+    )
+)
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -140,14 +142,17 @@ Lie = Callable[[FakeNode], Any]
         lambda node: [{"pubkey": WALLET, "account": account(MARINADE, 5)}] * 2,
         lambda node: [{"pubkey": "short", "account": account(MARINADE, 5)}],
         lambda node: [{"pubkey": WALLET, "account": {**account(MARINADE, 5), "lamports": 1.5}}],
-        lambda node: [None], lambda node: {}, lambda node: None,
+        lambda node: [None],
+        lambda node: {},
+        lambda node: None,
     ],
-)  # fmt: skip
+)
 async def test_a_list_that_cannot_be_is_refused(lie: Lie) -> None:
     node = LedgerNode(Ledger(), {WALLET: []})
     node.answers = {
-        **node.answers, "getProgramAccounts": lambda params: node.at([] if params[0] == STAKE else lie(node)),
-    }  # fmt: skip
+        **node.answers,
+        "getProgramAccounts": lambda params: node.at([] if params[0] == STAKE else lie(node)),
+    }
     with pytest.raises(BadAnswer):
         await read(node, WALLET, installed=INSTALLED)
 
@@ -158,8 +163,9 @@ async def test_an_endpoint_that_passes_over_filters_gives_nobody_what_belongs_to
     node.ledger.put(other, MARINADE, ticket_bytes(other, 10**9, 1))
     real = node.answers["getProgramAccounts"]
     node.answers = {
-        **node.answers, "getProgramAccounts": lambda params: real([params[0], {**params[1], "filters": []}]),
-    }  # fmt: skip
+        **node.answers,
+        "getProgramAccounts": lambda params: real([params[0], {**params[1], "filters": []}]),
+    }
     states = await read(node, WALLET, installed=INSTALLED)
     assert [sum(each.supplied.values()) for each in states[WALLET].positions] == [1]
     reasons = {each.subject: each.reason for each in states[WALLET].issues}
@@ -184,7 +190,7 @@ async def test_an_account_that_comes_while_positions_are_read_is_among_them() ->
 
 
 async def test_of_thousands_of_accounts_some_are_read_and_the_rest_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "MOST", 2)
+    monkeypatch.setattr(positions, "MAX_CLAIMS", 2)
     states = await read(LedgerNode(tickets(3), {WALLET: []}), WALLET, installed=INSTALLED)
     assert len(states[WALLET].positions) == 2
     [issue] = states[WALLET].issues

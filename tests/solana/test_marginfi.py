@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 from solders.keypair import Keypair
 
-from adapters.solana import positions
-from adapters.solana.chain import SolanaChain
-from adapters.solana.marginfi import YEAR_S
-from adapters.solana.positions import SHARED, Claim
-from adapters.solana.protocols.marginfi import FAMILY, NOT_COVERED
-from chainfolio.plans import run_known
+from chainfolio.adapters.solana import positions
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.marginfi import YEAR_S
+from chainfolio.adapters.solana.positions import SHARED, Claim
+from chainfolio.adapters.solana.protocols.marginfi import FAMILY, NOT_COVERED
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
-from localchain.solana.node import SolanaNode
 from tests.solana.changes import Change, debt_of, itself, key, sized, spliced, strange, taken_over, without
 from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger
@@ -31,7 +31,7 @@ ELAPSED: Final = (0, 1, 60, 600)  # seconds since banks were counted
 def decoded(ledger: Ledger, stored: Account, time_s: int = NOW_S, group: str = "") -> list[DecodedPosition]:
     """What the decoder makes of an account, where a file names a group."""
     claim = Claim(WALLET, stored.address, PROGRAM, time_s, 1, 1, 700, contracts={**CONTRACTS, "group": (group,)})
-    return list(run_known(FAMILY.position(claim), ledger))
+    return list(run_offline(FAMILY.position(claim), ledger))
 
 
 def sides(found: DecodedPosition, stored: Account) -> tuple[dict[str, int], dict[str, int]]:
@@ -50,10 +50,16 @@ def drawn(chance: random.Random, most: int) -> Account:
         rates = sorted(chance.randrange(ALL // 10) for _ in range(len(utils) + 2))
         fees = tuple(chance.choice((0, chance.randrange(ONE // 10))) for _ in range(4))
         return Bank(
-            key(), group, key(), key(), (chance.randrange(ONE, 2 * ONE), chance.randrange(ONE, 2 * ONE)),
-            (assets, chance.choice((0, chance.randrange(assets)))), fees=(fees[0], fees[1], fees[2], fees[3]),
-            ends=(rates[0], rates[-1]), points=tuple(zip(utils, rates[1:-1], strict=True)),
-        )  # fmt: skip
+            key(),
+            group,
+            key(),
+            key(),
+            (chance.randrange(ONE, 2 * ONE), chance.randrange(ONE, 2 * ONE)),
+            (assets, chance.choice((0, chance.randrange(assets)))),
+            fees=(fees[0], fees[1], fees[2], fees[3]),
+            ends=(rates[0], rates[-1]),
+            points=tuple(zip(utils, rates[1:-1], strict=True)),
+        )
 
     banks = [bank() for _ in range(chance.randint(1, 16))]
     lending = [each for each in banks if each.shares[1] > 2 * ONE and chance.random() < 0.4]
@@ -119,10 +125,16 @@ def test_what_the_program_takes_is_paid_by_who_owes_where_the_flag_of_the_group_
     flat = pair(shares=(10**12 * ONE, 5 * 10**11 * ONE), points=(), ends=(ALL // 200, ALL // 200))
     group, other = key(), key()
     taking, not_taking = (
-        replace(flat, address=key(), group=at, program=(flags, ONE // 100, ONE // 5), assets=(), debts=(
-            (replace(flat.debts[0][0], address=key(), group=at), 10**6 * ONE),
-        )) for at, flags in ((group, 1), (other, 0))
-    )  # fmt: skip
+        replace(
+            flat,
+            address=key(),
+            group=at,
+            program=(flags, ONE // 100, ONE // 5),
+            assets=(),
+            debts=((replace(flat.debts[0][0], address=key(), group=at), 10**6 * ONE),),
+        )
+        for at, flags in ((group, 1), (other, 0))
+    )
     ledger = stored(taking, not_taking)
     [[with_fees], [without]] = (decoded(ledger, each, NOW_S + YEAR_S) for each in (taking, not_taking))
     assert (with_fees.borrowed[0].raw, without.borrowed[0].raw) == (1_070_000, 1_050_000)
@@ -169,7 +181,7 @@ def test_what_several_accounts_have_in_a_bank_has_to_lie_in_its_vault_together(m
     for raw, unverified in ((2 * 10**9, ""), (2 * 10**9 - 1, NOT_COVERED)):
         ledger.put_vault(bank.vault, bank.mint, key(), raw)
         assert [decoded(ledger, each)[0].unverified for each in (one, other)] == [unverified] * 2
-    monkeypatch.setattr(positions, "MOST_ALIKE", 1)
+    monkeypatch.setattr(positions, "MAX_SIBLINGS", 1)
     for raw, unverified in ((10**12, ""), (10**12 - 1, NOT_COVERED)):
         ledger.put_vault(bank.vault, bank.mint, key(), raw)
         assert decoded(ledger, one)[0].unverified == unverified
@@ -208,27 +220,36 @@ MINUS: Final = b"\xff" * 16
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (sized(-1, itself), "2311 bytes"), (sized(8, itself), "2320 bytes"),
+        (sized(-1, itself), "2311 bytes"),
+        (sized(8, itself), "2320 bytes"),
         (spliced(0, b"\0", itself), "another kind"),
-        (spliced(40, bytes(32), itself), "an account of 1111"), (sized(-1, lending), "1863 bytes"),
+        (spliced(40, bytes(32), itself), "an account of 1111"),
+        (sized(-1, lending), "1863 bytes"),
         (sized(8, debt_of), "1872 bytes"),
-        (spliced(0, b"\0", lending), "another kind"), (without(lending), "there is no account"),
-        (taken_over(lending), "it belongs to"), (without(group_of), "there is no account"),
+        (spliced(0, b"\0", lending), "another kind"),
+        (without(lending), "there is no account"),
+        (taken_over(lending), "it belongs to"),
+        (without(group_of), "there is no account"),
         (sized(1, group_of), "1065 bytes"),
-        (without_debt, "another token"), (spliced(41, bytes(32), lending), "a bank of another group"),
-        (spliced(785, b"\3", lending), "another protocol"), (spliced(72 + 104 + 36, b"\1", itself), "a premium"),
+        (without_debt, "another token"),
+        (spliced(41, bytes(32), lending), "a bank of another group"),
+        (spliced(785, b"\3", lending), "another protocol"),
+        (spliced(72 + 104 + 36, b"\1", itself), "a premium"),
         (spliced(72 + 40, MINUS, itself), "less than nothing"),
         (spliced(72 + 104 + 56, MINUS, itself), "less than nothing"),
-        (spliced(80, MINUS, lending), "less than nothing"), (spliced(256, MINUS, debt_of), "less than nothing"),
-        (spliced(96, bytes(16), debt_of), "less than nothing"), (twice, "two places for one"),
+        (spliced(80, MINUS, lending), "less than nothing"),
+        (spliced(256, MINUS, debt_of), "less than nothing"),
+        (spliced(96, bytes(16), debt_of), "less than nothing"),
+        (twice, "two places for one"),
         (spliced(72 + 40, b"\xff" * 15, itself), "more than there is in a bank"),
         (spliced(72 + 104 + 56, b"\xff" * 15, itself), "more than there is in a bank"),
-        (spliced(288, b"\xff" * 7, debt_of), "a time that is to come"), (spliced(544, b"\0", debt_of), "a curve"),
+        (spliced(288, b"\xff" * 7, debt_of), "a time that is to come"),
+        (spliced(544, b"\0", debt_of), "a curve"),
         (spliced(516, bytes(4), lending), "no rate"),
         (spliced(80, b"\xff" * 15, lending), "cannot have counted"),
         (spliced(96, b"\xff" * 15, debt_of), "cannot have"),
     ],
-)  # fmt: skip
+)
 def test_what_an_account_cannot_be_is_said_and_never_zero(
     first: Account, written: Ledger, change: Change, reason: str
 ) -> None:

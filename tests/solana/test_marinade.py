@@ -10,16 +10,16 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.account_reads import derived
-from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import SYSTEM, TOKEN
-from adapters.solana.positions import Claim, Unreadable
-from adapters.solana.protocols import marinade_pool, marinade_ticket
+from chainfolio.adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
+from chainfolio.adapters.solana.positions import Claim, Unreadable
+from chainfolio.adapters.solana.protocols import marinade_pool, marinade_ticket
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Unknown, run_batched, run_known
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins, home
+from chainfolio.plans import Unknown, run_batched, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, home
 from tests.solana.ledger import Ledger, mint, token_account
 from tests.solana.vendor_accounts import (
     MARINADE,
@@ -53,7 +53,7 @@ def tickets(state: bytes, content: bytes, claim: Claim = CLAIM) -> Sequence[Deco
     ledger = Ledger()
     ledger.put(MARINADE_STATE, MARINADE, state)
     ledger.put(TICKET, MARINADE, content)
-    found: Sequence[DecodedPosition] = run_known(marinade_ticket.FAMILY.position(claim), ledger)
+    found: Sequence[DecodedPosition] = run_offline(marinade_ticket.FAMILY.position(claim), ledger)
     return found
 
 
@@ -68,7 +68,7 @@ def shares(
     ledger.put_vault(VAULT, MSOL_MINT, NOBODY, vault)
     ledger.put(SOL_LEG, SYSTEM, b"", lamports=sol)
     claim = replace(CLAIM, subject=POOL_MINT, raw=raw)
-    found: Sequence[DecodedPosition] = run_known(marinade_pool.FAMILY.position(claim), ledger)
+    found: Sequence[DecodedPosition] = run_offline(marinade_pool.FAMILY.position(claim), ledger)
     return found
 
 
@@ -76,9 +76,10 @@ def shares(
     ("made", "name", "wait_s"),
     [
         (700, "Unstake ticket (due in epoch 701)", 431_000 * 2 // 5 + 1_800),
-        (699, "Unstake ticket (due)", 1_800 - 400), (698, "Unstake ticket (due)", None),
+        (699, "Unstake ticket (due)", 1_800 - 400),
+        (698, "Unstake ticket (due)", None),
     ],
-)  # fmt: skip
+)
 def test_a_ticket_is_its_lamports_and_when_they_are_there(
     state: bytes, made: int, name: str, wait_s: int | None
 ) -> None:
@@ -90,23 +91,24 @@ def test_a_ticket_is_its_lamports_and_when_they_are_there(
 
 def test_a_ticket_that_was_paid_or_is_gone_is_nothing(state: bytes) -> None:
     assert tickets(state, ticket_bytes(OWNER, 0, 1)) == []
-    assert run_known(marinade_ticket.FAMILY.position(CLAIM), Ledger()) == []
+    assert run_offline(marinade_ticket.FAMILY.position(CLAIM), Ledger()) == []
 
 
 def test_tickets_that_nobody_can_rely_on_have_no_value(state: bytes) -> None:
     [found] = tickets(state, ticket_bytes(OWNER, TICKETED + 1, 1))
     assert found.unverified == marinade_ticket.NOT_COVERED
     [found] = tickets(state, ticket_bytes(OWNER, 5, 1, state=str(Keypair().pubkey())))
-    assert found.unverified == marinade_ticket.STRANGE
+    assert found.unverified == marinade_ticket.UNLISTED_INSTANCE
 
 
 @pytest.mark.parametrize(
     ("ticket", "reason"),
     [
-        ((NOBODY, 5, 1), "a ticket of 1111"), ((OWNER, 5, 701), "which is to come"),
+        ((NOBODY, 5, 1), "a ticket of 1111"),
+        ((OWNER, 5, 701), "which is to come"),
         ((OWNER, 5, 2**64 - 1), "which is to come"),
     ],
-)  # fmt: skip
+)
 def test_a_ticket_of_somebody_else_or_of_an_epoch_to_come_is_said(
     state: bytes, ticket: tuple[str, int, int], reason: str
 ) -> None:
@@ -142,8 +144,8 @@ def test_other_tokens_are_no_shares(state: bytes) -> None:
     ledger = Ledger()
     ledger.put(POOL_MINT, TOKEN, mint(1_000, 9, str(Keypair().pubkey())))
     claim = replace(CLAIM, subject=POOL_MINT, raw=5)
-    assert run_known(marinade_pool.FAMILY.position(claim), ledger) == []
-    assert run_known(marinade_pool.FAMILY.position(claim), Ledger()) == []
+    assert run_offline(marinade_pool.FAMILY.position(claim), ledger) == []
+    assert run_offline(marinade_pool.FAMILY.position(claim), Ledger()) == []
 
 
 @pytest.mark.node
@@ -175,4 +177,4 @@ async def test_a_real_node_finds_tickets_by_their_owner_and_shares_by_their_mint
 
 def test_a_mint_that_could_not_be_read_is_said_and_not_taken_for_another_token() -> None:
     with pytest.raises(Unreadable, match="busy"):
-        run_known(marinade_pool.FAMILY.position(CLAIM), lambda asked: Unknown("busy"))
+        run_offline(marinade_pool.FAMILY.position(CLAIM), lambda asked: Unknown("busy"))

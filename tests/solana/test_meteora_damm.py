@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.solana.positions import Claim
-from adapters.solana.protocols.meteora_damm import FAMILY, FOR_GOOD
-from adapters.solana.ranges import NOT_COVERED
-from chainfolio.plans import Unknown, run_known
+from chainfolio.adapters.solana.positions import Claim
+from chainfolio.adapters.solana.protocols.meteora_damm import FAMILY, LOCKED_FOREVER
+from chainfolio.adapters.solana.ranges import NOT_COVERED
+from chainfolio.plans import Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.damm import DAMM, Pool, Position, Reward, said, write
@@ -43,24 +43,37 @@ def drawn(chance: random.Random, mode: int = 0) -> Position:
     growth, rewards = two(2**200), (reward(), reward())
     by_time = chance.randrange(2)
     pool = Pool(
-        key(), (key(), key()), (key(), key()), chance.randrange(2**100, 2**110), (lowest, root, highest), growth,
-        rewards, mode, two(2**50), by_time,
-    )  # fmt: skip
+        key(),
+        (key(), key()),
+        (key(), key()),
+        chance.randrange(2**100, 2**110),
+        (lowest, root, highest),
+        growth,
+        rewards,
+        mode,
+        two(2**50),
+        by_time,
+    )
     vesting = chance.choice((0, chance.randrange(2**90, 2**92)))
     now = NOW_S if by_time else SLOT
     terms = (now + chance.randint(-5_000, 1_000), 1_000, vesting // 10, vesting // 30, 0, 20) if vesting else (0,) * 6
     seen = [tuple(each - chance.randrange(min(each, 2**150) + 1) for each in growth)]
     seen_rewards = [each.growth - chance.randrange(min(each.growth, 2**120) + 1) for each in rewards]
     return Position(
-        pool, key(), (chance.randrange(2**90), vesting, chance.choice((0, chance.randrange(2**80)))),
-        (seen[0][0], seen[0][1]), two(2**40), ((seen_rewards[0], 5), (seen_rewards[1], 6)), terms,
-    )  # fmt: skip
+        pool,
+        key(),
+        (chance.randrange(2**90), vesting, chance.choice((0, chance.randrange(2**80)))),
+        (seen[0][0], seen[0][1]),
+        two(2**40),
+        ((seen_rewards[0], 5), (seen_rewards[1], 6)),
+        terms,
+    )
 
 
 def decoded(ledger: Any, position: Position) -> Sequence[DecodedPosition]:
     """What the decoder makes of a position."""
     claim = Claim(WALLET, position.mint, DAMM, NOW_S, 1, SLOT, 700)
-    found: Sequence[DecodedPosition] = run_known(FAMILY.position(claim), ledger)
+    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
     return found
 
 
@@ -102,7 +115,7 @@ def test_what_is_locked_for_good_has_no_value_and_what_is_vesting_says_until_whe
     position = plain((2**90, 2**90, 2**90), vesting=(NOW_S + 100, 10, 2**89, 2**86, 0, 4))
     write(ledger, position)
     free, vesting, locked = decoded(ledger, position)
-    assert [each.unverified for each in (free, vesting, locked)] == ["", "", FOR_GOOD]
+    assert [each.unverified for each in (free, vesting, locked)] == ["", "", LOCKED_FOREVER]
     assert [each.unlock_s for each in (free, vesting, locked)] == [0, NOW_S + 140, 0]
     by_slots = replace(position, pool=replace(position.pool, by_time=0), vesting=(SLOT + 100, 10, 2**89, 2**86, 0, 4))
     write(ledger, by_slots)
@@ -162,16 +175,22 @@ def written() -> tuple[Ledger, Position]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (sized(-1), "407 bytes"), (sized(1), "409 bytes"), (spliced(0, b"\0"), "another kind"),
-        (spliced(40, bytes(32)), "of another token"), (stolen, "belongs to the program"),
-        (without(pool_of), "there is no account"), (sized(-1, pool_of), "1111 bytes"),
+        (sized(-1), "407 bytes"),
+        (sized(1), "409 bytes"),
+        (spliced(0, b"\0"), "another kind"),
+        (spliced(40, bytes(32)), "of another token"),
+        (stolen, "belongs to the program"),
+        (without(pool_of), "there is no account"),
+        (sized(-1, pool_of), "1111 bytes"),
         (sized(1, pool_of), "1113 bytes"),
-        (spliced(0, b"\0", pool_of), "another kind"), (spliced(424, bytes(16), pool_of), "no price between"),
-        (spliced(456, bytes(16), pool_of), "no price between"), (spliced(440, bytes(16), pool_of), "no price between"),
+        (spliced(0, b"\0", pool_of), "another kind"),
+        (spliced(424, bytes(16), pool_of), "no price between"),
+        (spliced(456, bytes(16), pool_of), "no price between"),
+        (spliced(440, bytes(16), pool_of), "no price between"),
         (spliced(360, bytes(16) + bytes(108) + b"\2", pool_of), "no liquidity"),
         (strange(lambda position: position.pool.vaults[1]), "another token"),
     ],
-)  # fmt: skip
+)
 def test_what_a_position_cannot_be_is_said_and_never_zero(
     written: tuple[Ledger, Position], change: Change, reason: str
 ) -> None:

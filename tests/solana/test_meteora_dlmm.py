@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from adapters.solana.positions import Claim
-from adapters.solana.protocols.meteora_dlmm import FAMILY
-from adapters.solana.ranges import NOT_COVERED
-from chainfolio.plans import run_known
+from chainfolio.adapters.solana.positions import Claim
+from chainfolio.adapters.solana.protocols.meteora_dlmm import FAMILY
+from chainfolio.adapters.solana.ranges import NOT_COVERED
+from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, key, sized, spliced, strange, without
 from tests.solana.fakes import WALLET
@@ -30,7 +30,7 @@ INSTALLED: Final = InstalledProtocols((InstalledProtocol("meteora", FAMILY, {"dl
 def decoded(ledger: Ledger, position: Position) -> Sequence[DecodedPosition]:
     """What the decoder makes of a position."""
     claim = Claim(WALLET, position.address, DLMM, NOW_S, 1, SLOT, 700)
-    found: Sequence[DecodedPosition] = run_known(FAMILY.position(claim), ledger)
+    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
     return found
 
 
@@ -62,9 +62,14 @@ def drawn(chance: random.Random, width: int = 0) -> Position:
 
     rewards = (reward(), reward())
     pair = Pair(
-        key(), (key(), key()), (key(), key()), chance.choice((lower - 5, lower, lower + width // 2, lower + width)),
-        bins, rewards, chance.choice((0, 1, 2)),
-    )  # fmt: skip
+        key(),
+        (key(), key()),
+        (key(), key()),
+        chance.choice((lower - 5, lower, lower + width // 2, lower + width)),
+        bins,
+        rewards,
+        chance.choice((0, 1, 2)),
+    )
     return Position(pair, key(), WALLET, lower, tuple(own(bins[number]) for number in numbers))
 
 
@@ -84,8 +89,12 @@ def test_every_amount_of_a_position_is_what_meteoras_own_arithmetic_gives(seed: 
     ]
     assert [(each.token, each.raw) for each in found.rewards] == [(mints[0], fee_x), (mints[1], fee_y), *paid]
     assert (found.position_type, found.pool, found.replaces, found.unlock_s, found.unverified) == (
-        "LIQUIDITYPOOL", position.pair.address, (), 0, "",
-    )  # fmt: skip
+        "LIQUIDITYPOOL",
+        position.pair.address,
+        (),
+        0,
+        "",
+    )
 
 
 def test_arrays_are_where_meteoras_sdk_says() -> None:
@@ -195,14 +204,19 @@ def array_of(position: Position) -> str:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (sized(-1), "more than it has room for"), (spliced(0, b"\0"), "another kind"),
-        (spliced(40, bytes(32)), "a position of 1111"), (spliced(7_916, FAR), "lies in no bins"),
-        (spliced(7_912, FAR), "lies in no bins"), (without(pair_of), "there is no account"),
-        (spliced(0, b"\0", pair_of), "another kind"), (spliced(8, b"\x7f", array_of), "those of another pair"),
-        (spliced(24, bytes(32), array_of), "those of another pair"), (spliced(0, b"\0", array_of), "another kind"),
+        (sized(-1), "more than it has room for"),
+        (spliced(0, b"\0"), "another kind"),
+        (spliced(40, bytes(32)), "a position of 1111"),
+        (spliced(7_916, FAR), "lies in no bins"),
+        (spliced(7_912, FAR), "lies in no bins"),
+        (without(pair_of), "there is no account"),
+        (spliced(0, b"\0", pair_of), "another kind"),
+        (spliced(8, b"\x7f", array_of), "those of another pair"),
+        (spliced(24, bytes(32), array_of), "those of another pair"),
+        (spliced(0, b"\0", array_of), "another kind"),
         (strange(lambda position: position.pair.vaults[0]), "another token"),
     ],
-)  # fmt: skip
+)
 def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
     position = drawn(random.Random(6), 90)
     ledger = Ledger()

@@ -8,15 +8,15 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.accounts import describe
-from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import METADATA
-from adapters.solana.reads import WalletRead
-from adapters.solana.state import metadata_address
+from chainfolio.adapters.solana.accounts import describe
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.layouts import METADATA
+from chainfolio.adapters.solana.mints import metadata_address
+from chainfolio.adapters.solana.reads import WalletRead
 from chainfolio.contracts import Token
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import TOKEN_2022, called, coins, home, issued, mint, opened
 from chainfolio.plans import run_batched
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import TOKEN_2022, called, coins, home, issued, mint, opened
 from tests.solana.conftest import Run
 from tests.solana.test_interfaces import later, run
 
@@ -72,9 +72,12 @@ async def test_metadata_of_another_mint_of_another_program_or_cut_off_are_no_nam
 ) -> None:
     other = mint(node, 0)
     for content, owner in (
-        (metaplex(other, "Monke", "MNK"), METADATA), (b"", METADATA), (b"\4" * 70, METADATA),
-        (metaplex(other, "Monke", "MNK", key=1), METADATA), (metaplex(other, "Monke", "MNK"), str(TOKEN_2022)),
-    ):  # fmt: skip
+        (metaplex(other, "Monke", "MNK"), METADATA),
+        (b"", METADATA),
+        (b"\4" * 70, METADATA),
+        (metaplex(other, "Monke", "MNK", key=1), METADATA),
+        (metaplex(other, "Monke", "MNK"), str(TOKEN_2022)),
+    ):
         one = mint(node, 0)
         named(node, one, content, owner)
         token = await told(chain, one)

@@ -12,10 +12,10 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.layouts import STAKE
-from localchain.solana.dated import dated
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, given_away, given_up, merged, split, stake, unstaked, voter
+from chainfolio.adapters.solana.layouts import STAKE
+from chainfolio.localchain.solana.dated import dated
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins, given_away, given_up, merged, split, stake, unstaked, voter
 from tests.solana.conftest import Run, started
 from tests.solana.test_rewards import paid
 

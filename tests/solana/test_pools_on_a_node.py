@@ -7,15 +7,15 @@ from pathlib import Path
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import TOKEN
-from adapters.solana.protocols.jupiter_earn import PRICE
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.protocols.jupiter_earn import PRICE
+from chainfolio.configs.generate import kinds
+from chainfolio.indexer.families import families
+from chainfolio.indexer.registry import load
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins, home
 from chainfolio.protocols import InstalledProtocols
-from configs.generate import kinds
-from indexer.families import families
-from indexer.registry import load
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, home
 from tests.solana import damm, jupiter, raydium_amm
 from tests.solana.changes import key
 from tests.solana.ledger import mint, token_account
@@ -28,9 +28,15 @@ async def test_shares_and_positions_of_all_protocols_are_read_at_once_to_the_uni
     node: SolanaNode, chain: SolanaChain
 ) -> None:
     first = raydium_amm.Pool(
-        key(), key(), key(), (key(), key()), (key(), key()), (110 * 10**9, 440 * 10**6), (100 * 10**9, 400 * 10**9),
+        key(),
+        key(),
+        key(),
+        (key(), key()),
+        (key(), key()),
+        (110 * 10**9, 440 * 10**6),
+        (100 * 10**9, 400 * 10**9),
         shares=100,
-    )  # fmt: skip
+    )
     pool = damm.Pool(key(), (key(), key()), (key(), key()), 2**100, (1, 2**64, 2**65))
     position = damm.Position(pool, key(), (2**80, 0, 0), owed=(3, 4))
     ledger = raydium_amm.write(first)

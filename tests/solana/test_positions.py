@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.solana import positions
-from adapters.solana.layouts import TOKEN
-from adapters.solana.positions import Claim, DecoderPlan, Family
-from adapters.solana.protocols.orca_whirlpool import FAMILY
+from chainfolio.adapters.solana import positions
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family
+from chainfolio.adapters.solana.protocols.orca_whirlpool import FAMILY
 from chainfolio.positions import AccountState
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
 from tests.solana import ledger_node
@@ -177,9 +177,13 @@ async def test_why_a_position_has_no_value_is_said_and_what_else_is_unknown_of_i
 async def test_a_share_that_anybody_could_have_made_counts_only_where_the_account_came_by_it(
     position: Position, pool: Ledger
 ) -> None:
-    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(unlisted=True))
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(is_unlisted=True))
     [found] = states[WALLET].positions
-    assert {each.reference for each in found.unlisted} == {each.reference for each in found.ground} == {position.mint}
+    assert (
+        {each.reference for each in found.unlisted_shares}
+        == {each.reference for each in found.required_assets}
+        == {position.mint}
+    )
 
 
 async def test_a_position_with_nothing_in_it_is_none_and_what_is_unknown_of_it_is_said(
@@ -193,18 +197,23 @@ async def test_a_position_with_nothing_in_it_is_none_and_what_is_unknown_of_it_i
     ]
 
 
-@pytest.mark.parametrize(("found", "said"), [
-    (7, "a int, not a DecodedPosition"), ("nothing", "a str, not"), ([None], "a NoneType, not"),
-    (DecodedPosition("STEAKED"), "did you mean `STAKED`?"),
-    (DecodedPosition("LENDING", TokenAmount(TOKEN, 1)), "is a comma missing?"),  # type: ignore[arg-type]
-    (DecodedPosition("LENDING", (TokenAmount("0x" + "ab" * 20, 1),)), "no address as the chain has it"),
-    (DecodedPosition("LENDING", (TokenAmount(TOKEN, -1),)), "-1 units"),
-    (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1.5),)), "1.5 units"),  # type: ignore[arg-type]
-    (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1),), health=1.5), "`health`"),  # type: ignore[arg-type]
-    (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1),), health=Decimal("NaN")), "`health`"),
-    (DecodedPosition("LENDING", replaces=("nothing",)), "`replaces`"),
-    (DecodedPosition("LENDING", remark=None), "`remark` is a NoneType"),  # type: ignore[arg-type]
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (7, "a int, not a DecodedPosition"),
+        ("nothing", "a str, not"),
+        ([None], "a NoneType, not"),
+        (DecodedPosition("STEAKED"), "did you mean `STAKED`?"),
+        (DecodedPosition("LENDING", TokenAmount(TOKEN, 1)), "is a comma missing?"),  # type: ignore[arg-type]
+        (DecodedPosition("LENDING", (TokenAmount("0x" + "ab" * 20, 1),)), "no address as the chain has it"),
+        (DecodedPosition("LENDING", (TokenAmount(TOKEN, -1),)), "-1 units"),
+        (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1.5),)), "1.5 units"),  # type: ignore[arg-type]
+        (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1),), health=1.5), "`health`"),  # type: ignore[arg-type]
+        (DecodedPosition("LENDING", (TokenAmount(TOKEN, 1),), health=Decimal("NaN")), "`health`"),
+        (DecodedPosition("LENDING", replaces=("nothing",)), "`replaces`"),
+        (DecodedPosition("LENDING", remark=None), "`remark` is a NoneType"),  # type: ignore[arg-type]
+    ],
+)
 async def test_a_decoder_that_returns_what_is_no_position_spoils_nothing_else(
     position: Position, pool: Ledger, found: Any, said: str
 ) -> None:
@@ -218,9 +227,10 @@ async def test_a_decoder_that_returns_what_is_no_position_spoils_nothing_else(
 async def test_an_account_that_was_sent_thousands_of_tokens_is_read_and_what_was_not_looked_at_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(positions, "MOST", 3)
+    monkeypatch.setattr(positions, "MAX_CLAIMS", 3)
     states = await read(LedgerNode(Ledger(), {WALLET: [key() for _ in range(5)]}), WALLET)
     [issue] = states[WALLET].issues
     assert (issue.makes_partial, issue.reason) == (
-        True, "2 tokens of which there is one were not looked at for positions",
-    )  # fmt: skip
+        True,
+        "2 tokens of which there is one were not looked at for positions",
+    )

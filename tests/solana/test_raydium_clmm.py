@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from adapters.solana.positions import Claim
-from adapters.solana.protocols.raydium_clmm import FAMILY
-from adapters.solana.ranges import NOT_COVERED
-from adapters.solana.ticks import MAX_TICK, inside, raydium_root
-from chainfolio.plans import run_known
+from chainfolio.adapters.solana.positions import Claim
+from chainfolio.adapters.solana.protocols.raydium_clmm import FAMILY
+from chainfolio.adapters.solana.ranges import NOT_COVERED
+from chainfolio.adapters.solana.ticks import MAX_TICK, growth_inside, raydium_root
+from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition
 from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.ledger import Ledger
@@ -27,7 +27,7 @@ FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
 
 def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
     """What the decoder finds behind a token."""
-    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim("somebody", mint, CLMM, NOW_S)), ledger)
+    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim("somebody", mint, CLMM, NOW_S)), ledger)
     return found
 
 
@@ -48,9 +48,7 @@ def drawn(chance: random.Random) -> Position:
     root = chance.randint(raydium_root(tick), raydium_root(tick + 1) - 1)
     growth = (chance.randrange(2**70), chance.randrange(2**100))
     rewards = tuple(drawn_reward(chance) for _ in range(chance.randint(0, 3)))
-    pool = Pool(
-        key(), (key(), key()), (key(), key()), spacing, root, tick, chance.randint(1, 2**80), growth, rewards
-    )  # fmt: skip
+    pool = Pool(key(), (key(), key()), (key(), key()), spacing, root, tick, chance.randint(1, 2**80), growth, rewards)
 
     def some() -> int:
         return chance.choice((chance.randrange(2**60), WORD - chance.randrange(2**60)))
@@ -60,26 +58,36 @@ def drawn(chance: random.Random) -> Position:
     def seen(at: Callable[[Tick], int], whole: int) -> int:
         """What was counted when so much less was earned that it fits."""
         below, above = ((where, True, at(each)) for where, each in zip((lower, upper), ticks, strict=True))
-        return (inside(tick, below, above, whole) - chance.randrange(2**80)) % WORD
+        return (growth_inside(tick, below, above, whole) - chance.randrange(2**80)) % WORD
 
     wholes = [*(each.growth for each in rewards), 0, 0, 0][:3]
     return Position(
-        pool, key(), chance.randrange(2**40), lower, upper, (ticks[0], ticks[1]),
+        pool,
+        key(),
+        chance.randrange(2**40),
+        lower,
+        upper,
+        (ticks[0], ticks[1]),
         (seen(lambda each: each.beyond[0], growth[0]), seen(lambda each: each.beyond[1], growth[1])),
         (chance.randrange(2**40), chance.randrange(2**40)),
         tuple(
             (seen(lambda each, at=at: each.rewards[at], whole), chance.randrange(2**40))  # type: ignore[misc]
             for at, whole in enumerate(wholes)
         ),
-    )  # fmt: skip
+    )
 
 
 def test_the_root_of_the_price_at_every_kind_of_tick_is_raydiums() -> None:
     chance = random.Random(1)
-    ticks = sorted({
-        0, MAX_TICK, -MAX_TICK, *(sign * 2**bit for bit in range(19) for sign in (1, -1) if 2**bit <= MAX_TICK),
-        *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
-    })  # fmt: skip
+    ticks = sorted(
+        {
+            0,
+            MAX_TICK,
+            -MAX_TICK,
+            *(sign * 2**bit for bit in range(19) for sign in (1, -1) if 2**bit <= MAX_TICK),
+            *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
+        }
+    )
     assert one("raydium_roots", ticks=list(map(Small, ticks))) == [raydium_root(tick) for tick in ticks]
 
 
@@ -92,24 +100,34 @@ def test_every_amount_of_a_position_is_what_raydiums_own_arithmetic_gives(seed: 
     [found] = decoded(ledger, position.mint)
     mints = position.pool.mints
     assert [(each.token, each.raw) for each in found.supplied] == [
-        (mints[0], raws["amountA"]), (mints[1], raws["amountB"]),
-    ]  # fmt: skip
+        (mints[0], raws["amountA"]),
+        (mints[1], raws["amountB"]),
+    ]
     rewards = [each.mint for each in position.pool.rewards]
     assert [(each.token, each.raw) for each in found.rewards] == [
-        *zip(mints, earned["fees"], strict=True), *zip(rewards, earned["rewards"], strict=True),
-    ]  # fmt: skip
+        *zip(mints, earned["fees"], strict=True),
+        *zip(rewards, earned["rewards"], strict=True),
+    ]
     assert (found.position_type, found.pool, found.replaces, found.unverified) == (
-        "LIQUIDITYPOOL", position.pool.address, (position.mint,), "",
-    )  # fmt: skip
+        "LIQUIDITYPOOL",
+        position.pool.address,
+        (position.mint,),
+        "",
+    )
 
 
 def test_addresses_are_where_raydiums_sdk_says() -> None:
     position = drawn(random.Random(3))
     start = position.start(position.lower)
-    told = done([
-        ("raydium_address", {"of": "getPdaPersonalPositionAddress", "arguments": [CLMM, position.mint]}),
-        ("raydium_address", {"of": "getPdaTickArrayAddress", "arguments": [CLMM, position.pool.address, Small(start)]}),
-    ])  # fmt: skip
+    told = done(
+        [
+            ("raydium_address", {"of": "getPdaPersonalPositionAddress", "arguments": [CLMM, position.mint]}),
+            (
+                "raydium_address",
+                {"of": "getPdaTickArrayAddress", "arguments": [CLMM, position.pool.address, Small(start)]},
+            ),
+        ]
+    )
     assert told[0] == position.address
     assert told[1] in position.jobs
 
@@ -132,15 +150,19 @@ def other_arrays(change: Callable[[bytes], bytes]) -> Change:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (sized(-1), "it has 280 bytes"), (sized(1), "it has 282 bytes"), (stolen, "it belongs to the program"),
-        (spliced(0, b"\0"), "another kind"), (without(pool_of), "there is no account"),
-        (spliced(9, bytes(32)), "of another token"), (spliced(73, b"\xff\xff\xff\x7f"), "between no ticks"),
+        (sized(-1), "it has 280 bytes"),
+        (sized(1), "it has 282 bytes"),
+        (stolen, "it belongs to the program"),
+        (spliced(0, b"\0"), "another kind"),
+        (without(pool_of), "there is no account"),
+        (spliced(9, bytes(32)), "of another token"),
+        (spliced(73, b"\xff\xff\xff\x7f"), "between no ticks"),
         (spliced(235, bytes(2), pool_of), "no spacing"),
         (other_arrays(lambda content: content[:-1]), "no array of ticks"),
         (other_arrays(lambda content: content[:8] + bytes(32) + content[40:]), "those of another pool"),
         (strange(lambda position: position.pool.vaults[0]), "another token"),
     ],
-)  # fmt: skip
+)
 def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
     position = drawn(random.Random(5))
     ledger = Ledger()

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.solana import positions
-from adapters.solana.account_reads import derived
-from adapters.solana.layouts import TOKEN
-from adapters.solana.positions import Claim, Unreadable
-from adapters.solana.protocols.raydium_cpmm import FAMILY
-from chainfolio.plans import Unknown, run_known
+from chainfolio.adapters.solana import positions
+from chainfolio.adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.layouts import TOKEN
+from chainfolio.adapters.solana.positions import Claim, Unreadable
+from chainfolio.adapters.solana.protocols.raydium_cpmm import FAMILY
+from chainfolio.plans import Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, itself, key, sized, strange, without
 from tests.solana.fakes import WALLET
@@ -44,7 +44,7 @@ def stored(pool: Reserves, vaults: tuple[int, int] = (2**60, 2**63), **other: An
 
 def decoded(ledger: Any, share: str, raw: int) -> Sequence[DecodedPosition]:
     """What the decoder makes of so many shares."""
-    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim(WALLET, share, CPMM, 0, raw)), ledger)
+    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim(WALLET, share, CPMM, 0, raw)), ledger)
     return found
 
 
@@ -61,12 +61,14 @@ def test_a_share_is_its_part_without_the_fees_of_others_as_raydiums_sdk_has_it(s
 
 def test_addresses_are_where_raydiums_sdk_says() -> None:
     pool = drawn(random.Random(1))
-    told = done([
-        ("raydium_address", {"of": "getPdaLpMint", "arguments": [CPMM, pool.address]}),
-        ("raydium_address", {"of": "getPdaPoolAuthority", "arguments": [CPMM]}),
-        ("raydium_address", {"of": "getCpmmPdaAmmConfigId", "arguments": [CPMM, Small(0)]}),
-        ("raydium_address", {"of": "getCpmmPdaPoolId", "arguments": [CPMM, pool.config, *pool.mints]}),
-    ])  # fmt: skip
+    told = done(
+        [
+            ("raydium_address", {"of": "getPdaLpMint", "arguments": [CPMM, pool.address]}),
+            ("raydium_address", {"of": "getPdaPoolAuthority", "arguments": [CPMM]}),
+            ("raydium_address", {"of": "getCpmmPdaAmmConfigId", "arguments": [CPMM, Small(0)]}),
+            ("raydium_address", {"of": "getCpmmPdaPoolId", "arguments": [CPMM, pool.config, *pool.mints]}),
+        ]
+    )
     assert told == [pool.share, pool.authority, pool.config, pool.address]
 
 
@@ -86,11 +88,13 @@ def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without(itself), "was not found"), (sized(-1), "636 bytes"), (sized(1), "638 bytes"),
+        (without(itself), "was not found"),
+        (sized(-1), "636 bytes"),
+        (sized(1), "638 bytes"),
         (without(lambda pool: pool.vaults[1]), "there is no account"),
         (strange(lambda pool: pool.vaults[0]), "another token"),
     ],
-)  # fmt: skip
+)
 def test_what_a_pool_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
     pool = drawn(random.Random(5))
     ledger = stored(pool)
@@ -142,7 +146,7 @@ async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token() -> N
 async def test_of_the_pools_of_many_shares_that_were_sent_some_are_looked_for_and_the_rest_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(positions, "MOST_LISTS", 2)
+    monkeypatch.setattr(positions, "MAX_SEARCHES", 2)
     pools = [drawn(random.Random(seed)) for seed in range(4)]
     ledger = Ledger()
     for pool in pools:

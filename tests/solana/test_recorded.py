@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.solana.layouts import TOKEN_PROGRAMS
-from adapters.solana.parsing import joined, slot_and_content, token_accounts
-from adapters.solana.rows import tables
-from adapters.solana.spans import Read, whole
-from adapters.solana.transactions import Change, Found, change, moved
+from chainfolio.adapters.solana.layouts import TOKEN_PROGRAMS
+from chainfolio.adapters.solana.parsing import joined, slot_and_content, token_accounts
+from chainfolio.adapters.solana.rows import tables
+from chainfolio.adapters.solana.spans import BlockChanges, parse_block
+from chainfolio.adapters.solana.transactions import Change, FetchedTransaction, change, paired_transfers
 from tests.solana.recorded import body, expected, lines, needs_recordings
 
 pytestmark = needs_recordings
@@ -37,7 +37,7 @@ def recorded() -> dict[str, Change]:
     """The recorded transactions by their signature."""
     found = {}
     for line in lines("transactions.rpc.jsonl.gz"):
-        entry = msgspec.json.decode(body(line["result"]), type=Found)
+        entry = msgspec.json.decode(body(line["result"]), type=FetchedTransaction)
         found[line["params"][0]] = change("recorded", entry, entry.slot)
     return found
 
@@ -61,7 +61,7 @@ def test_the_movements_of_a_transaction_add_up_to_its_changes_for_every_account(
     for done in recorded().values():
         for mint, changes in ({"": done.native} | dict(done.tokens)).items():
             sums: dict[str, int] = {}
-            for sender, recipient, raw in moved(changes, "nobody"):
+            for sender, recipient, raw in paired_transfers(changes, "nobody"):
                 assert raw > 0
                 sums[sender] = sums.get(sender, 0) - raw
                 sums[recipient] = sums.get(recipient, 0) + raw
@@ -71,10 +71,10 @@ def test_the_movements_of_a_transaction_add_up_to_its_changes_for_every_account(
                 assert left == 0, "coins come from nowhere"
 
 
-def block(name: str) -> Read:
+def block(name: str) -> BlockChanges:
     """A recorded block."""
     (line,) = lines(f"blocks/{name}.rpc.jsonl.gz")
-    found = whole(line["params"][0], "recorded", body(line["result"]))
+    found = parse_block(line["params"][0], "recorded", body(line["result"]))
     assert found is not None
     return found
 
@@ -85,11 +85,11 @@ def test_a_recorded_block_is_read_whole(name: str) -> None:
     assert (found.block.height, found.block.hash) == (wanted["slot"], wanted["blockhash"])
     assert found.block.parent == wanted["previous_blockhash"]
     assert found.block.time_us == wanted["block_time"] * 1_000_000
-    changes = [each.change for each in found.done]
+    changes = [each.change for each in found.changes]
     assert len(changes) == wanted["transactions"]
     assert sum(each.failed for each in changes) == wanted["failed"]
     assert sum(each.fee for each in changes) == wanted["total_fees_lamports"]
-    rows = tables("solana", found.done, ("transactions", "native", "transfers"))
+    rows = tables("solana", found.changes, ("transactions", "native", "transfers"))
     assert rows["transactions"].num_rows == wanted["transactions"]
     assert len({row["tx_index"] for row in rows["transactions"].to_pylist()}) == wanted["transactions"]
 
@@ -97,4 +97,4 @@ def test_a_recorded_block_is_read_whole(name: str) -> None:
 def test_a_block_is_the_same_in_every_encoding() -> None:
     one, two, three = (block(f"devnet_147078734_{each}") for each in ("json", "jsonParsed", "base64"))
     assert one == two == three
-    assert len(one.done) == 25
+    assert len(one.changes) == 25

@@ -9,15 +9,15 @@ from typing import NoReturn
 
 import pytest
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.history import AT_ONCE
-from adapters.solana.settings import SolanaSettings
 from bench.solana_history import Wallet, Watching, expected, serving
-from chainfolio.seams import Seams
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.history import PIECE_SIZE
+from chainfolio.adapters.solana.settings import SolanaSettings
+from chainfolio.environment import Environment
+from chainfolio.indexer.collect import BATCH_REQUESTS
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import TRANSFERS
-from indexer.collect import BATCH_REQUESTS
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.chains.index import IndexOf
 from tests.solana.fakes import ROOT
 
@@ -42,7 +42,7 @@ def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repea
         assert broken.rows() == expected(wallet)
         assert kills == 5
         again = wallet.asked["getTransaction"] - wallet.count
-        assert again <= kills * 2 * max(AT_ONCE, BATCH_REQUESTS)
+        assert again <= kills * 2 * max(PIECE_SIZE, BATCH_REQUESTS)
         assert broken.whole() < 20
 
 
@@ -60,7 +60,7 @@ def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(t
 @asynccontextmanager
 async def indexing(url: str, folder: Path) -> AsyncIterator[IndexOf[SolanaChain]]:
     """An index in a folder, as after a restart."""
-    chain = build("solana", SolanaSettings(adapter="solana", rpc=[url]), Seams(), configs=ROOT / "configs")
+    chain = build("solana", SolanaSettings(adapter="solana", rpc=[url]), Environment(), configs=ROOT / "configs")
     tail = Tail(folder / "tail.db")
     try:
         yield IndexOf(chain, Lake(str(folder / "lake")), tail, HISTORIES)

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 
-from adapters.solana.chain import SolanaChain, build
-from adapters.solana.epochs import Schedule
-from adapters.solana.layouts import STAKE
-from adapters.solana.reward_rows import EPOCHS
-from adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.chain import SolanaChain, build
+from chainfolio.adapters.solana.epochs import Schedule
+from chainfolio.adapters.solana.layouts import STAKE
+from chainfolio.adapters.solana.reward_rows import MAX_EPOCHS
+from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Collected
+from chainfolio.chains import SpanTables
+from chainfolio.engine.snapshots.day_flows import day_flows, flows_in_span
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, BadRequest, Unavailable
-from chainfolio.seams import Seams
+from chainfolio.indexer.wiring import System, check_datasets
+from chainfolio.localchain.solana.dated import dated
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import coins, stake, unstaked, voter
 from chainfolio.settings import load
-from engine.daily import daily, moved_in
-from indexer.wiring import System, check_datasets
-from localchain.solana.dated import dated
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import coins, stake, unstaked, voter
 from tests.evm.fakes import FakeClock
 from tests.solana.conftest import Run, started
 from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, Refuse, header, transaction
@@ -98,12 +98,13 @@ def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, earned: 
     rewards = [each for each in found["transactions"] if each["type"] == "COLLECT"]
     assert [(each["blockNumber"], each["protocol"]["key"], each["fees"]) for each in rewards] == [
         (earned.slots[epoch], "solana_stake", "0") for epoch in (1, 0)
-    ]  # fmt: skip
+    ]
     assert [each["assetsOut"] for each in rewards] == [[], []]
     assets = [asset for each in rewards for asset in each["assetsIn"]]
     assert [(each["balance"], each["from"], each["to"], each["staysStaked"]) for each in assets] == [
-        ("0.000000011", earned.stake, earned.owner, True), ("0.007", earned.stake, earned.owner, True),
-    ]  # fmt: skip
+        ("0.000000011", earned.stake, earned.owner, True),
+        ("0.007", earned.stake, earned.owner, True),
+    ]
     [taken] = [each for each in found["transactions"] if each["type"] == "UNSTAKE"]
     assert [each["balance"] for each in taken["assetsIn"]] == ["0.007"]
     then = run("portfolio", earned.owner, "--chain", "solana", "--block", str(earned.slots[1]))[0]
@@ -120,13 +121,13 @@ async def test_a_day_has_what_a_stake_earned_and_a_balance_has_not(run: Run, ear
     index, native = (system.lake, system.tail, chain, [earned.owner]), chain.info.native.asset
     block = await chain.block(earned.slots[1])
     earlier = Span(0, block.height)
-    assert moved_in(*index, earlier)[earned.owner].came == {native: 5 * 10**9}
-    whole = moved_in(*index, earlier, with_rewards=True)[earned.owner].came
+    assert flows_in_span(*index, earlier)[earned.owner].incoming == {native: 5 * 10**9}
+    whole = flows_in_span(*index, earlier, with_rewards=True)[earned.owner].incoming
     assert whole == {native: 5 * 10**9 + REWARDS[0] + REWARDS[1]}
-    found, lacking = daily(*index, block)
+    found, lacking = day_flows(*index, block)
     await system.close()
     assert lacking == ""
-    assert found[earned.owner].came[native] % 1_000 == REWARDS[1], "what the block itself paid is of its day"
+    assert found[earned.owner].incoming[native] % 1_000 == REWARDS[1], "what the block itself paid is of its day"
 
 
 @pytest.mark.node
@@ -167,9 +168,9 @@ def wallet_of(portfolio: Any) -> str:
 # --- on nodes that say what a test wants -----------------------------------------------------------------------------
 
 
-async def collected(chain: SolanaChain, span: Span = EVERYTHING) -> list[Collected]:
+async def collected(chain: SolanaChain, span: Span = EVERYTHING) -> list[SpanTables]:
     """All pieces of the rewards of the wallet, up to the newest final slot."""
-    pieces, first, last = list[Collected](), span.first, min(span.last, (await chain.heads()).finalized)
+    pieces, first, last = list[SpanTables](), span.first, min(span.last, (await chain.heads()).finalized)
     while first <= last:
         pieces.append(await chain.collect_accounts(Span(first, last), [WALLET], ["rewards"]))
         assert pieces[-1].span.first == first
@@ -177,7 +178,7 @@ async def collected(chain: SolanaChain, span: Span = EVERYTHING) -> list[Collect
     return pieces
 
 
-def rows(pieces: Sequence[Collected]) -> list[tuple[Any, ...]]:
+def rows(pieces: Sequence[SpanTables]) -> list[tuple[Any, ...]]:
     """Slot, time, stake account, owner and lamports."""
     return [
         (
@@ -192,9 +193,9 @@ def rows(pieces: Sequence[Collected]) -> list[tuple[Any, ...]]:
     ]
 
 
-def known(pieces: Sequence[Collected]) -> list[tuple[int, int]]:
+def known(pieces: Sequence[SpanTables]) -> list[tuple[int, int]]:
     """The slots of which rewards are told."""
-    return [(each.span.first, each.span.last) for each in pieces if "rewards" in each.ways]
+    return [(each.span.first, each.span.last) for each in pieces if "rewards" in each.read_methods]
 
 
 @needs_recordings
@@ -220,12 +221,21 @@ def test_epochs_are_cut_as_the_cluster_cuts_them() -> None:
     )
 
 
-@pytest.mark.parametrize("given", [
-    {}, None, [], {**SCHEDULE, "slotsPerEpoch": 0}, {**SCHEDULE, "slotsPerEpoch": 1.5},
-    {**SCHEDULE, "firstNormalSlot": -1}, {**SCHEDULE, "firstNormalEpoch": 3}, {**SCHEDULE, "firstNormalSlot": 3},
-    {**SCHEDULE, "firstNormalEpoch": 2, "firstNormalSlot": 31},
-    {**SCHEDULE, "firstNormalEpoch": 2**40, "firstNormalSlot": 32},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        None,
+        [],
+        {**SCHEDULE, "slotsPerEpoch": 0},
+        {**SCHEDULE, "slotsPerEpoch": 1.5},
+        {**SCHEDULE, "firstNormalSlot": -1},
+        {**SCHEDULE, "firstNormalEpoch": 3},
+        {**SCHEDULE, "firstNormalSlot": 3},
+        {**SCHEDULE, "firstNormalEpoch": 2, "firstNormalSlot": 31},
+        {**SCHEDULE, "firstNormalEpoch": 2**40, "firstNormalSlot": 32},
+    ],
+)
 async def test_by_a_schedule_that_cannot_be_nothing_is_known(given: Any) -> None:
     node = Staked(lambda params: [None])
     node.answers = {**node.answers, "getEpochSchedule": lambda params: given}
@@ -249,7 +259,7 @@ async def test_pieces_anywhere_have_every_reward_once_and_ask_for_each_epoch_onc
     whole = rows(await collected(node.chain()))
     assert [height for height, *_ in whole] == [epoch * SLOTS + 500 for epoch in range(1, 139)]
     assert sorted(epochs) == [*range(138)]
-    assert len(epochs) > EPOCHS
+    assert len(epochs) > MAX_EPOCHS
     for cut in (300, 400 * SLOTS // 3, 7 * SLOTS, 7 * SLOTS + 499, 7 * SLOTS + 500):
         chain = node.chain()
         assert rows([*await collected(chain, Span(0, cut)), *await collected(chain, Span(cut + 1, 2**40))]) == whole
@@ -272,9 +282,10 @@ async def test_before_a_stake_account_was_begun_nothing_is_asked() -> None:
         return found
 
     node.answers = {
-        **node.answers, "getTransaction": told,
+        **node.answers,
+        "getTransaction": told,
         "getSignaturesForAddress": lambda params: [] if "before" in params[1] else page,
-    }  # fmt: skip
+    }
     pieces = await collected(node.chain())
     assert (sorted(epochs), len(pieces)) == ([*range(134, 138)], 1), "up to the second it had no more than before"
     epochs.clear()
@@ -288,10 +299,14 @@ def saying(value: Any) -> Answers:
     return lambda params: value
 
 
-@pytest.mark.parametrize("lie", [
-    {"getSignaturesForAddress": [{"signature": "a", "slot": 5}, {"signature": "b", "slot": 6}]},
-    {"getSignaturesForAddress": {}}, {"getSignaturesForAddress": [{"signature": "a", "slot": 1.5}]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"getSignaturesForAddress": [{"signature": "a", "slot": 5}, {"signature": "b", "slot": 6}]},
+        {"getSignaturesForAddress": {}},
+        {"getSignaturesForAddress": [{"signature": "a", "slot": 1.5}]},
+    ],
+)
 async def test_where_nobody_tells_what_an_account_did_its_rewards_are_not_known(lie: dict[str, Any]) -> None:
     node = Staked(every([]))
     node.answers = {**node.answers, **{method: saying(said) for method, said in lie.items()}}
@@ -320,17 +335,18 @@ async def test_a_reward_in_a_block_that_may_still_go_is_a_row_with_that_block_an
     node, slot, branch = Staked(every(epochs, late=5)), 138 * SLOTS, ""
     final = {"finalized": slot - 20, "confirmed": slot + 10}
     node.answers = {
-        **node.answers, "getSlot": lambda params: final[params[0]["commitment"]],
+        **node.answers,
+        "getSlot": lambda params: final[params[0]["commitment"]],
         "getBlock": lambda params: {**header(params[0]), "blockhash": f"hash{params[0]}{branch}"},
-    }  # fmt: skip
+    }
     settings = SolanaSettings(adapter="solana", rpc=["http://one.test"], commitment="confirmed")
-    chain = build("solana", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=node)
+    chain = build("solana", settings, Environment(clock=FakeClock()), configs=ROOT / "configs", transport=node)
     span = Span(slot - 10, slot + 10)
     before = (await chain.heads()).latest
 
     async def read() -> list[tuple[int, str]]:
         piece = await chain.collect_accounts(span, [WALLET], ["rewards"], before)
-        assert (piece.span, [each.hash for each in piece.chain]) == (span, [f"hash{slot + 5}{branch}"])
+        assert (piece.span, [each.hash for each in piece.blocks]) == (span, [f"hash{slot + 5}{branch}"])
         return [(row["height"], row["tx_hash"]) for row in piece.tables["transfers"].to_pylist()]
 
     assert await read() == [(slot + 5, f"hash{slot + 5}")]
@@ -381,10 +397,18 @@ async def test_where_nobody_tells_rewards_the_slots_that_may_have_paid_them_coun
     assert known(await collected(node.chain(), Span(0, SLOTS - 1))) == [(0, SLOTS - 1)], "nothing is paid before"
 
 
-@pytest.mark.parametrize("wrong", [
-    {"effectiveSlot": 137 * SLOTS - 1}, {"effectiveSlot": 138 * SLOTS}, {"epoch": 135}, {"amount": 101},
-    {"amount": 7.5}, {"effectiveSlot": 2**63}, {"commission": 101},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"effectiveSlot": 137 * SLOTS - 1},
+        {"effectiveSlot": 138 * SLOTS},
+        {"epoch": 135},
+        {"amount": 101},
+        {"amount": 7.5},
+        {"effectiveSlot": 2**63},
+        {"commission": 101},
+    ],
+)
 async def test_rewards_that_cannot_be_make_no_rows_and_their_slots_count_as_unread(wrong: Any) -> None:
     def rewards(params: Any) -> Any:
         epoch = params[1]["epoch"]
@@ -414,8 +438,11 @@ async def test_a_wallet_without_stake_costs_four_requests_and_is_read_to_the_end
     chain = node.chain()
     assert known(await collected(chain)) == [(0, 60_000_000)]
     assert [each for each in node.asked if each not in ("getGenesisHash", "getSlot", "getBlock")] == [
-        "getEpochSchedule", "getFirstAvailableBlock", "getSignaturesForAddress", "getProgramAccounts",
-    ]  # fmt: skip
+        "getEpochSchedule",
+        "getFirstAvailableBlock",
+        "getSignaturesForAddress",
+        "getProgramAccounts",
+    ]
 
 
 async def test_of_what_was_before_nodes_have_transactions_no_rewards_are_known() -> None:
@@ -426,6 +453,6 @@ async def test_of_what_was_before_nodes_have_transactions_no_rewards_are_known()
 
 def test_rewards_are_indexed_for_accounts_alone() -> None:
     chain = FakeNode().chain()
-    assert "rewards" not in chain.usual
+    assert "rewards" not in chain.default_datasets
     with pytest.raises(BadRequest, match="of accounts alone"):
         check_datasets(chain, ["rewards"])

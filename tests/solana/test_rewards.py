@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import STAKE, STAKE_HISTORY, SYSTEM
-from adapters.solana.reads import Reward, RewardRead
-from adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.layouts import STAKE, STAKE_HISTORY, SYSTEM
+from chainfolio.adapters.solana.reads import Reward, RewardRead
+from chainfolio.adapters.solana.settings import SolanaSettings
+from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from engine.snapshot import Snapshotter
-from engine.tokens import TokenBook
-from portfolio.compose import portfolio
-from portfolio.facts import ChainFacts
-from portfolio.valuation import value
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.valuation import valuate
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from tests.solana.fakes import WALLET, FakeNode, Refuse, account
 from tests.solana.recorded import expected, lines, needs_recordings
 
@@ -46,9 +46,11 @@ class Staked(FakeNode):
 
     def __init__(self, rewards: Answers, *, times: Answers = lambda params: 1_600_000_000, begun: int = 100) -> None:
         super().__init__(
-            getInflationReward=rewards, getBlockTime=times, getMultipleAccounts=self._accounts,
+            getInflationReward=rewards,
+            getBlockTime=times,
+            getMultipleAccounts=self._accounts,
             getProgramAccounts=lambda params: self.at([self._stake(begun)]),
-        )  # fmt: skip
+        )
         self.slot = 60_000_000
 
     def _accounts(self, params: Any) -> Any:
@@ -60,13 +62,15 @@ class Staked(FakeNode):
     @staticmethod
     def _stake(begun: int) -> dict[str, Any]:
         delegation = {
-            "voter": OTHER, "stake": str(LAMPORTS - 2_282_880), "activationEpoch": str(begun),
+            "voter": OTHER,
+            "stake": str(LAMPORTS - 2_282_880),
+            "activationEpoch": str(begun),
             "deactivationEpoch": str(ALWAYS),
-        }  # fmt: skip
+        }
         info = {
             "meta": {"authorized": {"staker": WALLET, "withdrawer": WALLET}, "rentExemptReserve": "2282880"},
             "stake": {"delegation": delegation},
-        }  # fmt: skip
+        }
         data = {"parsed": {"info": info, "type": "delegated"}, "program": "stake"}
         return {"pubkey": STAKED, "account": {"data": data, "owner": STAKE, "lamports": LAMPORTS}}
 
@@ -96,7 +100,7 @@ async def shown(chain: SolanaChain, folder: Path) -> Any:
     finally:
         tail.close()
     facts = {chain.key: ChainFacts(chain.key, "Solana", 101)}
-    return msgspec.json.decode(msgspec.json.encode(portfolio(WALLET, value([taken]), facts, updated_ms=0)))
+    return msgspec.json.decode(msgspec.json.encode(portfolio(WALLET, valuate([taken]), facts, updated_ms=0)))
 
 
 def position(document: Any) -> Any:
@@ -128,8 +132,9 @@ async def test_recorded_rewards_are_shown_exactly_and_epochs_that_the_node_dropp
     ] == [(each["epoch"], Decimal(str(each["sol"])), each["time"]) for each in wanted]
     assert [each["blockNumber"] for each in known] == ["58320000", "57888004", "57456000"]
     assert [(each["epoch"], each["amount"], each["time"]) for each in dropped] == [
-        ("131", "N/A", "N/A"), ("130", "N/A", "N/A"),
-    ]  # fmt: skip
+        ("131", "N/A", "N/A"),
+        ("130", "N/A", "N/A"),
+    ]
     assert [each["balance"] for each in found["supplyAssets"]] == ["28897.168409392"], "rewards are in it already"
     assert document["completeness"] == "complete"
     assert [each["reason"] for each in document["issues"] if "earned" in each["reason"]] == [
@@ -167,26 +172,53 @@ async def test_an_epoch_in_which_an_account_earned_nothing_is_left_out_and_none_
     document = await shown(Staked(rewards, begun=131).chain(), tmp_path)
     assert sorted(epochs) == [132, 133, 134]
     assert [(each["epoch"], each["amount"], each["commission"]) for each in position(document)["earned"]] == [
-        ("134", "0.000000007", "8"), ("132", "0.000000007", "8"),
-    ]  # fmt: skip
+        ("134", "0.000000007", "8"),
+        ("132", "0.000000007", "8"),
+    ]
     assert not any("earned" in each["reason"] for each in document["issues"])
 
 
-@pytest.mark.parametrize("given", [
-    [], [None, None], {}, None, 7, ["x"], [paid(133)], [paid(134, amount=1.5)], [paid(134, amount="7")],
-    [paid(134, amount=-1)], [paid(134, amount=2**64)], [paid(134, amount=101)], [paid(134, commission=101)],
-    [paid(134, effectiveSlot=-1)], [paid(134, effectiveSlot=None)], [{"epoch": 134}],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [None, None],
+        {},
+        None,
+        7,
+        ["x"],
+        [paid(133)],
+        [paid(134, amount=1.5)],
+        [paid(134, amount="7")],
+        [paid(134, amount=-1)],
+        [paid(134, amount=2**64)],
+        [paid(134, amount=101)],
+        [paid(134, commission=101)],
+        [paid(134, effectiveSlot=-1)],
+        [paid(134, effectiveSlot=None)],
+        [{"epoch": 134}],
+    ],
+)
 async def test_rewards_that_cannot_be_are_unknown_and_never_zero(given: Any) -> None:
     [found] = await asked(Staked(lambda params: given), RewardRead(STAKED, 134))
     assert isinstance(found, Unknown)
 
 
-@pytest.mark.parametrize(("code", "words"), [
-    (-32001, "cleaned up"), (-32004, "not available"), (-32007, "skipped"), (-32009, "missing in long-term storage"),
-    (-32011, "no history"), (-32017, "Epoch rewards period still active at slot 58320000"), (-32018, "no boundary"),
-    (-32601, "Method not found"), (-32602, "Invalid params"), (429, "too many requests"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-32001, "cleaned up"),
+        (-32004, "not available"),
+        (-32007, "skipped"),
+        (-32009, "missing in long-term storage"),
+        (-32011, "no history"),
+        (-32017, "Epoch rewards period still active at slot 58320000"),
+        (-32018, "no boundary"),
+        (-32601, "Method not found"),
+        (-32602, "Invalid params"),
+        (429, "too many requests"),
+    ],
+)
 async def test_a_node_that_does_not_say_what_was_earned_spoils_nothing_else(
     code: int, words: str, tmp_path: Path
 ) -> None:

@@ -10,10 +10,10 @@ import base58
 import pytest
 from solders.pubkey import Pubkey
 
-from adapters.solana.chain import build
-from adapters.solana.layouts import STAKE, SYSTEM
-from adapters.solana.settings import SolanaSettings
-from adapters.solana.stake_calls import (
+from chainfolio.adapters.solana.chain import build
+from chainfolio.adapters.solana.layouts import STAKE, SYSTEM
+from chainfolio.adapters.solana.settings import SolanaSettings
+from chainfolio.adapters.solana.stake_calls import (
     AUTHORIZE,
     INITIALIZE,
     LOCK,
@@ -22,12 +22,12 @@ from adapters.solana.stake_calls import (
     SPLIT,
     WITHDRAW,
     StakeCall,
-    named_by,
+    stakes_of_authority,
 )
-from adapters.solana.stake_lives import Life, Step, lives
+from chainfolio.adapters.solana.stake_lives import AccountStakeHistory, Step, add_owners
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment
 from chainfolio.kinds import EndpointMemory
-from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.solana.fakes import ROOT, WALLET, Refuse, account
 from tests.solana.test_rewards import LAMPORTS, OTHER, STAKED, Staked, paid
@@ -61,23 +61,35 @@ def taken(stake: str, by: str, to: str = OTHER) -> StakeCall:
 # --- who could withdraw ----------------------------------------------------------------------------------------------
 
 
-def owners(steps: Sequence[Step], *slots: int, now: str | None = None, beside: Sequence[Life] = ()) -> list[str | None]:
+def owners(
+    steps: Sequence[Step], *slots: int, now: str | None = None, beside: Sequence[AccountStakeHistory] = ()
+) -> list[str | None]:
     """Who could withdraw at some slots."""
-    life = Life(STAKED, tuple(steps), steps[-1].after if steps else 0, 1_000)
-    found = lives([life, *beside], {STAKED: now} if now else {})[STAKED]
+    life = AccountStakeHistory(STAKED, tuple(steps), steps[-1].after if steps else 0, 1_000)
+    found = add_owners([life, *beside], {STAKED: now} if now else {})[STAKED]
     return [found.owner(slot) for slot in slots]
 
 
 def test_an_account_is_of_whom_it_was_begun_for_until_it_is_given_away_or_empty() -> None:
-    steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (given(STAKED, WALLET, HEIR),)),
-             Step(30, 9, 0, (taken(STAKED, HEIR),)), Step(40, 0, 5)]  # fmt: skip
+    steps = [
+        Step(10, 0, 9, (begun(STAKED, WALLET),)),
+        Step(20, 9, 9, (given(STAKED, WALLET, HEIR),)),
+        Step(30, 9, 0, (taken(STAKED, HEIR),)),
+        Step(40, 0, 5),
+    ]
     assert owners(steps, 9, 10, 19, 20, 29, 40) == ["", WALLET, WALLET, HEIR, HEIR, ""]
 
 
 def test_what_is_given_away_and_back_was_anothers_in_between_and_not_within_one_slot() -> None:
     away, back = given(STAKED, WALLET, HEIR), given(STAKED, HEIR, WALLET)
-    steps = [Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(20, 9, 9, (away,)), Step(30, 9, 9, (back,)),
-             Step(40, 9, 9, (away, back)), Step(50, 9, 9, (away,)), Step(50, 9, 9, (back,))]  # fmt: skip
+    steps = [
+        Step(10, 0, 9, (begun(STAKED, WALLET),)),
+        Step(20, 9, 9, (away,)),
+        Step(30, 9, 9, (back,)),
+        Step(40, 9, 9, (away, back)),
+        Step(50, 9, 9, (away,)),
+        Step(50, 9, 9, (back,)),
+    ]
     assert owners(steps, 19, 20, 29, 30, 40, 50) == [WALLET, HEIR, HEIR, WALLET, WALLET, WALLET]
 
 
@@ -85,19 +97,28 @@ def test_a_transaction_that_a_node_leaves_out_makes_unknown_who_could_withdraw_b
     begin, end = Step(10, 0, 9, (begun(STAKED, WALLET),)), Step(30, 9, 0, (taken(STAKED, HEIR),))
     assert owners([begin, end], 9, 10, 29, 30) == ["", None, None, HEIR]
     assert owners([begin, Step(20, 9, 9, (given(STAKED, HEIR, OTHER),)), end], 10, 20, 30) == [None, None, HEIR]
-    other = Life(PART, (Step(10, 0, 9, (begun(PART, WALLET),)),), 9, 99)
+    other = AccountStakeHistory(PART, (Step(10, 0, 9, (begun(PART, WALLET),)),), 9, 99)
     joined = Step(15, 9, 12, (StakeCall(MERGE, (STAKED, PART, CLOCK), b""),))
     assert owners([begin, joined, end], 10, 20, 30, beside=[other]) == [None, None, HEIR], "what was kin tells nothing"
 
 
 def test_parts_that_are_merged_again_and_again_and_begun_anew_are_of_whom_they_were_begun_for() -> None:
     joined = StakeCall(MERGE, (STAKED, PART, CLOCK), b"")
-    part = Life(PART, (
-        Step(10, 0, 4, (begun(PART, WALLET),)), Step(20, 4, 0, (joined,)), Step(30, 0, 4, (begun(PART, HEIR),)),
-        Step(40, 4, 4, (given(PART, HEIR, WALLET),)), Step(50, 4, 0, (joined,)), Step(60, 0, 3),
-    ), 3, 99)  # fmt: skip
-    whole = Life(STAKED, (Step(20, 5, 9, (joined,)), Step(50, 9, 13, (joined,))), 13, 99)
-    found = lives([part, whole], {STAKED: WALLET})
+    part = AccountStakeHistory(
+        PART,
+        (
+            Step(10, 0, 4, (begun(PART, WALLET),)),
+            Step(20, 4, 0, (joined,)),
+            Step(30, 0, 4, (begun(PART, HEIR),)),
+            Step(40, 4, 4, (given(PART, HEIR, WALLET),)),
+            Step(50, 4, 0, (joined,)),
+            Step(60, 0, 3),
+        ),
+        3,
+        99,
+    )
+    whole = AccountStakeHistory(STAKED, (Step(20, 5, 9, (joined,)), Step(50, 9, 13, (joined,))), 13, 99)
+    found = add_owners([part, whole], {STAKED: WALLET})
     assert [found[PART].owner(slot) for slot in (9, 10, 30, 40, 60)] == ["", WALLET, HEIR, WALLET, ""]
     assert [found[STAKED].owner(slot) for slot in (5, 20, 50)] == [WALLET] * 3
 
@@ -126,7 +147,7 @@ def test_whoever_could_withdraw_later_could_before_unless_something_changed() ->
 def test_a_part_that_was_split_off_and_merged_again_was_of_whom_the_rest_is() -> None:
     parted, joined = StakeCall(SPLIT, (PART, STAKED, OTHER), b""), StakeCall(MERGE, (PART, STAKED, CLOCK), b"")
     part = [Step(20, 0, 4, (parted,)), Step(30, 4, 0, (joined,))]
-    rest = Life(
+    rest = AccountStakeHistory(
         PART, (Step(10, 0, 9, (begun(PART, WALLET),)), Step(20, 9, 5, (parted,)), Step(30, 5, 9, (joined,))), 9, 99
     )
     assert owners(part, 19, 20, 29, beside=[rest]) == ["", WALLET, WALLET]
@@ -136,14 +157,14 @@ def test_a_part_that_was_split_off_and_merged_again_was_of_whom_the_rest_is() ->
 def test_a_part_that_was_given_away_at_once_says_nothing_of_the_rest() -> None:
     parted = StakeCall(SPLIT, (STAKED, PART, OTHER), b"")
     rest = [Step(20, 9, 5, (parted,))]
-    part = Life(PART, (Step(20, 0, 4, (parted, given(PART, WALLET, HEIR))),), 4, 99)
+    part = AccountStakeHistory(PART, (Step(20, 0, 4, (parted, given(PART, WALLET, HEIR))),), 4, 99)
     assert owners(rest, 5, 25, beside=[part]) == [WALLET, WALLET]
 
 
 def test_who_is_paid_has_no_say_and_who_is_named_as_the_next_owner_has() -> None:
-    assert named_by([taken(STAKED, OTHER, to=WALLET)], WALLET) == set()
-    assert named_by([taken(STAKED, WALLET)], WALLET) == {STAKED}
-    assert named_by([given(STAKED, OTHER, WALLET), begun(PART, WALLET)], WALLET) == {STAKED, PART}
+    assert stakes_of_authority([taken(STAKED, OTHER, to=WALLET)], WALLET) == set()
+    assert stakes_of_authority([taken(STAKED, WALLET)], WALLET) == {STAKED}
+    assert stakes_of_authority([given(STAKED, OTHER, WALLET), begun(PART, WALLET)], WALLET) == {STAKED, PART}
 
 
 @pytest.mark.parametrize("kind", [LOCK, LOCK_CHECKED])
@@ -153,8 +174,8 @@ def test_until_when_nothing_may_be_withdrawn_is_what_was_said_of_it_last(kind: i
     by_epoch = StakeCall(kind, (STAKED, OTHER), b"\0\1" + struct.pack("<Q", 7) + b"\0")
     other = StakeCall(kind, (PART, OTHER), b"\1" + struct.pack("<q", 99) + b"\0\0")
     steps = (Step(10, 0, 9, (locked,)), Step(20, 9, 9, (later,)), Step(30, 9, 9, (by_epoch, other)))
-    life = Life(STAKED, steps, 9, 1_000)
-    assert [life.last(slot, lambda call: call.unlock_s) for slot in (9, 19, 20, 30)] == [None, 90, 95, 95]
+    life = AccountStakeHistory(STAKED, steps, 9, 1_000)
+    assert [life.last_value(slot, lambda call: call.unlock_s) for slot in (9, 19, 20, 30)] == [None, 90, 95, 95]
 
 
 # --- answers about the past ------------------------------------------------------------------------------------------
@@ -168,9 +189,13 @@ class Past(Staked):
         super().__init__(self._rewards)
         self.steps, self.lamports, self.served = steps, lamports, 0
         self.answers = {
-            **self.answers, "getMultipleAccounts": self._lamports, "getTransaction": self._transaction,
-            "getSignaturesForAddress": self._listed, "getFirstAvailableBlock": lambda params: self.served, **answers,
-        }  # fmt: skip
+            **self.answers,
+            "getMultipleAccounts": self._lamports,
+            "getTransaction": self._transaction,
+            "getSignaturesForAddress": self._listed,
+            "getFirstAvailableBlock": lambda params: self.served,
+            **answers,
+        }
 
     def _rewards(self, params: Any) -> Any:
         epoch = params[1]["epoch"]
@@ -188,13 +213,17 @@ class Past(Staked):
         step = next(each for each in self.steps if each["signature"] == params[0])
         message = {"accountKeys": step["keys"], "instructions": step["calls"], "header": {"numRequiredSignatures": 1}}
         return {
-            "slot": step["slot"], "blockTime": 1_700_000_000,
+            "slot": step["slot"],
+            "blockTime": 1_700_000_000,
             "transaction": {"signatures": [step["signature"]], "message": message},
             "meta": {
-                "err": None, "fee": 5, "preBalances": step["before"], "postBalances": step["after"],
+                "err": None,
+                "fee": 5,
+                "preBalances": step["before"],
+                "postBalances": step["after"],
                 "innerInstructions": step.get("inside"),
             },
-        }  # fmt: skip
+        }
 
 
 def signature(slot: int) -> str:
@@ -297,11 +326,17 @@ def _many(params: Any) -> Any:
     return [] if "before" in params[1] else [{"signature": f"{each}", "slot": NOW - each} for each in range(600)]
 
 
-@pytest.mark.parametrize("broken", [
-    {"keys": [WALLET, STAKED, STAKE]}, {"before": [9, 0, 1.5, 1]}, {"calls": [{"programIdIndex": 2}]},
-    {"calls": [{"programIdIndex": 2, "accounts": [9], "data": "1"}]},
-    {"calls": [{"programIdIndex": 2, "accounts": [1], "data": "0OIl"}]}, {"keys": [WALLET, OTHER, STAKE, CLOCK]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"keys": [WALLET, STAKED, STAKE]},
+        {"before": [9, 0, 1.5, 1]},
+        {"calls": [{"programIdIndex": 2}]},
+        {"calls": [{"programIdIndex": 2, "accounts": [9], "data": "1"}]},
+        {"calls": [{"programIdIndex": 2, "accounts": [1], "data": "0OIl"}]},
+        {"keys": [WALLET, OTHER, STAKE, CLOCK]},
+    ],
+)
 async def test_a_transaction_that_cannot_be_is_refused_and_said(broken: dict[str, Any]) -> None:
     node = Past([{**step(BORN, 0, 1_000, initialised()), **broken}], 1_000)
     node.answers = {**node.answers, "getSignaturesForAddress": lambda params: _one(params, BORN)}
@@ -314,11 +349,15 @@ def _one(params: Any, slot: int) -> list[dict[str, Any]]:
     return [] if "before" in params[1] else [{"signature": signature(slot), "slot": slot}]
 
 
-@pytest.mark.parametrize("calls", [
-    [{"programIdIndex": 2, "accounts": [], "data": ""}], [{"programIdIndex": 2, "accounts": [1], "data": ""}],
-    [{"programIdIndex": 2, "accounts": [1], "data": base58.b58encode(struct.pack("<I", 1)).decode()}],
-    [{"programIdIndex": 2, "accounts": [1, 1, 1], "data": base58.b58encode(struct.pack("<I", 2**32 - 1)).decode()}],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{"programIdIndex": 2, "accounts": [], "data": ""}],
+        [{"programIdIndex": 2, "accounts": [1], "data": ""}],
+        [{"programIdIndex": 2, "accounts": [1], "data": base58.b58encode(struct.pack("<I", 1)).decode()}],
+        [{"programIdIndex": 2, "accounts": [1, 1, 1], "data": base58.b58encode(struct.pack("<I", 2**32 - 1)).decode()}],
+    ],
+)
 async def test_instructions_that_say_less_than_they_should_say_nothing(calls: list[dict[str, Any]]) -> None:
     node = Past([step(BORN, 0, 1_000, initialised()), step(BORN + 9, 1_000, 1_000, *calls)], 1_000)
     assert await held(node, BORN + 9) == ([1_000], [])
@@ -326,10 +365,14 @@ async def test_instructions_that_say_less_than_they_should_say_nothing(calls: li
 
 def by_a_program(inside: Any) -> Past:
     """A program that is called by the wallet gives its stake account away; a node says so or not."""
-    called, to_heir = {"programIdIndex": 3, "accounts": [1], "data": ""}, {
-        "programIdIndex": 2, "accounts": [1, 3, 0],
-        "data": base58.b58encode(struct.pack("<I", 1) + key(HEIR) + struct.pack("<I", 1)).decode(),
-    }  # fmt: skip
+    called, to_heir = (
+        {"programIdIndex": 3, "accounts": [1], "data": ""},
+        {
+            "programIdIndex": 2,
+            "accounts": [1, 3, 0],
+            "data": base58.b58encode(struct.pack("<I", 1) + key(HEIR) + struct.pack("<I", 1)).decode(),
+        },
+    )
     given = {**step(BORN + 9, 1_000, 1_000, called), "inside": inside and [{"index": 0, "instructions": [to_heir]}]}
     return Past([step(BORN, 0, 1_000, initialised()), given], 1_000)
 
@@ -350,7 +393,7 @@ async def test_rows_do_not_need_what_programs_called_and_do_not_say_that_stake_w
         await chain.heads()
         found = await chain.collect_accounts(Span(0, NOW), [WALLET], ["transactions", "native"])
         assert len(found.tables["transactions"]) == 2, "by balances alone"
-        assert bool(chain.stake_histories._seen.get(WALLET)) is is_seen
+        assert bool(chain.stake_histories._scanned.get(WALLET)) is is_seen
         await chain.close()
 
 
@@ -395,12 +438,12 @@ async def test_what_was_looked_at_is_not_read_again_after_a_restart() -> None:
     for _ in range(2):
         node = Past(steps, 0, getProgramAccounts=lambda params: {"context": {"slot": NOW}, "value": []})
         chain = build(
-            "solana", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=node, memory=memory
+            "solana", settings, Environment(clock=FakeClock()), configs=ROOT / "configs", transport=node, memory=memory
         )
         await chain.heads()
-        known = await chain.stake_histories.since([WALLET], 0)
+        known = await chain.stake_histories.read_since([WALLET], 0)
         asked.append(node.asked.count("getSignaturesForAddress"))
-        assert known.lives[STAKED].owner(BORN) == WALLET
+        assert known.histories[STAKED].owner(BORN) == WALLET
         await chain.close()
     assert asked == [4, 2], "the second lists those of the stake account alone"
 

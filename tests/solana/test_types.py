@@ -10,17 +10,17 @@ from typing import Final
 
 import pytest
 
-from adapters.solana.functions import selector
-from adapters.solana.kind import KIND
-from adapters.solana.layouts import SYSTEM
-from adapters.solana.rows import tables
-from adapters.solana.transactions import BASE58, Change, beginning, moved, written
+from chainfolio.adapters.solana.functions import selector
+from chainfolio.adapters.solana.kind import KIND
+from chainfolio.adapters.solana.layouts import SYSTEM
+from chainfolio.adapters.solana.rows import tables
+from chainfolio.adapters.solana.transactions import BASE58_DIGITS, Change, base58_prefix, paired_transfers, to_base58
 from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
+from chainfolio.engine.transactions.function_names import load as functions_of
 from chainfolio.errors import BadAnswer
-from engine.functions import load as functions_of
-from indexer.registry import load as registry_of
-from portfolio.activity import Activity, Movement, signs, type_of
+from chainfolio.indexer.registry import load as registry_of
+from chainfolio.portfolio.activity import Activity, Movement, signs, type_of
 from tests.solana.recorded import lines, needs_recordings
 from tests.solana.test_recorded import recorded
 
@@ -52,7 +52,7 @@ def activity(account: str, change: Change) -> Activity:
     movements: list[Movement] = []
     for mint, changes in (("", change.native), *change.tokens.items()):
         asset = Asset(CHAIN, "token", mint) if mint else Asset(CHAIN, "slip44", "501")
-        for sender, recipient, raw in moved(changes, mint or SYSTEM):
+        for sender, recipient, raw in paired_transfers(changes, mint or SYSTEM):
             if sender == account:
                 movements.append(Movement(-1, len(movements), "out", "spl", asset, raw, recipient))
             if recipient == account:
@@ -85,10 +85,10 @@ def test_what_a_text_in_base58_begins_with_is_what_it_stands_for() -> None:
     chance = Random(7)
     for _ in range(5_000):
         content = bytes(chance.randrange(3)) + chance.randbytes(chance.randrange(50)) + b"\xff" * chance.randrange(20)
-        assert beginning("node", written(content)) == content[:8]
-    assert "0" not in BASE58
+        assert base58_prefix("node", to_base58(content)) == content[:8]
+    assert "0" not in BASE58_DIGITS
     with pytest.raises(BadAnswer, match="not in base58"):
-        beginning("node", "3l0")
+        base58_prefix("node", "3l0")
 
 
 def test_functions_are_found_by_the_hash_of_their_names_and_those_of_other_chains_are_not() -> None:
@@ -99,8 +99,8 @@ def test_functions_are_found_by_the_hash_of_their_names_and_those_of_other_chain
 
 @needs_recordings
 def test_the_rows_of_a_transaction_keep_what_its_program_was_given() -> None:
-    from adapters.solana.rows import Done
+    from chainfolio.adapters.solana.rows import LocatedChange
 
     change = next(each for each in recorded().values() if each.content)
-    rows = tables("solana", [Done(1, 1, 1, change)], ("transactions",))["transactions"].to_pylist()
+    rows = tables("solana", [LocatedChange(1, 1, 1, change)], ("transactions",))["transactions"].to_pylist()
     assert [row["input"] for row in rows] == [change.content]

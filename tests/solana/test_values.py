@@ -14,13 +14,13 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from adapters.solana.account_reads import derived
-from adapters.solana.ticks import orca_root
+from chainfolio.adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.ticks import orca_root
+from chainfolio.cli.main import main
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import TOKEN, coins, home
+from chainfolio.pricing.relatives import rounded
 from chainfolio.settings import load
-from cli.main import main
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import TOKEN, coins, home
-from pricing.relatives import rounded
 from tests.api.asking import asking
 from tests.solana import kamino, ledger, marginfi
 from tests.solana.conftest import GENESIS, ROOT, facts_of
@@ -180,9 +180,11 @@ async def test_a_position_of_orca_is_worth_its_sides_and_fees_to_the_unit_for_th
     closing, fees, _ = await asyncio.to_thread(done, position.said(0))
     [shown] = await asyncio.to_thread(run, "portfolio", str(wallet))
     expected = {
-        (WSOL, closing["tokenEstA"], "150.25"), (USDC, closing["tokenEstB"], "1"),
-        (WSOL, fees["feeOwedA"], "150.25"), (USDC, fees["feeOwedB"], "1"),
-    }  # fmt: skip
+        (WSOL, closing["tokenEstA"], "150.25"),
+        (USDC, closing["tokenEstB"], "1"),
+        (WSOL, fees["feeOwedA"], "150.25"),
+        (USDC, fees["feeOwedB"], "1"),
+    }
     assert worth_of(shown) == (expected, position.pool.address)
     assert shown["completeness"] == "complete"
     assert position.mint not in values(shown)  # it is shown as what it stands for

@@ -14,19 +14,16 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.memo.constants import MEMO_PROGRAM_ID as MEMO
 
-from adapters.solana.accounts import describe
-from adapters.solana.chain import SolanaChain
-from adapters.solana.layouts import MEANING, STAKE_HISTORY, TOKEN
-from adapters.solana.layouts import TOKEN_2022 as NEW
-from adapters.solana.reads import Held, Mint, MintRead, Wallet, WalletRead
+from chainfolio.adapters.solana.accounts import describe
+from chainfolio.adapters.solana.chain import SolanaChain
+from chainfolio.adapters.solana.layouts import EXTENSION_NOTES, STAKE_HISTORY, TOKEN
+from chainfolio.adapters.solana.layouts import TOKEN_2022 as NEW
+from chainfolio.adapters.solana.reads import Mint, MintBalance, MintRead, Wallet, WalletRead
 from chainfolio.errors import WrongChain
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Unknown, run_batched
-from chainfolio.positions import AccountState
-from chainfolio.protocols import InstalledProtocols
-from localchain.errors import RpcError
-from localchain.solana.node import SolanaNode
-from localchain.solana.programs import (
+from chainfolio.localchain.errors import RpcError
+from chainfolio.localchain.solana.node import SolanaNode
+from chainfolio.localchain.solana.programs import (
     BUDGET,
     FEE,
     HOOKED,
@@ -54,6 +51,9 @@ from localchain.solana.programs import (
     voter,
     wrapped,
 )
+from chainfolio.plans import Unknown, run_batched
+from chainfolio.positions import AccountState
+from chainfolio.protocols import InstalledProtocols
 from tests.solana.ledger import token_account
 
 pytestmark = pytest.mark.node
@@ -89,7 +89,7 @@ async def test_coins_and_all_token_accounts_of_a_mint_are_summed_to_the_unit(
     node.send([*steps, issued(node, token, other.pubkey(), 2**63)], other)
     found = await read(chain, owner)
     assert found.lamports == node.rpc("getBalance", str(owner))["value"] == 2 * 10**9
-    assert found.tokens == {str(token): Held(2**63 + 1_000, 6, TOKEN)}
+    assert found.tokens == {str(token): MintBalance(2**63 + 1_000, 6, TOKEN)}
     assert (found.stakes, found.notes) == ((), ())
 
 
@@ -102,7 +102,7 @@ async def test_an_account_that_was_never_used_has_nothing(chain: SolanaChain) ->
 async def test_wrapped_coins_are_a_token_and_no_coins(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
     wrapped(node, wallet.pubkey(), 12_345)
     found = await read(chain, wallet.pubkey())
-    assert found.tokens == {str(WRAPPED): Held(12_345, 9, TOKEN)}
+    assert found.tokens == {str(WRAPPED): MintBalance(12_345, 9, TOKEN)}
     assert found.lamports == 2 * 10**9
 
 
@@ -116,9 +116,9 @@ async def test_a_fee_that_a_transfer_withholds_belongs_to_nobody_who_got_it(
         [opened(node, to, token, TOKEN_2022), sent(token, source, place, wallet.pubkey(), 250_000, 6, TOKEN_2022)],
         wallet,
     )
-    assert (await read(chain, wallet.pubkey())).tokens == {str(token): Held(750_000, 6, NEW)}
+    assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(750_000, 6, NEW)}
     found = await read(chain, to)
-    assert found.tokens == {str(token): Held(247_500, 6, NEW)}
+    assert found.tokens == {str(token): MintBalance(247_500, 6, NEW)}
     assert [(each.subject, each.is_partial) for each in found.notes] == [(str(token), False)]
     assert "2500 more of it are withheld" in found.notes[0].reason
 
@@ -128,7 +128,7 @@ async def test_frozen_tokens_are_counted_and_said(node: SolanaNode, chain: Solan
     given(node, owner, token, 7, Pubkey.from_string(TOKEN))
     node.send([frozen(node, token, home(owner, token))])
     found = await read(chain, owner)
-    assert found.tokens == {str(token): Held(7, 0, TOKEN)}
+    assert found.tokens == {str(token): MintBalance(7, 0, TOKEN)}
     assert [each.reason for each in found.notes] == ["7 of it are frozen: whoever issues it lets nobody move them"]
 
 
@@ -138,19 +138,29 @@ async def test_tokens_that_cannot_be_moved_are_counted_and_said(
     token = mint(node, 2, STILL)
     given(node, wallet.pubkey(), token, 7, TOKEN_2022)
     found = await read(chain, wallet.pubkey())
-    assert found.tokens == {str(token): Held(7, 2, NEW)}
+    assert found.tokens == {str(token): MintBalance(7, 2, NEW)}
     assert "it cannot be transferred" in [each.reason for each in found.notes]
 
 
-@pytest.mark.parametrize(("size", "number"), [
-    (FEE, 1), (SEALED, 4), (STILL, 9), (INTEREST, 10), (TAKEN, 12), (HOOKED, 14), (SCALED, 25), (PAUSABLE, 26),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "number"),
+    [
+        (FEE, 1),
+        (SEALED, 4),
+        (STILL, 9),
+        (INTEREST, 10),
+        (TAKEN, 12),
+        (HOOKED, 14),
+        (SCALED, 25),
+        (PAUSABLE, 26),
+    ],
+)
 async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, size: int, number: int
 ) -> None:
     token, owner = mint(node, 3, size), str(wallet.pubkey())
     given(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
-    assert await said(chain, owner, token) == ({chain.facts.token_asset(str(token)): 1_234}, [MEANING[number]])
+    assert await said(chain, owner, token) == ({chain.facts.token_asset(str(token)): 1_234}, [EXTENSION_NOTES[number]])
 
 
 async def said(chain: SolanaChain, owner: str, token: Pubkey) -> tuple[Any, list[str]]:
@@ -176,7 +186,7 @@ async def test_accounts_that_are_frozen_from_the_start_get_nothing_until_they_ar
     balances, reasons = await said(chain, owner, token)
     assert (balances, reasons) == ({}, ["0 of it are frozen: whoever issues it lets nobody move them"])
     node.send([thawed(node, token, place), issued(node, token, place, 5, TOKEN_2022)])
-    assert await said(chain, owner, token) == ({asset: 5}, [MEANING[6]])
+    assert await said(chain, owner, token) == ({asset: 5}, [EXTENSION_NOTES[6]])
 
 
 async def test_a_program_that_a_mint_names_decides_on_transfers(
@@ -210,19 +220,26 @@ async def test_a_confidential_balance_is_not_known_and_an_empty_one_is_nothing(
     place, plain = home(owner, token, TOKEN_2022), token_account(str(token), str(owner), 7)
     node.put(place, NEW, plain + sealed(b""), 10**7)
     found = await read(chain, owner)
-    assert (found.tokens, found.notes) == ({str(token): Held(7, 2, NEW)}, ())
+    assert (found.tokens, found.notes) == ({str(token): MintBalance(7, 2, NEW)}, ())
     node.put(place, NEW, plain + sealed(b"\x2a"), 10**7)
     found = await read(chain, owner)
-    assert found.tokens == {str(token): Held(7, 2, NEW)}
+    assert found.tokens == {str(token): MintBalance(7, 2, NEW)}
     [note] = found.notes
     assert (note.subject, note.is_partial) == (str(token), True)
     assert "confidential" in note.reason
 
 
-@pytest.mark.parametrize("spoilt", [
-    lambda content: content[:108] + b"\0" + content[109:], lambda content: content[:164],
-    lambda content: content + b"\0", lambda content: bytes(165), lambda content: b"",
-], ids=["not initialised", "shorter", "longer", "blank", "empty"])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda content: content[:108] + b"\0" + content[109:],
+        lambda content: content[:164],
+        lambda content: content + b"\0",
+        lambda content: bytes(165),
+        lambda content: b"",
+    ],
+    ids=["not initialised", "shorter", "longer", "blank", "empty"],
+)
 async def test_what_is_no_token_account_holds_nothing_and_spoils_nothing(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, spoilt: Callable[[bytes], bytes]
 ) -> None:
@@ -230,7 +247,7 @@ async def test_what_is_no_token_account_holds_nothing_and_spoils_nothing(
     given(node, owner, other, 9, Pubkey.from_string(TOKEN))
     node.put(home(owner, token), TOKEN, spoilt(token_account(str(token), str(owner), 7)), 10**7)
     found = await read(chain, owner)
-    assert found.tokens == {str(other): Held(9, 3, TOKEN)}
+    assert found.tokens == {str(other): MintBalance(9, 3, TOKEN)}
 
 
 async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
@@ -238,11 +255,11 @@ async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
 ) -> None:
     owner, token = wallet.pubkey(), mint(node, 6)
     node.send([opened(node, owner, token)])
-    assert (await read(chain, owner)).tokens == {str(token): Held(0, 6, TOKEN)}
+    assert (await read(chain, owner)).tokens == {str(token): MintBalance(0, 6, TOKEN)}
     node.send([closed(home(owner, token), owner)], wallet)
     assert (await read(chain, owner)).tokens == {}
     given(node, owner, token, 5, Pubkey.from_string(TOKEN))
-    assert (await read(chain, owner)).tokens == {str(token): Held(5, 6, TOKEN)}
+    assert (await read(chain, owner)).tokens == {str(token): MintBalance(5, 6, TOKEN)}
 
 
 async def test_stake_accounts_of_the_withdrawer_are_found_with_their_state(
@@ -317,7 +334,7 @@ async def test_an_owner_that_no_key_has_is_read_like_any(node: SolanaNode, chain
     coins(node, owner, 10**9)
     given(node, owner, token, 5, Pubkey.from_string(TOKEN))
     found = await read(chain, owner)
-    assert (found.lamports, found.tokens, found.notes) == (10**9, {str(token): Held(5, 6, TOKEN)}, ())
+    assert (found.lamports, found.tokens, found.notes) == (10**9, {str(token): MintBalance(5, 6, TOKEN)}, ())
 
 
 async def test_a_mint_whose_decimals_changed_has_those_of_now(
@@ -325,12 +342,12 @@ async def test_a_mint_whose_decimals_changed_has_those_of_now(
 ) -> None:
     token = mint(node, 6)
     given(node, wallet.pubkey(), token, 5, Pubkey.from_string(TOKEN))
-    assert (await read(chain, wallet.pubkey())).tokens == {str(token): Held(5, 6, TOKEN)}
+    assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(5, 6, TOKEN)}
     lain = node.rpc("getAccountInfo", str(token), {"encoding": "base64"})["value"]
     content = bytearray(base64.b64decode(lain["data"][0]))
     content[44] = 9  # where a mint keeps its decimals
     node.put(token, TOKEN, bytes(content), lain["lamports"])
-    assert (await read(chain, wallet.pubkey())).tokens == {str(token): Held(5, 9, TOKEN)}
+    assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(5, 9, TOKEN)}
     (changed,) = await chain.answer([MintRead(str(token))], (await chain.heads()).latest)
     assert changed == Mint(5, 9, authority=str(node.payer.pubkey()))
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.solana.account_reads import derived
-from adapters.solana.positions import Claim
-from adapters.solana.protocols.orca_whirlpool import FAMILY
-from adapters.solana.ranges import NOT_COVERED
-from adapters.solana.ticks import MAX_TICK, inside, orca_root
-from chainfolio.plans import run_known
+from chainfolio.adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.positions import Claim
+from chainfolio.adapters.solana.protocols.orca_whirlpool import FAMILY
+from chainfolio.adapters.solana.ranges import NOT_COVERED
+from chainfolio.adapters.solana.ticks import MAX_TICK, growth_inside, orca_root
+from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition
 from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.ledger import Ledger
@@ -28,7 +28,7 @@ FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
 
 def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
     """What the decoder finds behind a token."""
-    found: Sequence[DecodedPosition] = run_known(FAMILY.position(Claim("somebody", mint, PROGRAM, NOW_S)), ledger)
+    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim("somebody", mint, PROGRAM, NOW_S)), ledger)
     return found
 
 
@@ -45,9 +45,16 @@ def drawn(chance: random.Random, **said: Any) -> Position:
         (key(), key(), chance.randrange(2**70), chance.randrange(2**80)) for _ in range(chance.randint(0, 3))
     )
     pool = Pool(
-        (key(), key()), (key(), key()), spacing, chance.randint(low_root, high_root - 1), tick,
-        chance.randint(1, 2**80), whole, NOW_S - chance.randint(0, 10**6), rewards,
-    )  # fmt: skip
+        (key(), key()),
+        (key(), key()),
+        spacing,
+        chance.randint(low_root, high_root - 1),
+        tick,
+        chance.randint(1, 2**80),
+        whole,
+        NOW_S - chance.randint(0, 10**6),
+        rewards,
+    )
 
     def some() -> int:
         return chance.choice((chance.randrange(2**60), WORD - chance.randrange(2**60)))
@@ -55,27 +62,38 @@ def drawn(chance: random.Random, **said: Any) -> Position:
     def seen(at: Callable[[Tick], int], whole: int) -> int:
         """What was counted when so much less was earned that it fits."""
         low, high = ((where, each.used, at(each)) for where, each in zip((lower, upper), ticks, strict=True))
-        return (inside(tick, low, high, whole) - chance.randrange(2**80)) % WORD
+        return (growth_inside(tick, low, high, whole) - chance.randrange(2**80)) % WORD
 
     ticks = tuple(Tick(True, (some(), some()), (some(), some(), some())) for _ in range(2))
     position = Position(
-        pool, key(), chance.randrange(2**40), lower, upper, (ticks[0], ticks[1]),
+        pool,
+        key(),
+        chance.randrange(2**40),
+        lower,
+        upper,
+        (ticks[0], ticks[1]),
         (seen(lambda each: each.beyond[0], whole[0]), seen(lambda each: each.beyond[1], whole[1])),
         (chance.randrange(2**40), chance.randrange(2**40)),
         tuple(
             (seen(lambda each, at=at: each.rewards[at], growth), chance.randrange(2**40))  # type: ignore[misc]
             for at, growth in enumerate([*(reward[3] for reward in rewards), 0, 0, 0][:3])
-        ), chance.random() < 0.5,
-    )  # fmt: skip
+        ),
+        chance.random() < 0.5,
+    )
     return replace(position, **said)
 
 
 def test_the_root_of_the_price_at_every_kind_of_tick_is_orcas() -> None:
     chance = random.Random(1)
-    ticks = sorted({
-        0, MAX_TICK, -MAX_TICK, *(sign * 2**bit for bit in range(19) for sign in (1, -1) if 2**bit <= MAX_TICK),
-        *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
-    })  # fmt: skip
+    ticks = sorted(
+        {
+            0,
+            MAX_TICK,
+            -MAX_TICK,
+            *(sign * 2**bit for bit in range(19) for sign in (1, -1) if 2**bit <= MAX_TICK),
+            *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
+        }
+    )
     assert one("orca_roots", ticks=list(map(Small, ticks))) == [orca_root(tick) for tick in ticks]
 
 
@@ -95,8 +113,10 @@ def test_every_amount_of_a_position_is_what_orcas_own_arithmetic_gives(seed: int
     ]
     assert [(each.token, each.raw) for each in found.rewards] == earned
     assert (found.position_type, found.pool, found.replaces) == (
-        "LIQUIDITYPOOL", position.pool.address, (position.mint,),
-    )  # fmt: skip
+        "LIQUIDITYPOOL",
+        position.pool.address,
+        (position.mint,),
+    )
 
 
 def test_addresses_are_where_orcas_sdk_says() -> None:
@@ -112,10 +132,12 @@ def test_addresses_are_where_orcas_sdk_says() -> None:
         ),
     ]
     assert done(jobs) == [
-        position.address, derived(PROGRAM, (b"tick_array", position.pool.address, b"-5632")),
+        position.address,
+        derived(PROGRAM, (b"tick_array", position.pool.address, b"-5632")),
         derived(PROGRAM, (b"position_bundle", position.mint)),
-        derived(PROGRAM, (b"bundled_position", position.mint, b"255")), position.pool.address,
-    ]  # fmt: skip
+        derived(PROGRAM, (b"bundled_position", position.mint, b"255")),
+        position.pool.address,
+    ]
     assert position.pool.config == CONFIG
 
 
@@ -164,13 +186,16 @@ def of_another_mint(ledger: Ledger, position: Position) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (sized(-1), "it has 215 bytes"), (stolen, "it belongs to the program"),
+        (sized(-1), "it has 215 bytes"),
+        (stolen, "it belongs to the program"),
         (without(pool_of), "there is no account"),
-        (without_ticks, "there is no account"), (of_another_mint, "of another token"),
-        (spliced(88, b"\xff\xff\xff\x7f"), "between no ticks"), (spliced(41, bytes(2), pool_of), "no spacing"),
+        (without_ticks, "there is no account"),
+        (of_another_mint, "of another token"),
+        (spliced(88, b"\xff\xff\xff\x7f"), "between no ticks"),
+        (spliced(41, bytes(2), pool_of), "no spacing"),
         (strange(lambda position: position.pool.vaults[0]), "another token"),
     ],
-)  # fmt: skip
+)
 def test_what_a_position_cannot_be_is_said_and_never_zero(change: Change, reason: str) -> None:
     position = drawn(random.Random(5))
     ledger = Ledger()

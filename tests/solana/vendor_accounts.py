@@ -24,9 +24,15 @@ TICKETED: Final = 10**15
 def pyth_bytes(time_s: int, **said: Any) -> bytes:
     """An update of Pyth's receiver, by Pyth's own coder: 150.25 USD, half a cent up or down."""
     message = {
-        "feedId": FEED, "price": 15_025_000_000, "conf": 500_000, "exponent": Small(-8), "publishTime": time_s,
-        "prevPublishTime": time_s - 1, "emaPrice": 15_000_000_000, "emaConf": 500_000,
-    }  # fmt: skip
+        "feedId": FEED,
+        "price": 15_025_000_000,
+        "conf": 500_000,
+        "exponent": Small(-8),
+        "publishTime": time_s,
+        "prevPublishTime": time_s - 1,
+        "emaPrice": 15_000_000_000,
+        "emaConf": 500_000,
+    }
     level = said.pop("verificationLevel", {"full": {}})
     found: bytes = one(
         "pyth_price", writeAuthority=NOBODY, verificationLevel=level, priceMessage=message | said, postedSlot=299
@@ -39,19 +45,35 @@ def stake_pool_bytes(mint: str, lamports: int, supply: int) -> bytes:
     fee = {"denominator": 1000, "numerator": 1}
     none = dict.fromkeys(
         (
-            "nextEpochFee", "preferredDepositValidatorVoteAddress", "preferredWithdrawValidatorVoteAddress",
-            "nextStakeWithdrawalFee", "solDepositAuthority", "solWithdrawAuthority", "nextSolWithdrawalFee",
+            "nextEpochFee",
+            "preferredDepositValidatorVoteAddress",
+            "preferredWithdrawValidatorVoteAddress",
+            "nextStakeWithdrawalFee",
+            "solDepositAuthority",
+            "solWithdrawAuthority",
+            "nextSolWithdrawalFee",
         )
-    )  # fmt: skip
+    )
     keys = ("manager", "staker", "stakeDepositAuthority", "validatorList", "reserveStake", "managerFeeAccount")
     fees = ("epochFee", "stakeDepositFee", "stakeWithdrawalFee", "solDepositFee", "solWithdrawalFee")
     found: bytes = one(
-        "stake_pool", accountType=Small(1), stakeWithdrawBumpSeed=Small(255), poolMint=mint, tokenProgramId=NOBODY,
-        totalLamports=lamports, poolTokenSupply=supply, lastUpdateEpoch=700, stakeReferralFee=Small(0),
-        solReferralFee=Small(0), lastEpochPoolTokenSupply=1, lastEpochTotalLamports=2,
-        lockup={"unixTimestamp": 0, "epoch": 0, "custodian": NOBODY}, **none, **dict.fromkeys(keys, NOBODY),
+        "stake_pool",
+        accountType=Small(1),
+        stakeWithdrawBumpSeed=Small(255),
+        poolMint=mint,
+        tokenProgramId=NOBODY,
+        totalLamports=lamports,
+        poolTokenSupply=supply,
+        lastUpdateEpoch=700,
+        stakeReferralFee=Small(0),
+        solReferralFee=Small(0),
+        lastEpochPoolTokenSupply=1,
+        lastEpochTotalLamports=2,
+        lockup={"unixTimestamp": 0, "epoch": 0, "custodian": NOBODY},
+        **none,
+        **dict.fromkeys(keys, NOBODY),
         **dict.fromkeys(fees, fee),
-    )  # fmt: skip
+    )
     return found
 
 
@@ -60,26 +82,70 @@ def marinade_bytes(price: int, **pool: Any) -> bytes:
     items = {"account": NOBODY, "itemSize": Small(1), "count": Small(2), "reserved1": NOBODY, "reserved2": Small(0)}
     fee, cents, small = {"basisPoints": Small(200)}, {"bpCents": Small(30)}, Small(3)
     found: bytes = one(
-        "marinade", account="state", msolMint=MSOL_MINT, adminAuthority=NOBODY, operationalSolAccount=NOBODY,
-        treasuryMsolAccount=NOBODY, reserveBumpSeed=small, msolMintAuthorityBumpSeed=small, rentExemptForTokenAcc=RENT,
-        rewardFee=fee, stakeSystem={
-            "stakeList": items, "delayedUnstakeCoolingDown": 1, "stakeDepositBumpSeed": small,
-            "stakeWithdrawBumpSeed": small, "slotsForStakeDelta": 1, "lastStakeDeltaEpoch": 1, "minStake": 1,
+        "marinade",
+        account="state",
+        msolMint=MSOL_MINT,
+        adminAuthority=NOBODY,
+        operationalSolAccount=NOBODY,
+        treasuryMsolAccount=NOBODY,
+        reserveBumpSeed=small,
+        msolMintAuthorityBumpSeed=small,
+        rentExemptForTokenAcc=RENT,
+        rewardFee=fee,
+        stakeSystem={
+            "stakeList": items,
+            "delayedUnstakeCoolingDown": 1,
+            "stakeDepositBumpSeed": small,
+            "stakeWithdrawBumpSeed": small,
+            "slotsForStakeDelta": 1,
+            "lastStakeDeltaEpoch": 1,
+            "minStake": 1,
             "extraStakeDeltaRuns": small,
-        }, validatorSystem={
-            "validatorList": items, "managerAuthority": NOBODY, "totalValidatorScore": small, "totalActiveBalance": 9,
+        },
+        validatorSystem={
+            "validatorList": items,
+            "managerAuthority": NOBODY,
+            "totalValidatorScore": small,
+            "totalActiveBalance": 9,
             "autoAddValidatorEnabled": small,
-        }, liqPool={
-            "lpMint": NOBODY, "lpMintAuthorityBumpSeed": small, "solLegBumpSeed": small,
-            "msolLegAuthorityBumpSeed": small, "msolLeg": NOBODY, "lpLiquidityTarget": 1, "lpMaxFee": fee,
-            "lpMinFee": fee, "treasuryCut": fee, "lpSupply": 5, "lentFromSolLeg": 0, "liquiditySolCap": 9,
+        },
+        liqPool={
+            "lpMint": NOBODY,
+            "lpMintAuthorityBumpSeed": small,
+            "solLegBumpSeed": small,
+            "msolLegAuthorityBumpSeed": small,
+            "msolLeg": NOBODY,
+            "lpLiquidityTarget": 1,
+            "lpMaxFee": fee,
+            "lpMinFee": fee,
+            "treasuryCut": fee,
+            "lpSupply": 5,
+            "lentFromSolLeg": 0,
+            "liquiditySolCap": 9,
             **pool,
-        }, availableReserveBalance=11, msolSupply=12, msolPrice=price, circulatingTicketCount=1,
-        circulatingTicketBalance=TICKETED, lentFromReserve=3, minDeposit=4, minWithdraw=5, stakingSolCap=6,
-        emergencyCoolingDown=7, pauseAuthority=NOBODY, paused=False, delayedUnstakeFee=cents,
-        withdrawStakeAccountFee=cents, withdrawStakeAccountEnabled=True, lastStakeMoveEpoch=1, stakeMoved=2,
-        maxStakeMovedPerEpoch=fee, delinquentUpgrader={"done": {}}, depositSolFee=cents, depositStakeAccountFee=cents,
-    )  # fmt: skip
+        },
+        availableReserveBalance=11,
+        msolSupply=12,
+        msolPrice=price,
+        circulatingTicketCount=1,
+        circulatingTicketBalance=TICKETED,
+        lentFromReserve=3,
+        minDeposit=4,
+        minWithdraw=5,
+        stakingSolCap=6,
+        emergencyCoolingDown=7,
+        pauseAuthority=NOBODY,
+        paused=False,
+        delayedUnstakeFee=cents,
+        withdrawStakeAccountFee=cents,
+        withdrawStakeAccountEnabled=True,
+        lastStakeMoveEpoch=1,
+        stakeMoved=2,
+        maxStakeMovedPerEpoch=fee,
+        delinquentUpgrader={"done": {}},
+        depositSolFee=cents,
+        depositStakeAccountFee=cents,
+    )
     return found
 
 

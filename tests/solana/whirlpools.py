@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.solana.account_reads import derived
+from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
 from tests.solana.sdk import Job, Small, done
 from tests.solana.vendor_accounts import NOBODY
@@ -29,10 +29,13 @@ class Tick:
     def facade(self) -> dict[str, Any]:
         """As Orca's SDK has it."""
         return {
-            "initialized": self.used, "liquidityNet": 0, "liquidityGross": 5 if self.used else 0,
-            "feeGrowthOutsideA": self.beyond[0], "feeGrowthOutsideB": self.beyond[1],
+            "initialized": self.used,
+            "liquidityNet": 0,
+            "liquidityGross": 5 if self.used else 0,
+            "feeGrowthOutsideA": self.beyond[0],
+            "feeGrowthOutsideB": self.beyond[1],
             "rewardGrowthsOutside": list(self.rewards),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +63,35 @@ class Pool:
         """As Orca's SDK has it."""
         several = [*self.rewards, *[(NOBODY, NOBODY, 0, 0)] * (3 - len(self.rewards))]
         return {
-            "whirlpoolsConfig": self.config, "whirlpoolBump": b"\xff", "tickSpacing": Small(self.spacing),
-            "feeTierIndexSeed": struct.pack("<H", self.spacing), "feeRate": Small(3000), "protocolFeeRate": Small(300),
-            "liquidity": self.liquidity, "sqrtPrice": self.root, "tickCurrentIndex": Small(self.tick),
-            "protocolFeeOwedA": 1, "protocolFeeOwedB": 2, "tokenMintA": self.mints[0], "tokenVaultA": self.vaults[0],
-            "feeGrowthGlobalA": self.growth[0], "tokenMintB": self.mints[1], "tokenVaultB": self.vaults[1],
-            "feeGrowthGlobalB": self.growth[1], "rewardLastUpdatedTimestamp": self.paid_s,
+            "whirlpoolsConfig": self.config,
+            "whirlpoolBump": b"\xff",
+            "tickSpacing": Small(self.spacing),
+            "feeTierIndexSeed": struct.pack("<H", self.spacing),
+            "feeRate": Small(3000),
+            "protocolFeeRate": Small(300),
+            "liquidity": self.liquidity,
+            "sqrtPrice": self.root,
+            "tickCurrentIndex": Small(self.tick),
+            "protocolFeeOwedA": 1,
+            "protocolFeeOwedB": 2,
+            "tokenMintA": self.mints[0],
+            "tokenVaultA": self.vaults[0],
+            "feeGrowthGlobalA": self.growth[0],
+            "tokenMintB": self.mints[1],
+            "tokenVaultB": self.vaults[1],
+            "feeGrowthGlobalB": self.growth[1],
+            "rewardLastUpdatedTimestamp": self.paid_s,
             "rewardInfos": [
                 {
-                    "mint": mint, "vault": vault, "extension": bytes(32), "emissionsPerSecondX64": rate,
+                    "mint": mint,
+                    "vault": vault,
+                    "extension": bytes(32),
+                    "emissionsPerSecondX64": rate,
                     "growthGlobalX64": growth,
                 }
                 for mint, vault, rate, growth in several
             ],
-        }  # fmt: skip
+        }
 
     @property
     def job(self) -> Job:
@@ -106,12 +124,17 @@ class Position:
     def facade(self) -> dict[str, Any]:
         """As Orca's SDK has it."""
         return {
-            "whirlpool": self.pool.address, "positionMint": self.mint, "liquidity": self.liquidity,
-            "tickLowerIndex": Small(self.lower), "tickUpperIndex": Small(self.upper),
-            "feeGrowthCheckpointA": self.seen[0], "feeOwedA": self.owed[0], "feeGrowthCheckpointB": self.seen[1],
+            "whirlpool": self.pool.address,
+            "positionMint": self.mint,
+            "liquidity": self.liquidity,
+            "tickLowerIndex": Small(self.lower),
+            "tickUpperIndex": Small(self.upper),
+            "feeGrowthCheckpointA": self.seen[0],
+            "feeOwedA": self.owed[0],
+            "feeGrowthCheckpointB": self.seen[1],
             "feeOwedB": self.owed[1],
             "rewardInfos": [{"growthInsideCheckpoint": seen, "amountOwed": owed} for seen, owed in self.rewards],
-        }  # fmt: skip
+        }
 
     def _start(self, tick: int) -> int:
         return tick // (TICKS * self.pool.spacing) * TICKS * self.pool.spacing
@@ -143,8 +166,9 @@ class Position:
         ]
         bitmap = sum(1 << number for number, tick in ticks.items() if tick.used)
         return "orca", {
-            "encoder": "getDynamicTickArrayEncoder", "fields": fields | {"tickBitmap": bitmap, "ticks": tags},
-        }  # fmt: skip
+            "encoder": "getDynamicTickArrayEncoder",
+            "fields": fields | {"tickBitmap": bitmap, "ticks": tags},
+        }
 
     def said(self, time_s: int) -> list[Job]:
         """What Orca's arithmetic says: amounts by closing, fees, rewards."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.settings import StarknetSettings
-from chainfolio.seams import Seams
-from localchain.errors import InstallFailed, NoSuchNode
-from localchain.starknet.devnet import Devnet
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.settings import StarknetSettings
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import InstallFailed, NoSuchNode
+from chainfolio.localchain.starknet.devnet import Devnet
 
 FACTS = """
 key = "starknet"
@@ -44,11 +44,13 @@ class Sent:
         """What the node says of the native coin, asked without us."""
         said = self.devnet.rpc(
             "starknet_call",
-            {"contract_address": "0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7",
-             "entry_point_selector": "0x2e4263afad30923c891518314c3c95dbe830a16874e8abc5777a9a20b54c76e",
-             "calldata": [hex(int(account, 16))]},
+            {
+                "contract_address": "0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7",
+                "entry_point_selector": "0x2e4263afad30923c891518314c3c95dbe830a16874e8abc5777a9a20b54c76e",
+                "calldata": [hex(int(account, 16))],
+            },
             {"block_number": height},
-        )  # fmt: skip
+        )
         return int(said[0], 16) + (int(said[1], 16) << 128)
 
 
@@ -74,9 +76,7 @@ def facts_file(folder: Path) -> Path:
 @pytest.fixture
 async def chain(sent: Sent, tmp_path: Path) -> AsyncIterator[StarknetChain]:
     """The chain of that node."""
-    settings = StarknetSettings(
-        adapter="starknet", rpc=[sent.devnet.url + "/rpc"], facts=str(facts_file(tmp_path))
-    )  # fmt: skip
-    chain = build("starknet", settings, Seams(), configs=tmp_path)
+    settings = StarknetSettings(adapter="starknet", rpc=[sent.devnet.url + "/rpc"], facts=str(facts_file(tmp_path)))
+    chain = build("starknet", settings, Environment(), configs=tmp_path)
     yield chain
     await chain.close()

@@ -7,15 +7,15 @@ import json
 from typing import Any, Final
 from unittest import mock
 
-from adapters.starknet import state
-from adapters.starknet.felts import padded, selector
-from adapters.starknet.state import TOGETHER
+from chainfolio.adapters.starknet import state
+from chainfolio.adapters.starknet.felts import padded, selector
+from chainfolio.adapters.starknet.state import TOGETHER
 from chainfolio.assets import Asset
+from chainfolio.transport.exchange import Posted
 from chainfolio.untrusted import MAX_SECONDS
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
 from tests.starknet.fakes import TOKEN, WALLET, FakeNode, Refuse
 from tests.starknet.recorded import FACTS
-from transport.exchange import Posted
 
 STEPS: Final = 10_000_000  # of one call, as nodes have it
 READ: Final = 1_000
@@ -24,9 +24,16 @@ ROUNDS: Final = 4  # in which contracts are asked: balances and names, by two sp
 BALANCES: Final = {selector("balanceOf"), selector("balance_of")}
 NO_PATIENCE_S: Final = 0.02  # instead of seconds, where calls never end
 BEHAVIOURS: Final = (
-    "loops for ever", "loops in its name", "refuses", "answers nothing", "answers too much", "answers no numbers",
-    "answers one", "breaks its node", "never ends",
-)  # fmt: skip
+    "loops for ever",
+    "loops in its name",
+    "refuses",
+    "answers nothing",
+    "answers too much",
+    "answers no numbers",
+    "answers one",
+    "breaks its node",
+    "never ends",
+)
 
 
 class DustNode(FakeNode):

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.settings import StarknetSettings
-from chainfolio.seams import Seams
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.settings import StarknetSettings
+from chainfolio.environment import Environment
+from chainfolio.transport.exchange import Posted
 from tests.evm.fakes import FakeClock
 from tests.starknet.recorded import FACTS, ROOT
-from transport.exchange import Posted
 
 COIN = hex(int(FACTS.coin, 16))
 TOKEN, WALLET = "0x53c9", "0x7e00d496e324876bbc8531f2d9a82bf154d1a04a50218ee74cdd372f75a551a"
@@ -45,7 +45,7 @@ class FakeNode:
             "starknet_getNonce": lambda params: hex(self.sent(params[1], self.height(params[0]))),
             "starknet_getEvents": lambda params: {"events": self.listed(params[0])},
             **answers,
-        }  # fmt: skip
+        }
 
     def height(self, block: Any) -> int:
         """The height that a block id means."""
@@ -67,10 +67,14 @@ class FakeNode:
         if not 0 <= height <= self.head:
             raise Refuse(24, "Block not found")
         return {
-            "block_hash": self.hash(height), "parent_hash": self.hash(height - 1) if height else "0x0",
-            "block_number": height, "timestamp": 1_700_000_000 + 4 * height, "sequencer_address": "0x1176",
-            "status": "ACCEPTED_ON_L1" if height <= self.final else "ACCEPTED_ON_L2", "transactions": [],
-        }  # fmt: skip
+            "block_hash": self.hash(height),
+            "parent_hash": self.hash(height - 1) if height else "0x0",
+            "block_number": height,
+            "timestamp": 1_700_000_000 + 4 * height,
+            "sequencer_address": "0x1176",
+            "status": "ACCEPTED_ON_L1" if height <= self.final else "ACCEPTED_ON_L2",
+            "transactions": [],
+        }
 
     def whole(self, height: int) -> dict[str, Any]:
         """A block with its transactions and receipts."""
@@ -85,14 +89,18 @@ class FakeNode:
         """The events with such keys in some blocks."""
         span = range(asked["from_block"]["block_number"], asked["to_block"]["block_number"] + 1)
         return [
-            {**said, "block_number": height, "block_hash": self.hash(height),
-             "transaction_hash": done["receipt"]["transaction_hash"]}
+            {
+                **said,
+                "block_number": height,
+                "block_hash": self.hash(height),
+                "transaction_hash": done["receipt"]["transaction_hash"],
+            }
             for height in sorted(set(self.transactions) & {*span})
             for done in self.transactions[height]
             for said in done["receipt"]["events"]
             if len(said["keys"]) >= len(asked["keys"])
             and all(not some or key in some for some, key in zip(asked["keys"], said["keys"], strict=False))
-        ]  # fmt: skip
+        ]
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One request, or several at once."""
@@ -118,20 +126,28 @@ class FakeNode:
     def chain(self, *urls: str) -> StarknetChain:
         """The chain of this node."""
         settings = StarknetSettings(adapter="starknet", rpc=list(urls) or ["http://one.test"])
-        return build("starknet", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=self)
+        return build("starknet", settings, Environment(clock=FakeClock()), configs=ROOT / "configs", transport=self)
 
 
 def invoked(number: int, *events: Any, fee: Any = None, status: str = "SUCCEEDED", **body: Any) -> dict[str, Any]:
     """An account's transaction with its receipt."""
     return {
         "transaction": {
-            "type": "INVOKE", "version": "0x3", "sender_address": WALLET, "nonce": "0x1", "calldata": [], **body,
+            "type": "INVOKE",
+            "version": "0x3",
+            "sender_address": WALLET,
+            "nonce": "0x1",
+            "calldata": [],
+            **body,
         },
         "receipt": {
-            "transaction_hash": hex(number), "actual_fee": fee or {"amount": "0x0", "unit": "FRI"},
-            "execution_status": status, "events": list(events), "type": "INVOKE",
+            "transaction_hash": hex(number),
+            "actual_fee": fee or {"amount": "0x0", "unit": "FRI"},
+            "execution_status": status,
+            "events": list(events),
+            "type": "INVOKE",
         },
-    }  # fmt: skip
+    }
 
 
 def event(*said: str, keys: int = 1, token: str = TOKEN) -> dict[str, Any]:

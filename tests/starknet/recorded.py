@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.starknet.facts import load
-from adapters.starknet.forms import Whole
-from adapters.starknet.rows import Read, read
+from chainfolio.adapters.starknet.facts import load
+from chainfolio.adapters.starknet.forms import Whole
+from chainfolio.adapters.starknet.rows import Read, read
 
 ROOT = Path(__file__).parents[2]
 FACTS = load(ROOT / "configs" / "chains" / "starknet.toml")

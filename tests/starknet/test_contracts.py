@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.accounts import balances, describe
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet.accounts import balances, describe
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, having
+from chainfolio.chains import Capability, require_capability
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import InstallFailed, NoSuchNode
+from chainfolio.localchain.starknet.devnet import COIN, Devnet
+from chainfolio.localchain.starknet.world import World
+from chainfolio.localchain.starknet.world import world as deployed
 from chainfolio.plans import run_batched
-from chainfolio.seams import Seams
-from localchain.errors import InstallFailed, NoSuchNode
-from localchain.starknet.devnet import COIN, Devnet
-from localchain.starknet.world import World
-from localchain.starknet.world import world as deployed
 from tests.starknet.conftest import facts_file
 
 pytestmark = pytest.mark.node
@@ -65,10 +65,8 @@ def world() -> Iterator[World]:
 @pytest.fixture
 async def chain(world: World, tmp_path: Path) -> AsyncIterator[StarknetChain]:
     """The chain of that node."""
-    settings = StarknetSettings(
-        adapter="starknet", rpc=[world.devnet.url + "/rpc"], facts=str(facts_file(tmp_path))
-    )  # fmt: skip
-    chain = build("starknet", settings, Seams(), configs=tmp_path)
+    settings = StarknetSettings(adapter="starknet", rpc=[world.devnet.url + "/rpc"], facts=str(facts_file(tmp_path)))
+    chain = build("starknet", settings, Environment(), configs=tmp_path)
     yield chain
     await chain.close()
 
@@ -110,8 +108,9 @@ async def test_approvals_of_both_layouts_are_rows(world: World, chain: StarknetC
         ("operator", of["PIECES"], *pair, None, None, True),
     ]
     assert [said(each)[:2] for each in await rows(chain, "approvals", head)] == [
-        ("erc20", of["OLD"]), ("operator", of["PIECES"])
-    ]  # fmt: skip
+        ("erc20", of["OLD"]),
+        ("operator", of["PIECES"]),
+    ]
 
 
 async def test_collectibles_are_rows_by_their_standards(world: World, chain: StarknetChain) -> None:
@@ -122,9 +121,7 @@ async def test_collectibles_are_rows_by_their_standards(world: World, chain: Sta
         if each["token_id"] is not None
     ]
     art, pieces = world.tokens["ART"], world.tokens["PIECES"]
-    assert moved == [
-        ("erc721", art, ART, 1), ("erc1155", pieces, PIECE, 9), ("erc1155", pieces, PIECE, 4)
-    ]  # fmt: skip
+    assert moved == [("erc721", art, ART, 1), ("erc1155", pieces, PIECE, 9), ("erc1155", pieces, PIECE, 4)]
 
 
 async def test_what_is_left_is_what_contracts_say_at_that_block(world: World, chain: StarknetChain) -> None:
@@ -132,7 +129,7 @@ async def test_what_is_left_is_what_contracts_say_at_that_block(world: World, ch
     me, to = world.accounts[:2]
     tokens = (world.tokens["OLD"], world.tokens["YNG"], COIN)
     asked = [Approved(token, me, to) for token in tokens]
-    approving = having(chain, Capability.APPROVALS)
+    approving = require_capability(chain, Capability.APPROVALS)
     before, now = [
         await at(chain, await chain.block(height), approving.allowances(asked)) for height in (head - 1, head)
     ]
@@ -150,7 +147,9 @@ async def test_operators_are_asked_for_what_they_may_move_now(world: World, chai
     asked = [Approved(art, me, to, ART), Approved(art, me, to), Approved(pieces, me, to), Approved(art, me, to, 9)]
     ids = {me: {pieces: {PIECE, 5}}}
     before, now = [
-        await at(chain, await chain.block(height), having(chain, Capability.APPROVALS).operators(asked, ids))
+        await at(
+            chain, await chain.block(height), require_capability(chain, Capability.APPROVALS).operators(asked, ids)
+        )
         for height in (head - 1, head)
     ]
     assert [(each.standard, each.held) for each in before[:3]] == [("erc721", 1), ("erc721", 1), ("erc1155", 1)]
@@ -172,5 +171,6 @@ async def test_names_are_read_in_one_felt_and_as_byte_arrays(world: World, chain
     assets = [chain.info.token_asset(world.tokens[each]) for each in ("OLD", "YNG")]
     named = await at(chain, block, describe(chain.facts, assets))
     assert [(each.symbol, each.name, each.decimals) for each in named.values()] == [
-        ("OLD", "old token", 6), ("YNG", "Young Token", 6)
-    ]  # fmt: skip
+        ("OLD", "old token", 6),
+        ("YNG", "Young Token", 6),
+    ]

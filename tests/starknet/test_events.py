@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.starknet.events import ALLOWS, ENDS, FOR_ALL, MOVES, Allowed, allowed, moved
-from adapters.starknet.felts import Padded, selector
-from adapters.starknet.forms import Body, Done, Event, Receipt, Whole
-from adapters.starknet.rows import read
+from chainfolio.adapters.starknet.events import ALLOWS, ENDS, FOR_ALL, MOVES, Allowed, allowed, moved
+from chainfolio.adapters.starknet.felts import Padded, selector
+from chainfolio.adapters.starknet.forms import Body, Done, Event, Receipt, Whole
+from chainfolio.adapters.starknet.rows import read
 from chainfolio.addresses import STARKNET_PRIME
 from chainfolio.errors import BadAnswer
 from tests.starknet.recorded import FACTS

@@ -6,28 +6,28 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.accounts import balances, describe
-from adapters.starknet.refusals import NoContract, NoFunction, meaning
-from adapters.starknet.state import Call, lacks
+from chainfolio.adapters.starknet.accounts import balances, describe
+from chainfolio.adapters.starknet.refusals import NoContract, NoFunction, meaning
+from chainfolio.adapters.starknet.state import Call, lacks
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span
-from chainfolio.chains import KnownTransaction
+from chainfolio.chains import IndexedTransaction
 from chainfolio.errors import (
     BadAnswer,
     HistoryUnavailable,
     NodeBehind,
     Reorged,
+    ResponseTooLarge,
     SourceError,
-    TooMuch,
     Unavailable,
-    Unsupported,
+    UnsupportedMethod,
     WrongChain,
 )
 from chainfolio.plans import Reverted, Unknown, run_batched
+from chainfolio.transport.exchange import RateLimited
+from chainfolio.transport.wire import RpcError
 from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
 from tests.starknet.recorded import FACTS
-from transport.exchange import RateLimited
-from transport.wire import RpcError
 
 MINE = f"0x{int(WALLET, 16):064x}"
 ALL = ("blocks", "transactions", "native", "transfers")
@@ -49,22 +49,34 @@ def amount(row: dict[str, Any]) -> int:
 @pytest.mark.parametrize(
     ("code", "message", "kind"),
     [
-        (20, "Contract not found", NoContract), (21, "no such function", NoFunction), (24, "no block", NodeBehind),
-        (29, "Transaction hash not found", BadAnswer), (31, "Requested page size is too big", TooMuch),
-        (32, "There are no blocks", NodeBehind), (33, "invalid continuation token", BadAnswer),
-        (40, "Contract error", BadAnswer), (42, "no state for the block", HistoryUnavailable),
-        (-32601, "Method not found", Unsupported), (-32603, "Internal error", Unavailable),
+        (20, "Contract not found", NoContract),
+        (21, "no such function", NoFunction),
+        (24, "no block", NodeBehind),
+        (29, "Transaction hash not found", BadAnswer),
+        (31, "Requested page size is too big", ResponseTooLarge),
+        (32, "There are no blocks", NodeBehind),
+        (33, "invalid continuation token", BadAnswer),
+        (40, "Contract error", BadAnswer),
+        (42, "no state for the block", HistoryUnavailable),
+        (-32601, "Method not found", UnsupportedMethod),
+        (-32603, "Internal error", Unavailable),
     ],
-)  # fmt: skip
+)
 def test_every_code_of_the_specification_is_a_typed_error(code: int, message: str, kind: type[SourceError]) -> None:
     assert isinstance(meaning("node", "starknet_call", RpcError(code, message), 7), kind)
 
 
 @pytest.mark.parametrize(
     "words",
-    ["rate limit exceeded", "Too Many Requests", "compute units per second", "daily quota reached", "slow down",
-     "project ID request rate exceeded"],
-)  # fmt: skip
+    [
+        "rate limit exceeded",
+        "Too Many Requests",
+        "compute units per second",
+        "daily quota reached",
+        "slow down",
+        "project ID request rate exceeded",
+    ],
+)
 def test_rate_limits_are_understood_in_each_providers_spelling(words: str) -> None:
     assert type(meaning("node", "starknet_call", RpcError(-32005, words))) is RateLimited
 
@@ -154,7 +166,7 @@ async def test_a_half_of_an_amount_above_its_width_is_no_amount() -> None:
 
 async def test_an_old_collection_that_speaks_like_a_token_is_asked_what_it_is() -> None:
     def called(params: Any) -> Any:
-        from adapters.starknet.felts import selector
+        from chainfolio.adapters.starknet.felts import selector
 
         if params[0]["entry_point_selector"] == hex(selector("decimals")):
             raise Refuse(40, "Contract error", {"revert_error": "Entry point 0x1 not found in contract."})
@@ -182,10 +194,11 @@ async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_the
     node.answers = {
         **{name: answer for name, answer in node.answers.items() if name != "starknet_getBlockWithReceipts"},
         "starknet_getBlockWithTxs": lambda params: {
-            **node.header(5), "transactions": [{**each["transaction"], "transaction_hash": "0x1"}],
+            **node.header(5),
+            "transactions": [{**each["transaction"], "transaction_hash": "0x1"}],
         },
         "starknet_getTransactionReceipt": lambda params: each["receipt"],
-    }  # fmt: skip
+    }
     found = (await node.chain().collect(Span(5, 5), ALL)).tables
     assert [amount(row) for row in found["transfers"].to_pylist()] == [2**128 + 5]
 
@@ -193,10 +206,12 @@ async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_the
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": hex(2**128 + 1)}, "only tried"), ({"type": "STRANGE"}, "unknown type"),
-        ({"sender_address": None}, "nobody signed"), ({"transaction_hash": "0x2"}, "another one"),
+        ({"version": hex(2**128 + 1)}, "only tried"),
+        ({"type": "STRANGE"}, "unknown type"),
+        ({"sender_address": None}, "nobody signed"),
+        ({"transaction_hash": "0x2"}, "another one"),
     ],
-)  # fmt: skip
+)
 async def test_a_transaction_that_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
     node = FakeNode()
     node.transactions[5] = [invoked(1, **change)]
@@ -247,7 +262,7 @@ async def test_a_fee_in_an_unknown_unit_is_refused() -> None:
 
 
 async def test_a_token_is_asked_in_both_spellings_and_one_that_is_not_there_is_never_zero() -> None:
-    from adapters.starknet.felts import selector
+    from chainfolio.adapters.starknet.felts import selector
 
     def called(params: Any) -> Any:
         asked = params[0]
@@ -274,7 +289,7 @@ async def test_a_token_is_asked_in_both_spellings_and_one_that_is_not_there_is_n
 
 
 async def test_a_token_without_decimals_or_with_too_many_has_none() -> None:
-    from adapters.starknet.felts import packed, selector
+    from chainfolio.adapters.starknet.felts import packed, selector
 
     said = {selector("symbol"): [hex(packed("USDC"))], selector("name"): ["0x0", hex(packed("USD Coin")), "0x8"]}
 
@@ -317,10 +332,12 @@ async def test_a_transaction_elsewhere_than_in_the_index_is_refused(height: int,
     node = FakeNode(
         starknet_getTransactionByHash=lambda params: each["transaction"],
         starknet_getTransactionReceipt=lambda params: {
-            **each["receipt"], "block_number": height, "transaction_hash": number,
+            **each["receipt"],
+            "block_number": height,
+            "transaction_hash": number,
         },
-    )  # fmt: skip
-    known = KnownTransaction(f"0x{1:064x}", 5, 0, 1_700_000_020, None, True)
+    )
+    known = IndexedTransaction(f"0x{1:064x}", 5, 0, 1_700_000_020, None, True)
     with pytest.raises(BadAnswer, match="elsewhere"):
         await node.chain().look_up([known])
 
@@ -331,7 +348,7 @@ def test_a_collectible_is_named_by_its_standard() -> None:
 
 
 async def test_a_collection_is_asked_how_many_an_account_has_and_one_of_it_who_owns_it() -> None:
-    from adapters.starknet.felts import selector
+    from chainfolio.adapters.starknet.felts import selector
 
     def called(params: Any) -> Any:
         asked, given = int(params[0]["entry_point_selector"], 16), len(params[0]["calldata"])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.facts import FEE_TOKENS
+from chainfolio.adapters.starknet.facts import FEE_TOKENS
 from chainfolio.blocks import Span
-from chainfolio.chains import KnownTransaction
+from chainfolio.chains import IndexedTransaction
 from tests.chains.starknet import ETHER as SUBJECTS_ETHER
 from tests.chains.starknet import Deed, StarknetSubject
 from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, event, invoked
@@ -42,11 +42,14 @@ async def collected(node: FakeNode, *transactions: Any) -> tuple[list[int], list
     rows = found["transfers"].to_pylist()
     return fees, [
         (
-            row["log_index"], int(row["token"] or COIN, 16), int(row["sender"], 16), int(row["recipient"], 16),
+            row["log_index"],
+            int(row["token"] or COIN, 16),
+            int(row["sender"], 16),
+            int(row["recipient"], 16),
             int.from_bytes(row["raw"], "big"),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 EARLY: dict[str, Any] = {
@@ -63,9 +66,13 @@ OPENED: dict[str, Any] = {
     "contract_address": WALLET,
 }
 MESSAGE: dict[str, Any] = {
-    "type": "L1_HANDLER", "version": "0x0", "sender_address": None, "contract_address": TOKEN, "calldata": [WALLET],
+    "type": "L1_HANDLER",
+    "version": "0x0",
+    "sender_address": None,
+    "contract_address": TOKEN,
+    "calldata": [WALLET],
     "entry_point_selector": "0x1",
-}  # fmt: skip
+}
 DEPLOYED: dict[str, Any] = {"type": "DEPLOY", "version": "0x0", "sender_address": None, "contract_address": WALLET}
 
 
@@ -83,35 +90,42 @@ DEPLOYED: dict[str, Any] = {"type": "DEPLOY", "version": "0x0", "sender_address"
         pytest.param(invoked(1, fee=IN_ETHER, **DEPLOYED), [], id="deployment without an account"),
         pytest.param(invoked(1, fee="0x0", **EARLY), [], id="fee of zero"),
         pytest.param(
-            invoked(1, paid(token=WALLET), fee=IN_ETHER, **EARLY), [movement(-1), movement(0, WALLET)],
+            invoked(1, paid(token=WALLET), fee=IN_ETHER, **EARLY),
+            [movement(-1), movement(0, WALLET)],
             id="event forged by the account",
         ),
         pytest.param(
-            invoked(1, paid(token=COIN, keys=3), fee=IN_ETHER, **EARLY), [movement(-1), movement(0, COIN)],
+            invoked(1, paid(token=COIN, keys=3), fee=IN_ETHER, **EARLY),
+            [movement(-1), movement(0, COIN)],
             id="same amount of another token",
         ),
         pytest.param(
-            invoked(1, paid(sender=OTHER), fee=IN_ETHER, **EARLY), [movement(-1), movement(0, sender=OTHER)],
+            invoked(1, paid(sender=OTHER), fee=IN_ETHER, **EARLY),
+            [movement(-1), movement(0, sender=OTHER)],
             id="payment by somebody else",
         ),
         pytest.param(
             invoked(1, paid(sender=OTHER, recipient=WALLET), paid(), fee=IN_ETHER, version="0x1"),
-            [movement(0, sender=OTHER, recipient=WALLET), movement(1)], id="paymaster repays the sender",
+            [movement(0, sender=OTHER, recipient=WALLET), movement(1)],
+            id="paymaster repays the sender",
         ),
         pytest.param(
-            invoked(1, paid(recipient=OTHER), fee=IN_ETHER, **EARLY), [movement(-1), movement(0, recipient=OTHER)],
+            invoked(1, paid(recipient=OTHER), fee=IN_ETHER, **EARLY),
+            [movement(-1), movement(0, recipient=OTHER)],
             id="payment to the sequencer of other blocks",
         ),
         pytest.param(
-            invoked(1, paid(raw=FEE + 1), fee=IN_ETHER, **EARLY), [movement(-1), movement(0, raw=FEE + 1)],
+            invoked(1, paid(raw=FEE + 1), fee=IN_ETHER, **EARLY),
+            [movement(-1), movement(0, raw=FEE + 1)],
             id="another amount",
         ),
         pytest.param(
-            invoked(1, paid(), paid(), fee=IN_ETHER, version="0x1"), [movement(0), movement(1)],
+            invoked(1, paid(), paid(), fee=IN_ETHER, version="0x1"),
+            [movement(0), movement(1)],
             id="gift to the sequencer beside the fee",
         ),
     ],
-)  # fmt: skip
+)
 async def test_fee_in_ether_is_one_movement(done: Any, movements: list[Movement]) -> None:
     fees, rows = await collected(FakeNode(), done)
     assert fees == [0], "the column is of the native coin"
@@ -126,12 +140,14 @@ async def test_fee_in_ether_is_one_movement(done: Any, movements: list[Movement]
         pytest.param(invoked(1, fee=IN_STRK, status="REVERTED"), FEE, [], id="reverted"),
         pytest.param(invoked(1, paid(WALLET), fee=IN_STRK), FEE, [movement(0, WALLET)], id="forged by the account"),
         pytest.param(
-            invoked(1, paid(COIN, OTHER), paid(COIN), fee=IN_STRK), FEE, [movement(0, COIN, OTHER)],
+            invoked(1, paid(COIN, OTHER), paid(COIN), fee=IN_STRK),
+            FEE,
+            [movement(0, COIN, OTHER)],
             id="payment by somebody else",
         ),
         pytest.param(invoked(1, fee=IN_STRK, **MESSAGE), 0, [], id="message from Ethereum"),
     ],
-)  # fmt: skip
+)
 async def test_fee_in_strk_is_in_its_transaction_alone(done: Any, fee: int, movements: list[Movement]) -> None:
     assert await collected(FakeNode(), done) == ([fee], movements)
 
@@ -162,9 +178,15 @@ async def test_fee_goes_to_the_sequencer_of_its_block() -> None:
 async def test_transactions_of_mainnet_block_2800_pay_what_their_receipts_say() -> None:
     """Transactions 49, 51 and 57 of that block: version 0, with no event of the payment."""
     account, dai = "0x383d2992adab63c24b518c466f0ab5c3fabcfa01d17e26bf72505edd18f1b5b", FEE_TOKENS["FRI"][:-2] + "aa"
-    recipient, sent, fees = "0x3251a0192aecf2407641afc435d300d723690c2cda1767f0ef42f0a6ec01a13", 50 * 10**18, (
-        "0x119bdabd32b8e", "0x11a978cbc0584", "0xf1610235ca07",
-    )  # fmt: skip
+    recipient, sent, fees = (
+        "0x3251a0192aecf2407641afc435d300d723690c2cda1767f0ef42f0a6ec01a13",
+        50 * 10**18,
+        (
+            "0x119bdabd32b8e",
+            "0x11a978cbc0584",
+            "0xf1610235ca07",
+        ),
+    )
     early: dict[str, Any] = {**EARLY, "contract_address": account}
     moved = event(account, recipient, hex(sent), "0x0", token=dai)
     done = [invoked(at, *([moved] if at == 1 else []), fee=fee, **early) for at, fee in enumerate(fees, 1)]
@@ -180,7 +202,7 @@ async def test_lookup_of_a_message_from_ethereum_agrees_with_its_row() -> None:
         starknet_getTransactionByHash=lambda params: done["transaction"],
         starknet_getTransactionReceipt=lambda params: {**done["receipt"], "block_number": 5},
     )
-    [details] = await node.chain().look_up([KnownTransaction(f"0x{1:064x}", 5, 0, 0, node.hash(5), final=True)])
+    [details] = await node.chain().look_up([IndexedTransaction(f"0x{1:064x}", 5, 0, 0, node.hash(5), final=True)])
     assert await collected(node, done) == ([details.fee], [])
 
 
@@ -198,7 +220,7 @@ async def test_history_of_an_account_has_fees_that_neither_event_nor_nonce_shows
     found = await chain.collect_accounts(Span(0, 90), [f"0x{int(WALLET, 16):064x}"], ("native", "transfers"))
     [row] = found.tables["transfers"].to_pylist()
     assert (row["height"], row["token"], int.from_bytes(row["raw"], "big")) == (20, ETHER, FEE)
-    assert found.ways == {"native": "search", "transfers": "search"}
+    assert found.read_methods == {"native": "search", "transfers": "search"}
 
 
 @pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])

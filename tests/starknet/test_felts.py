@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.starknet.felts import Padded, felt, packed, padded, selector, short_text, text, u256
+from chainfolio.adapters.starknet.felts import Padded, felt, packed, padded, selector, short_text, text, u256
 from chainfolio.addresses import STARKNET_PRIME
 from chainfolio.errors import BadAnswer
 
@@ -36,9 +36,28 @@ def test_felts_that_are_learnt_together_are_what_each_is_alone(
 
 @pytest.mark.parametrize(
     "written",
-    ["", "0x", "12", "0X1", "0x_1", " 0x1", "0x1 ", "-0x1", "0xg", "0x" + "1" * 65, "\uff10x1", hex(STARKNET_PRIME),
-     "0x1,0x2", "0x1,", ",", "0x9" + "0" * 62, "0x09" + "0" * 62, "0x1" + "0" * 63, "0x1\n"],
-)  # fmt: skip
+    [
+        "",
+        "0x",
+        "12",
+        "0X1",
+        "0x_1",
+        " 0x1",
+        "0x1 ",
+        "-0x1",
+        "0xg",
+        "0x" + "1" * 65,
+        "\uff10x1",
+        hex(STARKNET_PRIME),
+        "0x1,0x2",
+        "0x1,",
+        ",",
+        "0x9" + "0" * 62,
+        "0x09" + "0" * 62,
+        "0x1" + "0" * 63,
+        "0x1\n",
+    ],
+)
 def test_what_is_no_felt_is_refused(written: str) -> None:
     forms = Padded("node")
     forms.learn(["0x5", written])
@@ -46,6 +65,15 @@ def test_what_is_no_felt_is_refused(written: str) -> None:
     for read in (forms.__getitem__, forms.numbers.__getitem__, partial(felt, "node")):
         with pytest.raises(BadAnswer, match="no felt"):
             read(written)
+
+
+@pytest.mark.timeout(20)
+def test_many_felts_before_one_that_is_none_take_no_time_of_their_number_to_a_power() -> None:
+    forms = Padded("node")
+    forms.learn([*(f"0x0{each:05x}" for each in range(10_000)), "0xg"])
+    assert forms[f"0x{7:064x}"] == padded(7)
+    with pytest.raises(BadAnswer, match="no felt"):
+        forms["0xg"]
 
 
 def test_halves_of_a_number_are_below_two_to_the_128th() -> None:

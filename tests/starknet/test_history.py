@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.datasets import DATASETS
-from adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.datasets import DATASETS
+from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability, Collected, having
-from chainfolio.seams import Seams
-from localchain.errors import InstallFailed, NoSuchNode
-from localchain.starknet.devnet import COIN, Devnet
-from localchain.starknet.world import World
-from localchain.starknet.world import world as deployed
+from chainfolio.chains import Capability, SpanTables, require_capability
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import InstallFailed, NoSuchNode
+from chainfolio.localchain.starknet.devnet import COIN, Devnet
+from chainfolio.localchain.starknet.world import World
+from chainfolio.localchain.starknet.world import world as deployed
 from tests.starknet.conftest import facts_file
 
 pytestmark = pytest.mark.node
@@ -61,17 +61,18 @@ async def chain(world: World, tmp_path: Path) -> AsyncIterator[StarknetChain]:
     """The chain of that node; balances of the older layout are followed."""
     of = world.tokens
     settings = StarknetSettings(
-        adapter="starknet", rpc=[world.devnet.url + "/rpc"],
+        adapter="starknet",
+        rpc=[world.devnet.url + "/rpc"],
         facts=facts(tmp_path, of["OLD"], of["ART"]),
-    )  # fmt: skip
-    chain = build("starknet", settings, Seams(), configs=tmp_path)
+    )
+    chain = build("starknet", settings, Environment(), configs=tmp_path)
     yield chain
     await chain.close()
 
 
-async def alone(chain: StarknetChain, span: Span, *accounts: str) -> list[Collected]:
+async def alone(chain: StarknetChain, span: Span, *accounts: str) -> list[SpanTables]:
     """All pieces of the history of accounts."""
-    reader, pieces, first = having(chain, Capability.ACCOUNT_HISTORY), list[Collected](), span.first
+    reader, pieces, first = require_capability(chain, Capability.ACCOUNT_HISTORY), list[SpanTables](), span.first
     while first <= span.last:
         pieces.append(await reader.collect_accounts(Span(first, span.last), accounts, NAMES))
         assert pieces[-1].span.first == first
@@ -79,19 +80,19 @@ async def alone(chain: StarknetChain, span: Span, *accounts: str) -> list[Collec
     return pieces
 
 
-def rows(pieces: list[Collected]) -> Rows:
+def rows(pieces: list[SpanTables]) -> Rows:
     """The rows of all pieces."""
     return {
         name: [row for each in pieces for row in each.tables[name].to_pylist()]
         for name in ("transactions", "transfers", "approvals")
-    }  # fmt: skip
+    }
 
 
 async def whole(chain: StarknetChain, span: Span, *accounts: str) -> Rows:
     """The rows of the same accounts from every block."""
     found = await chain.collect(span, NAMES)
-    by_table = {each.table.name: each for each in DATASETS.values() if each.parties}
-    return {name: each.concerning(found.tables[name], accounts).to_pylist() for name, each in by_table.items()}
+    by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
+    return {name: each.rows_of_accounts(found.tables[name], accounts).to_pylist() for name, each in by_table.items()}
 
 
 @pytest.mark.parametrize("who", [0, 1, 2])
@@ -100,15 +101,15 @@ async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chai
     span = Span(0, heads.finalized)
     pieces = await alone(chain, span, account)
     assert rows(pieces) == await whole(chain, span, account)
-    assert {each.ways["transactions"] for each in pieces} == {"search"}
+    assert {each.read_methods["transactions"] for each in pieces} == {"search"}
 
 
 async def test_blocks_that_may_still_go_are_searched_by_their_hashes(world: World, chain: StarknetChain) -> None:
     heads, account, begin = await chain.heads(), world.accounts[1], await chain.block(0)
     span = Span(1, heads.latest.height)
-    found = await having(chain, Capability.ACCOUNT_HISTORY).collect_accounts(span, (account,), NAMES, begin)
+    found = await require_capability(chain, Capability.ACCOUNT_HISTORY).collect_accounts(span, (account,), NAMES, begin)
     assert rows([found]) == await whole(chain, span, account)
-    assert (found.ways["native"], found.is_linked, len(found.chain)) == ("search", True, len(span))
+    assert (found.read_methods["native"], found.is_linked, len(found.blocks)) == ("search", True, len(span))
 
 
 async def test_what_others_did_with_a_token_that_names_nobody_is_missing_and_that_is_said(
@@ -117,7 +118,7 @@ async def test_what_others_did_with_a_token_that_names_nobody_is_missing_and_tha
     """The balance of no such token is followed here, but for the coin: one transfer to wallet 1 is not found."""
     url, account = world.devnet.url + "/rpc", world.accounts[1]
     settings = StarknetSettings(adapter="starknet", rpc=[url], facts=facts(tmp_path))
-    chain = build("starknet", settings, Seams(), configs=tmp_path)
+    chain = build("starknet", settings, Environment(), configs=tmp_path)
     heads = await chain.heads()
     span = Span(0, heads.finalized)
     pieces, expected = await alone(chain, span, account, world.accounts[2]), await whole(chain, span, account)

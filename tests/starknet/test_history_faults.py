@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet import changes, history, named
+from chainfolio.adapters.starknet import changes, history, named
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Capability, Collected, having
+from chainfolio.chains import Capability, SpanTables, require_capability
 from chainfolio.errors import BadAnswer, OverBudget, Reorged
 from tests.starknet.fakes import COIN, WALLET, FakeNode, Refuse, event, invoked
 
@@ -39,15 +39,15 @@ def paging(node: FakeNode, pages: Callable[[list[Any], Any], Any]) -> FakeNode:
     return node
 
 
-async def read(node: FakeNode, span: Span = ALL, *accounts: str, budget: Budget | None = None) -> Collected:
+async def read(node: FakeNode, span: Span = ALL, *accounts: str, budget: Budget | None = None) -> SpanTables:
     """The first piece of the history of the wallet."""
     chain = node.chain()
     await chain.heads()
-    reader = having(chain, Capability.ACCOUNT_HISTORY)
+    reader = require_capability(chain, Capability.ACCOUNT_HISTORY)
     return await reader.collect_accounts(span, accounts or (ME,), NAMES, budget=budget)
 
 
-def heights(found: Collected) -> list[int]:
+def heights(found: SpanTables) -> list[int]:
     """The blocks of its transactions."""
     return [row["height"] for row in found.tables["transactions"].to_pylist()]
 
@@ -74,7 +74,7 @@ async def test_pages_go_on_until_there_is_no_token(pages: Callable[[list[Any], A
         several[0]["transaction"]["sender_address"] = "0xb"
     found = await read(node)
     assert [row["height"] for row in found.tables["transfers"].to_pylist()] == [*AT]
-    assert (found.span, found.ways["transfers"]) == (ALL, "search")
+    assert (found.span, found.read_methods["transfers"]) == (ALL, "search")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_an_account_with_very_much_is_read_piece_by_piece(monkeypatch: pyt
     node = living(*range(0, 90, 2))
     chain = node.chain()
     await chain.heads()
-    reader, first, found = having(chain, Capability.ACCOUNT_HISTORY), 0, list[int]()
+    reader, first, found = require_capability(chain, Capability.ACCOUNT_HISTORY), 0, list[int]()
     while first <= 90:
         piece = await reader.collect_accounts(Span(first, 90), (ME,), NAMES)
         assert piece.last is not None
@@ -168,10 +168,12 @@ async def test_coins_that_came_in_events_that_name_nobody_are_found_by_the_balan
 @pytest.mark.parametrize(
     ("nonce", "reason"),
     [
-        (lambda height: 5 - (height > 50), "lower"), (lambda height: 2 * (height > 6), "other transactions"),
-        (lambda height: 1, "other transactions"), (lambda height: height // 60, "other transactions"),
+        (lambda height: 5 - (height > 50), "lower"),
+        (lambda height: 2 * (height > 6), "other transactions"),
+        (lambda height: 1, "other transactions"),
+        (lambda height: height // 60, "other transactions"),
     ],
-)  # fmt: skip
+)
 async def test_a_nonce_that_lies_is_found_out(nonce: Callable[[int], int], reason: str) -> None:
     node = living(7)
     node.answers = {**node.answers, "starknet_getNonce": lambda params: hex(nonce(node.height(params[0])))}
@@ -186,7 +188,7 @@ async def test_a_nonce_that_lies_is_found_out(nonce: Callable[[int], int], reaso
         ("starknet_getEvents", -32601, "Method not found"),
         ("starknet_call", 42, "the node does not have this state"),
     ],
-)  # fmt: skip
+)
 async def test_every_block_is_read_where_a_node_cannot_be_searched(method: str, code: int, words: str) -> None:
     def refused(params: Any) -> Any:
         raise Refuse(code, words)
@@ -194,7 +196,7 @@ async def test_every_block_is_read_where_a_node_cannot_be_searched(method: str, 
     node = living(*AT)
     node.answers = {**node.answers, method: refused}
     found = await read(node)
-    assert (heights(found), found.span, found.ways["native"]) == ([*AT], ALL, "blocks")
+    assert (heights(found), found.span, found.read_methods["native"]) == ([*AT], ALL, "blocks")
     assert not found.unexplained
 
 
@@ -219,10 +221,10 @@ async def test_blocks_that_may_still_go_are_read_whole_and_linked() -> None:
     node = living(*AT, 93, 97)
     chain = node.chain()
     await chain.heads()
-    reader = having(chain, Capability.ACCOUNT_HISTORY)
+    reader = require_capability(chain, Capability.ACCOUNT_HISTORY)
     before = await chain.block(91)
     found = await reader.collect_accounts(Span(92, 100), (ME,), NAMES, before)
-    assert (heights(found), found.is_linked, [each.height for each in found.chain]) == (
+    assert (heights(found), found.is_linked, [each.height for each in found.blocks]) == (
         [93, 97],
         True,
         [*range(92, 101)],
@@ -232,11 +234,11 @@ async def test_blocks_that_may_still_go_are_read_whole_and_linked() -> None:
         await reader.collect_accounts(Span(92, 100), (ME,), NAMES, before)
 
 
-async def linked(node: FakeNode, last: int = 100) -> Collected:
+async def linked(node: FakeNode, last: int = 100) -> SpanTables:
     """What may still go, behind block 5, as far as it is searched at once."""
     chain = node.chain()
     await chain.heads()
-    reader, before = having(chain, Capability.ACCOUNT_HISTORY), await chain.block(5)
+    reader, before = require_capability(chain, Capability.ACCOUNT_HISTORY), await chain.block(5)
     node.asked.clear()
     return await reader.collect_accounts(Span(6, last), (ME,), NAMES, before)
 
@@ -245,8 +247,8 @@ async def test_many_blocks_that_may_still_go_are_searched_by_their_hashes() -> N
     node = living(*AT, 93)
     node.final = 5
     found = await linked(node)
-    assert (heights(found), found.is_linked, found.ways["native"]) == ([*AT, 93], True, "search")
-    assert [each.height for each in found.chain] == [*range(6, 101)]
+    assert (heights(found), found.is_linked, found.read_methods["native"]) == ([*AT, 93], True, "search")
+    assert [each.height for each in found.blocks] == [*range(6, 101)]
     assert node.asked.count("starknet_getBlockWithReceipts") == len(AT) + 1
     assert [each.account for each in found.unexplained] == [ME]
 
@@ -278,7 +280,7 @@ async def test_a_budget_above_one_piece_gets_on() -> None:
     node = living(*range(1, 60))
     chain = node.chain()
     await chain.heads()
-    reader, first, found, runs = having(chain, Capability.ACCOUNT_HISTORY), 0, list[int](), 0
+    reader, first, found, runs = require_capability(chain, Capability.ACCOUNT_HISTORY), 0, list[int](), 0
     while first <= 90:
         runs += 1
         budget = Budget(max_requests=40)

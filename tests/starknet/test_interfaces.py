@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from chainfolio.cli.main import main
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
 from chainfolio.settings import Settings, load
-from cli.main import main
-from localchain.evm import Tx
-from localchain.node import LocalNode
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
 from tests.api.asking import asking
 from tests.chains import starknet
 from tests.chains.solana import SolanaSubject
@@ -185,9 +185,11 @@ async def test_every_route_answers_about_addresses_of_all_kinds_together(
             await asyncio.to_thread(run, "index", key)
         lamports = Decimal(solana.native(solana.accounts[0], solana.height))
         amounts = {
-            node[0].accounts[0]: coins(node[0], node[0].height), other.lower(): Decimal(10_005),
-            base58check(BOB): Decimal(7), solana.accounts[0]: lamports.scaleb(-9),
-        }  # fmt: skip
+            node[0].accounts[0]: coins(node[0], node[0].height),
+            other.lower(): Decimal(10_005),
+            base58check(BOB): Decimal(7),
+            solana.accounts[0]: lamports.scaleb(-9),
+        }
         await asked_about_all(load(config, {}), amounts)
 
 

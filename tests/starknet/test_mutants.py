@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.events import APPROVAL, BATCH, SINGLE
-from adapters.starknet.felts import selector
+from chainfolio.adapters.starknet.events import APPROVAL, BATCH, SINGLE
+from chainfolio.adapters.starknet.felts import selector
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability, KnownTransaction, having
+from chainfolio.chains import Capability, IndexedTransaction, require_capability
 from chainfolio.errors import ChainfolioError
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
@@ -33,7 +33,7 @@ def called(params: Any) -> Any:
         selector("get_pool_member_info_v1"): ["0x0", WALLET, "0x5", "0x3", "0x0", "0x2", "0x0", "0x64"],
         selector("contract_parameters_v1"): ["0x77", "0x1", "0x1", COIN, "0x0"],
         selector("staker_pool_info"): ["0x1", "0x1", POOL, COIN, "0x5"],
-    }  # fmt: skip
+    }
     return of_pool.get(int(params[0]["entry_point_selector"], 16), ["0x5", "0x0"])
 
 
@@ -43,25 +43,34 @@ def busy() -> FakeNode:
     node.head, node.final = 8, 7
     made = {"type": "DEPLOY_ACCOUNT", "contract_address": WALLET}
     handled: dict[str, Any] = {
-        "type": "L1_HANDLER", "sender_address": "0x9", "contract_address": TOKEN, "calldata": ["0x5"],
+        "type": "L1_HANDLER",
+        "sender_address": "0x9",
+        "contract_address": TOKEN,
+        "calldata": ["0x5"],
         "entry_point_selector": "0x7",
-    }  # fmt: skip
+    }
     events = (
-        event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN), event(WALLET, "0xb", "0x5", "0x0"),
-        said(APPROVAL, WALLET, "0xb", "0x5", "0x0"), said(SINGLE, WALLET, WALLET, "0xb", "0x5", "0x0", "0x1", "0x0"),
+        event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN),
+        event(WALLET, "0xb", "0x5", "0x0"),
+        said(APPROVAL, WALLET, "0xb", "0x5", "0x0"),
+        said(SINGLE, WALLET, WALLET, "0xb", "0x5", "0x0", "0x1", "0x0"),
         said(BATCH, WALLET, WALLET, "0xb", "0x1", "0x5", "0x0", "0x1", "0x1", "0x0"),
-    )  # fmt: skip
+    )
     node.transactions[5] = [
         invoked(1, *events, calldata=["0x1", TOKEN, "0x7", "0x1", "0x5"], transaction_hash="0x1"),
-        invoked(2, fee="0x5"), invoked(3, **made), invoked(4, **handled),
-    ]  # fmt: skip
+        invoked(2, fee="0x5"),
+        invoked(3, **made),
+        invoked(4, **handled),
+    ]
     node.answers = {
         **node.answers,
         "starknet_getTransactionByHash": lambda params: node.transactions[5][0]["transaction"],
         "starknet_getTransactionReceipt": lambda params: {
-            **node.transactions[5][0]["receipt"], "block_number": 5, "block_hash": node.hash(5),
+            **node.transactions[5][0]["receipt"],
+            "block_number": 5,
+            "block_hash": node.hash(5),
         },
-    }  # fmt: skip
+    }
     return node
 
 
@@ -70,32 +79,35 @@ async def used(node: FakeNode) -> None:
     chain = node.chain()
     heads = await chain.heads()
     await chain.collect(Span(5, 6), DATASETS)
-    await having(chain, Capability.ACCOUNT_HISTORY).collect_accounts(Span(0, 7), (ME,), DATASETS)
+    await require_capability(chain, Capability.ACCOUNT_HISTORY).collect_accounts(Span(0, 7), (ME,), DATASETS)
     reader = chain.account_reader(InstalledProtocols())
     tokens = [chain.facts.token_asset(f"0x{int(TOKEN, 16):064x}")]
 
     def named(assets: Any) -> Plan[Any, Any, None]:
         yield from chain.describe(list(assets))
 
-    sent = Interactions(sent={POOL: frozenset()})
+    sent = Interactions(sent_to={POOL: frozenset()})
     plan = {"account": reader.at(heads.latest).read(ME, sent, tokens, named)}
     report = (await run_batched(plan, lambda reads: chain.answer(reads, heads.latest)))["account"]
     if report.error is not None:
         raise report.error
-    await chain.look_up([KnownTransaction(f"0x{1:064x}", 5, 0, 0, None, True)])
+    await chain.look_up([IndexedTransaction(f"0x{1:064x}", 5, 0, 0, None, True)])
 
 
 AT = {"block_number": 5}
 QUESTIONS: dict[str, Any] = {
-    "starknet_chainId": [], "starknet_getBlockWithTxHashes": [AT], "starknet_getBlockWithReceipts": [AT],
-    "starknet_getNonce": [AT, WALLET], "starknet_getTransactionByHash": ["0x1"],
+    "starknet_chainId": [],
+    "starknet_getBlockWithTxHashes": [AT],
+    "starknet_getBlockWithReceipts": [AT],
+    "starknet_getNonce": [AT, WALLET],
+    "starknet_getTransactionByHash": ["0x1"],
     "starknet_getTransactionReceipt": ["0x1"],
     "starknet_getEvents": [{"from_block": AT, "to_block": AT, "keys": [[hex(int(APPROVAL, 16))], [WALLET]]}],
     **{
         f"starknet_call {name}": [{"entry_point_selector": hex(selector(name)), "contract_address": TOKEN}, AT]
         for name in ("balanceOf", "get_pool_member_info_v1", "contract_parameters_v1", "staker_pool_info")
     },
-}  # fmt: skip
+}
 
 
 async def test_the_honest_answers_are_all_read() -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.accounts import balances, describe
-from adapters.starknet.chain import StarknetChain
+from chainfolio.adapters.starknet.accounts import balances, describe
+from chainfolio.adapters.starknet.chain import StarknetChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import KnownTransaction
+from chainfolio.chains import IndexedTransaction
+from chainfolio.cli.main import main
 from chainfolio.errors import Reorged
 from chainfolio.plans import Unknown, run_batched
-from cli.main import main
 from tests.starknet.conftest import AMOUNTS, Sent, facts_file
 
 pytestmark = pytest.mark.node
@@ -70,7 +70,7 @@ async def test_the_coin_says_what_it_is_called(chain: StarknetChain) -> None:
 async def test_a_transaction_is_looked_up(sent: Sent, chain: StarknetChain) -> None:
     await chain.heads()
     receipt = sent.devnet.rpc("starknet_getTransactionReceipt", hex(int(sent.hashes[0], 16)))
-    known = KnownTransaction(sent.hashes[0], receipt["block_number"], 0, 0, None, True)
+    known = IndexedTransaction(sent.hashes[0], receipt["block_number"], 0, 0, None, True)
     (details,) = await chain.look_up([known])
     assert details.sender == sent.accounts[0]
     assert details.recipient == chain.facts.coin

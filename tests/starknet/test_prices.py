@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 from aiohttp import web
 
-from adapters.starknet.facts import load
-from pricing import binance, coingecko, defillama, pyth
-from pricing.rules import knows
+from chainfolio.adapters.starknet.facts import load
+from chainfolio.pricing import binance, coingecko, defillama, pyth
+from chainfolio.pricing.rules import knows
 from tests.pricing.vendor_server import NOW_S, priced, sending, vendor
 from tests.starknet.recorded import ROOT
 
@@ -26,7 +26,7 @@ def names(vendor_name: str) -> dict[str, dict[str, str]]:
     return {
         part: {key: each[vendor_name] for key, each in VENDORS[part].items() if vendor_name in each}
         for part in ("chains", "coins")
-    }  # fmt: skip
+    }
 
 
 async def test_the_coin_is_asked_for_by_its_name_and_a_token_by_all_of_its_digits() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.events import UNSURE
-from adapters.starknet.rows import Read, tables
+from chainfolio.adapters.starknet.events import UNSURE
+from chainfolio.adapters.starknet.rows import Read, tables
 from chainfolio.errors import BadAnswer
 from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, result, rows, whole
 

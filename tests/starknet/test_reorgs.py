@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer
+from chainfolio.indexer.follow import Follower
+from chainfolio.localchain.errors import InstallFailed, NoSuchNode
+from chainfolio.localchain.starknet.devnet import Devnet
 from chainfolio.plans import run_batched
-from chainfolio.seams import Seams
-from indexer.follow import Follower
-from localchain.errors import InstallFailed, NoSuchNode
-from localchain.starknet.devnet import Devnet
-from storage.lake import Lake
-from storage.tail import Tail
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from tests.starknet.conftest import facts_file
 from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
 
@@ -39,7 +39,7 @@ async def test_a_thousand_blocks_that_are_taken_back_leave_no_trace(tmp_path: Pa
     sent = event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN)
     node.transactions = {height: [invoked(height, sent)] for height in range(50, 1_100, 100)}
     chain, tail, lake = node.chain(), Tail(tmp_path / "tail.db"), Lake(str(tmp_path / "lake"))
-    follower = Follower(chain, lake, tail, Seams(), DATASETS)
+    follower = Follower(chain, lake, tail, Environment(), DATASETS)
     await follower.step()
     assert tail.top("starknet") == await chain.block(1_100)
     before = [row["height"] for row in _rows(tail)]
@@ -67,8 +67,8 @@ async def test_blocks_that_a_real_node_takes_back_leave_no_trace(tmp_path: Path)
             to = devnet.accounts[1]["address"]
             devnet.transfer(*((0, to, 1_000 + each) for each in range(1, 8)))
             rpc = StarknetSettings(adapter="starknet", rpc=[devnet.url + "/rpc"], facts=str(facts))
-            chain, tail = build("starknet", rpc, Seams(), configs=tmp_path), Tail(tmp_path / "tail.db")
-            follower = Follower(chain, Lake(str(tmp_path / "lake")), tail, Seams(), DATASETS)
+            chain, tail = build("starknet", rpc, Environment(), configs=tmp_path), Tail(tmp_path / "tail.db")
+            follower = Follower(chain, Lake(str(tmp_path / "lake")), tail, Environment(), DATASETS)
             await follower.step()
             assert _sent(tail) == [(each, 1_000 + each) for each in range(1, 8)]
             devnet.forget(2)
@@ -88,8 +88,8 @@ def _sent(tail: Tail) -> list[tuple[int, int]]:
 
 
 def _rows(tail: Tail) -> list[dict[str, Any]]:
+    from chainfolio.indexer import arrow_ipc
     from chainfolio.tables import TRANSFERS
-    from indexer import arrow_ipc
 
     streams = (stream for _, stream in tail.rows("starknet", "transfers", 0, 2**40))
     rows: list[dict[str, Any]] = arrow_ipc.load(streams, TRANSFERS).sort_by("height").to_pylist()
@@ -109,8 +109,8 @@ async def test_a_block_that_ethereum_or_the_sequencer_threw_away_is_none(status:
 
 async def test_a_contract_whose_class_was_replaced_is_asked_as_it_was_at_each_block() -> None:
     """Before block 50 it counts in one felt and spells with capitals, then in two and with underscores."""
-    from adapters.starknet.accounts import balances
-    from adapters.starknet.felts import selector
+    from chainfolio.adapters.starknet.accounts import balances
+    from chainfolio.adapters.starknet.felts import selector
 
     def called(params: Any) -> Any:
         young = node.height(params[1]) >= 50
@@ -138,18 +138,22 @@ async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (-32005, "rate limit exceeded"), (429, "Too many requests, reason: call rate limit exhausted, retry in 10s"),
-        (-32429, "You've exceeded the rate limit"), (-32097, "Rate limit reached"),
+        (-32005, "rate limit exceeded"),
+        (429, "Too many requests, reason: call rate limit exhausted, retry in 10s"),
+        (-32429, "You've exceeded the rate limit"),
+        (-32097, "Rate limit reached"),
         (-32090, "Too many requests, upgrade your tier"),
-        (-32001, "daily request count exceeded, request rate limited"), (-32007, "50/second request limit reached"),
+        (-32001, "daily request count exceeded, request rate limited"),
+        (-32007, "50/second request limit reached"),
         (-32000, "Your app has exceeded its compute units per second capacity"),
-        (-32003, "monthly quota reached"), (-32029, "throttled"),
+        (-32003, "monthly quota reached"),
+        (-32029, "throttled"),
     ],
-)  # fmt: skip
+)
 def test_each_providers_limit_is_waited_for(code: int, words: str) -> None:
-    from adapters.starknet.refusals import meaning
-    from transport.exchange import RateLimited
-    from transport.wire import RpcError
+    from chainfolio.adapters.starknet.refusals import meaning
+    from chainfolio.transport.exchange import RateLimited
+    from chainfolio.transport.wire import RpcError
 
     assert type(meaning("node", "starknet_call", RpcError(code, words), 7)) is RateLimited
 
@@ -160,7 +164,7 @@ async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:
 
         async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Any:
             if body.startswith(b"["):
-                from transport.exchange import Posted
+                from chainfolio.transport.exchange import Posted
 
                 self.batches += 1
                 said = (

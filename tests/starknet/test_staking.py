@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.felts import selector
-from adapters.starknet.staking import MAX_ASKED, NOT_NAMED, NOT_READ, member
+from chainfolio.adapters.starknet.felts import selector
+from chainfolio.adapters.starknet.staking import MAX_ASKED, NOT_NAMED, NOT_READ, member
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown, run_batched
 from chainfolio.positions import AccountState
@@ -62,7 +62,7 @@ class Staking(FakeNode):
         chain = self.chain()
         block = (await chain.heads()).latest
         reader = chain.account_reader(InstalledProtocols()).at(block)
-        met = Interactions(sent={felt(each): frozenset([STRK]) for each in sent})
+        met = Interactions(sent_to={felt(each): frozenset([STRK]) for each in sent})
         report = (
             await run_batched({"all": reader.read(MINE, met, ())}, lambda reads: chain.answer(list(reads), block))
         )["all"]
@@ -106,10 +106,19 @@ async def test_a_list_of_pools_that_is_none_vouches_for_nothing(named: tuple[int
 @pytest.mark.parametrize(
     "answer",
     [
-        (), (0,), (2,), (0, 7, 2**128, 5, 500, 0, 1), (0, 7, 1, 5, 500, 2**130, 1), (0, 7, 1, 5, 500, 0, 0, 2**60),
-        (0, 7, 1, 5, 500, 0), (0, 7, 1, 5, 500, 0, 1, 9), (0, 7, 1, 5, 500, 0, 7), Reverted(), Unknown("x", "absent"),
+        (),
+        (0,),
+        (2,),
+        (0, 7, 2**128, 5, 500, 0, 1),
+        (0, 7, 1, 5, 500, 2**130, 1),
+        (0, 7, 1, 5, 500, 0, 0, 2**60),
+        (0, 7, 1, 5, 500, 0),
+        (0, 7, 1, 5, 500, 0, 1, 9),
+        (0, 7, 1, 5, 500, 0, 7),
+        Reverted(),
+        Unknown("x", "absent"),
     ],
-)  # fmt: skip
+)
 def test_what_no_pool_answers_is_no_position(answer: Any) -> None:
     assert member(answer) is None
 

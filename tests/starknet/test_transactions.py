@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from adapters.starknet.accounts import balances
-from adapters.starknet.chain import StarknetChain, build
-from adapters.starknet.felts import selector
-from adapters.starknet.functions import shortened
-from adapters.starknet.settings import StarknetSettings
-from adapters.starknet.state import Call, answer
+from chainfolio.adapters.starknet.accounts import balances
+from chainfolio.adapters.starknet.chain import StarknetChain, build
+from chainfolio.adapters.starknet.felts import selector
+from chainfolio.adapters.starknet.functions import shortened
+from chainfolio.adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet.state import Call, answer
 from chainfolio.blocks import Span
+from chainfolio.environment import Environment
+from chainfolio.localchain.errors import InstallFailed, NoSuchNode
+from chainfolio.localchain.starknet.devnet import COIN, Devnet
+from chainfolio.localchain.starknet.world import World
+from chainfolio.localchain.starknet.world import world as deployed
 from chainfolio.plans import Reverted, run_batched
-from chainfolio.seams import Seams
-from localchain.errors import InstallFailed, NoSuchNode
-from localchain.starknet.devnet import COIN, Devnet
-from localchain.starknet.world import World
-from localchain.starknet.world import world as deployed
 from tests.starknet.conftest import facts_file
 
 pytestmark = pytest.mark.node
@@ -72,7 +72,7 @@ async def chain(made: Made, tmp_path: Path) -> AsyncIterator[StarknetChain]:
     """The chain of that node."""
     url = made.world.devnet.url + "/rpc"
     settings = StarknetSettings(adapter="starknet", rpc=[url], facts=str(facts_file(tmp_path)))
-    chain = build("starknet", settings, Seams(), configs=tmp_path)
+    chain = build("starknet", settings, Environment(), configs=tmp_path)
     yield chain
     await chain.close()
 

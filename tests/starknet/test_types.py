@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import pytest
 
-from adapters.starknet.felts import Padded, packed, padded, selector
-from adapters.starknet.forms import Body, Receipt
-from adapters.starknet.kind import KIND
-from adapters.starknet.rows import MOVEMENT, PAID
-from adapters.starknet.transactions import parties
+from chainfolio.adapters.starknet.felts import Padded, packed, padded, selector
+from chainfolio.adapters.starknet.forms import Body, Receipt
+from chainfolio.adapters.starknet.kind import KIND
+from chainfolio.adapters.starknet.rows import MOVEMENT, PAID
+from chainfolio.adapters.starknet.transactions import parties
 from chainfolio.addresses import STARKNET
 from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
-from engine.functions import load
-from portfolio.activity import Activity, Movement, signs, type_of
+from chainfolio.engine.transactions.function_names import load
+from chainfolio.portfolio.activity import Activity, Movement, signs, type_of
 from tests.starknet.recorded import FACTS, needs_recordings, rows, whole
 
 ENDS: tuple[tuple[Literal["in", "out"], str, str], ...] = (
@@ -37,9 +37,10 @@ def called(body: Body) -> bytes | None:
     ("block", "called"),
     [
         ("mainnet_64820", {"mint": 107, "swap": 7, "transfer": 5, "setApprovalForAll": 2}),
-        ("mainnet_2500", {"handle_deposit": 7}), ("sepolia_7", {"transfer": 1, "handle_deposit": 1}),
+        ("mainnet_2500", {"handle_deposit": 7}),
+        ("sepolia_7", {"transfer": 1, "handle_deposit": 1}),
     ],
-)  # fmt: skip
+)
 def test_calls_of_recorded_transactions_have_their_names(block: str, called: dict[str, int]) -> None:
     at = PAID.index("input")
     found = Counter(FUNCTIONS.names.get(row[at] or b"", "") for row in rows(whole(block)).paid)
@@ -72,14 +73,14 @@ def type_in(done: dict[str, Any], moves: list[dict[str, Any]]) -> str:
     activity = Activity("starknet", account, 1, 1, done["tx_index"], done["hash"], movements, (), details)
     function, called = FUNCTIONS.names.get(selector, ""), FUNCTIONS.types.get(selector, "")
     collectors = FACTS.info.fee_collectors
-    found = signs(activity, function, called=called, nobody=STARKNET.nobody, fee_collectors=collectors)
+    found = signs(activity, function, called=called, burn_addresses=STARKNET.burn_addresses, fee_collectors=collectors)
     return type_of(found, function)
 
 
 def asset_of(move: dict[str, Any]) -> Asset:
     """What moved. The chain asks contracts what they are; here unknown ones that mint are collections."""
     asset = Asset("starknet:SN_MAIN", "erc20", move["token"])
-    if move["token"] in FACTS.searched or move["sender"] not in STARKNET.nobody:
+    if move["token"] in FACTS.searched or move["sender"] not in STARKNET.burn_addresses:
         return asset
     return asset._replace(kind="erc721", token_id=str(move["raw"]))
 
@@ -95,10 +96,14 @@ def test_a_fee_in_ether_takes_no_part_in_the_type_of_a_recorded_transaction() ->
 @pytest.mark.parametrize(
     ("name", "type_"),
     [
-        ("multi_route_swap", "SWAP"), ("enter_delegation_pool", "STAKE"), ("exit_delegation_pool_intent", "UNSTAKE"),
-        ("claim_rewards", "CLAIM"), ("initiate_token_withdraw", "BRIDGEOUT"), ("handle_token_deposit", "BRIDGEIN"),
+        ("multi_route_swap", "SWAP"),
+        ("enter_delegation_pool", "STAKE"),
+        ("exit_delegation_pool_intent", "UNSTAKE"),
+        ("claim_rewards", "CLAIM"),
+        ("initiate_token_withdraw", "BRIDGEOUT"),
+        ("handle_token_deposit", "BRIDGEIN"),
     ],
-)  # fmt: skip
+)
 def test_a_call_stands_for_a_type(name: str, type_: str) -> None:
     assert FUNCTIONS.types[KIND.selector(f"starknet:{name}()")] == type_
 

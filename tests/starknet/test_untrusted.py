@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.starknet import state
-from adapters.starknet.state import Call
+from chainfolio.adapters.starknet import state
+from chainfolio.adapters.starknet.state import Call
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.untrusted import OVER
 from tests.starknet.dust import BEHAVIOURS, DustNode

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from chainfolio.blocks import Block, Span
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS
-from storage.lake import Lake
-from storage.tail import Tail
 
 CHAIN = "a"
 PER_BATCH = 20

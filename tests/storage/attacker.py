@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from storage import readonly
+from chainfolio.storage import readonly
 
 QUERIES = {
     "copy": "COPY (SELECT 1) TO '{file}' (FORMAT csv, USE_TMP_FILE false)",
@@ -31,10 +31,10 @@ QUERIES = {
     "a profile": "SET enable_profiling = 'json'; SET profiling_output = '{table}/p.json'; SELECT 1",
     "a log": "CALL enable_logging(storage = 'file', storage_path = '{table}'); SELECT 1",
     "spilling": "SET temp_directory = '{table}/spill'; SET memory_limit = '8MB'; "
-                "SELECT count(*) FROM (SELECT DISTINCT range || 'x' AS a FROM range(400000))",
+    "SELECT count(*) FROM (SELECT DISTINCT range || 'x' AS a FROM range(400000))",
     "an extension": "SET extension_directories = ['{table}']; INSTALL '{file}'",
     "an extension of the network": "INSTALL httpfs FROM 'http://127.0.0.1:9'",
-}  # fmt: skip
+}
 CALLS: dict[str, Callable[[Path], object]] = {
     **readonly.PROBES,
     "remove a folder": lambda path: os.rmdir(path.parent),

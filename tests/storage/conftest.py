@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
+from chainfolio.storage.lake import Lake
 from chainfolio.table import Table, bucket
-from storage.lake import Lake
 
 Maker = Callable[..., pa.Table]
 

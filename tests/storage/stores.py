@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storage.state import open_database
+from chainfolio.storage.state import open_database
 
 KINDS = ("sqlite", "postgresql")
 NO_POSTGRES = "PostgreSQL is not installed (no initdb on the path or under /usr/lib/postgresql)"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from chainfolio.settings import Quotas
-from storage.state import State, accounts, address_book, bundles
-from storage.state.database import Transaction
-from storage.state.refusals import Refusal
+from chainfolio.storage.state import State, accounts, address_book, bundles
+from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.refusals import Refusal
 
 T = TypeVar("T")
 NOW_US = 1_000_000
@@ -27,7 +27,7 @@ def locked(state: State, account_id: str, work: Callable[[Transaction], T]) -> T
         accounts.lock(tx, account_id)
         return work(tx)
 
-    return state.database.change(whole)
+    return state.database.write(whole)
 
 
 def told(work: Callable[[], object]) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ class Kept:
 
     def shown(self) -> tuple[dict[str, str], dict[str, tuple[str, list[str]]]]:
         """Everything, in order."""
-        found = self.state.database.look(
+        found = self.state.database.read(
             lambda tx: (address_book.entries(tx, self.account_id), bundles.every(tx, self.account_id))
         )
         return (

@@ -15,9 +15,9 @@ import pytest
 from chainfolio.contracts import VirtualHolding
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Quotas
-from storage.state import State, address_book, audit, delegations, quotas, subscriptions, virtual_users
-from storage.state.refusals import Refusal
-from storage.state.subscriptions import a_year_after
+from chainfolio.storage.state import State, address_book, audit, delegations, quotas, subscriptions, virtual_users
+from chainfolio.storage.state.refusals import Refusal
+from chainfolio.storage.state.subscriptions import one_year_after
 from tests.storage.tenants import NOW_US, Kept, locked, told, wallet
 from tests.storage.test_state import Hands
 
@@ -150,7 +150,7 @@ def test_plans_of_an_entry(state: State) -> None:
         with pytest.raises(BadRequest):
             plan(*wrong)
     paid = plan("PRO", NOW_US + 1, True)
-    assert (paid, paid.paid(NOW_US), paid.paid(NOW_US + 1)) == (
+    assert (paid, paid.is_paid(NOW_US), paid.is_paid(NOW_US + 1)) == (
         address_book.Entry(A, "a", "PRO", NOW_US + 1, True),
         True,
         False,
@@ -163,7 +163,7 @@ def test_plans_of_an_entry(state: State) -> None:
     with pytest.raises(Refusal) as refused:
         plan("FREE", None)
     assert refused.value.code == "ADDRESSBOOK_ENTRY_NOT_FOUND"
-    notes = [note for note in state.database.look(lambda tx: audit.trail(tx, id)) if "plan" in note.action]
+    notes = [note for note in state.database.read(lambda tx: audit.entries(tx, id)) if "plan" in note.action]
     assert [note.detail["to"] for note in notes] == ["PRO", "LITE", "LITE"]
 
 
@@ -171,10 +171,10 @@ def test_a_quota_of_its_own_and_back(state: State) -> None:
     ann, eve = (state.create_account(name)[0].id for name in ("ann", "eve"))
 
     def limits(id: str) -> dict[str, int]:
-        return state.database.look(lambda tx: quotas.limits(tx, id, DEFAULTS))
+        return state.database.read(lambda tx: quotas.limits(tx, id, DEFAULTS))
 
     def override(id: str, name: str, value: int | None) -> None:
-        state.database.change(lambda tx: quotas.override(tx, id, name, value, NOW_US))
+        state.database.write(lambda tx: quotas.override(tx, id, name, value, NOW_US))
 
     for value, found in ((7, 7), (0, 0), (None, 5)):
         override(ann, "bundles", value)
@@ -191,23 +191,23 @@ def test_delegations_go_one_way_and_end(state: State) -> None:
     ann, eve, bob = (state.create_account(name)[0].id for name in ("ann", "eve", "bob"))
 
     def acting(caller: str, named: str | None) -> Any:
-        return state.database.look(lambda tx: delegations.acting_for(tx, caller, named))
+        return state.database.read(lambda tx: delegations.acting_for(tx, caller, named))
 
     def delegate(one: str, other: str) -> bool:
-        return state.database.change(lambda tx: delegations.delegate(tx, one, other, 1))
+        return state.database.write(lambda tx: delegations.delegate(tx, one, other, 1))
 
     assert [delegate(ann, eve), delegate(ann, eve)] == [True, False]
     assert (acting(eve, ann), acting(eve, None)) == (ann, eve)
     for caller, named in ((ann, eve), (bob, ann), (eve, bob), (eve, eve), (eve, "acc_x"), (eve, "\0"), (eve, "\udcff")):
         with pytest.raises(Refusal, match="no account of that id"):
             acting(caller, named)
-    assert [state.database.change(lambda tx: delegations.withdraw(tx, ann, eve, 2)) for _ in "12"] == [True, False]
+    assert [state.database.write(lambda tx: delegations.withdraw(tx, ann, eve, 2)) for _ in "12"] == [True, False]
     with pytest.raises(Refusal):
         acting(eve, ann)
     for one, other in ((ann, ann), (ann, "acc_x"), ("acc_x", ann)):
         with pytest.raises(BadRequest):
             delegate(one, other)
-    assert state.database.look(lambda tx: delegations.delegates(tx, ann)) == []
+    assert state.database.read(lambda tx: delegations.delegates(tx, ann)) == []
 
 
 # --- subscriptions ---------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ async def test_a_subscription_lasts_a_year_and_is_not_bought_twice(state: State)
         return locked(state, id, lambda tx: subscriptions.add(tx, id, dict.fromkeys(addresses, "x"), now_us))
 
     (made,) = add(ann, A)
-    assert (made.began_us, made.expires_us) == (1_000_000, a_year_after(1_000_000))
+    assert (made.began_us, made.expires_us) == (1_000_000, one_year_after(1_000_000))
     assert await state.subscribed(ann, [A, B, A]) == {A}
     assert await state.subscribed(eve, [A]) == set()
     assert told(lambda: add(ann, B, A)) == ("ALREADY_SUBSCRIBED", {"addresses": [A]})
@@ -233,11 +233,11 @@ async def test_a_subscription_lasts_a_year_and_is_not_bought_twice(state: State)
     assert await state.subscribed(ann, [A]) == set()
     add(ann, A)
     assert await state.subscribed(ann, [A]) == {A}
-    assert len(state.database.look(lambda tx: subscriptions.every(tx, ann))) == 1
+    assert len(state.database.read(lambda tx: subscriptions.every(tx, ann))) == 1
     (later,) = add(eve, A)
     sold = sorted((id, A, later.expires_us) for id in (ann, eve))
-    assert state.database.look(lambda tx: subscriptions.sold(tx, later.expires_us - 1)) == sold
-    assert state.database.look(lambda tx: subscriptions.sold(tx, later.expires_us)) == []
+    assert state.database.read(lambda tx: subscriptions.sold(tx, later.expires_us - 1)) == sold
+    assert state.database.read(lambda tx: subscriptions.sold(tx, later.expires_us)) == []
 
 
 def test_of_equal_subscriptions_made_at_once_one_is_made(state: State, second: State) -> None:
@@ -258,7 +258,7 @@ def test_a_year_is_a_year_of_the_calendar(began: str, ends: str) -> None:
         at = datetime.fromisoformat(text).replace(tzinfo=UTC)
         return int(at.timestamp()) * 1_000_000 + at.microsecond
 
-    assert a_year_after(us(began)) == us(ends)
+    assert one_year_after(us(began)) == us(ends)
 
 
 # --- virtual users ---------------------------------------------------------------------------------------------------
@@ -273,59 +273,105 @@ def test_what_a_virtual_user_holds_is_read_exactly() -> None:
         {{"symbol": "EUR", "amount": "{"9" * 40}.{"9" * 36}", "priceUsd": "1.08"}},
         {{"symbol": "XAU", "amount": "2"}}
     ]"""
-    assert virtual_users.content("BALANCE", document.encode()).holdings == (
+    assert virtual_users.parse_document("BALANCE", document.encode()).holdings == (
         VirtualHolding("1.5", "ethereum"),
         VirtualHolding("0", "ethereum", MIXED.lower()),
         VirtualHolding(f"{'9' * 40}.{'9' * 36}", symbol="EUR", usd="1.08"),
         VirtualHolding("2", symbol="XAU"),
     )
-    assert virtual_users.content("GROUP", f'{{"addresses": ["{MIXED}"]}}'.encode()).accounts == (MIXED.lower(),)
-    assert virtual_users.content("CEX", b"[]").holdings == ()
+    assert virtual_users.parse_document("GROUP", f'{{"addresses": ["{MIXED}"]}}'.encode()).accounts == (MIXED.lower(),)
+    assert virtual_users.parse_document("CEX", b"[]").holdings == ()
 
 
 @pytest.mark.parametrize(
     ("type", "document"),
     [
-        ("BALANCE", "{}"), ("BALANCE", "nothing"), ("BALANCE", '[{"amount": "1"}]'), ("BALANCE", "[null]"),
-        ("CEX", '[{"symbol": "EUR", "amount": 1}]'), ("CEX", '[{"symbol": "EUR", "amount": "1e3"}]'),
-        ("CEX", '[{"symbol": "EUR", "amount": "-1"}]'), ("CEX", '[{"symbol": "EUR", "amount": "1\\n"}]'),
-        ("CEX", '[{"symbol": "EUR", "amount": "01"}]'), ("CEX", '[{"symbol": "EUR", "amount": "NaN"}]'),
-        ("CEX", '[{"symbol": "", "amount": "1"}]'), ("CEX", '[{"symbol": "EUR", "amount": "1", "price": "1"}]'),
+        ("BALANCE", "{}"),
+        ("BALANCE", "nothing"),
+        ("BALANCE", '[{"amount": "1"}]'),
+        ("BALANCE", "[null]"),
+        ("CEX", '[{"symbol": "EUR", "amount": 1}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "1e3"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "-1"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "1\\n"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "01"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "NaN"}]'),
+        ("CEX", '[{"symbol": "", "amount": "1"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "1", "price": "1"}]'),
         ("CEX", '[{"symbol": "EUR", "amount": "1"}, {"symbol": "EUR", "amount": "1"}]'),
-        ("CEX", '[{"symbol": "EUR", "amount": "1", "amount": "2"}]'), ("CEX", '[{"symbol": "\\u0000", "amount": "1"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "1", "amount": "2"}]'),
+        ("CEX", '[{"symbol": "\\u0000", "amount": "1"}]'),
         ("CEX", '[{"symbol": "EUR", "chain": "ethereum", "contract": "native", "amount": "1"}]'),
-        ("BALANCE", '[{"chain": "ethereum", "amount": "1"}]'), ("BALANCE", '[{"contract": "native", "amount": "1"}]'),
+        ("BALANCE", '[{"chain": "ethereum", "amount": "1"}]'),
+        ("BALANCE", '[{"contract": "native", "amount": "1"}]'),
         ("BALANCE", '[{"chain": "ethereum", "contract": "0x12", "amount": "1"}]'),
         ("BALANCE", '[{"chain": "e", "contract": "native", "amount": "1", "priceUsd": "1"}]'),
-        ("GROUP", "[]"), ("GROUP", '{"addresses": []}'), ("GROUP", '{"addresses": ["0x12"]}'),
-        ("GROUP", f'{{"addresses": ["{MIXED}", "{MIXED.lower()}"]}}'), ("WALLET", "[]"),
+        ("GROUP", "[]"),
+        ("GROUP", '{"addresses": []}'),
+        ("GROUP", '{"addresses": ["0x12"]}'),
+        ("GROUP", f'{{"addresses": ["{MIXED}", "{MIXED.lower()}"]}}'),
+        ("WALLET", "[]"),
     ],
-)  # fmt: skip
+)
 def test_what_a_virtual_user_cannot_hold_is_refused(type: str, document: str) -> None:
     with pytest.raises(BadRequest):
-        virtual_users.content(type, document.encode())
+        virtual_users.parse_document(type, document.encode())
 
 
 def test_virtual_users_are_of_one_account(state: State) -> None:
     ann, eve = (state.create_account(name)[0].id for name in ("ann", "eve"))
 
     def add(owner: str, id: str) -> None:
-        state.database.change(lambda tx: virtual_users.add(tx, owner, id, "CEX", f"label {id}", b"[]", 1))
+        state.database.write(lambda tx: virtual_users.add(tx, owner, id, "CEX", f"label {id}", b"[]", 1))
 
     def chosen(ids: list[str]) -> list[str]:
-        return [user.id for user in state.database.look(lambda tx: virtual_users.chosen(tx, ann, ids))]
+        return [user.id for user in state.database.read(lambda tx: virtual_users.find_all(tx, ann, ids))]
 
     def remove(owner: str) -> bool:
-        return state.database.change(lambda tx: virtual_users.remove(tx, owner, "3", 2))
+        return state.database.write(lambda tx: virtual_users.remove(tx, owner, "3", 2))
 
     for owner, id in ((ann, "1"), (ann, "2"), (eve, "3")):
         add(owner, id)
-    every = state.database.look(lambda tx: virtual_users.every(tx, ann))
+    every = state.database.read(lambda tx: virtual_users.every(tx, ann))
     assert [(user.id, user.type, user.label, user.holdings) for user in every] == [
-        ("1", "CEX", "label 1", ()), ("2", "CEX", "label 2", ()),
-    ]  # fmt: skip
+        ("1", "CEX", "label 1", ()),
+        ("2", "CEX", "label 2", ()),
+    ]
     assert chosen(["2", "1"]) == ["2", "1"]
     for ids in (["3"], ["1", "3"], ["4"]):
         with pytest.raises(Refusal, match="not all of these"):
             chosen(ids)
     assert [remove(owner) for owner in (ann, eve, eve)] == [False, True, False]
+
+
+# --- addresses of bundles leave the address book ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def bundled(state: State) -> Kept:
+    """An account with three addresses and the bundles `pair` of A and B, and `one` of C."""
+    kept = Kept(state, state.create_account("ann")[0].id, DEFAULTS)
+    kept.add({A: "a", B: "b", C: "c"})
+    kept.create("b1", "pair", [A, B])
+    kept.create("b2", "one", [C])
+    return kept
+
+
+def test_an_address_that_leaves_the_book_leaves_its_bundles_and_no_other(bundled: Kept) -> None:
+    bundled.remove(B)
+    assert bundled.shown() == ({A: "a", C: "c"}, {"b1": ("pair", [A]), "b2": ("one", [C])})
+
+
+def test_the_last_address_of_a_bundle_is_not_deleted_and_the_refusal_names_the_bundle(bundled: Kept) -> None:
+    before = bundled.shown()
+    with pytest.raises(Refusal, match=r"^this is the last address of the bundle one \(b2\)$"):
+        bundled.remove(C)
+    assert bundled.shown() == before
+
+
+def test_an_address_without_which_two_bundles_are_the_same_is_not_deleted(bundled: Kept) -> None:
+    bundled.create("b3", "alone", [A])
+    before = bundled.shown()
+    with pytest.raises(Refusal, match=r"^without this address the bundle pair \(b1\) would be the same as alone$"):
+        bundled.remove(B)
+    assert bundled.shown() == before

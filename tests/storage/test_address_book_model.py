@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from chainfolio.seams import SystemClock
+from chainfolio.environment import SystemClock
 from chainfolio.settings import Quotas
-from storage.state import State
+from chainfolio.storage.state import State
 from tests.storage.tenants import Kept, Model, told, wallet
 
 SMALL = Quotas(addressbook=5, bundles=3, bundle_size=3)

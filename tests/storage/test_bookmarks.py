@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from chainfolio.seams import SystemClock
-from storage.state import State, bookmarks, schema
-from storage.state.database import Statement
+from chainfolio.environment import SystemClock
+from chainfolio.storage.state import State, bookmarks, schema
+from chainfolio.storage.state.database import Statement
 
 NOW_US = 10**15
 OLD_US = NOW_US + bookmarks.KEEP_US + 1
@@ -25,13 +25,13 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 
 def put(state: State, position: int, place: bytes, at_us: int = NOW_US, account: str = "acc_1") -> None:
-    state.database.change(lambda tx: bookmarks.put(tx, account, b"q", position, place, at_us))
+    state.database.write(lambda tx: bookmarks.put(tx, account, b"q", position, place, at_us))
 
 
 def found(
     state: State, position: int, at_us: int = NOW_US, account: str = "acc_1", question: bytes = b"q"
 ) -> tuple[int, bytes] | None:
-    return state.database.look(lambda tx: bookmarks.find(tx, account, question, position, at_us))
+    return state.database.read(lambda tx: bookmarks.find(tx, account, question, position, at_us))
 
 
 def test_a_place_is_that_of_its_position_and_the_newest_before_it_for_who_jumps(state: State) -> None:
@@ -54,7 +54,7 @@ def test_a_place_is_forgotten_after_a_while(state: State) -> None:
     put(state, 20, b"old")
     assert found(state, 20, OLD_US) is None
     put(state, 40, b"new", OLD_US)
-    assert not state.database.change(lambda tx: bookmarks.forget(tx, OLD_US)), "there is no more to forget"
+    assert not state.database.write(lambda tx: bookmarks.drop_expired(tx, OLD_US)), "there is no more to forget"
     rows = Statement(sa.select(schema.bookmarks.c.position))
-    assert state.database.look(lambda tx: tx.rows(rows)) == [(40,)]
+    assert state.database.read(lambda tx: tx.rows(rows)) == [(40,)]
     assert found(state, 40, OLD_US) == (40, b"new")

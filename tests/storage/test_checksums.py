@@ -6,18 +6,17 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.errors import Damaged, StoreError
+from chainfolio.errors import CorruptFile
+from chainfolio.storage.checksums import BLOCK
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.parquet import Folder, compare_file, read_file_footer
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSFERS
-from storage.checksums import BLOCK, digest_in
-from storage.lake import Lake
-from storage.parquet import Folder, examined
 
 Maker = Callable[..., pa.Table]
 HEIGHTS = range(400)
@@ -63,7 +62,7 @@ def test_no_flipped_bit_gives_another_row(lake: Lake, file: Path, reading: Calla
     whole = file.read_bytes()
     for at, changed in flips(whole, 150):
         file.write_bytes(changed)
-        with pytest.raises(Damaged, match=f"transfers/.*{file.name} is damaged"):
+        with pytest.raises(CorruptFile, match=f"transfers/.*{file.name} is damaged"):
             reading(Lake(lake.uri))
         assert at < len(whole)
     file.write_bytes(whole)
@@ -74,7 +73,7 @@ def test_a_column_is_read_though_another_part_of_the_file_is_damaged(lake: Lake,
     """What is not read is not compared: an account's rows cost what they did."""
     damage_end(file, len(TRANSFERS.names) - 2)  # the last one: the chain is in the path
     assert lake.scan(TRANSFERS).select("height").collect().height == 2 * len(HEIGHTS)
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptFile):
         lake.scan(TRANSFERS).collect()
 
 
@@ -92,7 +91,7 @@ def test_no_flipped_bit_gives_another_row_of_an_account(lake: Lake, made: Maker)
             for account in accounts:
                 try:
                     assert fresh.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().equals(good[account])
-                except Damaged:
+                except CorruptFile:
                     noticed += 1
         path.write_bytes(whole)
     assert noticed >= 3 * 50, "each flip is in the way of somebody"
@@ -101,7 +100,7 @@ def test_no_flipped_bit_gives_another_row_of_an_account(lake: Lake, made: Maker)
 @pytest.mark.parametrize("left", [0, 3, 11, BLOCK, -1])
 def test_a_file_that_was_cut_off_is_damaged(lake: Lake, file: Path, left: int) -> None:
     file.write_bytes(file.read_bytes()[:left])
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptFile):
         lake.window(TRANSFERS, "a", Span(0, 9))
 
 
@@ -109,7 +108,7 @@ def test_another_file_in_its_place_is_damaged(lake: Lake, made: Maker, file: Pat
     lake.append(TRANSFERS, made(TRANSFERS, "a", [1000]), stream="s", batch=2)
     (other,) = (path for path in map(Path, lake.files(TRANSFERS)) if path != file)
     file.write_bytes(other.read_bytes())
-    with pytest.raises(Damaged, match="its footer is not the one"):
+    with pytest.raises(CorruptFile, match="its footer is not the one"):
         lake.scan(TRANSFERS).collect()
 
 
@@ -118,7 +117,7 @@ def test_a_damaged_file_is_never_merged_into_a_sound_one(lake: Lake, made: Maker
     whole = bytearray(file.read_bytes())
     whole[len(whole) // 3] ^= 16
     file.write_bytes(whole)
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptFile):
         lake.compact(TRANSFERS, "a")
     assert file.exists()
     assert len(lake.files(TRANSFERS)) == 2
@@ -130,7 +129,7 @@ def test_every_byte_of_a_sound_file_is_compared_once(lake: Lake, made: Maker, ta
     root = Path(lake.uri, table.name)
     for path in lake.files(table):
         footer = int.from_bytes(Path(path).read_bytes()[-8:-4], "little") + 8
-        assert sum(examined(Folder(root), str(Path(path).relative_to(root)))) == Path(path).stat().st_size - footer
+        assert sum(compare_file(Folder(root), str(Path(path).relative_to(root)))) == Path(path).stat().st_size - footer
 
 
 def test_other_engines_find_page_checksums_too(lake: Lake, file: Path) -> None:
@@ -139,15 +138,8 @@ def test_other_engines_find_page_checksums_too(lake: Lake, file: Path) -> None:
         pq.ParquetFile(file, page_checksum_verification=True).read()
 
 
-def test_a_file_of_an_older_release_has_no_digest_and_is_read_as_it_is(lake: Lake, made: Maker, file: Path) -> None:
-    from tests.storage.older import as_older
-
-    rows = lake.scan(TRANSFERS).collect()
-    as_older(lake, TRANSFERS)
-    (path,) = lake.files(TRANSFERS)
-    assert digest_in(path) is None
-    assert Lake(lake.uri).scan(TRANSFERS).collect().equals(rows)
-    assert Lake(lake.uri).scan(TRANSFERS).select(pl.len()).collect().item() == 2 * len(HEIGHTS)
-    Path(path).write_bytes(Path(path).read_bytes()[:-9])
-    with pytest.raises(StoreError):
-        Lake(lake.uri).scan(TRANSFERS).collect()
+def test_a_file_without_a_checksum_in_its_name_is_damaged(lake: Lake, file: Path) -> None:
+    renamed = file.rename(file.with_name("part-0.parquet"))
+    root = Path(lake.uri, TRANSFERS.name)
+    with pytest.raises(CorruptFile, match="its name has no checksum"):
+        read_file_footer(Folder(root), str(renamed.relative_to(root)))

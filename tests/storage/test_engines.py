@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.views import views
 from chainfolio.tables import TABLES
-from storage.lake import Lake
-from storage.views import views
 from tests.storage.conftest import make
 
 HOME = Path(os.environ.get("CHAINFOLIO_ENGINES_HOME", Path(__file__).parents[2] / ".engines"))
@@ -40,9 +40,10 @@ ENGINES = {
     "polars-1.33": (("polars==1.33.1", "deltalake==1.1.4"), ("polars",)),
     "polars-1.44": (("polars==1.44.2", "deltalake==1.6.6"), ("polars",)),
     "dbt-duckdb-1.10": (
-        ("dbt-core<1.11", "dbt-duckdb<1.11", "duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1"), ("dbt",),
+        ("dbt-core<1.11", "dbt-duckdb<1.11", "duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1"),
+        ("dbt",),
     ),
-}  # fmt: skip
+}
 KINDS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "raw": ("blob", lambda value: str(value.as_py().hex())),
     "bytes": ("blob", lambda value: str(value.as_py().hex())),

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.errors import TooManyFiles
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import TRANSFERS
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.storage.conftest import Maker
 
 

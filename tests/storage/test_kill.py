@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS
-from storage.lake import Lake
-from storage.tail import Tail
 
 KILLS = 300 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 40
 

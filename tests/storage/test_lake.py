@@ -20,11 +20,11 @@ import pytest
 from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StorageFull, StoreError
-from chainfolio.table import Column, Table, bucket
+from chainfolio.storage.history import Footers
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.parquet import Folder
+from chainfolio.table import Table, bucket
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS
-from storage.history import Footers
-from storage.lake import Lake
-from storage.parquet import Folder
 from tests.storage.conftest import stored
 
 Maker = Callable[..., pa.Table]
@@ -46,7 +46,7 @@ def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
     assert lake.window(TRANSFERS, "a", Span(0, 9)).num_rows == 0
     assert lake.last(TRANSFERS, "a/transfers") == -1
     assert lake.compact(TRANSFERS, "a").rows == 0
-    lake.forget("a", Span(0, 2**62))
+    lake.delete_span("a", Span(0, 2**62))
     assert not lake.exists(TRANSFERS)
 
 
@@ -173,7 +173,7 @@ def test_an_account_may_fill_many_row_groups_or_share_one(
 ) -> None:
     import polars as pl
 
-    monkeypatch.setattr("storage.parquet.ACCOUNT_ROW_GROUP", 3)
+    monkeypatch.setattr("chainfolio.storage.parquet.ACCOUNT_ROW_GROUP", 3)
     parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 40), per_block=3) for at in (0, 40)]
     for batch, rows in enumerate(parts):
         lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
@@ -275,27 +275,6 @@ def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, ma
             use()
 
 
-def test_a_table_is_made_anew_with_other_columns_in_one_commit(lake: Lake, made: Maker) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", range(3)), stream="s", batch=5)
-    lake.append(BLOCKS, made(BLOCKS, "b", range(3)), stream="t", batch=8)
-    newer = replace(BLOCKS, revision=2, columns=(*BLOCKS.columns, Column("size", "long", "bytes of the block")))
-    rows = [made(newer, chain, range(5)) for chain in ("a", "b")]
-    lake.recreate(newer, (batch for table in rows for batch in table.to_batches()))
-    for reader in (lake, Lake(lake.uri)):
-        assert stored(reader, newer, "b").equals(rows[1])
-        assert reader.count(newer) == 20
-        assert reader.last(newer, "s") == 5
-    assert lake.append(newer, made(newer, "a", [9]), stream="s", batch=6)
-    with pytest.raises(StaleTable):
-        lake.scan(BLOCKS)
-
-
-def test_a_table_can_begin_by_being_made_anew(lake: Lake, made: Maker) -> None:
-    lake.recreate(BLOCKS, made(BLOCKS, "a", range(3)))
-    assert lake.append(BLOCKS, made(BLOCKS, "a", [3]), stream="s", batch=0)
-    assert lake.count(BLOCKS, "a") == 8
-
-
 def test_compaction_keeps_every_row_and_the_order(lake: Lake, made: Maker) -> None:
     parts = [made(TRANSFERS, "a", range(at, at + 10)) for at in range(0, 200, 10)]
     for batch, rows in enumerate(parts):
@@ -364,7 +343,7 @@ def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: La
             lake.append(table, made(table, "a", range(first, first + 10)), stream="a", batch=batch)
         lake.append(table, made(table, "b", range(30)), stream="b", batch=0)
     for _ in range(2):
-        lake.forget("a", Span(15, 2**62))
+        lake.delete_span("a", Span(15, 2**62))
         for table in tables:
             assert sorted(set(stored(lake, table, "a")["height"].to_pylist())) == list(range(15))
             assert lake.count(table) == 30 + 60

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from chainfolio.blocks import Span
+from chainfolio.storage.lake import Lake
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS
-from storage.lake import Lake
 from tests.storage.conftest import make, stored
 
 chains = st.sampled_from(["a", "b"])
@@ -56,7 +56,7 @@ class LakeModel(RuleBasedStateMachine):
 
     @rule(chain=chains, height=st.integers(0, 40))
     def rewind(self, chain: str, height: int) -> None:
-        self.lake.forget(chain, Span(height, 2**62))
+        self.lake.delete_span(chain, Span(height, 2**62))
         for table, of in self.rows:
             if of == chain:
                 self.rows[table, of] = [row for row in self.rows[table, of] if row["height"] < height]

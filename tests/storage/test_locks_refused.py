@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chainfolio.errors import StorageFull, StoreError, TooManyFiles
-from storage.disk import held
+from chainfolio.storage.disk import lock_file
 
 LACKS = [
     (errno.EROFS, StoreError, "cannot be opened for writing: read-only file system"),
@@ -32,10 +32,10 @@ def test_a_lock_that_cannot_be_taken_says_what_the_machine_lacks(
     path, before = tmp_path / "locks" / "a.lock", len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
     with monkeypatch.context() as patch:
         patch.setattr(os, step, lacking)
-        with pytest.raises(kind, match=words) as refused, held(path, store="tail", what="chain a"):
+        with pytest.raises(kind, match=words) as refused, lock_file(path, store="tail", subject="chain a"):
             raise AssertionError("nobody holds it")
     assert type(refused.value) is kind
     assert refused.value.remedy
-    with held(path, store="tail", what="chain a"):
+    with lock_file(path, store="tail", subject="chain a"):
         pass
     assert not before or len(os.listdir("/proc/self/fd")) == before, "no descriptor is left open"

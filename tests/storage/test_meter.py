@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chainfolio.errors import BadRequest
-from storage.state import State, ledger
-from storage.state.accounts import Account
-from storage.state.database import Time, Transaction
-from storage.state.meter import WINDOW_US, Admit, Admitted, Reservation
-from storage.state.sweep import EPOCH_US, SLICE, expire, swept
+from chainfolio.storage.state import State, ledger
+from chainfolio.storage.state.accounts import Account
+from chainfolio.storage.state.database import Time, Transaction
+from chainfolio.storage.state.meter import WINDOW_US, Admission, AdmissionRequest, Reservation
+from chainfolio.storage.state.sweep import EPOCH_US, SLICE, expire, sweep_slice
 from tests.storage.stores import KINDS, Stores
 from tests.storage.test_state import PEPPER, Hands
 
@@ -43,7 +43,7 @@ def clock() -> Hands:
 async def state(state_url: str, clock: Hands) -> AsyncIterator[State]:
     opened = State.open(state_url, PEPPER, clock, random.Random(1), hold_s=60, time=of_store(clock))
     yield opened
-    assert opened.database.look(ledger.check) == []
+    assert opened.database.read(ledger.check) == []
     await opened.meter.close()
     opened.close()
 
@@ -53,14 +53,14 @@ def account(state: State) -> Account:
     return state.create_account("ann", credits=10)[0]
 
 
-def call(account: Account, *, limit: int = 0, cost: int = 0, key: str = "k", bucket: str = "all") -> Admit:
-    return Admit(account.id, key, bucket, limit, cost)
+def call(account: Account, *, limit: int = 0, cost: int = 0, key: str = "k", bucket: str = "all") -> AdmissionRequest:
+    return AdmissionRequest(account.id, key, bucket, limit, cost)
 
 
 async def reserve(state: State, account: Account, cost: int = 1) -> Reservation:
     admitted = await state.meter.admit(call(account, cost=cost))
-    assert admitted.held is not None
-    return admitted.held
+    assert admitted.reservation is not None
+    return admitted.reservation
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ async def test_exactly_the_limit_is_let_in_in_any_minute(state: State, account: 
     let_in: list[int] = []
     for step in range(400):
         clock.us = 1_000_000 + step * 700_000
-        if (await state.meter.admit(call(account, limit=50))).let_in:
+        if (await state.meter.admit(call(account, limit=50))).is_allowed:
             let_in.append(clock.us)
     for at in let_in:
         assert sum(at - WINDOW_US < other <= at for other in let_in) <= 50
@@ -80,24 +80,24 @@ async def test_exactly_the_limit_is_let_in_in_any_minute(state: State, account: 
 
 async def test_the_refused_are_told_when_and_are_not_counted(state: State, account: Account, clock: Hands) -> None:
     first = await state.meter.admit(call(account, limit=2))
-    assert (first.let_in, first.remaining, first.reset_us) == (True, 1, BEGAN_US + WINDOW_US)
+    assert (first.is_allowed, first.remaining, first.reset_us) == (True, 1, BEGAN_US + WINDOW_US)
     clock.us += 5
     second = await state.meter.admit(call(account, limit=2))
-    assert (second.let_in, second.remaining, second.reset_us) == (True, 0, BEGAN_US + WINDOW_US)
+    assert (second.is_allowed, second.remaining, second.reset_us) == (True, 0, BEGAN_US + WINDOW_US)
     for _ in range(9):
         refused = await state.meter.admit(call(account, limit=2, cost=1))
-        assert (refused.let_in, refused.remaining, refused.reset_us) == (False, 0, BEGAN_US + WINDOW_US)
-        assert refused.held is None
+        assert (refused.is_allowed, refused.remaining, refused.reset_us) == (False, 0, BEGAN_US + WINDOW_US)
+        assert refused.reservation is None
     clock.us = 1_000_000 + WINDOW_US
-    assert (await state.meter.admit(call(account, limit=2))).let_in
-    assert not (await state.meter.admit(call(account, limit=2))).let_in
+    assert (await state.meter.admit(call(account, limit=2))).is_allowed
+    assert not (await state.meter.admit(call(account, limit=2))).is_allowed
     assert state.balance(account.id) == 10
 
 
 async def test_buckets_and_keys_do_not_share(state: State, account: Account) -> None:
     for key, bucket in (("k", "all"), ("k", "at-block"), ("l", "all")):
-        assert (await state.meter.admit(call(account, limit=1, key=key, bucket=bucket))).let_in
-        assert not (await state.meter.admit(call(account, limit=1, key=key, bucket=bucket))).let_in
+        assert (await state.meter.admit(call(account, limit=1, key=key, bucket=bucket))).is_allowed
+        assert not (await state.meter.admit(call(account, limit=1, key=key, bucket=bucket))).is_allowed
 
 
 async def test_a_store_whose_clock_is_set_back_makes_no_room_and_locks_nobody_out(
@@ -105,13 +105,13 @@ async def test_a_store_whose_clock_is_set_back_makes_no_room_and_locks_nobody_ou
 ) -> None:
     clock.us = 5_000_000_000
     for _ in range(3):
-        assert (await state.meter.admit(call(account, limit=3))).let_in
+        assert (await state.meter.admit(call(account, limit=3))).is_allowed
     clock.us -= 3600_000_000
     refused = await state.meter.admit(call(account, limit=3))
-    assert not refused.let_in
+    assert not refused.is_allowed
     assert refused.reset_us - refused.now_us == WINDOW_US
     clock.us += WINDOW_US
-    assert [(await state.meter.admit(call(account, limit=3))).let_in for _ in range(4)] == [True] * 3 + [False]
+    assert [(await state.meter.admit(call(account, limit=3))).is_allowed for _ in range(4)] == [True] * 3 + [False]
 
 
 async def test_a_step_of_an_hour_and_back_refuses_nobody_who_keeps_to_the_rate(
@@ -121,7 +121,7 @@ async def test_a_step_of_an_hour_and_back_refuses_nobody_who_keeps_to_the_rate(
     refused = 0
     for second in range(1, 400):
         clock.us = start_us + second * 1_000_000 + (3600_000_000 if second == 100 else 0)
-        refused += not (await state.meter.admit(call(account, limit=120))).let_in
+        refused += not (await state.meter.admit(call(account, limit=120))).is_allowed
     assert refused == 0
 
 
@@ -142,16 +142,16 @@ async def test_the_clocks_of_processes_are_asked_for_no_rate_and_no_expiry(state
         right.us = start_us + second * 1_000_000
         wrong.us = right.us + off_s * 1_000_000
         for state in states:
-            let_in += [second for _ in range(3) if (await state.meter.admit(call(owner, limit=50))).let_in]
+            let_in += [second for _ in range(3) if (await state.meter.admit(call(owner, limit=50))).is_allowed]
     assert {sum(at - MINUTE_S < other <= at for other in let_in) for at in range(MINUTE_S, 241)} == {50}
     held = [await reserve(state, owner) for state in states]
     for state in states:
-        state.database.change(state.meter._swept)
-    assert await states[0].look(ledger.check) == []
+        state.database.write(state.meter._sweep_slice)
+    assert await states[0].read(ledger.check) == []
     assert states[0].balance(owner.id) == 3, "what runs has not expired by anybody's clock"
     for state, each in zip(states, held, strict=True):
-        await state.meter.settle(each, "post")
-    assert states[0].database.look(ledger.totals)["post"] == (2, 2)
+        await state.meter.settle_reservation(each, "post")
+    assert states[0].database.read(ledger.totals)["post"] == (2, 2)
     for state in states:
         await state.meter.close()
         state.close()
@@ -164,7 +164,7 @@ def test_the_time_of_a_store_is_one_for_all_and_goes_on(state_url: str) -> None:
     def now_us(tx: Transaction) -> int:
         return tx.now_us()
 
-    times = [state.database.change(now_us) for _ in range(20) for state in (first, second)]
+    times = [state.database.write(now_us) for _ in range(20) for state in (first, second)]
     assert times == sorted(times)
     assert times[-1] - times[0] < 60_000_000
     for state in (first, second):
@@ -177,12 +177,12 @@ def test_the_time_of_a_store_is_one_for_all_and_goes_on(state_url: str) -> None:
 async def test_what_is_held_is_not_available_until_it_is_given_back(state: State, account: Account) -> None:
     held = await reserve(state, account, 4)
     assert state.balance(account.id) == 6
-    await state.meter.settle(held, "void")
+    await state.meter.settle_reservation(held, "void")
     assert state.balance(account.id) == 10
     held = await reserve(state, account, 4)
-    await state.meter.settle(held, "post")
+    await state.meter.settle_reservation(held, "post")
     assert state.balance(account.id) == 6
-    found = state.database.look(lambda tx: ledger.history(tx, account.id))
+    found = state.database.read(lambda tx: ledger.history(tx, account.id))
     assert [(row.kind, row.amount, row.debit, row.credit) for row in reversed(found)] == [
         ("grant", 10, "operator", "available"),
         ("reserve", 4, "available", "held"),
@@ -194,16 +194,16 @@ async def test_what_is_held_is_not_available_until_it_is_given_back(state: State
 
 async def test_a_call_is_settled_once_whatever_comes_after(state: State, account: Account) -> None:
     held = await reserve(state, account, 3)
-    await asyncio.gather(*(state.meter.settle(held, kind) for kind in ("post", "void", "post", "void")))
+    await asyncio.gather(*(state.meter.settle_reservation(held, kind) for kind in ("post", "void", "post", "void")))
     assert state.balance(account.id) == 7
-    assert state.database.look(ledger.totals)["post"] == (3, 1)
-    assert state.database.look(ledger.totals)["void"] == (0, 0)
+    assert state.database.read(ledger.totals)["post"] == (3, 1)
+    assert state.database.read(ledger.totals)["void"] == (0, 0)
 
 
 async def test_nobody_spends_what_is_not_there(state: State, account: Account) -> None:
     found = await asyncio.gather(*(state.meter.admit(call(account, cost=3)) for _ in range(8)))
-    assert sum(each.held is not None for each in found) == 3
-    assert {each.available for each in found if each.held is None} == {1}
+    assert sum(each.reservation is not None for each in found) == 3
+    assert {each.available for each in found if each.reservation is None} == {1}
     assert state.balance(account.id) == 1
 
 
@@ -221,11 +221,11 @@ async def test_what_nobody_settles_expires_in_the_customers_favour(
 ) -> None:
     (held,) = await died(state_url, account, clock, 3)
     clock.us += 60_000_000 - 1
-    assert state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
+    assert state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
     clock.us += 1
-    assert state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (1, False)
+    assert state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (1, False)
     assert state.balance(account.id) == 10
-    await state.meter.settle(held, "post")
+    await state.meter.settle_reservation(held, "post")
     assert state.balance(account.id) == 10
 
 
@@ -237,21 +237,21 @@ async def test_a_call_that_runs_for_longer_than_reservations_last_is_paid(
         clock.us += 25_000_000
         state.meter._renew()
         assert state.balance(account.id) == 6
-        await state.meter.settle(await reserve(state, account), "void")  # whatever waited is done with it
-        state.database.change(lambda tx: swept(tx, clock.now_us(), state.meter.hold_us))
-    await state.meter.settle(held, "post")
+        await state.meter.settle_reservation(await reserve(state, account), "void")  # whatever waited is done with it
+        state.database.write(lambda tx: sweep_slice(tx, clock.now_us(), state.meter.hold_us))
+    await state.meter.settle_reservation(held, "post")
     assert state.balance(account.id) == 6
-    assert state.database.look(ledger.totals)["post"] == (4, 1)
-    assert state.database.look(ledger.totals)["expire"] == (0, 0)
+    assert state.database.read(ledger.totals)["post"] == (4, 1)
+    assert state.database.read(ledger.totals)["expire"] == (0, 0)
 
 
 async def test_a_call_that_ends_while_it_is_renewed_is_paid_once(state: State, account: Account, clock: Hands) -> None:
     held = await reserve(state, account, 4)
     clock.us += 25_000_000
     state.meter._renew()
-    await state.meter.settle(held, "post")
+    await state.meter.settle_reservation(held, "post")
     assert state.balance(account.id) == 6
-    assert state.database.look(ledger.totals)["post"] == (4, 1)
+    assert state.database.read(ledger.totals)["post"] == (4, 1)
 
 
 async def test_a_sweep_looks_at_every_row_once_and_at_few_at_a_time(
@@ -259,18 +259,18 @@ async def test_a_sweep_looks_at_every_row_once_and_at_few_at_a_time(
 ) -> None:
     dead = await died(state_url, account, clock, 1, calls=3)
     for _ in range(40):
-        await state.meter.settle(await reserve(state, account), "void")
+        await state.meter.settle_reservation(await reserve(state, account), "void")
     clock.us += 60_001_000  # calls of one moment differ by some millionths
     alive = await reserve(state, account)
     found, more, slices = 0, True, 0
     while more:
-        expired, more = state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us, most=10))
+        expired, more = state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us, max_rows=10))
         found, slices = found + expired, slices + 1
     assert found == len(dead)
     assert 8 <= slices <= 11, "84 rows, ten at a time"
-    assert state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
+    assert state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
     assert state.balance(account.id) == 9
-    await state.meter.settle(alive, "post")
+    await state.meter.settle_reservation(alive, "post")
     assert SLICE < 10_000
 
 
@@ -287,7 +287,7 @@ async def test_one_who_leaves_before_the_answer_has_reserved_nothing(state: Stat
 async def test_one_who_leaves_in_the_moment_of_the_answer_has_reserved_nothing(state: State, account: Account) -> None:
     asked = asyncio.create_task(state.meter.admit(call(account, cost=5)))
     await asyncio.sleep(0)
-    (_, answer), *_ = state.meter._waiting
+    (_, answer), *_ = state.meter._pending
     assert answer is not None
     for _ in iter(answer.done, True):  # at every turn of the loop, so that it is seen before the one who asked goes on
         await asyncio.sleep(0)
@@ -301,14 +301,14 @@ async def test_one_who_leaves_in_the_moment_of_the_answer_has_reserved_nothing(s
 
 def test_credits_are_given_and_taken_by_the_operator(state: State, account: Account) -> None:
     def change(amount: int) -> int:
-        return state.database.change(lambda tx: ledger.credit(tx, account.id, amount, 5, "memo"))
+        return state.database.write(lambda tx: ledger.credit(tx, account.id, amount, 5, "memo"))
 
     assert (change(5), change(-15)) == (15, 0)
     for amount in (-1, 0, 2**53):
         with pytest.raises(BadRequest):
             change(amount)
     with pytest.raises(BadRequest, match="there is no account"):
-        state.database.change(lambda tx: ledger.credit(tx, "acc_nobody", 1, 5, ""))
+        state.database.write(lambda tx: ledger.credit(tx, "acc_nobody", 1, 5, ""))
 
 
 @given(data=st.data())
@@ -328,29 +328,29 @@ def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> Non
             match data.draw(st.sampled_from(["reserve", "post", "void", "wait"])):
                 case "reserve":
                     cost = data.draw(st.integers(1, 9))
-                    found: Admitted = await state.meter.admit(call(owner, cost=cost))
-                    assert (found.held is not None) == (cost <= free)
-                    if found.held is not None:
-                        open_calls[found.held] = cost
+                    found: Admission = await state.meter.admit(call(owner, cost=cost))
+                    assert (found.reservation is not None) == (cost <= free)
+                    if found.reservation is not None:
+                        open_calls[found.reservation] = cost
                         free -= cost
                 case "wait":
                     clock.us += 2_000_000
                     state.meter._open.clear()  # as if those who hold them were gone
-                    state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us))
+                    state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us))
                     free += sum(open_calls.values())
                     open_calls.clear()
                 case kind if open_calls:
                     held = data.draw(st.sampled_from(sorted(open_calls, key=lambda each: each.call_id)))
                     cost = open_calls.pop(held)
-                    await state.meter.settle(held, kind)
+                    await state.meter.settle_reservation(held, kind)
                     free, earned = (free + cost, earned) if kind == "void" else (free, earned + cost)
             assert state.balance(owner.id) == free
         await state.meter.close()
 
     try:
         asyncio.run(steps())
-        assert state.database.look(ledger.check) == []
-        assert state.database.look(ledger.totals)["post"][0] == earned
+        assert state.database.read(ledger.check) == []
+        assert state.database.read(ledger.totals)["post"][0] == earned
     finally:
         state.close()
 
@@ -359,19 +359,19 @@ def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> Non
 
 FLOOD = """
 import asyncio, json, random, sys
-from chainfolio.seams import SystemClock
-from storage.state import State
-from storage.state.meter import Admit
+from chainfolio.environment import SystemClock
+from chainfolio.storage.state import State
+from chainfolio.storage.state.meter import AdmissionRequest
 
 async def main(url, account, seed):
     state = State.open(url, bytes(range(32)), SystemClock(), random.Random(seed))
     async def client(number):
         found = []
         for each in range(40):
-            admitted = await state.meter.admit(Admit(account, "k", "all", 100, 1))
-            found.append(admitted.let_in)
-            if admitted.held is not None:
-                await state.meter.settle(admitted.held, "post" if each % 2 else "void")
+            admitted = await state.meter.admit(AdmissionRequest(account, "k", "all", 100, 1))
+            found.append(admitted.is_allowed)
+            if admitted.reservation is not None:
+                await state.meter.settle_reservation(admitted.reservation, "post" if each % 2 else "void")
         return sum(found)
     print(json.dumps(sum(await asyncio.gather(*map(client, range(4))))))
     await state.meter.close()
@@ -392,9 +392,9 @@ def test_processes_share_one_rate_and_one_purse(kind: str, stores: Stores) -> No
     ]
     let_in = [json.loads(each.communicate()[0]) for each in flood]
     assert sum(let_in) == 100
-    moved = state.database.look(ledger.totals)
+    moved = state.database.read(ledger.totals)
     assert moved["reserve"] == (100, 100)
     assert moved["post"][0] + moved["void"][0] == 100
     assert state.balance(owner.id) == 1000 - moved["post"][0]
-    assert state.database.look(ledger.check) == []
+    assert state.database.read(ledger.check) == []
     state.close()

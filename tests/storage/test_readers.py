@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,11 +14,9 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+from chainfolio.storage.lake import Lake
 from chainfolio.table import Table
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS
-from storage import deltalog
-from storage import lake as lake_module
-from storage.lake import Lake
+from chainfolio.tables import BLOCKS, TABLES
 
 Maker = Callable[..., pa.Table]
 
@@ -62,24 +59,6 @@ def test_a_filter_on_any_column_finds_the_same_rows_in_every_engine(lake: Lake, 
                 "duckdb": connection.execute(f'SELECT count(*) FROM delta WHERE "{name}" = ?', [python]).fetchall(),
             }
             assert found == {"pyarrow": count, "polars": count, "duckdb": [(count,)]}, f"{table.name}.{name}"
-
-
-@pytest.mark.parametrize("table", [TRANSFERS, ACCOUNT_TRANSFERS], ids=lambda table: table.name)
-def test_a_table_of_an_older_release_is_healed_by_the_next_commit(
-    lake: Lake, made: Maker, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older:
-        for module in (lake_module, deltalog):
-            older.setattr(module, "PROPERTIES", {})
-        for batch in range(3):
-            lake.append(table, made(table, "a", [batch]), stream="a", batch=batch)
-        assert by_delta(lake, table)["time"] == 0, "an older release's table is read wrongly"
-    later = Lake(lake.uri)
-    later.append(table, made(table, "a", [3]), stream="a", batch=3)
-    later.append(table, made(table, "b", [3]), stream="b", batch=0)
-    dataset = DeltaTable(f"{lake.uri}/{table.name}").to_pyarrow_dataset()
-    assert by_delta(lake, table) == {name: count for name, (_, count) in counts(dataset.to_table()).items()}
-    assert len(list(Path(lake.uri, table.name, "_delta_log").glob("*.json"))) == 1 + 3 + 1 + 2, "healed once"
 
 
 def test_pruning_by_height_still_works_from_the_log_alone(lake: Lake, made: Maker) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.readonly import still_possible
 from chainfolio.tables import BLOCKS
-from storage.lake import Lake
-from storage.readonly import still_possible
 from tests.storage.attacker import tree
 
 # These do their work without the file that they wanted.
@@ -24,8 +24,11 @@ HARMLESS = {"attach a file", "a profile", "a log", "spilling"}
 def attacked(way: str, lake: Lake) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.storage.attacker", way, lake.uri],
-        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     said: dict[str, Any] = json.loads(done.stdout)
     return said
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.errors import Busy
-from storage.state import accounts, postgres
-from storage.state.database import Transaction
-from storage.state.postgres import PostgresDatabase
+from chainfolio.errors import Locked
+from chainfolio.storage.state import accounts, postgres
+from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.postgres import PostgresDatabase
 from tests.storage.silent import Line
 from tests.storage.stores import NO_POSTGRES, Stores
 
@@ -37,16 +37,19 @@ async def test_every_call_to_a_silent_database_ends_as_busy_and_the_next_ones_wo
     line: tuple[Line, PostgresDatabase],
 ) -> None:
     silent, database = line
-    assert await database.see(accounts.changes) == 0
+    assert await database.read_async(accounts.changes) == 0
     silent.speaks.clear()
     async with asyncio.timeout(60):
-        asked = [*(database.see(accounts.changes) for _ in range(12)), database.hot(accounts.changes)]
-        ended = await asyncio.gather(*asked, database.run(accounts.changes), return_exceptions=True)
-    assert {type(each) for each in ended} == {Busy}
+        asked = [
+            *(database.read_async(accounts.changes) for _ in range(12)),
+            database.meter_transaction(accounts.changes),
+        ]
+        ended = await asyncio.gather(*asked, database.write_async(accounts.changes), return_exceptions=True)
+    assert {type(each) for each in ended} == {Locked}
     silent.speaks.set()
     async with asyncio.timeout(60):
-        assert await database.see(accounts.changes) == 0
-        assert await database.hot(accounts.changes) == 0
+        assert await database.read_async(accounts.changes) == 0
+        assert await database.meter_transaction(accounts.changes) == 0
 
 
 async def test_a_transaction_that_ended_in_silence_is_not_begun_again(line: tuple[Line, PostgresDatabase]) -> None:
@@ -58,7 +61,7 @@ async def test_a_transaction_that_ended_in_silence_is_not_begun_again(line: tupl
         silent.speaks.clear()
         return accounts.changes(tx)
 
-    with pytest.raises(Busy):
+    with pytest.raises(Locked):
         async with asyncio.timeout(60):
-            await database.run(work)
+            await database.write_async(work)
     assert runs == [1]

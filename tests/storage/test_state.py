@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -16,13 +17,13 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainfolio.environment import SystemClock
 from chainfolio.errors import BadRequest, BadSettings, StoreError
-from chainfolio.seams import SystemClock
-from storage.state import State, accounts, ledger, migrations, open_database, schema, secret
-from storage.state.accounts import Account, Key, Principal
-from storage.state.credentials import BASE62, make_key, pepper, well_formed
-from storage.state.database import Statement
-from storage.state.meter import Admit
+from chainfolio.storage.state import State, accounts, migrations, open_database, schema, secret
+from chainfolio.storage.state.accounts import Account, Key, Principal
+from chainfolio.storage.state.credentials import BASE62, make_key, pepper, well_formed
+from chainfolio.storage.state.database import Statement
+from chainfolio.storage.state.meter import AdmissionRequest
 from tests.storage.stores import Stores
 
 PEPPER = bytes(range(32))
@@ -144,7 +145,7 @@ def test_the_key_itself_is_kept_nowhere(stores: Stores, clock: Hands) -> None:
 
 def test_a_malformed_key_costs_no_look_up(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     _, token = state.create_account("ann")
-    monkeypatch.setattr(state.database, "look", lambda *_: pytest.fail("asked the database"))
+    monkeypatch.setattr(state.database, "read", lambda *_: pytest.fail("asked the database"))
     for wrong in ("", "cf_live_", token[:-1], token + "0", token.upper(), token[::-1], "cf_live_" + "ü" * 36):
         assert state.authenticate(wrong) is None
 
@@ -176,7 +177,7 @@ def test_rows_of_the_ledger_stay_as_they_are(state: State) -> None:
     for change in ("UPDATE ledger SET amount = 9", "DELETE FROM ledger"):
         statement = Statement(sa.text(change))
         with pytest.raises(StoreError, match=r"stay as they are|RaiseException"):
-            state.database.change(lambda tx, statement=statement: tx.run(statement))  # type: ignore[misc]
+            state.database.write(lambda tx, statement=statement: tx.run(statement))  # type: ignore[misc]
     assert state.balance(account.id) == 5
     assert state.balance("acc_nobody") == 0
 
@@ -217,7 +218,7 @@ def test_a_store_of_tenants_is_its_owners_alone(tmp_path: Path) -> None:
         for _ in range(2):
             State.open(f"sqlite:///{path}", PEPPER, SystemClock(), random.Random(1)).close()
             assert [each.name for each in path.parent.iterdir() if each.stat().st_mode & 0o077] == []
-            path.chmod(0o644)  # as an older release left it
+            path.chmod(0o644)  # as an administrator may do
     finally:
         os.umask(mask)
 
@@ -276,10 +277,10 @@ def test_the_steps_lead_to_the_tables_of_the_schema(state: State, state_url: str
     engine.dispose()
 
 
-def test_a_database_of_a_newer_release_is_left_alone(state: State, again: Again) -> None:
+def test_a_database_of_another_revision_is_refused_with_the_fix(state: State, again: Again) -> None:
     newer = Statement(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    state.database.change(lambda tx: tx.run(newer))
-    with pytest.raises(StoreError, match="upgrade Chainfolio"):
+    state.database.write(lambda tx: tx.run(newer))
+    with pytest.raises(StoreError, match="use the release of Chainfolio that wrote it"):
         again()
 
 
@@ -296,30 +297,23 @@ def test_a_step_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     open_database(f"sqlite:///{path}").close()
 
 
-def test_an_upgrade_keeps_accounts_credits_and_a_copy(tmp_path: Path) -> None:
+def test_an_upgrade_keeps_accounts_credits_and_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
-    first = apsw.Connection(str(path))
-    first.execute(migrations.script("sqlite", None, "0001")).fetchall()
-    first.execute("INSERT INTO accounts VALUES ('acc_1', 'ann', 'PRO', NULL, 5), ('acc_2', 'bob', 'FREE', NULL, 6)")
-    first.execute("INSERT INTO ledger VALUES (1, 'acc_1', 7, 'grant', 30, 'one'), (2, 'acc_1', 8, 'grant', 12, 'two')")
-    first.close()
-    database = open_database(f"sqlite:///{path}")
-    assert [account.name for account in database.look(accounts.every)] == ["ann", "bob"]
-    assert database.look(lambda tx: [ledger.available(tx, id) for id in ("acc_1", "acc_2")]) == [42, 0]
-    assert [(row.at_us, row.memo) for row in database.look(lambda tx: ledger.history(tx, "acc_1"))] == [
-        (8, "two"),
-        (7, "one"),
-    ]
-    assert database.look(ledger.check) == []
-    database.close()
-    copy = apsw.Connection(str(tmp_path / f"state.db.before-{schema.HEAD}"))
-    assert copy.execute("SELECT SUM(amount) FROM ledger").fetchall() == [(42,)]
-    copy.close()
+    with closing(State.open(f"sqlite:///{path}", PEPPER, SystemClock(), random.Random(1))) as state:
+        account, _ = state.create_account("ann", credits=42)
+    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0002'"
+    monkeypatch.setattr(migrations, "script", lambda dialect, revision: steps)
+    migrations.migrate_sqlite(path, "0002")
+    for name, columns in (("state.db", 6), ("state.db.before-0002", 5)):
+        with closing(apsw.Connection(str(tmp_path / name))) as connection:
+            assert [len(row) for row in connection.execute("SELECT * FROM accounts")] == [columns]
+            assert connection.execute("SELECT available FROM balances").fetchall() == [(42,)]
+            assert connection.execute("SELECT account_id FROM ledger").fetchall() == [(account.id,)]
 
 
 def test_several_that_open_a_new_store_at_once_all_find_it_whole(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/state.db"
-    use = "import sys; from storage.state import open_database; open_database(sys.argv[1]).close()"
+    use = "import sys; from chainfolio.storage.state import open_database; open_database(sys.argv[1]).close()"
     started = [subprocess.Popen([sys.executable, "-c", use, url], cwd=ROOT, stderr=subprocess.PIPE) for _ in range(4)]
     assert [each.communicate()[1].decode() for each in started] == [""] * 4
     open_database(url).close()
@@ -335,8 +329,8 @@ async def test_what_is_known_of_a_key_ends_with_the_key(state: State, again: Aga
     clock.us = 9_000_000
     assert [caller is not None for caller in (await state.caller(token), await state.caller(short))] == [True, False]
     elsewhere = again()
-    elsewhere.database.change(lambda tx: accounts.grant(tx, account.id, "enterprise", clock.us))
-    elsewhere.database.change(lambda tx: accounts.set_plan(tx, account.id, "PRO", None, clock.us))
+    elsewhere.database.write(lambda tx: accounts.grant(tx, account.id, "enterprise", clock.us))
+    elsewhere.database.write(lambda tx: accounts.set_plan(tx, account.id, "PRO", None, clock.us))
     caller = await renewed(state, token)
     assert caller is not None
     assert (caller.plan, set(caller.grants)) == ("PRO", {"portfolio", "enterprise"})
@@ -351,8 +345,10 @@ async def renewed(state: State, token: str) -> Principal | None:
     """The caller, as the pipeline gets it: what the meter calls stale is looked up anew."""
     known = await state.caller(token)
     assert known is not None
-    admitted = await state.meter.admit(Admit(known.account_id, known.key_id, "all", 100, 0, as_of=known.as_of))
-    if not admitted.stale:
+    admitted = await state.meter.admit(
+        AdmissionRequest(known.account_id, known.key_id, "all", 100, 0, as_of=known.as_of)
+    )
+    if not admitted.is_stale:
         return known
-    state.forget()
+    state.clear_cached_keys()
     return await state.caller(token)

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.errors import Busy, StorageFull, StoreError
+from chainfolio.errors import Locked, StorageFull, StoreError
 from chainfolio.scopes import account_filter
-from storage.sqlite import said
-from storage.tail import Tail, TailBlock, Watch
-from storage.tail_schema import VERSION, WATCHES
-from storage.watches import PlaceTerms, WatchPlace
+from chainfolio.storage.endpoint_tables import RESPONSE_TTL_US
+from chainfolio.storage.sqlite import translate_errors
+from chainfolio.storage.tail import Tail, TailBlock, WatchedAccount
+from chainfolio.storage.tail_schema import VERSION
+from chainfolio.storage.watches import OwnedWatch, WatchLimits
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_reader_sees_everything_and_writes_nothing(tail: Tail) -> None:
 
 def test_one_process_writes_a_chain(tail: Tail) -> None:
     ours = f"chain a is held by process {os.getpid()}"
-    with tail.lock("a"), tail.lock("b"), pytest.raises(Busy, match=ours), tail.lock("a"):
+    with tail.lock("a"), tail.lock("b"), pytest.raises(Locked, match=ours), tail.lock("a"):
         pass
     with tail.lock("a"):
         pass
@@ -166,7 +166,7 @@ def test_a_process_that_dies_lets_go_of_its_chain(tail: Tail) -> None:
     child = context.Process(target=hold, args=(tail.path, theirs))
     child.start()
     assert ours.recv() == "held"
-    with pytest.raises(Busy, match=f"held by process {child.pid}"), tail.lock("a"):
+    with pytest.raises(Locked, match=f"held by process {child.pid}"), tail.lock("a"):
         pass
     child.kill()
     child.join()
@@ -180,12 +180,14 @@ def hold(path: Path, pipe: Any) -> None:
         pipe.recv()
 
 
-def test_a_file_of_a_newer_release_is_left_alone(tail: Tail) -> None:
+@pytest.mark.parametrize("version", [VERSION + 1, 8])
+def test_a_file_of_another_format_version_is_refused_with_the_fix(tail: Tail, version: int) -> None:
     connection = apsw.Connection(str(tail.path))
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(StoreError, match="upgrade Chainfolio"):
+    with pytest.raises(StoreError, match=f"has format version {version}, this release reads version 1") as caught:
         Tail(tail.path)
+    assert "index into an empty one" in caught.value.remedy
 
 
 def test_a_damaged_file_is_said_to_be_damaged_with_the_cure(tmp_path: Path) -> None:
@@ -198,10 +200,10 @@ def test_a_damaged_file_is_said_to_be_damaged_with_the_cure(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("error", "kind"),
-    [(apsw.FullError, StorageFull), (apsw.BusyError, Busy), (apsw.LockedError, Busy), (apsw.IOError, StoreError)],
+    [(apsw.FullError, StorageFull), (apsw.BusyError, Locked), (apsw.LockedError, Locked), (apsw.IOError, StoreError)],
 )
 def test_errors_of_sqlite_have_their_own_cures(error: type[apsw.Error], kind: type[StoreError], tmp_path: Path) -> None:
-    with pytest.raises(kind) as caught, said("tail", tmp_path):
+    with pytest.raises(kind) as caught, translate_errors("tail", tmp_path):
         raise error("as SQLite says it")
     assert type(caught.value) is kind
 
@@ -305,74 +307,37 @@ def test_places_end_by_themselves_and_are_bounded_by_owner_and_together(tmp_path
     tail = Tail(tmp_path / "tail.db")
 
     def sync(owner: str, *accounts: str, now_us: int) -> list[str]:
-        return tail.add_synced_places("a", 7, owner, accounts, PlaceTerms(now_us, now_us + 100, 5, 3))
+        return tail.add_synced_watches("a", 7, owner, accounts, WatchLimits(now_us, now_us + 100, 5, 3))
 
-    tail.watch("a", [Watch("0xoperator", 1)])
+    tail.watch("a", [WatchedAccount("0xoperator", 1)])
     assert sync("one", "0x1", "0x2", "0x1", now_us=0) == []
     assert sync("one", "0x3", "0x4", "0x2", now_us=50) == ["0x4"], "three of one owner; an old one is extended"
     assert sync("two", "0x3", "0x5", "0x6", now_us=50) == ["0x6"], "five of all; an account of two owners is two"
     assert sync("other", "0x7", now_us=99) == ["0x7"]
-    assert tail.watches("a", 99) == [Watch(each, 7) for each in ("0x1", "0x2", "0x3", "0x5")] + [Watch("0xoperator", 1)]
+    assert tail.watches("a", 99) == [WatchedAccount(each, 7) for each in ("0x1", "0x2", "0x3", "0x5")] + [
+        WatchedAccount("0xoperator", 1)
+    ]
     assert [each.account for each in tail.watches("a", 100)] == ["0x2", "0x3", "0x5", "0xoperator"]
     assert sync("other", "0x7", now_us=100) == [], "the first place has ended"
     assert [each.account for each in tail.watches("a", 1000)] == ["0xoperator"]
-    assert tail.places("a", 1000) == tail.places("b", 0) == []
+    assert tail.owned_watches("a", 1000) == tail.owned_watches("b", 0) == []
     tail.close()
 
 
 def test_sold_places_need_no_room_and_outlive_synced_ones(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "tail.db")
-    terms = PlaceTerms(now_us=0, expires_us=100, most=2, most_of_owner=2)
-    assert tail.add_synced_places("a", 7, "one", ["0x1", "0x2"], terms) == []
-    sold = [WatchPlace(account, "one", True, 500) for account in ("0x2", "0x3", "0x4")]
+    terms = WatchLimits(now_us=0, expires_us=100, max_count=2, max_per_owner=2)
+    assert tail.add_synced_watches("a", 7, "one", ["0x1", "0x2"], terms) == []
+    sold = [OwnedWatch(account, "one", True, 500) for account in ("0x2", "0x3", "0x4")]
     for _ in range(2):
-        tail.add_sold_places("a", 7, sold)
-    assert tail.places("a", 0) == [WatchPlace("0x1", "one", False, 100), *sold]
-    assert tail.add_synced_places("a", 7, "one", ["0x3", "0x5"], replace(terms, expires_us=900)) == []
-    assert tail.places("a", 100) == [*sold, WatchPlace("0x5", "one", False, 900)], "a sync extends no sold place"
+        tail.add_sold_watches("a", 7, sold)
+    assert tail.owned_watches("a", 0) == [OwnedWatch("0x1", "one", False, 100), *sold]
+    assert tail.add_synced_watches("a", 7, "one", ["0x3", "0x5"], replace(terms, expires_us=900)) == []
+    assert tail.owned_watches("a", 100) == [*sold, OwnedWatch("0x5", "one", False, 900)], "a sync extends no sold place"
     assert [tail.unwatch("a", each) for each in ("0x4", "0x5")] == [False, True], "what is sold stays"
-    tail.add_sold_places("a", 7, [WatchPlace("0x4", "one", True, 700)])
+    tail.add_sold_watches("a", 7, [OwnedWatch("0x4", "one", True, 700)])
     assert [each.account for each in tail.watches("a", 600)] == ["0x4"]
     tail.close()
-
-
-def test_watches_of_an_older_file_are_the_operators_and_have_no_end(tmp_path: Path) -> None:
-    path = tmp_path / "tail.db"
-    Tail(path).close()
-    with closing(apsw.Connection(str(path))) as connection:
-        for table in ("watches", "lookups"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute(WATCHES)
-        connection.execute("INSERT INTO watches VALUES ('a', '0x1', 5, 9), ('a', '0x2', 3, NULL)")
-        connection.execute("PRAGMA user_version = 5")
-    tail = Tail(path)
-    assert tail.watches("a", 2**62) == [Watch("0x1", 5, 9), Watch("0x2", 3)]
-    assert tail.places("a", 0) == []
-    terms = PlaceTerms(now_us=0, expires_us=9, most=1, most_of_owner=1)
-    assert tail.add_synced_places("a", 7, "one", ["0x3"], terms) == [], "they take no room of others"
-    tail.close()
-
-
-def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
-    path = tmp_path / "tail.db"
-    tail = Tail(path)
-    tail.learn("one", "max_span", 50)
-    tail.close()
-    with closing(apsw.Connection(str(path))) as connection:
-        for table in ("cordons", "watches", "ways", "unexplained", "reconciliations", "prices", "lookups"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
-    for _ in range(2):
-        tail = Tail(path)
-        assert tail.capabilities("one") == {"max_span": 50}
-        tail.quarantine("one", b"first")
-        tail.quarantine("one", b"second")
-        assert (tail.quarantined("one"), tail.quarantined("two")) == (b"first", None)
-        tail.watch("a", [Watch("0xa", 5, 9)])
-        assert tail.watches("a") == [Watch("0xa", 5, 9)]
-        tail.keep_reconciliation("a", "0xa", Span(5, 9), "0x9", b"{}")
-        assert tail.reconciliations("a") == [("0xa", b"{}")]
-        tail.close()
 
 
 def test_a_comparison_of_an_account_stands_until_a_block_of_its_range_goes(tmp_path: Path) -> None:
@@ -380,19 +345,19 @@ def test_a_comparison_of_an_account_stands_until_a_block_of_its_range_goes(tmp_p
     blocks = [Block(at, f"0x{at}", f"0x{at - 1}", at) for at in range(10, 14)]
     tail.put("a", [TailBlock(block, {}) for block in blocks], datasets=["logs"])
     with pytest.raises(StoreError, match="block 12 is 0x12 now"):
-        tail.keep_reconciliation("a", "0xa", Span(5, 12), "0xother", b"gone")
+        tail.store_reconciliation("a", "0xa", Span(5, 12), "0xother", b"gone")
     for account, last in (("0xa", 12), ("0xb", 11), ("0xc", 13)):
-        tail.keep_reconciliation("a", account, Span(5, last), f"0x{last}", b"1")
-    tail.keep_reconciliation("a", "0xa", Span(6, 12), "0x12", b"2")
+        tail.store_reconciliation("a", account, Span(5, last), f"0x{last}", b"1")
+    tail.store_reconciliation("a", "0xa", Span(6, 12), "0x12", b"2")
     assert tail.reconciliations("a") == [("0xa", b"2"), ("0xb", b"1"), ("0xc", b"1")]
     tail.rollback("a", 12)
     assert [account for account, _ in tail.reconciliations("a")] == ["0xa", "0xb"]
-    tail.forget(tail.open_batch("a", Span(5, 5), ["logs"]))
+    tail.forget_batch(tail.open_batch("a", Span(5, 5), ["logs"]))
     assert [account for account, _ in tail.reconciliations("a")] == ["0xa"]
     tail.rewind("a", 11, None)
     assert tail.reconciliations("a") == []
     for account in ("0xa", "0xb"):
-        tail.keep_reconciliation("a", account, Span(5, 9), "0x9", b"3")
+        tail.store_reconciliation("a", account, Span(5, 9), "0x9", b"3")
     tail.add_ranges("a", [("logs", account_filter("0xb"))], Span(10, 20))
     assert len(tail.reconciliations("a")) == 2
     tail.add_ranges("a", [("logs", account_filter("0xb"))], Span(9, 9))
@@ -403,26 +368,54 @@ def test_a_comparison_of_an_account_stands_until_a_block_of_its_range_goes(tmp_p
 
 def test_an_account_is_watched_once_and_all_that_was_ever_wanted_of_it_is_wanted(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "tail.db")
-    tail.watch("a", [Watch("0xa", 5, 9), Watch("0xb", 7, 7)])
-    tail.watch("a", [Watch("0xa", 3, 8)])
-    tail.watch("b", [Watch("0xa", 1)])
-    assert tail.watches("a") == [Watch("0xa", 3, 9), Watch("0xb", 7, 7)]
-    tail.watch("a", [Watch("0xa", 4)])
-    tail.watch("a", [Watch("0xa", 4, 20)])
-    assert tail.watches("a") == [Watch("0xa", 3), Watch("0xb", 7, 7)], "without an end it has none"
+    tail.watch("a", [WatchedAccount("0xa", 5, 9), WatchedAccount("0xb", 7, 7)])
+    tail.watch("a", [WatchedAccount("0xa", 3, 8)])
+    tail.watch("b", [WatchedAccount("0xa", 1)])
+    assert tail.watches("a") == [WatchedAccount("0xa", 3, 9), WatchedAccount("0xb", 7, 7)]
+    tail.watch("a", [WatchedAccount("0xa", 4)])
+    tail.watch("a", [WatchedAccount("0xa", 4, 20)])
+    assert tail.watches("a") == [WatchedAccount("0xa", 3), WatchedAccount("0xb", 7, 7)], "without an end it has none"
     assert [tail.unwatch("a", "0xa"), tail.unwatch("a", "0xa")] == [True, False]
-    assert (tail.watches("a"), tail.watches("b")) == ([Watch("0xb", 7, 7)], [Watch("0xa", 1)])
+    assert (tail.watches("a"), tail.watches("b")) == ([WatchedAccount("0xb", 7, 7)], [WatchedAccount("0xa", 1)])
     tail.close()
 
 
 def test_lookups_are_stored_once_and_go_with_their_blocks(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "tail.db")
-    tail.add_lookups("a", [("0x1", 5, b"one"), ("0x2", 6, b"two")])
-    tail.add_lookups("a", [("0x1", 5, b"other")])
-    tail.add_lookups("b", [("0x1", 5, b"of b")])
+    tail.add_lookups("a", [("0x1", 5, None, b"one"), ("0x2", 6, None, b"two")])
+    tail.add_lookups("a", [("0x1", 5, None, b"other")])
+    tail.add_lookups("b", [("0x1", 5, None, b"of b")])
     assert tail.lookups("a", ["0x1", "0x2", "0x3"]) == {"0x1": b"one", "0x2": b"two"}
     assert tail.lookups("a", []) == {}
     tail.rewind("a", 5, None)
     assert tail.lookups("a", ["0x1", "0x2"]) == {"0x1": b"one"}
     assert tail.lookups("b", ["0x1"]) == {"0x1": b"of b"}
+    tail.close()
+
+
+def test_a_lookup_in_a_block_of_the_tail_is_stored_only_while_that_block_is_there(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    tail.put("a", [TailBlock(Block(7, "0xa7", "0xa6", 7), {})])
+    tail.add_lookups("a", [("0x1", 7, "0xa7", b"one"), ("0x2", 7, "0xb7", b"replaced"), ("0x3", 7, "", b"unknown")])
+    assert tail.lookups("a", ["0x1", "0x2", "0x3"]) == {"0x1": b"one"}
+    tail.rollback("a", 6)
+    assert tail.lookups("a", ["0x1"]) == {}
+    tail.close()
+
+
+def test_answers_are_read_within_their_time_and_go_with_new_blocks(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    tail.add_answers("one", {"head": b"5", "state": b"7"}, 1_000)
+    assert tail.recent_answers("one", ["head", "other"], 1_000, 2_000) == {"head": b"5"}
+    assert tail.recent_answers("two", ["head"], 0, 2_000) == {}
+    assert tail.recent_answers("one", ["head"], 1_001, 2_000) == {}, "too old"
+    assert tail.recent_answers("one", ["head"], 0, 999) == {}, "the clock was set back"
+    tail.add_answers("one", {"head": b"6"}, 1_001 + RESPONSE_TTL_US)
+    assert tail.recent_answers("one", ["head", "state"], 0, 2**62) == {"head": b"6"}
+    tail.add_answers("two", {"head": b"6"}, 1_002 + RESPONSE_TTL_US)
+    tail.drop_answers("one")
+    assert tail.recent_answers("one", ["head"], 0, 2**62) == {}
+    assert tail.recent_answers("two", ["head"], 0, 2**62) == {"head": b"6"}
+    tail.put("a", [TailBlock(Block(7, "0xa7", "0xa6", 7), {})])
+    assert tail.recent_answers("two", ["head"], 0, 2**62) == {}
     tail.close()

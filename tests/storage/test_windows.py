@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainfolio.storage import windows
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.parquet import Folder, LakeFile
 from chainfolio.tables import APPROVALS, BLOCKS, TRANSFERS
-from storage import windows
-from storage.lake import Lake
-from storage.parquet import Folder, Written
 from tests.storage.conftest import Maker, stored
 
 CHAIN = "a"
@@ -31,7 +31,7 @@ def test_each_row_comes_once_and_no_window_says_what_another_one_does(
     contents = {str(at): sorted(heights) for at, (_, heights) in enumerate(files)}
     reads: list[str] = []
 
-    def reading(_: Any, some: list[Written]) -> Any:
+    def reading(_: Any, some: list[LakeFile]) -> Any:
         reads.extend(file.path for file in some)
         heights = contents[some[0].path]
         for start in range(0, len(heights), sliced):
@@ -39,7 +39,7 @@ def test_each_row_comes_once_and_no_window_says_what_another_one_does(
 
     listed: dict[str, Any] = {name: (table, []) for name, table in tables.items()}
     for at, (name, heights) in enumerate(files):
-        listed[name][1].append(Written(str(at), 1, len(heights), CHAIN, None, min(heights), max(heights)))
+        listed[name][1].append(LakeFile(str(at), 1, len(heights), CHAIN, None, min(heights), max(heights)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(windows, "in_order", lambda _, part: part.sort_by("height"))
         found = [

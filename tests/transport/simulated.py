@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from transport.pacing import Pace
+from chainfolio.transport.pacing import Pace
 
 TURNS = 30  # of the event loop, in which every task that can go on does
 

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.evm.endpoint import EvmEndpoint
+from chainfolio.adapters.evm.endpoint import EvmEndpoint
 from chainfolio.budgets import Budget
+from chainfolio.environment import Environment
 from chainfolio.errors import OverBudget, Unavailable
-from chainfolio.seams import Seams
-from transport import http_endpoint, metering
-from transport.exchange import Posted, Silent
-from transport.http_endpoint import FEW_HEDGES, MAX_SENT
-from transport.wire import Request
+from chainfolio.transport import http_endpoint, metering
+from chainfolio.transport.exchange import Posted, Silent
+from chainfolio.transport.http_endpoint import FEW_HEDGES, MAX_SENT
+from chainfolio.transport.wire import Request
 
 CHAIN_ID = Request("eth_chainId")
 
@@ -51,7 +51,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def endpoint_of(transport: Hanging, timeout_s: float = 60) -> EvmEndpoint:
-    endpoint = EvmEndpoint("http://one.test", transport, Seams(), timeout_s=timeout_s)
+    endpoint = EvmEndpoint("http://one.test", transport, Environment(), timeout_s=timeout_s)
     endpoint.checked = True
     return endpoint
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from chainfolio.transport.pacing import MAX_HOLD_S, Pace
 from tests.transport.simulated import Limited, SimulatedClock, requested
-from transport.pacing import MAX_HOLD_S, Pace
 
 PHASES = [10] * 80 + [1] * 600 + [10] * 80 + [1] * 600
 

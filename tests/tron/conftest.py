@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from localchain.errors import InstallFailed
-from localchain.tron.node import TronNode
-from localchain.tron.wallet import Person, TronWeb
+from chainfolio.localchain.errors import InstallFailed
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.wallet import Person, TronWeb
 
 RICH = 10**14  # sun
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from eth_abi.abi import encode as abi
 
-from localchain.tron.forms import base58check, evm, tron
-from localchain.tron.node import TronNode
+from chainfolio.localchain.tron.forms import base58check, evm, tron
+from chainfolio.localchain.tron.node import TronNode
 from tests.chains.tron import Signer
 
 WAD, MAX, FOREVER = 10**18, 2**256 - 1, 2**40
@@ -98,13 +98,15 @@ class Deployed:
         terms = [evm(self.comptroller), evm(model)]
         named = ["uint256", "string", "string", "uint8", "address"]
         self.dollars = self.made(
-            "VBep20Immutable", ["address"] * 3 + named,
+            "VBep20Immutable",
+            ["address"] * 3 + named,
             [evm(self.dollar), *terms, 2 * 10**14, "Market of dollars", "jUSD", 8, evm(self.rich.hex)],
-        )  # fmt: skip
+        )
         self.coins = self.made(
-            "MockVBNB", ["address"] * 2 + named,
+            "MockVBNB",
+            ["address"] * 2 + named,
             [*terms, 2 * 10**14, "Market of coins", "vBNB", 8, evm(self.rich.hex)],
-        )  # fmt: skip
+        )
         self.done(oracle, "setDirectPrice(address,uint256)", evm(self.dollar), WAD)
         for market in (self.dollars, self.coins):
             self.done(self.comptroller, "_supportMarket(address)", evm(market))
@@ -125,7 +127,7 @@ class Deployed:
             "justlend": _file("justlend", "JustLend", "compound_v2", comptroller=self.comptroller),
             "sunswap2": _file("sunswap2", "SunSwap V2", "uniswap_v2", factory=self.factory),
             "sunswap3": _file("sunswap3", "SunSwap V3", "uniswap_v3", position_manager=self.manager),
-        }  # fmt: skip
+        }
 
 
 def _file(key: str, name: str, family: str, **contracts: str) -> str:

@@ -7,14 +7,14 @@ from typing import Any, Final
 import msgspec
 from eth_abi.abi import decode, encode
 
-from adapters.tron.addresses import of_hex
-from adapters.tron.facts import TRC20
-from adapters.tron.untrusted import MAX_FAILED, MAX_TOGETHER, MIN_SENT, SPLIT
+from chainfolio.adapters.tron.addresses import parse_address
+from chainfolio.adapters.tron.facts import TRC20
+from chainfolio.adapters.tron.untrusted import MAX_FAILED, MIN_SENT, MULTICALL_SIZE, SPLIT
 from chainfolio.assets import Asset
+from chainfolio.transport.exchange import Posted
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
 from tests.tron.fakes import ALICE, USDT, FakeNode
 from tests.tron.recorded import FACTS
-from transport.exchange import Posted
 
 ENERGY: Final = 100_000_000  # of one call, as java-tron has it
 READ: Final = 5_000
@@ -24,9 +24,14 @@ BALANCE_OF, AGGREGATE = bytes.fromhex("70a08231"), bytes.fromhex("82ad56cb")
 WORD: Final = 32
 ROUNDS: Final = 3  # in which contracts are read: balances, names, and balances once more for one block
 BEHAVIOURS: Final = (
-    "loops for ever", "loops in its name", "reverts", "answers nothing", "answers too much", "answers one",
+    "loops for ever",
+    "loops in its name",
+    "reverts",
+    "answers nothing",
+    "answers too much",
+    "answers one",
     "answers dearly",
-)  # fmt: skip
+)
 
 
 class OutOfEnergy(Exception):
@@ -55,7 +60,7 @@ class DustNode(FakeNode):
             return super()._called(asked)
         to, data = (asked["params"][0][name].removeprefix("0x") for name in ("to", "data"))
         try:
-            returned = self._run(of_hex("", "41" + to), bytes.fromhex(data))
+            returned = self._run(parse_address("", "41" + to), bytes.fromhex(data))
         except OutOfEnergy:
             self.energy += ENERGY
             return {"error": {"code": -32000, "message": "OUT_OF_ENERGY"}}
@@ -67,7 +72,9 @@ class DustNode(FakeNode):
         self.energy += READ
         if contract == MULTICALL:
             [calls] = decode(["(address,bool,bytes)[]"], data[4:])
-            return encode(["(bool,bytes)[]"], [[self._tried(of_hex("", "41" + to[2:]), sent) for to, _, sent in calls]])
+            return encode(
+                ["(bool,bytes)[]"], [[self._tried(parse_address("", "41" + to[2:]), sent) for to, _, sent in calls]]
+            )
         is_balance = data[:4] == BALANCE_OF
         match self.behaviours.get(contract, "honest"):
             case "loops for ever":
@@ -93,7 +100,7 @@ class DustNode(FakeNode):
 
 def address(number: int) -> str:
     """The address of a stranger's contract, some below and some above the honest ones."""
-    return of_hex("", f"41{(number % 2) * 0xFF:02x}{number:038x}")
+    return parse_address("", f"41{(number % 2) * 0xFF:02x}{number:038x}")
 
 
 def token(contract: str) -> Asset:
@@ -115,7 +122,7 @@ async def read(mix: Mix) -> Wallet:
 
 def allowance(count: int) -> Work:
     """Calls that fail are bounded for each round of 200 reads, and so are the requests that they take."""
-    groups = -(-3 * count // MAX_TOGETHER)
+    groups = -(-3 * count // MULTICALL_SIZE)
     calls = MAX_FAILED + MIN_SENT + groups
     sent = groups + SPLIT * calls
     energy = ROUNDS * (ENERGY * calls + READ * sent) + 4 * 25 * READ * count

@@ -13,20 +13,20 @@ from typing import Any
 
 import msgspec
 
-from adapters.tron.addresses import in_hex, of_hex, raw
-from adapters.tron.chain import TronChain, build
-from adapters.tron.forms import RawHeader, Transaction
-from adapters.tron.protobuf import written
-from adapters.tron.roots import root
-from adapters.tron.settings import TronSettings
 from bench.tron_blocks import OWNERS, signature
+from chainfolio.adapters.tron.addresses import decode_address, hex_address, parse_address
+from chainfolio.adapters.tron.chain import TronChain, build
+from chainfolio.adapters.tron.forms import RawHeader, Transaction
+from chainfolio.adapters.tron.protobuf import encode_field
+from chainfolio.adapters.tron.roots import transactions_root
+from chainfolio.adapters.tron.settings import TronSettings
+from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer
-from chainfolio.seams import Seams
+from chainfolio.transport.exchange import Posted, Sink
 from tests.evm.fakes import FakeClock
 from tests.tron.recorded import FACTS, ROOT
-from transport.exchange import Posted, Sink
 
-ALICE, BOB, CAROL = (of_hex("", each) for each in OWNERS)
+ALICE, BOB, CAROL = (parse_address("", each) for each in OWNERS)
 KEYS = {ALICE: 1, BOB: 2, CAROL: 3}
 USDT = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"
 WITNESS = "41f16412b9a17ee9408646e2a21e16478f72ed1e95"
@@ -46,11 +46,15 @@ def packed(kind: int, *said: tuple[int, int | bytes | str]) -> bytes:
     """What is signed of a transaction: its type, and the fields of its contract (addresses as text; bytes of the field
     0 as they are)."""
     value = b"".join(
-        each if not key and isinstance(each, bytes)
-        else written(key, b"\x41" + raw(each) if isinstance(each, str) else each) for key, each in said
-    )  # fmt: skip
-    contract = written(1, kind) + written(2, written(1, b"type.googleapis.com/protocol.X") + written(2, value))
-    return written(8, START_MS) + written(11, contract) + written(14, START_MS)
+        each
+        if not key and isinstance(each, bytes)
+        else encode_field(key, b"\x41" + decode_address(each) if isinstance(each, str) else each)
+        for key, each in said
+    )
+    contract = encode_field(1, kind) + encode_field(
+        2, encode_field(1, b"type.googleapis.com/protocol.X") + encode_field(2, value)
+    )
+    return encode_field(8, START_MS) + encode_field(11, contract) + encode_field(14, START_MS)
 
 
 def done(
@@ -61,9 +65,12 @@ def done(
     name = hashlib.sha256(data).digest()
     signed = by or [each for _, each in said if isinstance(each, str)][:1]
     return {
-        "txID": name.hex(), "raw_data_hex": data.hex(), "ret": [{"contractRet": ret}],
-        "signature": [signature(name, KEYS[each]) for each in signed], "info": {"id": name.hex(), **info},
-    }  # fmt: skip
+        "txID": name.hex(),
+        "raw_data_hex": data.hex(),
+        "ret": [{"contractRet": ret}],
+        "signature": [signature(name, KEYS[each]) for each in signed],
+        "info": {"id": name.hex(), **info},
+    }
 
 
 def sent(sender: str, recipient: str, amount: int, **info: Any) -> dict[str, Any]:
@@ -73,8 +80,8 @@ def sent(sender: str, recipient: str, amount: int, **info: Any) -> dict[str, Any
 
 def event(*topics: str, data: str = "", token: str = USDT) -> dict[str, Any]:
     """What a token said: words or addresses as topics."""
-    words = [raw(each).hex().rjust(64, "0") if each.startswith("T") else each for each in topics]
-    return {"address": raw(token).hex(), "topics": words, "data": data}
+    words = [decode_address(each).hex().rjust(64, "0") if each.startswith("T") else each for each in topics]
+    return {"address": decode_address(token).hex(), "topics": words, "data": data}
 
 
 class FakeNode:
@@ -111,9 +118,13 @@ class FakeNode:
             first = {"parentHash": "00" * 32, "txTrieRoot": "00" * 32, "witness_address": ""}
             return {"blockID": FACTS.genesis, "block_header": {"raw_data": first}}
         raw_data: dict[str, Any] = {
-            "number": height, "timestamp": START_MS + BLOCK_MS * height, "version": self.forks.get(height, 30),
-            "parentHash": self.id(height - 1), "txTrieRoot": self.root(height), "witness_address": WITNESS,
-        }  # fmt: skip
+            "number": height,
+            "timestamp": START_MS + BLOCK_MS * height,
+            "version": self.forks.get(height, 30),
+            "parentHash": self.id(height - 1),
+            "txTrieRoot": self.root(height),
+            "witness_address": WITNESS,
+        }
         header = msgspec.convert(raw_data, RawHeader)
         return {"blockID": header.id(), "block_header": {"raw_data": raw_data, "witness_signature": "00"}}
 
@@ -126,16 +137,22 @@ class FakeNode:
         known = FACTS.genesis
         for each in range(1, height + 1):
             raw_data = RawHeader(
-                parentHash=known, txTrieRoot=self.root(each), witness_address=WITNESS, number=each,
-                timestamp=START_MS + BLOCK_MS * each, version=self.forks.get(each, 30),
-            )  # fmt: skip
+                parentHash=known,
+                txTrieRoot=self.root(each),
+                witness_address=WITNESS,
+                number=each,
+                timestamp=START_MS + BLOCK_MS * each,
+                version=self.forks.get(each, 30),
+            )
             known = raw_data.id()
         return known
 
     def root(self, height: int) -> str:
         """What a block's header says of its transactions."""
         try:
-            return root("", [msgspec.convert(each, Transaction) for each in self.transactions.get(height, [])])
+            return transactions_root(
+                "", [msgspec.convert(each, Transaction) for each in self.transactions.get(height, [])]
+            )
         except BadAnswer:  # they are none
             return "00" * 32
 
@@ -206,11 +223,11 @@ class FakeNode:
         """The chain of this node; its contracts are called one by one."""
         endpoints = list(urls) or ["http://one.test"]
         settings = TronSettings(adapter="tron", rpc=endpoints, trongrid=trongrid, signatures=signatures)
-        seams = Seams(clock=FakeClock(), random=Random(7))
-        chain = build("tron", settings, seams, configs=ROOT / "configs", transport=self)
+        environment = Environment(clock=FakeClock(), random=Random(7))
+        chain = build("tron", settings, environment, configs=ROOT / "configs", transport=self)
         chain.facts = msgspec.structs.replace(chain.facts, multicall="")
         return chain
 
     def give(self, account: str, **has: Any) -> None:
         """Let an account have something."""
-        self.wallets[in_hex(account)] = {"address": in_hex(account), **has}
+        self.wallets[hex_address(account)] = {"address": hex_address(account), **has}

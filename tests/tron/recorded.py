@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.tron.facts import load
-from adapters.tron.forms import Info, Transaction
+from chainfolio.adapters.tron.facts import load
+from chainfolio.adapters.tron.forms import Transaction, TransactionInfo
 
 ROOT = Path(__file__).parents[2]
 FACTS = load(ROOT / "configs" / "chains" / "tron.toml")
@@ -30,24 +30,28 @@ def expected(name: str) -> Any:
     return json.loads((FOLDER / f"{name}.expected.json").read_text())
 
 
-def listed(name: str) -> list[tuple[Transaction, Info]]:
+def listed(name: str) -> list[tuple[Transaction, TransactionInfo]]:
     """Transactions of a recorded list, each with the receipt that the list has the numbers of."""
     answer = next(each["json"] for each in lines(name) if each["path"].endswith("/transactions"))
     return [(msgspec.convert(each, Transaction), _info(each)) for each in answer["data"]]
 
 
-def _info(each: Any) -> Info:
+def _info(each: Any) -> TransactionInfo:
     receipt = {name: each.get(name, 0) for name in ("energy_fee", "energy_usage", "energy_usage_total", "net_fee")}
     told = {
-        "id": each["txID"], "blockNumber": each.get("blockNumber", 1), "fee": each["ret"][0]["fee"], "receipt": receipt,
-        "withdraw_amount": each.get("withdraw_amount", 0), "unfreeze_amount": each.get("unfreeze_amount", 0),
-    }  # fmt: skip
-    return msgspec.convert(told, Info)
+        "id": each["txID"],
+        "blockNumber": each.get("blockNumber", 1),
+        "fee": each["ret"][0]["fee"],
+        "receipt": receipt,
+        "withdraw_amount": each.get("withdraw_amount", 0),
+        "unfreeze_amount": each.get("unfreeze_amount", 0),
+    }
+    return msgspec.convert(told, TransactionInfo)
 
 
-def sends() -> list[tuple[Transaction, Info]]:
+def sends() -> list[tuple[Transaction, TransactionInfo]]:
     """The recorded transactions that a full node gave with their receipts."""
     said = lines("trc20_sends")
     done = {e["json"]["txID"]: e["json"] for e in said if e["path"] == "/wallet/gettransactionbyid"}
     infos = {e["json"]["id"]: e["json"] for e in said if e["path"] == "/wallet/gettransactioninfobyid"}
-    return [(msgspec.convert(done[each], Transaction), msgspec.convert(infos[each], Info)) for each in done]
+    return [(msgspec.convert(done[each], Transaction), msgspec.convert(infos[each], TransactionInfo)) for each in done]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span
-from localchain.tron.chain import Rejected
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
-from localchain.tron.state import TRX
+from chainfolio.localchain.tron.chain import Rejected
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.state import TRX
 from tests.tron.chains import chain
 from tests.tron.test_node import People, token_made
 
@@ -113,15 +113,19 @@ async def test_what_every_transaction_used_up_is_what_the_node_keeps(
 ) -> None:
     busy(node, people, 15)
     reads = chain(node, tmp_path)
-    assert "resources" not in reads.usual, "who wants it names it"
+    assert "resources" not in reads.default_datasets, "who wants it names it"
     found = await reads.collect(Span(1, node.head.height), ["transactions", "resources"])
     await reads.close()
     used, paid = (found.tables[name].to_pylist() for name in ("resources", "transactions"))
     columns = {
-        "energy": "energy_usage_total", "energy_staked": "energy_usage", "energy_of_contract": "origin_energy_usage",
-        "energy_penalty": "energy_penalty_total", "energy_fee": "energy_fee", "bandwidth": "net_usage",
+        "energy": "energy_usage_total",
+        "energy_staked": "energy_usage",
+        "energy_of_contract": "origin_energy_usage",
+        "energy_penalty": "energy_penalty_total",
+        "energy_fee": "energy_fee",
+        "bandwidth": "net_usage",
         "bandwidth_fee": "net_fee",
-    }  # fmt: skip
+    }
     kept = {info["id"]: info["receipt"] for block in node.blocks for info in block.infos}
     assert {row["tx_hash"]: [row[name] for name in columns] for row in used} == {
         name: [receipt.get(each, 0) for each in columns.values()] for name, receipt in kept.items()

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from adapters.tron import calls, state
+from chainfolio.adapters.tron import calls, state
+from chainfolio.cli.main import main
 from chainfolio.contracts import Snapshot
+from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import Unavailable
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.tron.forms import base58check, evm
+from chainfolio.localchain.tron.node import TronNode
 from chainfolio.settings import load
-from cli.main import main
-from engine.wiring import snapshotter_of
-from indexer.wiring import System
-from localchain.tron.forms import base58check, evm
-from localchain.tron.node import TronNode
 from tests.chains.tron import Signer
 from tests.tron.chains import facts
 from tests.tron.deployed import FOREVER, ZERO, Deployed
@@ -131,7 +131,7 @@ def test_what_is_lent_owed_and_put_into_pools_is_what_the_contracts_say(
 def goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     """The chain makes a block behind so many answers to calls; the heights of all answers."""
     seen: list[int] = []
-    posted = calls.posted
+    posted = calls.send_calls
 
     async def moving(*given: Any) -> Any:
         answer = await posted(*given)
@@ -140,7 +140,7 @@ def goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, times: int) -> 
             deployed.node.advance()
         return answer
 
-    monkeypatch.setattr(state, "posted", moving)
+    monkeypatch.setattr(state, "send_calls", moving)
     return seen
 
 

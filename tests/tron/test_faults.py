@@ -9,17 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.tron.accounts import describe
-from adapters.tron.addresses import ZERO, in_hex, of_hex, raw, shown
-from adapters.tron.approvals import Approvals
-from adapters.tron.chain import build
-from adapters.tron.events import APPROVAL, BATCH, FOR_ALL, SINGLE
-from adapters.tron.reads import WalletRead
-from adapters.tron.settings import TronSettings
+from chainfolio.adapters.tron.accounts import describe
+from chainfolio.adapters.tron.addresses import ZERO, decode_address, encode_address, hex_address, parse_address
+from chainfolio.adapters.tron.approvals import Approvals
+from chainfolio.adapters.tron.chain import build
+from chainfolio.adapters.tron.events import APPROVAL, BATCH, FOR_ALL, SINGLE
+from chainfolio.adapters.tron.reads import WalletRead
+from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.addresses import TRON
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import KnownTransaction
+from chainfolio.chains import IndexedTransaction
+from chainfolio.environment import Environment
 from chainfolio.errors import (
     BadAnswer,
     BadRequest,
@@ -27,11 +28,10 @@ from chainfolio.errors import (
     Reorged,
     SourceError,
     Unavailable,
-    Unsupported,
+    UnsupportedMethod,
     WrongChain,
 )
 from chainfolio.plans import Plan, Unknown, run_batched
-from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, Refuse, done, event, sent
 from tests.tron.recorded import FACTS, ROOT
@@ -71,20 +71,21 @@ async def told(node: FakeNode, plan: Plan[Any, Any, Any]) -> Any:
 
 @pytest.mark.parametrize("address", [ALICE, BOB, USDT, ZERO])
 def test_every_spelling_of_an_address_has_one_form(address: str) -> None:
-    digits = raw(address).hex()
+    digits = decode_address(address).hex()
     for written in (address, f"41{digits}", f"0x{digits}", f"0X{digits.upper()}", digits):
-        assert of_hex("node", written.replace("0X", "0x")) == address
+        assert parse_address("node", written.replace("0X", "0x")) == address
     for written in (address, f"41{digits}", f"0x{digits}", f"41{digits.upper()}"):
         assert TRON.address(written) == address
 
 
 def test_an_address_with_0x_is_one_of_the_evm_where_no_chain_is_named() -> None:
-    assert account(f"0x{raw(ALICE).hex()}").kind == "evm"
-    assert (account(f"41{raw(ALICE).hex()}").kind, account(ALICE).address) == ("tron", ALICE)
+    assert account(f"0x{decode_address(ALICE).hex()}").kind == "evm"
+    assert (account(f"41{decode_address(ALICE).hex()}").kind, account(ALICE).address) == ("tron", ALICE)
 
 
 @pytest.mark.parametrize(
-    "written", [ALICE[:-1] + "M", ALICE.lower(), ALICE[:5] + "0" + ALICE[6:], "T" + "1" * 33, f"42{raw(ALICE).hex()}"]
+    "written",
+    [ALICE[:-1] + "M", ALICE.lower(), ALICE[:5] + "0" + ALICE[6:], "T" + "1" * 33, f"42{decode_address(ALICE).hex()}"],
 )
 def test_an_address_with_a_wrong_checksum_or_prefix_is_refused(written: str) -> None:
     with pytest.raises(BadRequest):
@@ -94,11 +95,11 @@ def test_an_address_with_a_wrong_checksum_or_prefix_is_refused(written: str) -> 
 @pytest.mark.parametrize("written", ["", "41", "0x1234", "zz" * 20, "42" + "0" * 40, "41" + "0" * 42])
 def test_what_a_node_writes_that_is_no_address_is_refused(written: str) -> None:
     with pytest.raises(BadAnswer, match="no address"):
-        of_hex("node", written)
+        parse_address("node", written)
 
 
 def test_the_zero_address_mints_and_burns() -> None:
-    assert TRON.nobody == {ZERO} == {shown(bytes(20))}
+    assert TRON.burn_addresses == {ZERO} == {encode_address(bytes(20))}
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -108,11 +109,27 @@ async def test_a_transaction_out_of_energy_pays_and_moves_nothing() -> None:
     node = FakeNode()
     log = event(TRANSFER, ALICE, BOB, data=f"{5:064x}")
     node.transactions[50] = [
-        done(31, (1, ALICE), (2, USDT), (3, 7), ret="OUT_OF_ENERGY", fee=9_000, result="FAILED",
-             receipt={"result": "OUT_OF_ENERGY", "energy_usage_total": 100}, log=[log],
-             internal_transactions=[{"caller_address": in_hex(USDT), "transferTo_address": in_hex(BOB),
-                                     "callValueInfo": [{"callValue": 3}], "note": "63616c6c", "rejected": True}]),
-    ]  # fmt: skip
+        done(
+            31,
+            (1, ALICE),
+            (2, USDT),
+            (3, 7),
+            ret="OUT_OF_ENERGY",
+            fee=9_000,
+            result="FAILED",
+            receipt={"result": "OUT_OF_ENERGY", "energy_usage_total": 100},
+            log=[log],
+            internal_transactions=[
+                {
+                    "caller_address": hex_address(USDT),
+                    "transferTo_address": hex_address(BOB),
+                    "callValueInfo": [{"callValue": 3}],
+                    "note": "63616c6c",
+                    "rejected": True,
+                }
+            ],
+        ),
+    ]
     found = await rows(node)
     (paid,) = found["transactions"]
     assert (paid["status"], paid["sender"], paid["gas_used"]) == (0, ALICE, 100)
@@ -130,25 +147,32 @@ async def test_the_fee_of_an_activation_is_its_senders() -> None:
 
 async def test_rejected_inner_calls_move_nothing_and_others_do() -> None:
     node = FakeNode()
-    call = {"caller_address": in_hex(USDT), "transferTo_address": in_hex(BOB), "note": "63616c6c"}
+    call = {"caller_address": hex_address(USDT), "transferTo_address": hex_address(BOB), "note": "63616c6c"}
     node.transactions[50] = [
-        done(31, (1, ALICE), (2, USDT), internal_transactions=[
-            {**call, "callValueInfo": [{"callValue": 3}], "rejected": True},
-            {**call, "callValueInfo": [{"callValue": 4}, {"callValue": 6, "tokenId": "1002000"}, {}]},
-            {**call, "callValueInfo": [{"callValue": 9}], "note": b"freezeBalanceV2ForEnergy".hex()},
-            {**call, "callValueInfo": [{"callValue": 8}], "note": b"withdrawReward".hex()},
-            {**call, "callValueInfo": [{"callValue": 8}], "note": b"delegateResourceOfEnergy".hex()},
-        ]),
-    ]  # fmt: skip
+        done(
+            31,
+            (1, ALICE),
+            (2, USDT),
+            internal_transactions=[
+                {**call, "callValueInfo": [{"callValue": 3}], "rejected": True},
+                {**call, "callValueInfo": [{"callValue": 4}, {"callValue": 6, "tokenId": "1002000"}, {}]},
+                {**call, "callValueInfo": [{"callValue": 9}], "note": b"freezeBalanceV2ForEnergy".hex()},
+                {**call, "callValueInfo": [{"callValue": 8}], "note": b"withdrawReward".hex()},
+                {**call, "callValueInfo": [{"callValue": 8}], "note": b"delegateResourceOfEnergy".hex()},
+            ],
+        ),
+    ]
     assert [moved(each) for each in (await rows(node))["transfers"]] == [
-        ("internal", None, USDT, BOB, 4), ("trc10", "1002000", USDT, BOB, 6), ("internal", None, USDT, ZERO, 9),
+        ("internal", None, USDT, BOB, 4),
+        ("trc10", "1002000", USDT, BOB, 6),
+        ("internal", None, USDT, ZERO, 9),
         ("internal", None, ZERO, BOB, 8),
-    ]  # fmt: skip
+    ]
 
 
 async def test_an_inner_call_of_an_unknown_kind_is_told_as_not_explained() -> None:
     node = FakeNode()
-    call = {"caller_address": in_hex(USDT), "callValueInfo": [{"callValue": 3}], "note": b"teleport".hex()}
+    call = {"caller_address": hex_address(USDT), "callValueInfo": [{"callValue": 3}], "note": b"teleport".hex()}
     node.transactions[50] = [done(31, (1, ALICE), (2, USDT), internal_transactions=[call])]
     found = await node.chain().collect(Span(50, 50), DATASETS)
     assert [(each.account, each.height, each.amount) for each in found.unexplained] == [(ALICE, 50, 0)]
@@ -156,9 +180,13 @@ async def test_an_inner_call_of_an_unknown_kind_is_told_as_not_explained() -> No
 
 
 async def test_what_the_system_takes_and_gives_moves_to_and_from_the_zero_address() -> None:
-    node = FakeNode(wallet__getexchangebyid=lambda body: {
-        "exchange_id": body["id"], "first_token_id": "5f", "second_token_id": b"1000001".hex(),
-    })  # fmt: skip
+    node = FakeNode(
+        wallet__getexchangebyid=lambda body: {
+            "exchange_id": body["id"],
+            "first_token_id": "5f",
+            "second_token_id": b"1000001".hex(),
+        }
+    )
     node.transactions[50] = [
         done(54, (1, ALICE), (2, 100), (3, 1)),
         done(55, (1, ALICE), (2, 40), unfreeze_amount=40, withdraw_expire_amount=30),
@@ -167,13 +195,16 @@ async def test_what_the_system_takes_and_gives_moves_to_and_from_the_zero_addres
         done(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
         done(4, (1, ALICE)),
         done(2, (1, b"1002000"), (2, ALICE), (3, BOB), (4, 11)),
-    ]  # fmt: skip
+    ]
     found = await rows(node)
     assert [moved(each) for each in found["transfers"]] == [
-        ("native", None, ALICE, ZERO, 100), ("native", None, ZERO, ALICE, 30), ("native", None, ZERO, ALICE, 7),
-        ("native", None, ALICE, ZERO, 500), ("trc10", "1000001", ZERO, ALICE, 9),
+        ("native", None, ALICE, ZERO, 100),
+        ("native", None, ZERO, ALICE, 30),
+        ("native", None, ZERO, ALICE, 7),
+        ("native", None, ALICE, ZERO, 500),
+        ("trc10", "1000001", ZERO, ALICE, 9),
         ("trc10", "1002000", ALICE, BOB, 11),
-    ]  # fmt: skip
+    ]
     assert [each["recipient"] for each in found["transactions"]] == [ZERO, ZERO, ZERO, BOB, ZERO, ZERO, BOB]
     assert [len(each["input"] or b"") for each in found["transactions"]] == [4, 4, 4, 4, 4, 4, 0]
 
@@ -236,12 +267,19 @@ def broken(**change: Any) -> dict[str, Any]:
         (done(31, (1, ALICE), (2, USDT), receipt={"result": "REVERT"}), "ended with SUCCESS and REVERT"),
         (done(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "zz", data="00" * 32)]), "no hexadecimal"),
         (done(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "00", data="00" * 32)]), "no word"),
-        (done(31, (1, ALICE), (2, USDT), internal_transactions=[
-            {"caller_address": "41", "callValueInfo": [{"callValue": 1}]}]), "no address"),
+        (
+            done(
+                31,
+                (1, ALICE),
+                (2, USDT),
+                internal_transactions=[{"caller_address": "41", "callValueInfo": [{"callValue": 1}]}],
+            ),
+            "no address",
+        ),
         (done(1, (1, ALICE), (2, BOB), (3, 5), fee=-1), "wrong shape"),
         (done(1, (1, ALICE), (2, BOB), (3, 5), fee=2**64), "wrong shape"),
     ],
-)  # fmt: skip
+)
 async def test_a_transaction_that_cannot_be_is_refused(transaction: dict[str, Any], words: str) -> None:
     node = FakeNode()
     node.transactions[50] = [transaction]
@@ -282,7 +320,7 @@ async def test_a_block_whose_id_is_not_that_of_its_header_is_refused() -> None:
         {**honest, "block_header": {"raw_data": {**raw_data, "witness_address": "zz"}}},
         {**honest, "blockID": "short"},
         {"blockID": honest["blockID"]},
-    ]  # fmt: skip
+    ]
     for lie in lies:
         with pytest.raises(BadAnswer):
             await rows(FakeNode(wallet__getblockbynum=partial(given, lie)))
@@ -313,9 +351,16 @@ async def test_the_newest_block_that_is_solid_is_final() -> None:
 
 
 async def test_a_node_of_another_chain_is_refused() -> None:
-    other = {"blockID": "00" * 8 + "11" * 24, "block_header": {"raw_data": {
-        "parentHash": "00" * 32, "txTrieRoot": "00" * 32, "witness_address": "",
-    }}}  # fmt: skip
+    other = {
+        "blockID": "00" * 8 + "11" * 24,
+        "block_header": {
+            "raw_data": {
+                "parentHash": "00" * 32,
+                "txTrieRoot": "00" * 32,
+                "witness_address": "",
+            }
+        },
+    }
     for said in (other, {}):
         with pytest.raises(WrongChain):
             await FakeNode(wallet__getblock=partial(given, said)).chain().heads()
@@ -335,7 +380,7 @@ async def test_a_node_of_another_chain_is_refused() -> None:
         ("request too quickly, please retry later; you reached the free tier limit", 403, Unavailable),
         ("Too Many Requests", 400, Unavailable),
         ("class org.tron.core.exception.BadItemException : block num not exist", 200, NodeBehind),
-        ("this API is closed because this node is a lite fullnode", 200, Unsupported),
+        ("this API is closed because this node is a lite fullnode", 200, UnsupportedMethod),
         ("class java.lang.NullPointerException : null", 200, BadAnswer),
         ("class com.alibaba.fastjson.JSONException : syntax error", 200, BadAnswer),
         ("invalid key", 401, BadAnswer),
@@ -368,7 +413,7 @@ async def test_what_is_no_answer_is_a_typed_error(body: bytes) -> None:
 async def test_an_account_is_read_at_one_block() -> None:
     node = FakeNode()
     node.give(ALICE, balance=77, assetV2=[{"key": "1002000", "value": 5}])
-    node.tokens[f"0x{raw(USDT).hex()}", raw(ALICE).hex()] = 2**200
+    node.tokens[f"0x{decode_address(USDT).hex()}", decode_address(ALICE).hex()] = 2**200
     token, own = FACTS.token_asset(USDT), FACTS.token_asset("1002000")
     pairs = [(ALICE, COIN), (ALICE, token), (ALICE, own), (BOB, COIN), (BOB, own), (ALICE, FACTS.token_asset("7"))]
     assert await told(node, node.chain().balances(pairs)) == [77, 2**200, 5, 0, 0, 0]
@@ -408,25 +453,38 @@ async def test_a_chain_that_never_stands_still_is_an_error_and_no_balance() -> N
 
 
 @pytest.mark.parametrize(
-    "wallet", [{"address": in_hex(BOB)}, {"address": "zz"}, {"balance": -1}, {"balance": "5"}, {"balance": 2**64},
-               {"assetV2": [{"value": 1}]}, {"assetV2": 5}],
-)  # fmt: skip
+    "wallet",
+    [
+        {"address": hex_address(BOB)},
+        {"address": "zz"},
+        {"balance": -1},
+        {"balance": "5"},
+        {"balance": 2**64},
+        {"assetV2": [{"value": 1}]},
+        {"assetV2": 5},
+    ],
+)
 async def test_an_account_that_cannot_be_is_refused(wallet: dict[str, Any]) -> None:
     node = FakeNode()
-    node.wallets[in_hex(ALICE)] = wallet
+    node.wallets[hex_address(ALICE)] = wallet
     with pytest.raises(BadAnswer):
         await told(node, node.chain().balances([(ALICE, COIN)]))
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [({"result": "0x"}, "absent"), ({"result": "0x01"}, "contract"),
-     ({"error": {"code": -32000, "message": "REVERT opcode executed"}}, "Reverted"),
-     ({"error": {"code": -32000, "message": "Smart contract is not exist."}}, "absent"),
-     ({"result": "0xzz"}, BadAnswer), ({"result": 7}, BadAnswer), ({}, BadAnswer),
-     ({"error": {"code": -32005, "message": "lack of computing resources"}}, Unavailable),
-     ({"error": {"code": -32601, "message": "method not found"}}, Unsupported)],
-)  # fmt: skip
+    [
+        ({"result": "0x"}, "absent"),
+        ({"result": "0x01"}, "contract"),
+        ({"error": {"code": -32000, "message": "REVERT opcode executed"}}, "Reverted"),
+        ({"error": {"code": -32000, "message": "Smart contract is not exist."}}, "absent"),
+        ({"result": "0xzz"}, BadAnswer),
+        ({"result": 7}, BadAnswer),
+        ({}, BadAnswer),
+        ({"error": {"code": -32005, "message": "lack of computing resources"}}, Unavailable),
+        ({"error": {"code": -32601, "message": "method not found"}}, UnsupportedMethod),
+    ],
+)
 async def test_a_token_that_does_not_answer_is_never_zero(answer: dict[str, Any], expected: Any) -> None:
     node = FakeNode()
     node.contract = answer
@@ -466,18 +524,27 @@ async def test_events_of_every_standard_are_rows_and_others_are_none() -> None:
         event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 160, 2**255, 1, 2, 2, 10, 20)))),
         event(TRANSFER, ALICE, BOB, data="00" * 31),
         event(TRANSFER, "f" * 64, BOB, data=word(1)),
-        event(TRANSFER, f"{'0' * 22}41{raw(ALICE).hex()}", BOB, data=word(3)),
+        event(TRANSFER, f"{'0' * 22}41{decode_address(ALICE).hex()}", BOB, data=word(3)),
         event(data=word(1)),
-        event("7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65", ALICE, data=word(6),
-              token="TNUC9Qb1rRpS5CbWLmNMxXBjyFoydXjWFR"),
-    ]  # fmt: skip
+        event(
+            "7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65",
+            ALICE,
+            data=word(6),
+            token="TNUC9Qb1rRpS5CbWLmNMxXBjyFoydXjWFR",
+        ),
+    ]
     node = FakeNode()
     node.transactions[50] = [sent(ALICE, BOB, 1), done(31, (1, ALICE), (2, USDT), log=logs)]
     found = (await rows(node))["transfers"][1:]
     assert [(each["standard"], each["log_index"], each["item"]) for each in found] == [
-        ("trc20", 0, 0), ("trc721", 1, 0), ("trc1155", 2, 0), ("trc1155", 3, 0), ("trc1155", 3, 1), ("trc20", 7, 0),
+        ("trc20", 0, 0),
+        ("trc721", 1, 0),
+        ("trc1155", 2, 0),
+        ("trc1155", 3, 0),
+        ("trc1155", 3, 1),
+        ("trc20", 7, 0),
         ("unwrap", 9, 0),
-    ]  # fmt: skip
+    ]
     assert [int.from_bytes(each["raw"], "big") for each in found] == [2**256 - 1, 1, 5, 10, 20, 3, 6]
     assert found[5]["sender"] == ALICE
 
@@ -485,16 +552,27 @@ async def test_events_of_every_standard_are_rows_and_others_are_none() -> None:
 async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
     word = "{:064x}".format
     node = FakeNode()
-    node.transactions[50] = [done(31, (1, ALICE), (2, USDT), log=[
-        event(APPROVAL, ALICE, BOB, data=word(2**256 - 1)), event(APPROVAL, ALICE, BOB, word(7)),
-        event(FOR_ALL, ALICE, BOB, data=word(1)), event(FOR_ALL, ALICE, BOB, data=word(2)),
-        event(APPROVAL, ALICE, data=word(2)),
-    ])]  # fmt: skip
+    node.transactions[50] = [
+        done(
+            31,
+            (1, ALICE),
+            (2, USDT),
+            log=[
+                event(APPROVAL, ALICE, BOB, data=word(2**256 - 1)),
+                event(APPROVAL, ALICE, BOB, word(7)),
+                event(FOR_ALL, ALICE, BOB, data=word(1)),
+                event(FOR_ALL, ALICE, BOB, data=word(2)),
+                event(APPROVAL, ALICE, data=word(2)),
+            ],
+        )
+    ]
     found = (await rows(node))["approvals"]
     assert [(each["standard"], each["owner"], each["spender"], each["approved"]) for each in found] == [
-        ("erc20", ALICE, BOB, None), ("erc721", ALICE, BOB, None), ("operator", ALICE, BOB, True),
-    ]  # fmt: skip
-    node.tokens[f"0x{raw(USDT).hex()}", raw(ALICE).hex()] = 50
+        ("erc20", ALICE, BOB, None),
+        ("erc721", ALICE, BOB, None),
+        ("operator", ALICE, BOB, True),
+    ]
+    node.tokens[f"0x{decode_address(USDT).hex()}", decode_address(ALICE).hex()] = 50
 
     class Given:
         token, owner, spender, token_id = USDT, ALICE, BOB, None
@@ -514,45 +592,57 @@ async def test_a_transaction_that_is_gone_or_elsewhere_is_an_error() -> None:
     node.transactions[50] = [each]
     chain = node.chain()
 
-    def known(tx_hash: str, height: int = 50, *, final: bool = True) -> KnownTransaction:
-        return KnownTransaction(tx_hash, height, 0, 0, None, final)
+    def known(tx_hash: str, height: int = 50, *, final: bool = True) -> IndexedTransaction:
+        return IndexedTransaction(tx_hash, height, 0, 0, None, final)
 
     for asked, kind in [
-        (known("11" * 32), NodeBehind), (known("11" * 32, final=False), Reorged), (known(each["txID"], 51), BadAnswer),
-    ]:  # fmt: skip
+        (known("11" * 32), NodeBehind),
+        (known("11" * 32, final=False), Reorged),
+        (known(each["txID"], 51), BadAnswer),
+    ]:
         with pytest.raises(kind):
             await chain.look_up([asked])
 
 
 async def test_a_history_is_rows_of_the_blocks_that_are_listed() -> None:
     first, second, other = sent(ALICE, BOB, 5), sent(BOB, ALICE, 6), sent(BOB, BOB, 7)
-    pages = {"": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], "more"),
-             "more": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], "")}  # fmt: skip
+    pages = {
+        "": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], "more"),
+        "more": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], ""),
+    }
 
     def page(path: str) -> Any:
         data, mark = pages["more" if "fingerprint=more" in path else ""]
         return {"data": data, "success": True, "meta": {"fingerprint": mark} if mark else {}}
 
-    node = FakeNode(**{
-        f"v1__accounts__{ALICE}__transactions": page,
-        f"v1__accounts__{ALICE}__transactions__trc20": lambda path: {"data": [{"transaction_id": second["txID"]}]},
-    })  # fmt: skip
+    node = FakeNode(
+        **{
+            f"v1__accounts__{ALICE}__transactions": page,
+            f"v1__accounts__{ALICE}__transactions__trc20": lambda path: {"data": [{"transaction_id": second["txID"]}]},
+        }
+    )
     node.transactions |= {20: [first, other], 30: [second], 40: [other]}
     chain = node.chain(trongrid=True)
     await chain.heads()
     found = await chain.collect_accounts(Span(0, 100), [ALICE], DATASETS[1:])
-    assert (found.span, found.ways["native"]) == (Span(0, 90), "lists")
+    assert (found.span, found.read_methods["native"]) == (Span(0, 90), "lists")
     assert [moved(each)[2:] for each in found.tables["transfers"].to_pylist()] == [(ALICE, BOB, 5), (BOB, ALICE, 6)]
     assert "/wallet/getblockbynum" in node.asked
     every = await node.chain().collect_accounts(Span(0, 60), [ALICE], DATASETS[1:])
     assert every.tables["transfers"].to_pylist() == found.tables["transfers"].to_pylist()
-    assert every.ways["native"] == "blocks"
+    assert every.read_methods["native"] == "blocks"
 
 
 @pytest.mark.parametrize(
-    "said", [{"data": [], "meta": {"fingerprint": "same"}}, {"data": [], "success": False}, {"data": [{}]}, {"data": 5},
-             {"data": [{"txID": "11" * 32}]}],
-)  # fmt: skip
+    "said",
+    [
+        {"data": [], "meta": {"fingerprint": "same"}},
+        {"data": [], "success": False},
+        {"data": [{}]},
+        {"data": 5},
+        {"data": [{"txID": "11" * 32}]},
+    ],
+)
 async def test_a_list_that_does_not_end_or_lists_what_is_not_is_an_error(said: Any) -> None:
     lists = {f"v1__accounts__{ALICE}__transactions{each}": lambda _: said for each in ("", "__trc20")}
     chain = FakeNode(**lists).chain(trongrid=True)
@@ -582,7 +672,7 @@ def test_the_facts_of_the_chain_are_its_first_blocks() -> None:
 def test_a_key_goes_to_its_provider_alone_and_is_never_shown() -> None:
     urls = ["https://api.trongrid.io", "http://api.trongrid.io", "https://nottrongrid.io", "https://trongrid.io.test"]
     settings = TronSettings(adapter="tron", rpc=urls, api_key="0123-4567-89ab", max_rps=15)
-    chain = build("tron", settings, Seams(), configs=ROOT / "configs")
+    chain = build("tron", settings, Environment(), configs=ROOT / "configs")
     sent_along = [each._web._headers for each in chain.node.endpoints]  # type: ignore[attr-defined]
     assert sent_along == [{"tron-pro-api-key": "0123-4567-89ab"}, {}, {}, {}]
     assert "0123-4567-89ab" not in repr(settings)
@@ -594,7 +684,7 @@ async def test_a_node_that_repeats_the_key_does_not_make_us_show_it() -> None:
 
     settings = TronSettings(adapter="tron", rpc=["https://api.trongrid.io"], api_key="0123-4567-89ab")
     node = FakeNode(wallet__getblock=refuse)
-    chain = build("tron", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=node)
+    chain = build("tron", settings, Environment(clock=FakeClock()), configs=ROOT / "configs", transport=node)
     with pytest.raises(SourceError) as caught:
         await chain.heads()
     assert "0123-4567-89ab" not in str(caught.value)

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from chainfolio.cli.main import main
+from chainfolio.localchain.evm import Tx
+from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.state import TRX
+from chainfolio.localchain.tron.wallet import Person, TronWeb
 from chainfolio.settings import Settings, load
-from cli.main import main
-from localchain.evm import Tx
-from localchain.node import LocalNode
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
-from localchain.tron.state import TRX
-from localchain.tron.wallet import Person, TronWeb
 from tests.api.asking import asking
 from tests.tron.chains import facts
 from tests.tron.conftest import RICH
@@ -140,9 +140,11 @@ def test_what_an_account_did_is_read_alone_where_a_list_of_it_is_served(lived: L
     run("watch", lived.alice.address)
     page = run("transactions", lived.alice.address)
     mine = [
-        transaction.txid for block in lived.node.blocks[1:] for transaction in block.transactions
+        transaction.txid
+        for block in lived.node.blocks[1:]
+        for transaction in block.transactions
         if lived.alice.hex in (transaction.owner, transaction.value.get("to_address"))
-    ]  # fmt: skip
+    ]
     assert {each["hash"] for each in page["transactions"]} >= set(mine)
 
 
@@ -169,9 +171,11 @@ def test_every_spelling_of_an_address_is_the_same_account(lived: Lived, run: Run
 def test_a_spelling_that_is_none_is_refused(lived: Lived, run: Run, wrong: str) -> None:
     address = lived.alice.address
     other = {
-        "lower": address.lower(), "letter": address[:5] + "0" + address[6:], "short": address[:-1],
+        "lower": address.lower(),
+        "letter": address[:5] + "0" + address[6:],
+        "short": address[:-1],
         "checksum": address[:-1] + ("a" if address[-1] != "a" else "b"),
-    }[wrong]  # fmt: skip
+    }[wrong]
     with pytest.raises(AssertionError, match="address"):
         run("portfolio", other)
 
@@ -220,9 +224,7 @@ async def asked_about(lived: Lived, settings: Settings, ethereum: str) -> None:
         assert {"tron", "local"} <= {each["key"] for each in await ask("chains")}
         allowed = await ask(f"approvals/tron?addresses={lived.alice.hex}&include=allowance")
         [item] = allowed["items"]
-        assert (item["from"], item["to"], item["contract"]) == (
-            alice, lived.bob.address, base58check(lived.wrapped)
-        )  # fmt: skip
+        assert (item["from"], item["to"], item["contract"]) == (alice, lived.bob.address, base58check(lived.wrapped))
         assert (item["amount"], item["allowance"]["amount"]) == ("700", "700")
         refused = await ask(f"portfolio?addresses={alice[:-1]}", 400)
         assert "address" in json.dumps(refused)

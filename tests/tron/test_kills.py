@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from chainfolio.blocks import Span
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.storage.lake import Lake
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, TABLES
-from localchain.tron.node import TronNode
-from storage.lake import Lake
 from tests.chains.index import FETCHED, in_order
 from tests.chains.tron import TronSubject
 from tests.indexer.test_kills import ROOT, TIMES, killed
@@ -37,18 +37,21 @@ def environment(subject: TronSubject, folder: Path) -> dict[str, str]:
     """The settings of a run in a folder."""
     folder.mkdir(exist_ok=True)
     settings = {
-        "DATA": folder, "CHAINS__TRON__ADAPTER": "tron", "CHAINS__TRON__RPC": subject.node.url,
-        "CHAINS__TRON__FACTS": facts(subject.node, folder, wrapped=subject.wrapped), "CHAINS__TRON__SPAN": 2,
+        "DATA": folder,
+        "CHAINS__TRON__ADAPTER": "tron",
+        "CHAINS__TRON__RPC": subject.node.url,
+        "CHAINS__TRON__FACTS": facts(subject.node, folder, wrapped=subject.wrapped),
+        "CHAINS__TRON__SPAN": 2,
         "CHAINS__TRON__SIGNATURES": "all",
         "CHAINS__TRON__CONCURRENCY": 2,
-    }  # fmt: skip
+    }
     named = {f"CHAINFOLIO_{name}": str(value) for name, value in settings.items()}
     return os.environ | {"PYTHONPATH": str(ROOT)} | named
 
 
 def undisturbed(subject: TronSubject, folder: Path) -> None:
     """A run that nobody disturbs."""
-    command = [sys.executable, "-m", "cli.main", "index", "tron", "--to", str(subject.node.solid)]
+    command = [sys.executable, "-m", "chainfolio.cli.main", "index", "tron", "--to", str(subject.node.solid)]
     ran = subprocess.run(command, env=environment(subject, folder), cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from adapters.tron.chain import TronChain
-from adapters.tron.leaves import leaves
-from adapters.tron.roots import tree
+from chainfolio.adapters.tron.chain import TronChain
+from chainfolio.adapters.tron.leaves import encode_transactions
+from chainfolio.adapters.tron.roots import merkle_root
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer
-from localchain.tron.codec import encode
-from localchain.tron.node import TronNode
-from localchain.tron.wallet import Person
+from chainfolio.localchain.tron.codec import encode
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.wallet import Person
 from tests.tron import chains
 from tests.tron.fakes import ALICE, BOB, FakeNode, sent
 
@@ -36,14 +36,18 @@ WRITTEN: tuple[tuple[dict[str, Any], str], ...] = (
     ({"ret": [{"ret": "UNKNOWN_ENUM_VALUE_code_7"}]}, "2a02" + "1007"),
     ({"ret": [{"contractRet": "UNKNOWN_ENUM_VALUE_contractResult_-1"}]}, "2a0b" + "18ffffffffffffffffff01"),
     ({"ret": [{"assetIssueID": "1é", "exchange_id": 5}]}, "2a08" + "720331c3a9" + "a80105"),
-    ({"ret": [{"orderId": "00", "orderDetails": [{"makerOrderId": "01", "fillBuyQuantity": 2}, {}]}]},
-     "2a0f" + "ca010100" + "d201050a01012002" + "d20100"),
+    (
+        {"ret": [{"orderId": "00", "orderDetails": [{"makerOrderId": "01", "fillBuyQuantity": 2}, {}]}]},
+        "2a0f" + "ca010100" + "d201050a01012002" + "d20100",
+    ),
     ({"ret": [{"cancel_unfreezeV2_amount": [{"key": "", "value": 0}]}]}, "2a07" + "e201040a001000"),
     ({"ret": [{"contractRet": "SUCCESS", "3": ["aa"], "2": [""]}]}, "2a07" + "1801" + "1200" + "1a01aa"),
-    ({"ret": [], "5": [7], "9": [1, 18_446_744_073_709_551_615, "ff", {"1": [3], "2": [{}]}], "visible": True},
-     "2807" + "4801" + "48ffffffffffffffffff01" + "4a01ff" + "4b" + "0803" + "1314" + "4c"),
+    (
+        {"ret": [], "5": [7], "9": [1, 18_446_744_073_709_551_615, "ff", {"1": [3], "2": [{}]}], "visible": True},
+        "2807" + "4801" + "48ffffffffffffffffff01" + "4a01ff" + "4b" + "0803" + "1314" + "4c",
+    ),
     ({"signature": ["ddee", ""]}, "1200"),
-)  # fmt: skip
+)
 
 
 def content(*transactions: dict[str, Any]) -> bytes:
@@ -53,7 +57,7 @@ def content(*transactions: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize(("shown", "behind"), WRITTEN)
 def test_what_is_shown_comes_to_the_bytes_of_the_block(shown: dict[str, Any], behind: str) -> None:
-    assert [each.hex() for each in leaves(content({**DONE, **shown}))] == [RAW + SIGNATURE + behind]
+    assert [each.hex() for each in encode_transactions(content({**DONE, **shown}))] == [RAW + SIGNATURE + behind]
 
 
 def block(shown: dict[str, Any], *, real: dict[str, Any] | None = None) -> FakeNode:
@@ -61,7 +65,7 @@ def block(shown: dict[str, Any], *, real: dict[str, Any] | None = None) -> FakeN
     node = FakeNode()
     node.transactions[50] = [{**sent(ALICE, BOB, 5), **shown}]
     body = {**sent(ALICE, BOB, 5), **(shown if real is None else real)}
-    found = tree(leaves(content({name: each for name, each in body.items() if name != "info"})))
+    found = merkle_root(encode_transactions(content({name: each for name, each in body.items() if name != "info"})))
     node.root = lambda height: found if height == 50 else "00" * 32  # type: ignore[method-assign]
     return node
 
@@ -75,12 +79,16 @@ async def statuses(chain: TronChain) -> list[int]:
 @pytest.mark.parametrize(
     ("shown", "status"),
     [
-        ({"ret": [{"4": [""]}]}, 1), ({"ret": [{"contractRet": "SUCCESS"}, {"unfreeze_amount": 7}]}, 1),
-        ({"ret": [{}, {"contractRet": "REVERT"}]}, 1), ({"ret": [{"contractRet": "REVERT"}, {}]}, 0),
-        ({"ret": [{"fee": -(2**63), "contractRet": "SUCCESS"}]}, 1), ({"15": ["00"]}, 1), ({"5": [1]}, 1),
+        ({"ret": [{"4": [""]}]}, 1),
+        ({"ret": [{"contractRet": "SUCCESS"}, {"unfreeze_amount": 7}]}, 1),
+        ({"ret": [{}, {"contractRet": "REVERT"}]}, 1),
+        ({"ret": [{"contractRet": "REVERT"}, {}]}, 0),
+        ({"ret": [{"fee": -(2**63), "contractRet": "SUCCESS"}]}, 1),
+        ({"15": ["00"]}, 1),
+        ({"5": [1]}, 1),
         ({"ret": [{"ret": "FAILED", "contractRet": "SUCCESS"}]}, 1),
     ],
-)  # fmt: skip
+)
 async def test_a_single_endpoint_is_believed_where_it_shows_all_that_a_sender_wrote(
     shown: dict[str, Any], status: int
 ) -> None:
@@ -98,7 +106,7 @@ async def test_a_single_endpoint_is_believed_where_it_shows_all_that_a_sender_wr
         ({"ret": [{"contractRet": "aa"}]}, {"ret": [{"3": ["6161"]}]}),
         ({"ret": [{"contractRet": "SUCCESS"}]}, {"ret": [{"contractRet": "SUCCESS", "9": [1]}]}),
     ],
-)  # fmt: skip
+)
 async def test_nobody_can_write_how_a_transaction_ended_in_another_way(
     shown: dict[str, Any], real: dict[str, Any]
 ) -> None:
@@ -130,9 +138,10 @@ def handed_in(node: TronNode, signed: dict[str, Any], more: str) -> str:
     """A signed transaction with more bytes behind it, as `broadcasthex` takes it; its hash."""
     whole = encode("Transaction", {"raw_data": signed["raw_data_hex"], "signature": signed["signature"]}).hex() + more
     request = urllib.request.Request(
-        node.url + "/wallet/broadcasthex", json.dumps({"transaction": whole}).encode(),
+        node.url + "/wallet/broadcasthex",
+        json.dumps({"transaction": whole}).encode(),
         {"content-type": "application/json"},
-    )  # fmt: skip
+    )
     with urllib.request.urlopen(request, timeout=30) as reply:
         answer: dict[str, Any] = json.load(reply)
     assert answer["result"], answer

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.tron.chain import TronChain, build
-from adapters.tron.settings import TronSettings
+from chainfolio.adapters.tron.chain import TronChain, build
+from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.blocks import Span
-from chainfolio.seams import Seams, SystemClock
-from localchain.tron.node import TronNode
+from chainfolio.environment import Environment, SystemClock
+from chainfolio.localchain.tron.node import TronNode
 from tests.chains.index import FETCHED
 from tests.chains.tron import TronSubject
 from tests.tron.chains import facts
@@ -44,22 +44,22 @@ class Jumping(SystemClock):
         return super().now_us() + self.chance.randrange(-YEARS_US, YEARS_US)
 
 
-def reads(subject: TronSubject, folder: Path, seams: Seams) -> TronChain:
+def reads(subject: TronSubject, folder: Path, environment: Environment) -> TronChain:
     """The adapter with a clock."""
     path = facts(subject.node, folder, wrapped=subject.wrapped)
     settings = TronSettings(adapter="tron", rpc=[subject.node.url], facts=str(path))
-    return build("tron", settings, seams, configs=folder)
+    return build("tron", settings, environment, configs=folder)
 
 
 async def test_a_clock_that_jumps_changes_no_row(subject: TronSubject, tmp_path: Path) -> None:
     found = []
-    for seams in (Seams(), Seams(clock=Jumping())):
-        chain = reads(subject, tmp_path, seams)
+    for world in (Environment(), Environment(clock=Jumping())):
+        chain = reads(subject, tmp_path, world)
         heads = await chain.heads()
         got = await chain.collect(Span(0, heads.latest.height), DATASETS)
         await chain.close()
         assert not got.unexplained
-        found.append((heads, got.tables, got.chain))
+        found.append((heads, got.tables, got.blocks))
     assert found[0] == found[1]
 
 
@@ -68,7 +68,7 @@ def test_few_descriptors_end_a_run_with_a_typed_error_or_let_it_end(
     subject: TronSubject, tmp_path: Path, few: int
 ) -> None:
     poor, quiet = tmp_path / "poor", tmp_path / "quiet"
-    command = [sys.executable, "-m", "cli.main", "index", "tron", "--to", str(subject.node.solid)]
+    command = [sys.executable, "-m", "chainfolio.cli.main", "index", "tron", "--to", str(subject.node.solid)]
     limited = ["sh", "-c", f'ulimit -n {few} && exec "$@"', "sh", *command]
     ran = subprocess.run(limited, env=environment(subject, poor), cwd=poor, capture_output=True, text=True)
     assert ran.returncode in (0, 3, 5), ran.stdout + ran.stderr

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.tron.addresses import in_hex
-from adapters.tron.events import APPROVAL, BATCH, SINGLE
-from adapters.tron.protobuf import written
+from chainfolio.adapters.tron.addresses import hex_address
+from chainfolio.adapters.tron.events import APPROVAL, BATCH, SINGLE
+from chainfolio.adapters.tron.protobuf import encode_field
 from chainfolio.blocks import Span
-from chainfolio.chains import KnownTransaction
+from chainfolio.chains import IndexedTransaction
 from chainfolio.errors import ChainfolioError
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
@@ -27,34 +27,52 @@ def busy() -> FakeNode:
     node = FakeNode(
         wallet__getassetissuebyid=lambda body: {"id": body["value"], "name": "41", "abbr": "42", "precision": 6},
         wallet__getexchangebyid=lambda body: {
-            "exchange_id": body["id"], "first_token_id": "5f", "second_token_id": b"1000001".hex(),
+            "exchange_id": body["id"],
+            "first_token_id": "5f",
+            "second_token_id": b"1000001".hex(),
         },
         wallet__getReward=lambda body: {"reward": 3},
-    )  # fmt: skip
+    )
     node.head, node.solid = 8, 7
     word = "{:064x}".format
-    inner = {"caller_address": in_hex(USDT), "transferTo_address": in_hex(BOB), "note": "63616c6c",
-             "callValueInfo": [{"callValue": 3}, {"callValue": 4, "tokenId": "1002000"}]}  # fmt: skip
+    inner = {
+        "caller_address": hex_address(USDT),
+        "transferTo_address": hex_address(BOB),
+        "note": "63616c6c",
+        "callValueInfo": [{"callValue": 3}, {"callValue": 4, "tokenId": "1002000"}],
+    }
     logs = [
-        event(TRANSFER, ALICE, BOB, data=word(4)), event(SINGLE, ALICE, ALICE, BOB, data=word(4) + word(5)),
+        event(TRANSFER, ALICE, BOB, data=word(4)),
+        event(SINGLE, ALICE, ALICE, BOB, data=word(4) + word(5)),
         event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 128, 1, 1, 1, 10)))),
         event(APPROVAL, ALICE, BOB, data=word(4)),
-    ]  # fmt: skip
+    ]
     node.transactions[5] = [
         sent(ALICE, BOB, 5, fee=3),
-        done(31, (1, ALICE), (2, USDT), (4, b"abcd"), receipt={"result": "SUCCESS", "energy_usage_total": 5}, log=logs,
-             internal_transactions=[inner]),
+        done(
+            31,
+            (1, ALICE),
+            (2, USDT),
+            (4, b"abcd"),
+            receipt={"result": "SUCCESS", "energy_usage_total": 5},
+            log=logs,
+            internal_transactions=[inner],
+        ),
         done(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
         done(6, (1, ALICE), (4, 7), assetIssueID="1000009"),
-        done(30, (1, ALICE), (2, written(5, 4)), contract_address=in_hex(USDT)),
-    ]  # fmt: skip
+        done(30, (1, ALICE), (2, encode_field(5, 4)), contract_address=hex_address(USDT)),
+    ]
     node.give(
-        ALICE, balance=5, assetV2=[{"key": "1002000", "value": 3}],
-        votes=[{"vote_address": in_hex(BOB), "vote_count": 3}],
-        frozenV2=[{"amount": 3, "type": "ENERGY"}], unfrozenV2=[{"unfreeze_amount": 3, "unfreeze_expire_time": 5}],
-        account_resource={"frozen_balance_for_energy": {"frozen_balance": 2, "expire_time": 3}}, allowance=4,
-        owner_permission={"keys": [{"address": in_hex(ALICE), "weight": 1}]},
-    )  # fmt: skip
+        ALICE,
+        balance=5,
+        assetV2=[{"key": "1002000", "value": 3}],
+        votes=[{"vote_address": hex_address(BOB), "vote_count": 3}],
+        frozenV2=[{"amount": 3, "type": "ENERGY"}],
+        unfrozenV2=[{"unfreeze_amount": 3, "unfreeze_expire_time": 5}],
+        account_resource={"frozen_balance_for_energy": {"frozen_balance": 2, "expire_time": 3}},
+        allowance=4,
+        owner_permission={"keys": [{"address": hex_address(ALICE), "weight": 1}]},
+    )
     return node
 
 
@@ -73,18 +91,25 @@ async def used(node: FakeNode) -> None:
     report = (await run_batched(plan, lambda reads: chain.answer(reads, heads.latest)))["account"]
     if report.error is not None:
         raise report.error
-    await chain.look_up([KnownTransaction(node.transactions[5][0]["txID"], 5, 0, 0, None, True)])
+    await chain.look_up([IndexedTransaction(node.transactions[5][0]["txID"], 5, 0, 0, None, True)])
 
 
 QUESTIONS: dict[str, Any] = {
-    "/wallet/getblock": {"detail": False}, "/walletsolidity/getblock": {"detail": False},
-    "/wallet/getblockbynum": {"num": 5}, "/wallet/gettransactioninfobyblocknum": {"num": 5},
-    "/wallet/gettransactionbyid": None, "/wallet/gettransactioninfobyid": None,
-    "/wallet/getaccount": {"address": in_hex(ALICE)}, "/wallet/getassetissuebyid": {"value": "1002000"},
-    "/wallet/getexchangebyid": {"id": 3}, "/wallet/getReward": {},
-    "/jsonrpc": [{"id": 1, "method": "eth_call", "params": [{"to": "0x", "data": f"0x70a08231{'0' * 64}"}, "latest"]},
-                 {"id": 2, "method": "eth_getBlockByNumber", "params": ["latest", False]}],
-}  # fmt: skip
+    "/wallet/getblock": {"detail": False},
+    "/walletsolidity/getblock": {"detail": False},
+    "/wallet/getblockbynum": {"num": 5},
+    "/wallet/gettransactioninfobyblocknum": {"num": 5},
+    "/wallet/gettransactionbyid": None,
+    "/wallet/gettransactioninfobyid": None,
+    "/wallet/getaccount": {"address": hex_address(ALICE)},
+    "/wallet/getassetissuebyid": {"value": "1002000"},
+    "/wallet/getexchangebyid": {"id": 3},
+    "/wallet/getReward": {},
+    "/jsonrpc": [
+        {"id": 1, "method": "eth_call", "params": [{"to": "0x", "data": f"0x70a08231{'0' * 64}"}, "latest"]},
+        {"id": 2, "method": "eth_getBlockByNumber", "params": ["latest", False]},
+    ],
+}
 
 
 @pytest.mark.parametrize("path", QUESTIONS)

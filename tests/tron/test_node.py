@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from bench.tron_blocks import generated
-from localchain import install
-from localchain.tron.chain import Rejected, read
-from localchain.tron.codec import decode, encode
-from localchain.tron.forms import base58check, sha256, signer
-from localchain.tron.node import TronNode
-from localchain.tron.state import TRX, Legacy
-from localchain.tron.wallet import Person, TronWeb
+from chainfolio.localchain import install
+from chainfolio.localchain.tron.chain import Rejected, read
+from chainfolio.localchain.tron.codec import decode, encode
+from chainfolio.localchain.tron.forms import base58check, sha256, signer
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.state import TRX, Legacy
+from chainfolio.localchain.tron.wallet import Person, TronWeb
 from tests.tron.conftest import RICH
 
 People = tuple[Person, Person, Person]
@@ -73,11 +73,25 @@ def every_coin(node: TronNode) -> int:
 def token_made(node: TronNode, person: Person) -> str:
     """A new TRC-10 token of a person's."""
     start = 4_000_000_000_000  # the client compares it with the clock of the machine
-    txid = person.send("createToken", {
-        "name": "Bell", "abbreviation": "BEL", "description": "rings", "url": "http://bell.test", "precision": 6,
-        "totalSupply": SUPPLY, "trxRatio": 1, "tokenRatio": 1, "saleStart": start, "saleEnd": start + 1,
-        "freeBandwidth": 0, "freeBandwidthLimit": 0, "frozenAmount": 0, "frozenDuration": 0,
-    })  # fmt: skip
+    txid = person.send(
+        "createToken",
+        {
+            "name": "Bell",
+            "abbreviation": "BEL",
+            "description": "rings",
+            "url": "http://bell.test",
+            "precision": 6,
+            "totalSupply": SUPPLY,
+            "trxRatio": 1,
+            "tokenRatio": 1,
+            "saleStart": start,
+            "saleEnd": start + 1,
+            "freeBandwidth": 0,
+            "freeBandwidthLimit": 0,
+            "frozenAmount": 0,
+            "frozenDuration": 0,
+        },
+    )
     node.advance()
     return str(info(node, txid)["assetIssueID"])
 
@@ -330,8 +344,10 @@ def test_a_stake_earns_is_lent_and_comes_back_after_a_fortnight(node: TronNode, 
     node.advance()
     said = asked(node, "/wallet/getaccount", address=alice.hex)
     assert said["frozenV2"] == [
-        {"amount": 250 * TRX}, {"type": "ENERGY", "amount": 300 * TRX}, {"type": "TRON_POWER"},
-    ]  # fmt: skip
+        {"amount": 250 * TRX},
+        {"type": "ENERGY", "amount": 300 * TRX},
+        {"type": "TRON_POWER"},
+    ]
     assert said["delegated_frozenV2_balance_for_bandwidth"] == 50 * TRX
     assert said["account_resource"]["delegated_frozenV2_balance_for_energy"] == 200 * TRX
     assert said["votes"] == [{"vote_address": witness, "vote_count": 700}]
@@ -450,9 +466,13 @@ def test_real_contracts_run_log_and_pay_out(node: TronNode, people: People, web:
     data = f"0x70a08231{bob.hex[2:]:0>64}"
     assert int(rpc(node, "eth_call", {"to": "0x" + token[2:], "data": data}, "latest"), 16) == 100
     told = asked(
-        node, "/wallet/triggerconstantcontract", owner_address=bob.hex, contract_address=token,
-        function_selector="balanceOf(address)", parameter=f"{bob.hex[2:]:0>64}",
-    )  # fmt: skip
+        node,
+        "/wallet/triggerconstantcontract",
+        owner_address=bob.hex,
+        contract_address=token,
+        function_selector="balanceOf(address)",
+        parameter=f"{bob.hex[2:]:0>64}",
+    )
     assert int(told["constant_result"][0], 16) == 100
     assert web.ask(node, "trx", "getContract", base58check(token))["contract_address"] == token
     assert rpc(node, "eth_call", {"to": "0x" + token[2:], "data": data}, "0x1")["message"] == (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.tron.one_block import OneBlock
-from adapters.tron.reads import Call
+from chainfolio.adapters.tron.one_block import OneBlock
+from chainfolio.adapters.tron.reads import Call
 from chainfolio.plans import Plan
 
 BALANCE, NAME, BEHIND = (Call(f"T{name}", f"{name}()(uint256)", ()) for name in ("balance", "name", "behind"))

@@ -11,11 +11,11 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.contracts import Snapshot
+from chainfolio.localchain.tron import answers
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
-from localchain.tron import answers
-from localchain.tron.node import TronNode
-from storage.lake import Lake
-from storage.tail import Tail
 from tests.chains.index import IndexOf
 from tests.tron.chains import chain
 from tests.tron.test_node import People
@@ -81,7 +81,7 @@ async def test_where_rows_come_to_something_else_the_node_counts_and_the_answer_
 ) -> None:
     async with lived(node, people, tmp_path) as index:
         lost = Span(THEN + 1, THEN + 1)
-        index.lake.forget(index.key, lost, [TRANSFERS, ACCOUNT_TRANSFERS])
+        index.lake.delete_span(index.key, lost, [TRANSFERS, ACCOUNT_TRANSFERS])
         raw, found = await past(index, people[1].address)
         assert raw == node.states[THEN].accounts[people[1].hex].balance
         (said,) = [each for each in found.issues if "which counts" in each.reason]
@@ -105,12 +105,16 @@ async def test_nothing_is_never_believed_and_such_a_node_is_not_asked_again(
 @pytest.mark.parametrize(
     "change",
     [
-        {"balance": -5}, {"balance": "many"}, {"balance": 2**70}, {"block_identifier": None},
-        {"block_identifier": {"number": 5, "hash": "00" * 32}}, {"block_identifier": {"number": -1, "hash": "zz"}},
+        {"balance": -5},
+        {"balance": "many"},
+        {"balance": 2**70},
+        {"block_identifier": None},
+        {"block_identifier": {"number": 5, "hash": "00" * 32}},
+        {"block_identifier": {"number": -1, "hash": "zz"}},
         {"block_identifier": {"number": 6, "hash": "0000000000000006" + "ab" * 24}},
         {"block_identifier": {"number": THEN, "hash": f"{THEN:016x}" + "ab" * 24}},
     ],
-)  # fmt: skip
+)
 async def test_what_cannot_be_meant_is_not_taken(
     node: TronNode, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:

@@ -13,23 +13,23 @@ import pytest
 from coincurve import PrivateKey
 from sha3 import keccak_256
 
-from adapters.tron.addresses import ZERO, in_hex, of_hex, shown
-from adapters.tron.chain import TronChain
-from adapters.tron.events import APPROVAL
-from adapters.tron.forms import Header, RawHeader, Ret, Signed, Transaction
-from adapters.tron.history import collect_accounts
-from adapters.tron.roots import root
-from adapters.tron.settings import TronSettings
-from adapters.tron.signers import recovered, signers
-from adapters.tron.spans import blocks_at
 from bench.tron_blocks import ORDER
+from chainfolio.adapters.tron.addresses import ZERO, encode_address, hex_address, parse_address
+from chainfolio.adapters.tron.chain import TronChain
+from chainfolio.adapters.tron.events import APPROVAL
+from chainfolio.adapters.tron.forms import Header, RawHeader, SignedHeader, Transaction, TransactionResult
+from chainfolio.adapters.tron.history import collect_accounts
+from chainfolio.adapters.tron.roots import transactions_root
+from chainfolio.adapters.tron.settings import TronSettings
+from chainfolio.adapters.tron.signers import recover_all, recover_signers
+from chainfolio.adapters.tron.spans import collect_blocks
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, Unsupported
-from localchain.tron.node import TronNode
-from localchain.tron.wallet import Person
+from chainfolio.errors import BadAnswer, UnsupportedMethod
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.wallet import Person
+from chainfolio.transport.exchange import Posted
 from tests.tron import chains
 from tests.tron.fakes import ALICE, BOB, CAROL, TRANSFER, USDT, FakeNode, done, event, sent
-from transport.exchange import Posted
 
 # Block 46929239 of the test chain Nile, as clients of Tron have it in their tests: each transaction with its signature.
 BLOCK = """
@@ -85,27 +85,32 @@ def real() -> list[Transaction]:
 
 def test_the_root_of_a_real_block_is_that_of_its_header() -> None:
     header = RawHeader(PARENT, ROOT, WITNESS, 46_929_239, 1_724_396_007_000, version=30)
-    assert Header(ID, Signed(header)).block("node").hash == ID, "the header has this root"
-    assert root("node", real()) == ROOT
+    assert Header(ID, SignedHeader(header)).block("node").hash == ID, "the header has this root"
+    assert transactions_root("node", real()) == ROOT
 
 
 @pytest.mark.parametrize("number", range(5))
 def test_no_transaction_of_a_real_block_can_be_left_out_or_changed(number: int) -> None:
     every = real()
     before, one, after = every[:number], every[number], every[number + 1 :]
-    ends: tuple[list[Ret], ...] = (
-        [], [Ret()], [Ret(contractRet="REVERT")], [Ret(contractRet="of no kind")], [Ret(contractRet="SUCCESS")] * 2,
-        [Ret(fee=1, contractRet="SUCCESS")], [Ret(ret="FAILED", contractRet="SUCCESS")],
-    )  # fmt: skip
+    ends: tuple[list[TransactionResult], ...] = (
+        [],
+        [TransactionResult()],
+        [TransactionResult(contractRet="REVERT")],
+        [TransactionResult(contractRet="of no kind")],
+        [TransactionResult(contractRet="SUCCESS")] * 2,
+        [TransactionResult(fee=1, contractRet="SUCCESS")],
+        [TransactionResult(ret="FAILED", contractRet="SUCCESS")],
+    )
     others = [msgspec.structs.replace(one, ret=each) for each in ends]
     others += [msgspec.structs.replace(one, signature=each) for each in ([], one.signature * 2, ["00" * 65])]
-    assert ROOT not in {root("node", [*before, each, *after]) for each in others}
+    assert ROOT not in {transactions_root("node", [*before, each, *after]) for each in others}
     orders = [[*before, *after], [*every, one], [*after, one, *before], [*before, *after, one]]
-    assert ROOT not in {root("node", each) for each in orders if each != every}
+    assert ROOT not in {transactions_root("node", each) for each in orders if each != every}
 
 
 def test_a_block_without_transactions_has_the_root_of_none() -> None:
-    assert root("node", []) == "00" * 32
+    assert transactions_root("node", []) == "00" * 32
 
 
 # --- a node that lies ------------------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ async def test_a_signature_that_is_no_hexadecimal_is_refused() -> None:
 def test_who_signed_the_transactions_of_a_real_block() -> None:
     owners = ["41382b835dd735c2d634646138ff8ef333d9ab0502"] * 3
     owners += ["417edc1887cbb12c5a3eee51ec1a4882fd1d48e400", "41bc649db213a41a11aac2d3186e832fa9fc84c030"]
-    assert [recovered(each) for each in real()] == [(of_hex("", owner),) for owner in owners]
+    assert [recover_signers(each) for each in real()] == [(parse_address("", owner),) for owner in owners]
 
 
 @pytest.mark.parametrize("more", [0, 27, 31, 4])
@@ -224,7 +229,7 @@ def test_the_last_byte_of_a_signature_has_four_spellings(more: int) -> None:
     one = real()[0]
     (signature,) = one.signature
     other = f"{signature[:-2]}{int(signature[-2:], 16) + more:02x}"
-    assert recovered(msgspec.structs.replace(one, signature=[other, other + "00"])) == recovered(one) * 2
+    assert recover_signers(msgspec.structs.replace(one, signature=[other, other + "00"])) == recover_signers(one) * 2
 
 
 @pytest.mark.parametrize(
@@ -243,7 +248,7 @@ async def test_a_signature_of_which_no_key_comes_is_told_and_stops_nothing(signa
 
 def named(*accounts: str) -> dict[str, Any]:
     """What an account says that lets others sign for it."""
-    keys = [{"address": in_hex(each), "weight": 1} for each in accounts]
+    keys = [{"address": hex_address(each), "weight": 1} for each in accounts]
     return {"active_permission": [{"id": 2, "keys": keys, "threshold": 1}]}
 
 
@@ -257,9 +262,10 @@ async def test_an_account_is_asked_once_whom_it_names_and_again_of_a_newer_block
     node = FakeNode()
     for height in range(50, 60):
         node.transactions[height] = [
-            done(1, (1, ALICE), (2, BOB), (3, height), by=[CAROL]), done(1, (1, ALICE), (2, BOB), (3, 7), by=[ALICE]),
+            done(1, (1, ALICE), (2, BOB), (3, height), by=[CAROL]),
+            done(1, (1, ALICE), (2, BOB), (3, 7), by=[ALICE]),
             done(1, (1, ALICE), (2, BOB), (3, 9), by=[CAROL, ALICE]),
-        ]  # fmt: skip
+        ]
     node.give(ALICE, **named(ALICE, CAROL))
     chain = node.chain()
     assert await unexplained(chain, 50, 54) == [] == await unexplained(chain, 55, 59)
@@ -288,12 +294,12 @@ async def test_others_have_their_turn_while_signers_of_many_transactions_are_rec
             await asyncio.sleep(0)
 
     waiting = asyncio.create_task(others())
-    found = await signers([one] * 1_001)
+    found = await recover_all([one] * 1_001)
     before, several = turns, msgspec.structs.replace(one, signature=one.signature * 100)
-    found += await signers([several] * 11)
+    found += await recover_all([several] * 11)
     ended = True
     await waiting
-    assert found == [recovered(one)] * 1_001 + [recovered(several)] * 11
+    assert found == [recover_signers(one)] * 1_001 + [recover_signers(several)] * 11
     assert before >= 2
     assert turns - before >= 2, "as many signatures in fewer transactions take as long"
 
@@ -310,14 +316,14 @@ async def test_a_block_larger_than_any_costs_no_signature(many: Any, monkeypatch
     """Whoever makes up a header can put anything under it: what cannot be a block is refused before it is checked."""
     node = FakeNode()
     node.transactions[50] = [sent(ALICE, BOB, 5), {**sent(ALICE, BOB, 6), **many}]
-    monkeypatch.setattr("adapters.tron.spans.signers", None)
+    monkeypatch.setattr("chainfolio.adapters.tron.spans.recover_all", None)
     with pytest.raises(BadAnswer, match="larger than any"):
         await node.chain().collect(Span(50, 50), DATASETS)
 
 
 async def test_an_answer_longer_than_any_block_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
     node = FakeNode()
-    monkeypatch.setattr("adapters.tron.spans.MAX_JSON", len(msgspec.json.encode(node.whole(50))) - 1)
+    monkeypatch.setattr("chainfolio.adapters.tron.spans.MAX_JSON", len(msgspec.json.encode(node.whole(50))) - 1)
     with pytest.raises(BadAnswer, match="larger than any"):
         await node.chain().collect(Span(50, 50), DATASETS)
 
@@ -325,7 +331,7 @@ async def test_an_answer_longer_than_any_block_is_not_even_read(monkeypatch: pyt
 async def test_five_keys_sign_for_one_account_and_a_sixth_is_told() -> None:
     """Each with the other half of the curve, too: both spellings of a signature are of one key."""
     node, keys = FakeNode(), [PrivateKey.from_int(number) for number in range(11, 17)]
-    people = [shown(keccak_256(key.public_key.format(compressed=False)[1:]).digest()[12:]) for key in keys]
+    people = [encode_address(keccak_256(key.public_key.format(compressed=False)[1:]).digest()[12:]) for key in keys]
     node.give(ALICE, **named(*people[:5]))
     for height, several in ((50, keys[:5]), (51, keys)):
         made = sent(ALICE, BOB, height)
@@ -354,10 +360,12 @@ async def test_what_nobody_signed_is_told_unless_it_is_of_nobody() -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ({"address": in_hex(BOB)}, BadAnswer), ({"owner_permission": {"keys": [{"address": "41"}]}}, BadAnswer),
-        ({"active_permission": 3}, BadAnswer), ({"Error": "class java.lang.Exception : not supported"}, Unsupported),
+        ({"address": hex_address(BOB)}, BadAnswer),
+        ({"owner_permission": {"keys": [{"address": "41"}]}}, BadAnswer),
+        ({"active_permission": 3}, BadAnswer),
+        ({"Error": "class java.lang.Exception : not supported"}, UnsupportedMethod),
     ],
-)  # fmt: skip
+)
 async def test_an_account_that_tells_what_cannot_be_is_an_error(answer: Any, error: type[Exception]) -> None:
     node = FakeNode(wallet__getaccount=lambda body: answer)
     node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[CAROL])]
@@ -373,9 +381,12 @@ async def test_who_may_sign_for_an_account_of_the_node(
     keys = [{"address": each.hex, "weight": 1} for each in (alice, carol)]
     owner = {"type": 0, "permission_name": "owner", "threshold": 2, "keys": keys}
     active = {
-        "type": 2, "permission_name": "daily", "threshold": 1, "operations": "02" + "00" * 31,
+        "type": 2,
+        "permission_name": "daily",
+        "threshold": 1,
+        "operations": "02" + "00" * 31,
         "keys": [{"address": carol.hex, "weight": 1}],
-    }  # fmt: skip
+    }
     alice.send("updateAccountPermissions", alice.hex, owner, None, [active])
     node.advance()
     both = alice.pay(bob.hex, 6, more=[carol.key])
@@ -428,8 +439,8 @@ async def test_one_percent_of_signatures_is_checked_by_default_at_random() -> No
 async def test_every_transaction_of_a_watched_account_is_checked(watched: str) -> None:
     node = forged(3)
     node.transactions[50] += [sent(CAROL, USDT, raw) for raw in range(1, 10)]
-    (block,) = await blocks_at(node.chain(signatures="sample"), [50], [watched])
-    assert len(block.untold) == 3
+    (block,) = await collect_blocks(node.chain(signatures="sample"), [50], [watched])
+    assert len(block.unexplained) == 3
     found = await collect_accounts(node.chain(signatures="sample"), Span(50, 50), [watched], DATASETS, None, None)
     assert len(found.unexplained) == (3 if watched == ALICE else 0), "a fault of the sender is the sender's"
 
@@ -438,8 +449,8 @@ async def test_transactions_of_a_watched_account_are_those_that_move_or_approve_
     node = FakeNode()
     logs = [event(TRANSFER, ALICE, BOB, data=f"{5:064x}")], [event(APPROVAL, BOB, USDT, data=f"{5:064x}")]
     node.transactions[50] = [done(31, (1, CAROL), (2, USDT), (7, raw), log=log) for raw, log in enumerate(logs)]
-    (block,) = await blocks_at(node.chain(), [50])
-    moved, approved = (row[3] for row in block.paid)
+    (block,) = await collect_blocks(node.chain(), [50])
+    moved, approved = (row[3] for row in block.transactions)
     assert block.transactions_of([ALICE]) == {moved}
     assert block.transactions_of([BOB]) == {moved, approved}
     assert block.transactions_of([CAROL]) == {moved, approved}

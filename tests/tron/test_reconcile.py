@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from adapters.tron import history
-from adapters.tron.history import Listed
+from chainfolio.adapters.tron import history
+from chainfolio.adapters.tron.history import ListedTransaction
 from chainfolio.blocks import Span
+from chainfolio.cli.main import main
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.wallet import Person, TronWeb
+from chainfolio.storage.lake import Lake
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
-from cli.main import main
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
-from localchain.tron.wallet import Person, TronWeb
-from storage.lake import Lake
 from tests.tron.chains import facts
 from tests.tron.conftest import RICH
 from tests.tron.test_node import token_made
@@ -43,9 +43,10 @@ class Lived:
         """The assets of alice."""
         chain = f"tron:{self.node.chain_id}"
         return {
-            f"{chain}/slip44:195": "coins", f"{chain}/trc10:{self.number}": "own",
+            f"{chain}/slip44:195": "coins",
+            f"{chain}/trc10:{self.number}": "own",
             f"{chain}/trc20:{base58check(self.wrapped)}": "token",
-        }  # fmt: skip
+        }
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def run(lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 def lose(folder: Path, height: int) -> None:
     """Takes the movements of a block out of an index that says that it has them."""
     lake = Lake(str(folder / "data" / "lake"))
-    lake.forget("tron", Span(height, height), [TRANSFERS, ACCOUNT_TRANSFERS])
+    lake.delete_span("tron", Span(height, height), [TRANSFERS, ACCOUNT_TRANSFERS])
 
 
 def test_rows_of_a_wallet_come_to_what_it_has_now_and_one_that_is_lost_is_named_with_its_cure(
@@ -108,8 +109,10 @@ def test_rows_of_a_wallet_come_to_what_it_has_now_and_one_that_is_lost_is_named_
     assert code == RIGHT
     account, head = lived.node.state.accounts[lived.alice.hex], lived.node.head.height
     assert {lived.names[each["asset"]]: int(each["balance"]) for each in found["assets"]} == {
-        "coins": account.balance, "own": 1_234, "token": 700,
-    }  # fmt: skip
+        "coins": account.balance,
+        "own": 1_234,
+        "token": 700,
+    }
     assert all(each["opening"] == "0" and each["movements"] == each["balance"] for each in found["assets"])
     assert (found["firstBlock"], found["blockHash"]) == (0, lived.node.blocks[found["lastBlock"]].id)
     assert any(f"block {head} " in note for note in found["notes"])
@@ -131,13 +134,13 @@ def test_what_the_lists_of_a_node_leave_out_differs_and_no_block_is_made_up(
     lived: Lived, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TronGrid loses transactions now and then: read again, they are lost again."""
-    alice, whole = lived.alice.address, history.listed
+    alice, whole = lived.alice.address, history.list_transactions
     lost_ones = {each.txid for each in lived.node.blocks[lived.paid].transactions}
 
-    async def lossy(*arguments: Any) -> Sequence[Listed]:
+    async def lossy(*arguments: Any) -> Sequence[ListedTransaction]:
         return [each for each in await whole(*arguments) if each.hash not in lost_ones]
 
-    monkeypatch.setattr(history, "listed", lossy)
+    monkeypatch.setattr(history, "list_transactions", lossy)
     assert run("watch", alice)[0] == RIGHT
     code, (found,), _ = run("reconcile", alice)
     assert code == DIFFERS

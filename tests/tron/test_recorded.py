@@ -7,11 +7,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from adapters.tron.addresses import ZERO, in_hex
-from adapters.tron.datasets import NATIVE
-from adapters.tron.forms import Header, Info, RawHeader, Signed, Transaction, Wallet
-from adapters.tron.rows import Read, asked_by, started
-from adapters.tron.signers import recovered
+from chainfolio.adapters.tron.addresses import ZERO, hex_address
+from chainfolio.adapters.tron.datasets import NATIVE
+from chainfolio.adapters.tron.forms import Header, RawHeader, SignedHeader, Transaction, TransactionInfo, Wallet
+from chainfolio.adapters.tron.rows import BlockRows, decode_operation, empty_rows
+from chainfolio.adapters.tron.signers import recover_signers
 from chainfolio.blocks import Block
 from tests.tron.recorded import FACTS, expected, lines, listed, needs_recordings, sends
 
@@ -38,14 +38,14 @@ cc12586dc14ca32175ff230931dfad4e2f57b71850948edae7ef1c7a7de08881
 """
 
 
-def recorded(name: str) -> list[tuple[Transaction, Info]]:
+def recorded(name: str) -> list[tuple[Transaction, TransactionInfo]]:
     """The transactions of a recording with their receipts."""
     return sends() if name == "trc20_sends" else listed(name)
 
 
-def rows(done: Transaction, info: Info) -> Read:
+def rows(done: Transaction, info: TransactionInfo) -> BlockRows:
     """The rows of one transaction, as the only one of its block."""
-    found = started("node", Block(info.blockNumber, "", "", 1_700_000_000_000_000), FACTS)
+    found = empty_rows("node", Block(info.blockNumber, "", "", 1_700_000_000_000_000), FACTS)
     found.add(0, 0, done, info)
     return found
 
@@ -58,10 +58,10 @@ def test_every_movement_and_every_fee_is_a_row(name: str) -> None:
     for done, info in recorded(name):
         told = truth["txs"][done.txID]
         found = rows(done, info)
-        ((*_, sender, _recipient, _created, _raw, _type, status, _energy, fee, _input),) = found.paid
+        ((*_, sender, _recipient, _created, _raw, _type, status, _energy, fee, _input),) = found.transactions
         assert (int.from_bytes(fee, "big"), status) == (told["fee_sun"], 1)
         net: Counter[str] = Counter()
-        for row in found.movements:
+        for row in found.transfers:
             token, standard, giver, taker, raw = row[5:10]
             if ZERO in (giver, taker):  # what is staked is the owner's still: the collector counts it so
                 assert standard == NATIVE
@@ -79,31 +79,34 @@ def test_every_movement_and_every_fee_is_a_row(name: str) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_hashes_and_signers_are_computed_again(name: str) -> None:
     for done, info in recorded(name):
-        _, asked = asked_by("node", done, info)
-        assert recovered(done) == (asked.owner,)
+        _, asked = decode_operation("node", done, info)
+        assert recover_signers(done) == (asked.owner,)
 
 
 @needs_recordings
 def test_what_is_frozen_leaves_the_account_and_says_how_much() -> None:
-    (found,) = [rows(done, info) for done, info in listed("wallet_TFFr") if asked_by("node", done, info)[0] == 11]
-    ((*_, token, standard, sender, recipient, raw, _id, _operator, _item),) = found.movements
+    (found,) = [
+        rows(done, info) for done, info in listed("wallet_TFFr") if decode_operation("node", done, info)[0] == 11
+    ]
+    ((*_, token, standard, sender, recipient, raw, _id, _operator, _item),) = found.transfers
     assert (token, standard, recipient, raw) == (None, NATIVE, ZERO, 278_000_000)
     assert sender == expected("wallet_TFFr")["account"]
 
 
 @needs_recordings
 def test_energy_of_a_transaction_is_its_gas() -> None:
-    assert [rows(done, info).paid[0][-3] for done, info in sends()] == [31_895] * 3
+    assert [rows(done, info).transactions[0][-3] for done, info in sends()] == [31_895] * 3
 
 
 @needs_recordings
 def test_what_recorded_transactions_used_up_and_burnt() -> None:
     """Two paid for energy and bandwidth; the third had staked for its bandwidth and for some of its energy."""
-    used = [rows(done, info).used[0][5:] for done, info in sends()]
+    used = [rows(done, info).resources[0][5:] for done, info in sends()]
     assert used == [
-        (31_895, 2, 0, 17_245, 13_395_060, 0, 345_000), (31_895, 1, 0, 17_245, 13_395_480, 0, 345_000),
+        (31_895, 2, 0, 17_245, 13_395_060, 0, 345_000),
+        (31_895, 1, 0, 17_245, 13_395_480, 0, 345_000),
         (31_895, 4_610, 0, 17_245, 11_459_700, 345, 0),
-    ]  # fmt: skip
+    ]
     fees = [expected("trc20_sends")["txs"][done.txID]["fee_sun"] for done, _ in sends()]
     assert [each[4] + each[6] for each in used] == fees
 
@@ -113,15 +116,17 @@ def test_the_recorded_account_is_read() -> None:
     said = next(each["json"] for each in lines("wallet_TFFr") if each["path"].count("/") == 3)["data"][0]
     wallet, account = msgspec.convert(said, Wallet), expected("wallet_TFFr")["account"]
     wallet.check("node", account)
-    assert (wallet.address, wallet.balance, wallet.allowance) == (in_hex(account), 278_720_000, 848_829)
+    assert (wallet.address, wallet.balance, wallet.allowance) == (hex_address(account), 278_720_000, 848_829)
     assert {each.key: each.value for each in wallet.assetV2} == {
-        "1002000": 10_189_204_891, "1002798": 10_000_000, "1002814": 10_000_000,
-    }  # fmt: skip
+        "1002000": 10_189_204_891,
+        "1002798": 10_000_000,
+        "1002814": 10_000_000,
+    }
 
 
 @pytest.mark.parametrize("written", HEADERS.strip().split("\n\n"))
 def test_the_id_of_a_real_block_is_that_of_its_header(written: str) -> None:
     height, time_ms, version, witness, root, parent, block_id = written.split()
     raw = RawHeader(parent, root, witness, int(height), int(time_ms), version=int(version))
-    block = Header(block_id, Signed(raw)).block("node", int(height))
+    block = Header(block_id, SignedHeader(raw)).block("node", int(height))
     assert block == Block(int(height), block_id, parent, int(time_ms) * 1_000)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.tron.addresses import ZERO, in_hex, raw
-from adapters.tron.contracts import Move
-from adapters.tron.forms import Info, Transaction
-from adapters.tron.protobuf import first, written
-from adapters.tron.rows import asked_by
+from chainfolio.adapters.tron.addresses import ZERO, decode_address, hex_address
+from chainfolio.adapters.tron.contracts import DirectTransfer
+from chainfolio.adapters.tron.forms import Transaction, TransactionInfo
+from chainfolio.adapters.tron.protobuf import encode_field, first_bytes_field
+from chainfolio.adapters.tron.rows import decode_operation
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer
 from tests.tron.fakes import ALICE, BOB, USDT, FakeNode, done
@@ -29,7 +29,7 @@ async def moved(node: FakeNode) -> list[tuple[Any, ...]]:
     [
         (b"\x1a\x011", 5),  # the amount as text
         (b"\x1d\x09\x00\x00\x00" + b"\x19" + b"\x09" * 8, 5),  # in four bytes, in eight
-        (b"\x0a\x15" + b"\x41" + raw(ALICE), 5),  # the owner twice
+        (b"\x0a\x15" + b"\x41" + decode_address(ALICE), 5),  # the owner twice
         (b"\x18\x07", 7),
         (b"\x98\x80\x00\x87\x00", 7),  # the amount twice, in more bytes than it takes
         (b"\x98\x80\x80\x80\x10\x07", 7),  # with a bit in the field's number that nobody looks at
@@ -47,31 +47,39 @@ async def test_what_was_signed_is_read_as_nodes_read_it(more: bytes, amount: int
 
 def paid(amount: int) -> bytes:
     """What is asked for, as it lies in a contract."""
-    owner, to = (b"\x41" + raw(each) for each in (ALICE, BOB))
-    return written(1, owner) + written(2, to) + written(3, amount)
+    owner, to = (b"\x41" + decode_address(each) for each in (ALICE, BOB))
+    return encode_field(1, owner) + encode_field(2, to) + encode_field(3, amount)
 
 
 @pytest.mark.parametrize(
     "contract",
     [
-        written(1, 1) + written(2, written(2, paid(9)) + written(2, paid(5))),  # what is asked for, twice
-        written(1, 1) + written(2, written(2, paid(9))) + written(2, written(2, paid(5))),  # what it lies in, twice
-        written(1, 1) + written(2, written(2, paid(5))) + written(2, written(1, b"X")),  # that in two parts
-        written(1, 1)
-        + 2 * written(2, written(1, b"X"))
-        + written(2, written(2, paid(5)))
-        + written(2, written(1, b"X")),
-        written(1, 1) + written(2, written(2, paid(5))) + 150_000 * b"\x12\x00",  # in as many parts as fit
-        written(1, 2**32 + 1) + written(2, written(2, paid(5))),  # a type of more bits than nodes look at
-        written(1, 2) + written(1, 1) + written(2, written(2, paid(5))),  # a type twice
+        encode_field(1, 1)
+        + encode_field(2, encode_field(2, paid(9)) + encode_field(2, paid(5))),  # what is asked for, twice
+        encode_field(1, 1)
+        + encode_field(2, encode_field(2, paid(9)))
+        + encode_field(2, encode_field(2, paid(5))),  # what it lies in, twice
+        encode_field(1, 1)
+        + encode_field(2, encode_field(2, paid(5)))
+        + encode_field(2, encode_field(1, b"X")),  # that in two parts
+        encode_field(1, 1)
+        + 2 * encode_field(2, encode_field(1, b"X"))
+        + encode_field(2, encode_field(2, paid(5)))
+        + encode_field(2, encode_field(1, b"X")),
+        encode_field(1, 1)
+        + encode_field(2, encode_field(2, paid(5)))
+        + 150_000 * b"\x12\x00",  # in as many parts as fit
+        encode_field(1, 2**32 + 1)
+        + encode_field(2, encode_field(2, paid(5))),  # a type of more bits than nodes look at
+        encode_field(1, 2) + encode_field(1, 1) + encode_field(2, encode_field(2, paid(5))),  # a type twice
     ],
 )
 def test_nobody_signs_one_payment_and_shows_another(contract: bytes) -> None:
     """A node that reads the last of two, and an index that reads the first, would tell of coins that never moved."""
-    data = written(11, contract) + written(11, written(1, 1) + written(2, written(2, paid(9))))
+    data = encode_field(11, contract) + encode_field(11, encode_field(1, 1) + encode_field(2, encode_field(2, paid(9))))
     signed = Transaction(hashlib.sha256(data).hexdigest(), data.hex())
-    kind, asked = asked_by("node", signed, Info(signed.txID))
-    assert (kind, asked.moves) == (1, (Move(None, ALICE, BOB, 5),))
+    kind, asked = decode_operation("node", signed, TransactionInfo(signed.txID))
+    assert (kind, asked.transfers) == (1, (DirectTransfer(None, ALICE, BOB, 5),))
 
 
 @pytest.mark.parametrize(
@@ -85,27 +93,29 @@ def test_nobody_signs_one_payment_and_shows_another(contract: bytes) -> None:
 )
 def test_fields_of_other_wire_types_before_the_contract_are_skipped(before: bytes) -> None:
     """Field 11 is the contract only where it is bytes."""
-    contract = written(1, 1) + written(2, written(2, paid(5)))
-    assert first(before + written(11, contract), 11) == contract
+    contract = encode_field(1, 1) + encode_field(2, encode_field(2, paid(5)))
+    assert first_bytes_field(before + encode_field(11, contract), 11) == contract
 
 
 def test_the_first_of_several_contracts_counts_an_empty_one_too() -> None:
-    assert first(b"\x5a\x00" + written(11, paid(5)), 11) == b""
-    assert first(written(11, paid(5)) + written(11, paid(9)), 11) == paid(5)
+    assert first_bytes_field(b"\x5a\x00" + encode_field(11, paid(5)), 11) == b""
+    assert first_bytes_field(encode_field(11, paid(5)) + encode_field(11, paid(9)), 11) == paid(5)
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 127])
 def test_a_number_of_ten_bytes_is_less_than_nothing(last: int) -> None:
     """Java takes the tenth for the sign without looking at it, and the chain takes no such amount."""
-    data = written(11, written(1, 1) + written(2, written(2, paid(0) + b"\x18\x85" + b"\x80" * 8 + bytes([last]))))
+    data = encode_field(
+        11, encode_field(1, 1) + encode_field(2, encode_field(2, paid(0) + b"\x18\x85" + b"\x80" * 8 + bytes([last])))
+    )
     signed = Transaction(hashlib.sha256(data).hexdigest(), data.hex())
     with pytest.raises(BadAnswer, match="an amount of -9223372036854775803"):
-        asked_by("node", signed, Info(signed.txID))
+        decode_operation("node", signed, TransactionInfo(signed.txID))
 
 
 async def test_a_contract_that_is_told_in_parts_is_one() -> None:
     """Its coins in one part, its code in another: nodes read both together."""
-    node, made = FakeNode(), {"contract_address": in_hex(USDT)}
+    node, made = FakeNode(), {"contract_address": hex_address(USDT)}
     parts = (2, b"\x28\x09"), (2, b"\x22\x01a"), (0, b"\x22\x01#")
     node.transactions[50] = [done(30, (1, ALICE), *parts, **made)]
     assert await moved(node) == [("native", None, ALICE, USDT, 9)]
@@ -117,12 +127,15 @@ async def test_a_receiver_that_is_none_is_nobody() -> None:
         done(11, (1, ALICE), (2, each), (0, more)) for each, more in ((5, b"\x7a\0"), (6, b"\x7a\1a"))
     ]
     assert await moved(node) == [
-        ("native", None, ALICE, ZERO, 5), ("native", None, ALICE, ZERO, 6),
-    ]  # fmt: skip
+        ("native", None, ALICE, ZERO, 5),
+        ("native", None, ALICE, ZERO, 6),
+    ]
 
 
 def test_a_call_that_carries_less_than_nothing_carries_nothing() -> None:
     """Early blocks may have such: nodes looked only whether it was more than nothing."""
     told = done(31, (1, ALICE), (2, USDT), (3, 2**64 - 5), (5, 2**64 - 1))
-    kind, asked = asked_by("node", Transaction(told["txID"], told["raw_data_hex"]), Info(told["txID"]))
-    assert (kind, asked.raw, asked.moves) == (31, 0, ())
+    kind, asked = decode_operation(
+        "node", Transaction(told["txID"], told["raw_data_hex"]), TransactionInfo(told["txID"])
+    )
+    assert (kind, asked.raw, asked.transfers) == (31, 0, ())

@@ -9,25 +9,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.tron.chain import TronChain
-from adapters.tron.facts import load
-from adapters.tron.forms import Wallet
-from adapters.tron.reads import Told
-from adapters.tron.stakes import notes, positions
+from chainfolio.adapters.tron.chain import TronChain
+from chainfolio.adapters.tron.facts import load
+from chainfolio.adapters.tron.forms import Wallet
+from chainfolio.adapters.tron.reads import WalletState
+from chainfolio.adapters.tron.stakes import borrowed_stake_issues, positions
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.state import TRX, Legacy
+from chainfolio.localchain.tron.wallet import Person, TronWeb
 from chainfolio.plans import run_batched
 from chainfolio.positions import AccountState, OpenPosition
 from chainfolio.protocols import InstalledProtocols
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
-from localchain.tron.state import TRX, Legacy
-from localchain.tron.wallet import Person, TronWeb
+from chainfolio.transport.wire import typed
 from tests.tron.chains import chain
 from tests.tron.conftest import RICH
 from tests.tron.test_node import FORTNIGHT_S, People, asked
-from transport.wire import typed
 
 DAY_S = 86_400
 FACTS = load(Path(__file__).parents[2] / "configs" / "chains" / "tron.toml")
@@ -77,17 +77,22 @@ async def test_every_coin_of_an_account_is_somewhere(node: TronNode, people: Peo
     reward = asked(node, "/wallet/getReward", address=alice.hex)["reward"]
     assert reward > 0
     assert sums(state) == {
-        "Staked for bandwidth": 210 * TRX, "Staked for bandwidth, lent": 50 * TRX,
-        "Staked for energy": 270 * TRX, "Staked for energy, lent": 200 * TRX,
-        "Unfreezing": 70 * TRX, "Rewards for 700 votes": reward,
-    }  # fmt: skip
+        "Staked for bandwidth": 210 * TRX,
+        "Staked for bandwidth, lent": 50 * TRX,
+        "Staked for energy": 270 * TRX,
+        "Staked for energy, lent": 200 * TRX,
+        "Unfreezing": 70 * TRX,
+        "Rewards for 700 votes": reward,
+    }
     unlocks = {each.unlock_s: sum(each.supplied.values()) for each in state.positions if each.name == "Unfreezing"}
     fortnight_ms = FORTNIGHT_S * 1000
     assert unlocks == {(first_ms + fortnight_ms) // 1000: 30 * TRX, (second_ms + fortnight_ms) // 1000: 40 * TRX}
     fees = sum(
-        info.get("fee", 0) for block in node.blocks for info, each in zip(block.infos, block.transactions, strict=False)
+        info.get("fee", 0)
+        for block in node.blocks
+        for info, each in zip(block.infos, block.transactions, strict=False)
         if each.owner == alice.hex
-    )  # fmt: skip
+    )
     assert state.native + sum(sums(state).values()) - reward == RICH - fees
     assert state.block is not None
     assert state.block.hash == node.head.id
@@ -115,8 +120,9 @@ async def test_old_stakes_say_when_they_end(web: TronWeb, tmp_path: Path) -> Non
         reads = chain(node, tmp_path)
         found = {each.name: each for each in (await read(reads, alice.address)).positions}
         assert {name: sum(each.supplied.values()) for name, each in found.items()} == {
-            "Staked for bandwidth (Stake 1.0)": 9 * TRX, "Staked for energy (Stake 1.0)": 5 * TRX,
-        }  # fmt: skip
+            "Staked for bandwidth (Stake 1.0)": 9 * TRX,
+            "Staked for energy (Stake 1.0)": 5 * TRX,
+        }
         assert {each.unlock_s for each in found.values()} == {ends_ms // 1000 + 1}, "never said too early"
         await reads.close()
 
@@ -128,7 +134,7 @@ def told(said: dict[str, Any], reward: int = 0, time_ms: int = 5_000) -> tuple[O
     """The positions of an answer of /wallet/getaccount."""
     wallet = typed("node", msgspec.json.encode(said), Wallet)
     block = Block(7, f"{7:064x}", f"{6:064x}", time_ms * 1_000)
-    return positions(FACTS, "T", Told(block, wallet, reward))
+    return positions(FACTS, "T", WalletState(block, wallet, reward))
 
 
 def test_an_account_that_has_nothing_has_no_positions() -> None:
@@ -152,12 +158,18 @@ def test_amounts_are_exact_up_to_the_widest_number() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        {"frozenV2": [{"amount": -1}]}, {"frozenV2": [{"amount": 2**63}]}, {"frozenV2": [{"amount": "5"}]},
-        {"frozenV2": [{"amount": 1.5}]}, {"frozenV2": {"amount": 5}}, {"unfrozenV2": [{"unfreeze_expire_time": -1}]},
-        {"votes": [{"vote_count": 5}]}, {"account_resource": []}, {"delegated_frozenV2_balance_for_bandwidth": None},
+        {"frozenV2": [{"amount": -1}]},
+        {"frozenV2": [{"amount": 2**63}]},
+        {"frozenV2": [{"amount": "5"}]},
+        {"frozenV2": [{"amount": 1.5}]},
+        {"frozenV2": {"amount": 5}},
+        {"unfrozenV2": [{"unfreeze_expire_time": -1}]},
+        {"votes": [{"vote_count": 5}]},
+        {"account_resource": []},
+        {"delegated_frozenV2_balance_for_bandwidth": None},
         {"account_resource": {"frozen_balance_for_energy": 5}},
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_cannot_be_meant_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
         told(said)
@@ -172,4 +184,4 @@ def test_what_can_be_had_now_is_decided_by_the_time_of_the_block() -> None:
 def test_rewards_without_votes_are_a_witness_s() -> None:
     (one,) = told({}, reward=9)
     assert (one.name, one.type, list(one.rewards.values())) == ("Rewards", "REWARDS", [9])
-    assert list(notes(FACTS, "T", Told(Block(1, "", "", 0), Wallet()))) == []
+    assert list(borrowed_stake_issues(FACTS, "T", WalletState(Block(1, "", "", 0), Wallet()))) == []

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
-from localchain.tron.state import TRX
-from localchain.tron.wallet import Person
+from chainfolio.cli.main import main
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.state import TRX
+from chainfolio.localchain.tron.wallet import Person
 from tests.tron.chains import facts
 
 pytestmark = pytest.mark.node

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pytest
 from eth_abi.abi import encode as abi
 
-from adapters.tron import calls, untrusted
-from adapters.tron.node import TronNode as Endpoint
-from cli.main import main
-from localchain.hostile import GOOD, TRANSFER, gives
-from localchain.tron.forms import base58check
-from localchain.tron.node import TronNode
+from chainfolio.adapters.tron import calls, untrusted
+from chainfolio.adapters.tron.node import TronNode as Endpoint
+from chainfolio.cli.main import main
+from chainfolio.localchain.hostile import GOOD, TRANSFER, gives
+from chainfolio.localchain.tron.forms import base58check
+from chainfolio.localchain.tron.node import TronNode
 from tests.chains.tron import RICH, Signer
 from tests.tron.chains import facts
 
@@ -134,13 +134,13 @@ def test_tokens_that_loop_for_ever_leave_a_wallet_readable(
     dusted.flood(LOOPING)
     assert run("watch", dusted.address)[0] == 0
     sent: list[int] = []
-    real = calls.posted
+    real = calls.send_calls
 
     async def counted(endpoint: Endpoint, asked: Sequence[Any]) -> Any:
         sent.append(len(asked))
         return await real(endpoint, asked)
 
-    monkeypatch.setattr(untrusted, "posted", counted)
+    monkeypatch.setattr(untrusted, "send_calls", counted)
     code, [found] = run("portfolio", dusted.address)
     assert (code, found["completeness"]) == (0, "complete")
     assert found["networth"] == WORTH

@@ -1,1 +1,1 @@
-"""What concerns some accounts alone: the logs that name them, and the places of the chain where they did something."""
+"""History of accounts: logs that name them, transactions, and internal transfers."""

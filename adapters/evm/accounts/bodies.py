@@ -1,4 +1,4 @@
-"""The transactions of some accounts, from full blocks at the heights where they did something."""
+"""Read the transactions of accounts, with receipts, from the blocks in which the accounts were active."""
 
 from __future__ import annotations
 
@@ -8,120 +8,153 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from adapters.evm import logs as columns
-from adapters.evm.accounts.named import Sent, named
-from adapters.evm.accounts.receipt_logs import ReceiptLogs, logs_of_receipt, naming
-from adapters.evm.accounts.remembered import Remembered
-from adapters.evm.datasets.internal import Place
-from adapters.evm.datasets.transactions import Done, FullBlock, Receipt, Transaction, done_key, matched
-from adapters.evm.datasets.withdrawals import GWEI
-from adapters.evm.facts import MINTS, WITHDRAWALS
-from adapters.evm.logs import Logs
-from adapters.evm.node import Header, raw_blocks, results_of
-from adapters.evm.proven import are_receipts_proven, proven_receipts, written
-from adapters.evm.roots import check_header, check_transactions, check_withdrawals
-from chainfolio.errors import BadAnswer, Reorged, Unsupported
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.adapters.evm import logs as columns
+from chainfolio.adapters.evm.accounts.header_cache import HeaderCache
+from chainfolio.adapters.evm.accounts.receipt_logs import ReceiptLogs, logs_naming, logs_of_receipt
+from chainfolio.adapters.evm.accounts.transactions_by_index import HashesByHeight, read_by_index
+from chainfolio.adapters.evm.datasets.internal import TracedBlock
+from chainfolio.adapters.evm.datasets.transactions import (
+    ExecutedTransaction,
+    FullBlock,
+    Receipt,
+    Transaction,
+    comparison_key,
+    match_receipt,
+)
+from chainfolio.adapters.evm.datasets.withdrawals import GWEI
+from chainfolio.adapters.evm.facts import MINTS, WITHDRAWALS
+from chainfolio.adapters.evm.logs import Logs
+from chainfolio.adapters.evm.node import Header, raw_blocks, results_of
+from chainfolio.adapters.evm.proven import are_receipts_proven, comparable_logs, proven_receipts
+from chainfolio.adapters.evm.roots import check_header, check_transactions, check_withdrawals
+from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.adapters.evm.chain import EvmChain
 
-FIRST, MOST = 50, 500  # full blocks of the first request, and of any
-PLACES = "by_place"  # what is learnt of an endpoint: whether it gives a transaction by its place
-ANSWER = 15_000_000  # bytes of one answer, about: 50 blocks of a busy chain
+FIRST_BATCH, MAX_BATCH = 50, 500  # full blocks of the first request, and of any
+BY_INDEX = "by_place"  # capability: 0 if the endpoint does not serve transactions by index
+ANSWER_BYTES = 15_000_000  # target size of one answer: about 50 blocks of a busy chain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A block, and those of its transactions that concern some accounts; `names` are the hashes of all. With a header
-    the block has those alone that were known by hash. `logs`: those that receipts hold and that name the accounts, from
-    the endpoint `source`; of all receipts of the block if it `is_proven`, else of those that were read."""
+    """A block with those of its transactions that concern some accounts.
+
+    Attributes:
+        full: The block; with `header` set, it has only the transactions that were known by hash.
+        transactions: The transactions that an account sent or received.
+        logs: The logs of the read receipts that name an account.
+        tx_hashes: The hashes of all transactions of the block.
+        source: The endpoint of the receipts.
+        is_proven: True if all receipts of the block were read and proven.
+        header: The header of a block that was read by index; None if the full block was read.
+    """
 
     full: FullBlock
-    own: tuple[Done, ...]
+    transactions: tuple[ExecutedTransaction, ...]
     logs: Logs
-    names: tuple[str, ...]
+    tx_hashes: tuple[str, ...]
     source: str
     is_proven: bool = False
     header: Header | None = None
 
     @property
-    def place(self) -> Place:
-        """The block as its inside is asked for."""
-        full = self.full
-        return Place(full.height, full.time_s, full.hash.lower(), self.names)
+    def traced_block(self) -> TracedBlock:
+        """The block as a subject of traces."""
+        return TracedBlock(self.full.height, self.full.time_s, self.full.hash.lower(), self.tx_hashes)
 
-    def paid(self, account: str) -> int:
-        """What the transactions changed of an account's coins."""
+    def coin_change(self, account: str) -> int:
+        """Return how the transactions' values, fees and mints changed an account's raw coins."""
         total = 0
-        for done in self.own:
-            raw = int(done.sent.value, 16) if done.status != 0 and done.recipient else 0
-            total += raw * ((done.recipient == account) - (done.sent.sender.lower() == account))
-            total += (done.minted - done.fee) * (done.sent.sender.lower() == account)
+        for tx in self.transactions:
+            is_sender = tx.transaction.sender.lower() == account
+            raw = int(tx.transaction.value, 16) if tx.status != 0 and tx.recipient else 0
+            total += raw * ((tx.recipient == account) - is_sender) + (tx.minted - tx.fee) * is_sender
         return total
 
-    def withdrawn(self, account: str) -> int:
-        """What validators withdrew to an account."""
-        every = self.full.withdrawals or ()
-        return GWEI * sum(int(each.amount, 16) for each in every if each.address.lower() == account)
+    def withdrawn_coins(self, account: str) -> int:
+        """Return the raw coins that validators withdrew to an account."""
+        withdrawals = self.full.withdrawals or ()
+        return GWEI * sum(int(each.amount, 16) for each in withdrawals if each.address.lower() == account)
 
-    def key(self) -> Hashable:
-        """What two equal ones share."""
-        paid = tuple((each.address.lower(), int(each.amount, 16)) for each in self.full.withdrawals or ())
-        return self.full.hash.lower(), paid, tuple(done_key(each) for each in self.own), tuple(written(self.logs))
+    def comparison_key(self) -> Hashable:
+        """Return the content that endpoints must agree about."""
+        withdrawals = tuple((each.address.lower(), int(each.amount, 16)) for each in self.full.withdrawals or ())
+        transactions = tuple(comparison_key(each) for each in self.transactions)
+        return self.full.hash.lower(), withdrawals, transactions, tuple(comparable_logs(self.logs))
 
 
 def receipt_logs(bodies: Collection[Body]) -> ReceiptLogs:
-    """The logs that the receipts of some blocks hold."""
+    """Return the logs in the receipts of some blocks."""
     return ReceiptLogs(
-        columns.join([body.logs for body in bodies]), {body.full.height: body.source for body in bodies},
+        columns.join([body.logs for body in bodies]),
+        {body.full.height: body.source for body in bodies},
         frozenset(body.full.height for body in bodies if body.is_proven),
-    )  # fmt: skip
+    )
 
 
-async def bodies(
+@dataclass(frozen=True, slots=True)
+class KnownHashes:
+    """The hashes of the accounts' transactions by height, and headers that were read before."""
+
+    hashes: HashesByHeight
+    headers: HeaderCache
+
+
+async def read_bodies(
     chain: EvmChain,
     heights: Sequence[int],
     accounts: Collection[str],
     hashes: Mapping[int, str],
-    known: tuple[Sent, Remembered] | None = None,
+    known_hashes: KnownHashes | None = None,
 ) -> dict[int, Body]:
-    """The blocks at some heights, each with the transactions of the accounts. `hashes`: which block it has to be, where
-    that is known; Reorged where it is another one now. `known`: the hashes of these transactions, and headers that were
-    read before."""
+    """Read blocks with the transactions of some accounts.
 
-    proven = are_receipts_proven(chain.facts, chain.settings.integrity)
+    Args:
+        chain: The chain to read.
+        heights: The blocks to read.
+        accounts: Addresses in lower case.
+        hashes: Block hashes by height, for blocks that are not final.
+        known_hashes: The transactions, if their hashes are known; otherwise full blocks are searched.
 
-    async def at(endpoint: Endpoint) -> list[Body]:
-        if known and not proven and endpoint.capabilities.get(PLACES, 1):
-            try:
-                return await _named(chain, endpoint, heights, accounts, *known)
-            except Unsupported as refusal:
-                endpoint.errors.note(refusal)
-                endpoint.learn(PLACES, 0)
-        found: list[Body] = []
-        count, size = FIRST, 0
-        while part := heights[len(found) : len(found) + count]:
-            answers = await raw_blocks(endpoint, part, "eth_getBlockByNumber", True)
-            size += sum(map(len, answers))
-            found += await _read(chain, endpoint, part, answers, accounts, hashes)
-            count = max(1, min(MOST, ANSWER * len(found) // size))
-        return found
-
+    Raises:
+        Reorged: A block no longer has its hash in `hashes`.
+        BadAnswer: Blocks, transactions and receipts do not belong together.
+    """
     if not heights:
         return {}
-    read = await chain.node.agreed(
+    is_proven = are_receipts_proven(chain.facts, chain.settings.integrity)
+
+    async def at(endpoint: Endpoint) -> list[Body]:
+        if known_hashes and not is_proven and endpoint.capabilities.get(BY_INDEX, 1):
+            try:
+                return await _read_known(chain, endpoint, heights, accounts, known_hashes)
+            except UnsupportedMethod as refusal:
+                endpoint.errors.note(refusal)
+                endpoint.learn(BY_INDEX, 0)
+        bodies: list[Body] = []
+        count, size = FIRST_BATCH, 0
+        while part := heights[len(bodies) : len(bodies) + count]:
+            answers = await raw_blocks(endpoint, part, "eth_getBlockByNumber", True)
+            size += sum(map(len, answers))
+            bodies += await _parse_bodies(chain, endpoint, part, answers, accounts, hashes)
+            count = max(1, min(MAX_BATCH, ANSWER_BYTES * len(bodies) // size))
+        return bodies
+
+    bodies = await chain.node.agreed(
         at,
-        key=Body.key,
+        key=Body.comparison_key,
         asked=lambda question: f"the transactions of block {heights[question]}",
         final=lambda question: chain.node.is_final(heights[question]),
         kind="account bodies",
     )
-    return dict(zip(heights, read, strict=True))
+    return dict(zip(heights, bodies, strict=True))
 
 
-async def _read(
+async def _parse_bodies(
     chain: EvmChain,
     endpoint: Endpoint,
     heights: Sequence[int],
@@ -129,6 +162,7 @@ async def _read(
     accounts: Collection[str],
     hashes: Mapping[int, str],
 ) -> list[Body]:
+    """Check full blocks and read the receipts of the accounts' transactions."""
     blocks = []
     for height, answer in zip(heights, answers, strict=True):
         full = typed(endpoint.name, answer, FullBlock)
@@ -137,87 +171,96 @@ async def _read(
         if hashes.get(height, full.hash.lower()) != full.hash.lower():
             raise Reorged(endpoint.name, height, hashes[height])
         check_withdrawals(chain.facts, endpoint.name, full, hashed=chain.node.hashed)
-        blocks.append(_of_chain(chain, full))
-    every = [(full, range(len(full.transactions))) for full in blocks]
-    proven = are_receipts_proven(chain.facts, chain.settings.integrity)
-    receipts = await _proven(chain, endpoint, blocks, answers) if proven else {}
-    own = await _own(chain, endpoint, accounts, every, receipts)
+        blocks.append(_without_unpaid(chain, full))
+    indexed = [(full, range(len(full.transactions))) for full in blocks]
+    is_proven = are_receipts_proven(chain.facts, chain.settings.integrity)
+    receipts = await _proven_receipts(chain, endpoint, blocks, answers) if is_proven else {}
+    contents = await _own_transactions(chain, endpoint, accounts, indexed, receipts)
     return [
-        Body(full, *own[full.hash], tuple(sent.hash.lower() for sent in full.transactions), endpoint.name, proven)
+        Body(full, *contents[full.hash], tuple(tx.hash.lower() for tx in full.transactions), endpoint.name, is_proven)
         for full in blocks
     ]
 
 
-async def _proven(
+async def _proven_receipts(
     chain: EvmChain, endpoint: Endpoint, blocks: Sequence[FullBlock], answers: Sequence[bytes]
 ) -> dict[str, list[bytes]]:
-    """All receipts of some blocks, by the hash of the block: they and the blocks are held against that hash."""
+    """Return all receipts of blocks by block hash; blocks and receipts are proven by that hash."""
     headers = []
     for full, answer in zip(blocks, answers, strict=True):
         header = typed(endpoint.name, answer, Header)
         check_header(chain.facts, endpoint.name, answer)
         check_transactions(chain.facts, endpoint.name, answer, header.transactionsRoot)
         header.hash = header.hash.lower()
-        header.transactions = [msgspec.Raw(msgspec.json.encode(sent.hash)) for sent in full.transactions]
+        header.transactions = [msgspec.Raw(msgspec.json.encode(tx.hash)) for tx in full.transactions]
         headers.append(header)
     receipts = await proven_receipts(chain.facts, endpoint, headers)
     return {
-        full.hash: [bytes(each) for each in typed(endpoint.name, several, list[msgspec.Raw])]
-        for full, several in zip(blocks, receipts, strict=True)
+        full.hash: [bytes(each) for each in typed(endpoint.name, block_receipts, list[msgspec.Raw])]
+        for full, block_receipts in zip(blocks, receipts, strict=True)
     }
 
 
-async def _named(
-    chain: EvmChain,
-    endpoint: Endpoint,
-    heights: Sequence[int],
-    accounts: Collection[str],
-    sent: Sent,
-    kept: Remembered,
+async def _read_known(
+    chain: EvmChain, endpoint: Endpoint, heights: Sequence[int], accounts: Collection[str], known_hashes: KnownHashes
 ) -> list[Body]:
-    """The same by the places of transactions that are known by hash."""
-    read = await named(chain.node, endpoint, heights, sent, kept)
-    blocks = [(_of_chain(chain, full), places) for _, _, full, places in read]
-    own = await _own(chain, endpoint, accounts, blocks, {})
-    return [Body(full, *own[full.hash], names, endpoint.name, header=header) for header, names, full, _ in read]
+    """Read bodies by the indices of transactions whose hashes are known."""
+    blocks = await read_by_index(chain.node, endpoint, heights, known_hashes.hashes, known_hashes.headers)
+    indexed = [(_without_unpaid(chain, each.block), each.indices) for each in blocks]
+    contents = await _own_transactions(chain, endpoint, accounts, indexed, {})
+    return [
+        Body(each.block, *contents[each.block.hash], each.tx_hashes, endpoint.name, header=each.header)
+        for each in blocks
+    ]
 
 
-async def _own(
+async def _own_transactions(
     chain: EvmChain,
     endpoint: Endpoint,
     accounts: Collection[str],
     blocks: Sequence[tuple[FullBlock, Sequence[int]]],
-    given: Mapping[str, Sequence[bytes]],
-) -> dict[str, tuple[tuple[Done, ...], Logs]]:
-    """The transactions of blocks, at these places in them, that concern some accounts, with what their receipts say,
-    and the logs of receipts that name the accounts; by the hash of the block. `given`: all receipts of blocks that were
-    read already, by the same hash."""
-    mine = [(full, *each) for full, places in blocks for each in zip(places, full.transactions, strict=True)]
-    asked = [each for each in mine if each[0].hash in given or _may_concern(each[2], accounts)]
-    reads = [Request("eth_getTransactionReceipt", (sent.hash,)) for full, _, sent in asked if full.hash not in given]
-    answers = iter(await results_of(endpoint, reads))
-    own: dict[str, list[Done]] = {full.hash: [] for full, _ in blocks}
+    known_receipts: Mapping[str, Sequence[bytes]],
+) -> dict[str, tuple[tuple[ExecutedTransaction, ...], Logs]]:
+    """Return the accounts' executed transactions, and the receipts' logs that name them, by block hash.
+
+    Args:
+        chain: The chain.
+        endpoint: The endpoint that gives receipts.
+        accounts: Addresses in lower case.
+        blocks: Blocks with the indices of their transactions.
+        known_receipts: All receipts of blocks that were already read, by block hash.
+    """
+    indexed = [(full, *each) for full, indices in blocks for each in zip(indices, full.transactions, strict=True)]
+    candidates = [each for each in indexed if each[0].hash in known_receipts or _may_concern(each[2], accounts)]
+    requests = [
+        Request("eth_getTransactionReceipt", (tx.hash,))
+        for full, _, tx in candidates
+        if full.hash not in known_receipts
+    ]
+    answers = iter(await results_of(endpoint, requests))
+    executed: dict[str, list[ExecutedTransaction]] = {full.hash: [] for full, _ in blocks}
     logs: dict[str, list[Logs]] = {full.hash: [] for full, _ in blocks}
     bloom = chain.settings.integrity != "off"
-    for full, index, sent in asked:
-        receipt = given[full.hash][index] if full.hash in given else next(answers)
-        done = matched(endpoint.name, full, index, sent, typed(endpoint.name, receipt, Receipt))
-        if {done.sent.sender.lower(), done.recipient} & set(accounts):
-            own[full.hash].append(done)
-        logs[full.hash].append(naming(logs_of_receipt(endpoint.name, full, done, receipt, bloom=bloom), [*accounts]))
-    return {block_hash: (tuple(several), columns.join(logs[block_hash])) for block_hash, several in own.items()}
+    for full, index, tx in candidates:
+        receipt = known_receipts[full.hash][index] if full.hash in known_receipts else next(answers)
+        tx_executed = match_receipt(endpoint.name, full, index, tx, typed(endpoint.name, receipt, Receipt))
+        if {tx.sender.lower(), tx_executed.recipient} & set(accounts):
+            executed[full.hash].append(tx_executed)
+        receipt_logs = logs_of_receipt(endpoint.name, full, tx_executed, receipt, bloom=bloom)
+        logs[full.hash].append(logs_naming(receipt_logs, [*accounts]))
+    return {block_hash: (tuple(each), columns.join(logs[block_hash])) for block_hash, each in executed.items()}
 
 
-def _of_chain(chain: EvmChain, full: FullBlock) -> FullBlock:
-    """A block without what the protocol of its chain does not pay in native coins, whatever its fields are for."""
+def _without_unpaid(chain: EvmChain, full: FullBlock) -> FullBlock:
+    """Remove withdrawals and mints from a block, in place, if the chain's protocol does not pay them."""
     if WITHDRAWALS not in chain.facts.pays:
         full.withdrawals = None
     if MINTS not in chain.facts.pays:
-        for sent in full.transactions:
-            sent.mint = None
+        for tx in full.transactions:
+            tx.mint = None
     return full
 
 
-def _may_concern(sent: Transaction, accounts: Collection[str]) -> bool:
-    """Whether a transaction is of these accounts: a contract that it created is named by the receipt alone."""
-    return sent.to is None or sent.sender.lower() in accounts or sent.to.lower() in accounts
+def _may_concern(tx: Transaction, accounts: Collection[str]) -> bool:
+    """Return True if a transaction may concern the accounts; True for contract creations."""
+    return tx.to is None or tx.sender.lower() in accounts or tx.to.lower() in accounts

@@ -1,4 +1,4 @@
-"""The cost of reading some accounts, from about a dozen requests: their nonces at both ends, and a window of logs."""
+"""Estimate the cost of reading accounts, from their nonces and one window of logs."""
 
 from __future__ import annotations
 
@@ -6,90 +6,97 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adapters.evm.accounts import state
-from adapters.evm.accounts.ends import ends_of
-from adapters.evm.accounts.windows import PIECES
-from adapters.evm.datasets.every import DATASETS
-from adapters.evm.node import raw_blocks
+from chainfolio.adapters.evm.accounts import state
+from chainfolio.adapters.evm.accounts.boundary_check import read_boundaries
+from chainfolio.adapters.evm.accounts.windows import MAX_PIECES
+from chainfolio.adapters.evm.datasets.registry import DATASETS
+from chainfolio.adapters.evm.node import raw_blocks
 from chainfolio.blocks import Span
 from chainfolio.chains import Forecast
-from chainfolio.errors import HistoryUnavailable, Unsupported
-from transport.endpoint import Endpoint
+from chainfolio.errors import HistoryUnavailable, UnsupportedMethod
+from chainfolio.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from adapters.evm.accounts.history import AccountHistory
+    from chainfolio.adapters.evm.accounts.history import AccountHistory
 
-METHOD = "eth_getBlockByNumber"
-SAMPLED, SHORT = 10, 10_000  # one block of so many is in the window of logs; a span of so few is read whole
-TOGETHER = 30  # calls in one batch, to learn whether the endpoint takes so many
-BATCH, FILLED = 500, 0.85  # calls of a batch where no endpoint has refused any, and how full batches are
-GREETING = 12  # requests that find out what the endpoint has, and read blocks that are not final
-AGAIN = 60  # calls that read parts of a window of logs again
-LOG_UNITS, UNITS = 60, 20  # compute units of `eth_getLogs`, and of other calls
-LOG_BYTES, STATE_BYTES, RECEIPT_BYTES = 900, 250, 3_000  # about, with the request
-HEADER_SHARE = 8  # a header with the hashes of its transactions is so much smaller than its block
-PROBED = 4  # calls for a change whose height logs name: nonce and coins before and after its block
-NEAR, FAR = 2.0, 3.0  # how far figures may be off: of accounts whose nonces are known, and of others
+BLOCK_METHOD = "eth_getBlockByNumber"
+SAMPLE_DIVISOR, MAX_WHOLE_SPAN = 10, 10_000  # a tenth of a span is sampled; shorter spans are read whole
+PROBE_BATCH = 30  # calls in one batch, to learn whether the endpoint accepts so many
+DEFAULT_BATCH, BATCH_FILL = 500, 0.85  # calls of a batch if no endpoint has a limit; share of a batch that is used
+SETUP_REQUESTS = 12  # to learn an endpoint's capabilities, and for blocks that are not final
+REREAD_CALLS = 60  # that read parts of a window of logs again
+LOG_UNITS, OTHER_UNITS = 60, 20  # compute units of one `eth_getLogs`, and of any other call
+LOG_BYTES, STATE_BYTES, RECEIPT_BYTES = 900, 250, 3_000  # estimates, including the request
+HEADER_DIVISOR = 8  # a header with transaction hashes is so much smaller than its block
+PROBES_PER_CHANGE = 4  # nonce and coins before and after a block that logs name
+READ_FACTOR, SAMPLED_FACTOR = 2.0, 3.0  # accuracy of estimates from the whole span, and from a sample
 
 
 async def forecast(history: AccountHistory, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Forecast:
-    """The cost of some datasets of some accounts in a span of final blocks. It takes at most 20 requests.
+    """Estimate the cost of reading accounts in a span of final blocks, with at most 20 requests.
 
     Raises:
-        SourceError: no endpoint gives a block or a window of logs.
+        SourceError: No endpoint gives a block or a window of logs.
     """
     node = history.chain.node
-    sample = span
-    if len(span) > SHORT:
-        middle = span.first + (len(span) - max(SHORT, len(span) // SAMPLED)) // 2
-        sample = Span(middle, middle + max(SHORT, len(span) // SAMPLED) - 1)
-    window, logs = await history.logs.window(sample, accounts)
-    body = len((await node.with_any(lambda endpoint: raw_blocks(endpoint, [span.last], METHOD, True)))[0])
-    with_logs = sorted(set(logs.height.tolist()))
-    await node.with_any(lambda endpoint: _batch(endpoint, span, with_logs), kind="headers")
+    window, logs = await history.logs.read_window(_sample(span), accounts)
+    blocks = await node.with_any(lambda endpoint: raw_blocks(endpoint, [span.last], BLOCK_METHOD, True))
+    block_bytes = len(blocks[0])
+    log_heights = sorted(set(logs.height.tolist()))
+    await node.with_any(lambda endpoint: _probe_batch(endpoint, span, log_heights), kind="headers")
     share = len(span) / len(window)
-    heights, log_count = math.ceil(len(with_logs) * share), math.ceil(len(logs) * share)
-    wanted = {DATASETS[name].by_account for name in datasets}
+    height_count, log_count = math.ceil(len(log_heights) * share), math.ceil(len(logs) * share)
+    needs_logs, needs_transactions = (
+        any(DATASETS[name].by_account == source for name in datasets) for source in ("logs", "places")
+    )
     unread: tuple[str, ...] = ()
-    sent, way = 0, ""
-    if "places" in wanted:
-        ends = await ends_of(node, span, accounts, {})
-        sent = sum(max(0, each.after.nonce - each.before.nonce) for each in ends)
+    tx_count, method = 0, ""
+    if needs_transactions:
+        boundaries = await read_boundaries(node, span, accounts, {})
+        tx_count = sum(max(0, each.after.nonce - each.before.nonce) for each in boundaries)
         try:
-            way = (await history.places.touched(Span(span.last, span.last), accounts)).way
-        except (HistoryUnavailable, Unsupported):
+            method = (await history.transactions.find_active_blocks(Span(span.last, span.last), accounts)).method
+        except (HistoryUnavailable, UnsupportedMethod):
             unread = tuple(sorted(name for name in datasets if DATASETS[name].by_account == "places"))
-    pieces = math.ceil(len(span) / len(window) * min(PIECES, history.logs.pieces(window)))
-    of_logs = 3 * pieces + AGAIN * math.ceil(pieces / PIECES) if "logs" in wanted else 0
-    headers = heights if "logs" in wanted else 0
-    of_state = _probes(span, sent, heights) if way == state.WAY else 0
-    calls = of_logs + headers + of_state + 2 * sent
-    batch = min((each.capabilities.get("max_batch", BATCH) for each in node.endpoints), default=BATCH)
+    pieces = math.ceil(len(span) / len(window) * min(MAX_PIECES, history.logs.piece_count(window)))
+    log_calls = 3 * pieces + REREAD_CALLS * math.ceil(pieces / MAX_PIECES) if needs_logs else 0
+    header_calls = height_count if needs_logs else 0
+    state_calls = _state_calls(span, tx_count, height_count) if method == state.METHOD else 0
+    calls = log_calls + header_calls + state_calls + 2 * tx_count
+    batch = min((each.capabilities.get("max_batch", DEFAULT_BATCH) for each in node.endpoints), default=DEFAULT_BATCH)
     return Forecast(
-        rows=(log_count if "logs" in wanted else 0) + sent,
-        requests=GREETING + math.ceil(calls / (FILLED * batch)),
+        rows=(log_count if needs_logs else 0) + tx_count,
+        requests=SETUP_REQUESTS + math.ceil(calls / (BATCH_FILL * batch)),
         calls=calls,
-        units=LOG_UNITS * of_logs + UNITS * (calls - of_logs),
+        units=LOG_UNITS * log_calls + OTHER_UNITS * (calls - log_calls),
         bytes=(
             LOG_BYTES * log_count
-            + headers * body // HEADER_SHARE
-            + STATE_BYTES * (of_state + of_logs)
-            + sent * (body + RECEIPT_BYTES)
+            + header_calls * block_bytes // HEADER_DIVISOR
+            + STATE_BYTES * (state_calls + log_calls)
+            + tx_count * (block_bytes + RECEIPT_BYTES)
         ),
         sampled=len(window),
-        factor=NEAR if window == span else FAR,
+        factor=READ_FACTOR if window == span else SAMPLED_FACTOR,
         unread=unread,
     )
 
 
-async def _batch(endpoint: Endpoint, span: Span, heights: Sequence[int]) -> None:
-    """Read some headers at once, so that the endpoint says how many calls it takes in one batch."""
-    others = range(span.first, span.last + 1)
-    await raw_blocks(endpoint, [*heights, *others][:TOGETHER], METHOD, False)
+def _sample(span: Span) -> Span:
+    """Return the middle of a span, or all of it if it is short."""
+    if len(span) <= MAX_WHOLE_SPAN:
+        return span
+    size = max(MAX_WHOLE_SPAN, len(span) // SAMPLE_DIVISOR)
+    first = span.first + (len(span) - size) // 2
+    return Span(first, first + size - 1)
 
 
-def _probes(span: Span, sent: int, heights: int) -> int:
-    """Calls of a search by the state: four for each change that logs name, more for one that is searched."""
-    far = max(sent - heights, sent // 10)
-    rounds = math.ceil(math.log2(max(2, len(span) / max(1, sent))))
-    return PROBED * sent + PROBED * rounds * far
+async def _probe_batch(endpoint: Endpoint, span: Span, heights: Sequence[int]) -> None:
+    """Read `PROBE_BATCH` headers in one batch, so that the endpoint's limit becomes known."""
+    await raw_blocks(endpoint, [*heights, *range(span.first, span.last + 1)][:PROBE_BATCH], BLOCK_METHOD, False)
+
+
+def _state_calls(span: Span, tx_count: int, hint_count: int) -> int:
+    """Estimate the calls of a search by state: four per change that logs hint at, more for others."""
+    unhinted = max(tx_count - hint_count, tx_count // 10)
+    rounds = math.ceil(math.log2(max(2, len(span) / max(1, tx_count))))
+    return PROBES_PER_CHANGE * tx_count + PROBES_PER_CHANGE * rounds * unhinted

@@ -1,9 +1,9 @@
-"""Every log that names some accounts, whatever the event: three questions for all accounts, in spans as wide as a node
-serves.
+"""Read every log that names some accounts, of any event, with three filters for all accounts.
 
-Final blocks are read in windows. Blocks that may still go are read by their headers: one whose bloom allows a log of
-these accounts is asked by its hash. Every answer is compared with the receipts of the accounts' own transactions, and
-with `integrity = "roots"` with all receipts of the blocks that have something of the accounts (`witness.py`).
+Final blocks are read in windows. Blocks that are not final are read by their headers: if a bloom allows a log of the
+accounts, the block's logs are requested by its hash. Every answer is compared with the receipts of the accounts' own
+transactions, and with `integrity = "roots"` with all receipts of the blocks that concern the accounts (see
+`receipt_comparison`).
 """
 
 from __future__ import annotations
@@ -11,85 +11,106 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import numpy as np
-
-from adapters.evm import logs as columns
-from adapters.evm.accounts.naming import Naming, names, promised, questions
-from adapters.evm.accounts.pruned import Depths
-from adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, once
-from adapters.evm.accounts.remembered import Remembered
-from adapters.evm.accounts.windows import Windows
-from adapters.evm.accounts.witness import Comparison, Witness, shown
-from adapters.evm.integrity import blooms, check_links, explains, may_hold
-from adapters.evm.logs import Logs
-from adapters.evm.node import Header, Node, hex_of
-from adapters.evm.spans import Chunk, Omitted, chunk_key
+from chainfolio.adapters.evm import logs as columns
+from chainfolio.adapters.evm.accounts.header_cache import HeaderCache
+from chainfolio.adapters.evm.accounts.log_pruning import PruningCheck
+from chainfolio.adapters.evm.accounts.receipt_comparison import Comparison, ReceiptComparer, describe
+from chainfolio.adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, logs_naming, merge_logs
+from chainfolio.adapters.evm.accounts.topic_filters import TopicFilter, headers_with_bloom, names_account, topic_filters
+from chainfolio.adapters.evm.accounts.windows import Windows
+from chainfolio.adapters.evm.integrity import blooms, check_links, explains, may_hold
+from chainfolio.adapters.evm.logs import Logs
+from chainfolio.adapters.evm.node import Header, Node, hex_of
+from chainfolio.adapters.evm.spans import Chunk, OmittedLogs, chunk_key
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadAnswer, Contradicted, Reorged, SourceError, Unavailable, Unsupported
-from transport.endpoint import Endpoint
-from transport.wire import Request
+from chainfolio.errors import BadAnswer, Contradiction, Reorged, SourceError, Unavailable, UnsupportedMethod
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request
 
-SHORT = "short_answers"  # and whether it left logs out without saying so
-SAMPLES, NARROW = 16, 200  # parts of a window that are asked again, and how much smaller than it they are
-LARGE = 48  # calls of a batch that takes all of them
-PATIENCE = 6
-MAX_REPEATS = 100  # times that an endpoint is asked for the same window
-ANY_EVENT = "any_event"  # what is learnt of an endpoint: whether it takes a question that leaves the event open
+INCOMPLETE = "short_answers"  # capability: 1 if the endpoint left logs out without saying so
+ANY_EVENT = "any_event"  # capability: 0 if the endpoint refuses filters without events
+MAX_SAMPLES, SAMPLE_DIVISOR = 16, 200  # parts of a window that are read again, and how much smaller they are
+MIN_BATCH = 48  # calls of a batch that fits all samples
+STABLE_READS = 6  # reads without new logs after which an incomplete endpoint is believed
+MAX_REPEATS = 100  # reads of the same window
 
 
 class AccountLogs:
-    """Reads logs by the accounts that they name. `known` are the events that are asked for by name where a node takes
-    no question without."""
+    """Reads logs by the accounts that they name.
+
+    Args:
+        node: The chain's endpoints.
+        known_events: The events to ask for if an endpoint refuses filters without events.
+        integrity: The setting of the chain.
+        sample: With proofs, one in `sample` further blocks is proven.
+        headers: Receives the headers that were read.
+    """
 
     def __init__(
         self,
         node: Node,
-        known: Sequence[str],
+        known_events: Sequence[str],
         *,
         integrity: str = "bloom",
         sample: int = 100,
-        kept: Remembered | None = None,
+        headers: HeaderCache | None = None,
     ) -> None:
-        self.node, self.known, self.integrity = node, tuple(known), integrity
-        self.witness = Witness(node, self.known, integrity=integrity, sample=sample)
-        self.kept = Remembered() if kept is None else kept
+        self.node, self.known_events, self.integrity = node, tuple(known_events), integrity
+        self.comparer = ReceiptComparer(node, self.known_events, integrity=integrity, sample=sample)
+        self.headers = HeaderCache() if headers is None else headers
         self.windows: Windows[Logs] = Windows("max_span", "logs")
-        self.depths = Depths()
+        self.pruning = PruningCheck()
 
     async def read(self, span: Span, accounts: Sequence[str], receipts: ReceiptLogs = NO_RECEIPTS) -> Chunk:
-        """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block.
-        `receipts`: logs that receipts of the span hold, which the answers must have."""
+        """Read the logs of final blocks.
+
+        Args:
+            span: The blocks to read.
+            accounts: Addresses in lower case.
+            receipts: Logs of receipts, which the answers must have.
+
+        Returns:
+            The next window of the span, with the header of its last block.
+
+        Raises:
+            OmittedLogs: Every endpoint leaves out logs.
+            HistoryUnavailable: No endpoint has the logs of these blocks.
+            SourceError: No endpoint answers.
+        """
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
-            if self.node.quorum > 1:  # what is compared is read alike
-                window, logs = span, await self._span(endpoint, span, accounts)
+            if self.node.quorum > 1:  # endpoints that are compared must read the same window
+                window, logs = span, await self._read_span(endpoint, span, accounts)
             else:
-                window, logs = await self._window(endpoint, span, accounts)
-            whole = await self._complete(endpoint, window, logs, accounts)
+                window, logs = await self._read_window(endpoint, span, accounts)
+            complete = await self._complete(endpoint, window, logs, accounts)
             try:
-                chunk = await self._held(endpoint, window, whole, accounts)
-            except Omitted:
-                if any(not each.capabilities.get(SHORT) for each in self.node.ranked()):
+                chunk = await self._check_window(endpoint, window, complete, accounts)
+            except OmittedLogs:
+                if self._has_complete_endpoint():
                     raise
-                whole = await self._patiently(endpoint, window, whole, accounts)
-                chunk = await self._held(endpoint, window, whole, accounts)
-            was_short = bool(endpoint.capabilities.get(SHORT))
-            compared = await self._compared(endpoint, chunk, receipts, accounts)
-            if compared.error is not None and self.node.quorum < 2 and not was_short:
-                more = await self._patiently(endpoint, window, chunk.logs, accounts)
-                chunk.logs = compared.applied(endpoint.name, (await self._held(endpoint, window, more, accounts)).logs)
+                complete = await self._read_until_stable(endpoint, window, complete, accounts)
+                chunk = await self._check_window(endpoint, window, complete, accounts)
+            was_incomplete = _is_incomplete(endpoint)
+            comparison = await self._compare(endpoint, chunk, receipts, accounts)
+            if comparison.error is not None and self.node.quorum < 2 and not was_incomplete:
+                stable = await self._read_until_stable(endpoint, window, chunk.logs, accounts)
+                checked = await self._check_window(endpoint, window, stable, accounts)
+                chunk.logs = comparison.apply(endpoint.name, checked.logs)
             chunk.restored = len(chunk.logs) - len(logs)
             return [chunk]
 
         return await self._agreed(at, span)
 
-    async def window(self, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
-        """The logs of the next window of final blocks as one endpoint gives them, unproven: for a forecast."""
-        return await self.node.with_any(lambda endpoint: self._window(endpoint, span, accounts), kind="account logs")
+    async def read_window(self, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
+        """Read the next window of final blocks from one endpoint, without checks, for an estimate."""
+        return await self.node.with_any(
+            lambda endpoint: self._read_window(endpoint, span, accounts), kind="account logs"
+        )
 
-    def pieces(self, window: Span) -> int:
-        """How many questions the endpoint that takes most of them needs for a window."""
-        return min(-(-len(window) // self.windows.size(each, window)) for each in self.node.endpoints)
+    def piece_count(self, window: Span) -> int:
+        """Return how many pieces the endpoint with the widest limit needs for a window."""
+        return min(-(-len(window) // self.windows.piece_size(each, window)) for each in self.node.endpoints)
 
     async def read_linked(
         self,
@@ -99,23 +120,36 @@ class AccountLogs:
         headers: Sequence[Header] = (),
         receipts: ReceiptLogs = NO_RECEIPTS,
     ) -> Chunk:
-        """The logs of blocks that may still go, with all their headers, where these were not read already. A block that
-        does not name the accounts costs no more than its header. `receipts` as in `read`."""
+        """Read the logs of blocks that are not final.
+
+        A block whose bloom denies the accounts costs only its header.
+
+        Args:
+            span: The blocks to read, all of them.
+            accounts: Addresses in lower case.
+            before: The block that the first one must follow; None if it is unknown.
+            headers: The headers of the span, if they were already read.
+            receipts: Logs of receipts, which the answers must have.
+
+        Raises:
+            Reorged: The blocks do not follow each other, or `before`.
+            SourceError: No endpoint answers completely.
+        """
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
             chain = list(headers) or await self.node.headers_at(endpoint, range(span.first, span.last + 1))
             check_links(endpoint.name, chain, before)
-            asked = chain if self.integrity == "off" else promised(chain, accounts)
-            logs = await self._by_hash(endpoint, [header.hash for header in asked], accounts)
+            candidates = chain if self.integrity == "off" else headers_with_bloom(chain, accounts)
+            logs = await self._read_by_hash(endpoint, [header.hash for header in candidates], accounts)
             if self.integrity != "off":
-                logs = await self._with_omitted(endpoint, asked, logs, accounts)
-            self._check(endpoint.name, logs, chain, final=False)
+                logs = await self._add_omitted(endpoint, candidates, logs, accounts)
+            self._check_logs(endpoint.name, logs, chain, final=False)
             chunk = Chunk(span, logs, chain)
-            compared = await self._compared(endpoint, chunk, receipts, accounts)
-            if compared.error is not None and self.node.quorum < 2:
-                more = await self._with_omitted(endpoint, asked, chunk.logs, accounts)
-                self._check(endpoint.name, more, chain, final=False)
-                chunk.logs = compared.applied(endpoint.name, more)
+            comparison = await self._compare(endpoint, chunk, receipts, accounts)
+            if comparison.error is not None and self.node.quorum < 2:
+                complete = await self._add_omitted(endpoint, candidates, chunk.logs, accounts)
+                self._check_logs(endpoint.name, complete, chain, final=False)
+                chunk.logs = comparison.apply(endpoint.name, complete)
             return [chunk]
 
         return await self._agreed(at, span)
@@ -131,172 +165,203 @@ class AccountLogs:
         )
         return chunks[0]
 
-    def accuse(self, source: str, lacking: Logs) -> None:
-        """Remember of an endpoint that it left out logs, by receipts that it gave itself."""
+    def accuse(self, source: str, missing: Logs) -> None:
+        """Mark an endpoint as incomplete, because of logs in receipts that it gave itself."""
         for endpoint in self.node.endpoints:
-            if endpoint.name == source and not endpoint.capabilities.get(SHORT):
-                endpoint.learn(SHORT, 1)
-                endpoint.errors.note(Omitted(source, f"left out {shown(lacking)}, which its receipt holds"))
+            if endpoint.name == source and not _is_incomplete(endpoint):
+                endpoint.learn(INCOMPLETE, 1)
+                endpoint.errors.note(OmittedLogs(source, f"left out {describe(missing)}, which its receipt holds"))
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The events that answers are about; none named: all."""
-        is_open = all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.node.endpoints)
-        return () if is_open else self.known
+        """The events that answers have; empty for all events."""
+        any_event = all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.node.endpoints)
+        return () if any_event else self.known_events
+
+    def _has_complete_endpoint(self, other_than: Endpoint | None = None) -> bool:
+        return any(not _is_incomplete(each) for each in self.node.ranked() if each is not other_than)
 
     # --- one window --------------------------------------------------------------------------------------------------
 
-    async def _window(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
-        """The logs of the next pieces of a span."""
-        window, found = await self.windows.read(endpoint, span, lambda pieces: self._ask(endpoint, pieces, accounts))
-        return window, columns.join([once(endpoint.name, answers) for answers in found])
+    async def _read_window(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
+        """Read the next window of a span."""
+        window, pieces = await self.windows.read(
+            endpoint, span, lambda spans: self._read_pieces(endpoint, spans, accounts)
+        )
+        return window, columns.join([merge_logs(endpoint.name, answers) for answers in pieces])
 
-    async def _span(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Logs:
-        """The logs of a whole span, window by window."""
-        window, logs = await self._window(endpoint, span, accounts)
+    async def _read_span(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Logs:
+        """Read a whole span, window by window."""
+        window, logs = await self._read_window(endpoint, span, accounts)
         parts = [logs]
         while window.last < span.last:
-            window, logs = await self._window(endpoint, Span(window.last + 1, span.last), accounts)
+            window, logs = await self._read_window(endpoint, Span(window.last + 1, span.last), accounts)
             parts.append(logs)
         return columns.join(parts)
 
-    async def _ask(
+    async def _read_pieces(
         self, endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
     ) -> list[list[Logs | SourceError]]:
-        """For each piece the answers to its questions; about known events alone where a node takes no open question."""
-        is_open = endpoint.capabilities.get(ANY_EVENT, 1)
-        answers = await self._put(endpoint, pieces, questions(accounts, () if is_open else self.known))
-        if is_open and any(type(each) in (Unsupported, BadAnswer) for several in answers for each in several):
-            refused, answers = answers, await self._put(endpoint, pieces, questions(accounts, self.known))
-            if any(type(each) in (Unsupported, BadAnswer) for several in answers for each in several):
-                return refused
+        """Return the answers to the filters for each piece; only known events if the endpoint demands it."""
+        any_event = endpoint.capabilities.get(ANY_EVENT, 1)
+        answers = await self._request(endpoint, pieces, self._filters(endpoint, accounts))
+        if any_event and _is_filter_refused(answers):
+            refusals = answers
+            answers = await self._request(endpoint, pieces, topic_filters(accounts, self.known_events))
+            if _is_filter_refused(answers):
+                return refusals
             endpoint.learn(ANY_EVENT, 0)
         return answers
 
-    async def _put(
-        self, endpoint: Endpoint, pieces: Sequence[Span], asked: Sequence[Naming]
+    def _filters(self, endpoint: Endpoint, accounts: Sequence[str]) -> list[TopicFilter]:
+        any_event = endpoint.capabilities.get(ANY_EVENT, 1)
+        return topic_filters(accounts, () if any_event else self.known_events)
+
+    async def _request(
+        self, endpoint: Endpoint, pieces: Sequence[Span], filters: Sequence[TopicFilter]
     ) -> list[list[Logs | SourceError]]:
-        reads = [
+        requests = [
             Request(
-                "eth_getLogs", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), **each.filter()},)
+                "eth_getLogs", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), **each.params()},)
             )
             for piece in pieces
-            for each in asked
+            for each in filters
         ]
-        answers = iter(await endpoint.ask(reads, height=pieces[0].first))
-        found: list[list[Logs | SourceError]] = []
+        answers = iter(await endpoint.ask(requests, height=pieces[0].first))
+        results: list[list[Logs | SourceError]] = []
         for piece in pieces:
-            found.append([])
-            for each in asked:
+            results.append([])
+            for each in filters:
                 answer = next(answers)
                 if isinstance(answer, SourceError):
-                    found[-1].append(answer)
+                    results[-1].append(answer)
                     continue
                 logs = await asyncio.to_thread(columns.parse, endpoint.name, answer)
-                found[-1].append(each.check(endpoint.name, _within(endpoint.name, piece, logs)))
-        return found
+                results[-1].append(each.check(endpoint.name, _check_span(endpoint.name, piece, logs)))
+        return results
 
-    # --- answers that lack some logs ---------------------------------------------------------------------------------
+    # --- incomplete answers ------------------------------------------------------------------------------------------
 
     async def _complete(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
-        """The logs of a window, by an endpoint that gives the same ones when it is asked once more for small parts.
+        """Return the logs if the endpoint gives the same ones for small parts of the window.
 
-        One that does not is left to others; where there are none, it is asked again until nothing new comes.
+        Otherwise read from the endpoint until nothing new comes, if all endpoints are incomplete.
+
+        Raises:
+            OmittedLogs: The endpoint gives different logs, and another endpoint may be complete.
         """
         if self.integrity == "off" or self.node.quorum > 1:
             return logs
-        if not endpoint.capabilities.get(SHORT):
+        if not _is_incomplete(endpoint):
             parts = self._sample(endpoint, window, logs)
-            for part, answers in zip(parts, await self._ask(endpoint, parts, accounts), strict=True):
+            for part, answers in zip(parts, await self._read_pieces(endpoint, parts, accounts), strict=True):
                 if any(isinstance(each, SourceError) for each in answers):
-                    continue  # the same was answered a moment ago: what cannot be asked twice shows nothing
-                again = once(endpoint.name, [each for each in answers if not isinstance(each, SourceError)])
-                if _places(again) != {place for place in _places(logs) if place[0] in part}:
-                    endpoint.learn(SHORT, 1)
+                    continue  # the endpoint answered the same question before: a refusal now proves nothing
+                reread = merge_logs(endpoint.name, [each for each in answers if not isinstance(each, SourceError)])
+                if _positions(reread) != {position for position in _positions(logs) if position[0] in part}:
+                    endpoint.learn(INCOMPLETE, 1)
                     break
             else:
                 return logs
-        if any(not each.capabilities.get(SHORT) for each in self.node.ranked()):
-            raise Omitted(endpoint.name, f"gives other logs of blocks {window.first}..{window.last} when asked again")
-        return await self._patiently(endpoint, window, logs, accounts)
+        if self._has_complete_endpoint():
+            raise OmittedLogs(
+                endpoint.name, f"gives other logs of blocks {window.first}..{window.last} when asked again"
+            )
+        return await self._read_until_stable(endpoint, window, logs, accounts)
 
     def _sample(self, endpoint: Endpoint, window: Span, logs: Logs) -> list[Span]:
-        """Return at least one small part of a window: some end with a log that was given, some are anywhere."""
-        count = SAMPLES if endpoint.capabilities.get("max_batch", LARGE) >= LARGE else 1
-        chance, width = self.node.seams.random, max(1, len(window) // NARROW)
-        known = sorted({int(height) for height in logs.height})
-        ends = [known[-1], *(chance.choice(known) for _ in range(count - 1))] if known else []
-        ends += [chance.randint(window.first, window.last) for _ in range(count // 4 if known else max(1, count // 4))]
+        """Return at least one small part of a window: some end with a log of the answer, some are random."""
+        count = MAX_SAMPLES if endpoint.capabilities.get("max_batch", MIN_BATCH) >= MIN_BATCH else 1
+        random, width = self.node.environment.random, max(1, len(window) // SAMPLE_DIVISOR)
+        heights = sorted({int(height) for height in logs.height})
+        ends = [heights[-1], *(random.choice(heights) for _ in range(count - 1))] if heights else []
+        random_count = count // 4 if heights else max(1, count // 4)
+        ends += [random.randint(window.first, window.last) for _ in range(random_count)]
         return [Span(max(window.first, end - width + 1), end) for end in sorted(set(ends))]
 
-    async def _patiently(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
-        """Return all that an endpoint gives when it is asked again and again, until nothing new came for some times.
+    async def _read_until_stable(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
+        """Read a window again until `STABLE_READS` reads in a row bring no new logs, and return all logs.
 
         Raises:
-            Omitted: something new came each time.
+            OmittedLogs: New logs still come after `MAX_REPEATS` reads.
         """
-        calm = 0
+        stable_count = 0
         for _ in range(MAX_REPEATS):
-            if calm == PATIENCE:
+            if stable_count == STABLE_READS:
                 return logs
-            more = once(endpoint.name, [logs, await self._span(endpoint, window, accounts)])
-            calm = 0 if len(more) > len(logs) else calm + 1
-            logs = more
-        raise Omitted(endpoint.name, f"gives new logs of blocks {window.first}..{window.last} whenever it is asked")
+            merged = merge_logs(endpoint.name, [logs, await self._read_span(endpoint, window, accounts)])
+            stable_count = 0 if len(merged) > len(logs) else stable_count + 1
+            logs = merged
+        raise OmittedLogs(endpoint.name, f"gives new logs of blocks {window.first}..{window.last} whenever it is asked")
 
-    async def _compared(
+    async def _compare(
         self, endpoint: Endpoint, chunk: Chunk, receipts: ReceiptLogs, accounts: Sequence[str]
     ) -> Comparison:
-        """Compare a chunk with receipts, and remember of the endpoint if it left logs out.
+        """Compare a chunk with receipts, correct it in place, and mark an incomplete endpoint.
 
         Raises:
-            Omitted: the endpoint left logs out, by receipts that it gave itself, and another one may give all.
-            Contradicted: the same, and a receipts root shows it.
+            OmittedLogs: The endpoint left out logs of its own receipts, and another endpoint may be complete.
+            Contradiction: A receipts root proves it.
         """
-        is_open = bool(endpoint.capabilities.get(ANY_EVENT, 1))
-        compared = await self.witness.compared(endpoint, chunk, receipts, accounts, is_open=is_open)
-        if compared.error is not None:
-            is_new = not endpoint.capabilities.get(SHORT) or isinstance(compared.error, Contradicted)
-            endpoint.learn(SHORT, 1)
-            others = [each for each in self.node.ranked() if each is not endpoint]
-            is_whole = self.node.quorum < 2 and not all(each.capabilities.get(SHORT) for each in others)
-            if is_whole or (others and isinstance(compared.error, Contradicted)):
-                raise compared.error
+        any_event = bool(endpoint.capabilities.get(ANY_EVENT, 1))
+        comparison = await self.comparer.compare(endpoint, chunk, receipts, accounts, any_event=any_event)
+        if comparison.error is not None:
+            is_new = not _is_incomplete(endpoint) or isinstance(comparison.error, Contradiction)
+            endpoint.learn(INCOMPLETE, 1)
+            has_alternative = self.node.quorum < 2 and self._has_complete_endpoint(other_than=endpoint)
+            has_others = any(each is not endpoint for each in self.node.ranked())
+            if has_alternative or (has_others and isinstance(comparison.error, Contradiction)):
+                raise comparison.error
             if is_new:
-                endpoint.errors.note(compared.error)
-        chunk.left_out, chunk.source = compared.left_out, endpoint.name
-        chunk.logs = compared.applied(endpoint.name, chunk.logs)
-        return compared
+                endpoint.errors.note(comparison.error)
+        chunk.left_out, chunk.source = comparison.left_out, endpoint.name
+        chunk.logs = comparison.apply(endpoint.name, chunk.logs)
+        return comparison
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
-    async def _held(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Chunk:
-        """Logs held against the headers of their blocks, and of the last block of the window; and headers of some other
-        blocks against what the node says of their logs."""
+    async def _check_window(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Chunk:
+        """Check logs against the headers of their blocks, and the endpoint against some headers without logs.
+
+        Returns:
+            The logs with the header of the window's last block.
+
+        Raises:
+            BadAnswer: A log contradicts its header.
+            OmittedLogs: The endpoint has logs of the accounts that it left out.
+            HistoryUnavailable: The endpoint has deleted the logs of these blocks.
+        """
         heights = sorted({*map(int, logs.height), window.last})
         if self.integrity == "off" and bool((logs.time_s >= 0).all()):
             heights = heights[-1:]
-        sampled = [] if self.integrity == "off" else self.depths.sample(endpoint, window, logs)
-        every = await self.node.headers_at(endpoint, sorted({*heights, *sampled}))
-        headers = [header for header in every if header.height in heights]
+        sampled = [] if self.integrity == "off" else self.pruning.sample(endpoint, window, logs)
+        all_headers = await self.node.headers_at(endpoint, sorted({*heights, *sampled}))
+        headers = [header for header in all_headers if header.height in heights]
         if sampled:
-            at_some = await self.depths.check(endpoint, [each for each in every if each.height in sampled], accounts)
-            if _places(at_some.take(np.flatnonzero(names(at_some, accounts)))) - _places(logs):
-                endpoint.learn(SHORT, 1)
-                raise Omitted(endpoint.name, f"leaves out logs of blocks {window.first}..{window.last} that it has")
+            sampled_headers = [header for header in all_headers if header.height in sampled]
+            sampled_logs = logs_naming(await self.pruning.check(endpoint, sampled_headers, accounts), accounts)
+            if _positions(sampled_logs) - _positions(logs):
+                endpoint.learn(INCOMPLETE, 1)
+                raise OmittedLogs(endpoint.name, f"leaves out logs of blocks {window.first}..{window.last} that it has")
         if len(heights) > 1 or len(logs):
-            self._check(endpoint.name, logs, headers, final=True)
-            self.kept.keep(headers)
+            self._check_logs(endpoint.name, logs, headers, final=True)
+            self.headers.add(headers)
         return Chunk(window, logs, headers[-1:])
 
-    def _check(self, source: str, logs: Logs, headers: Sequence[Header], *, final: bool) -> None:
-        """Each log carries the hash and the time of its block, whose bloom allows it. The times are filled in."""
-        at = {header.height: k for k, header in enumerate(headers)}
-        rows = blooms(headers)
+    def _check_logs(self, source: str, logs: Logs, headers: Sequence[Header], *, final: bool) -> None:
+        """Check hash, time and bloom of each log against its header, and fill in missing times.
+
+        Raises:
+            Reorged: A log of a block that is not final has another block hash.
+            BadAnswer: A log contradicts its header.
+        """
+        rows_by_height = {header.height: row for row, header in enumerate(headers)}
+        bloom_rows = blooms(headers)
         for k in range(len(logs)):
-            header = headers[at[int(logs.height[k])]] if int(logs.height[k]) in at else None
-            if header is None:
-                continue  # integrity is off, and the time is told
+            row = rows_by_height.get(int(logs.height[k]))
+            if row is None:
+                continue  # integrity is off, and the log has a time
+            header = headers[row]
             if logs.block_hash[k].tobytes().decode() != header.hash:
                 if not final:
                     raise Reorged(source, header.height, header.hash)
@@ -305,67 +370,90 @@ class AccountLogs:
                 raise BadAnswer(source, "a log with another time than its block")
             logs.time_s[k] = header.time_s
             if self.integrity != "off":
-                value = logs.address[k].tobytes().decode()
-                if not may_hold(rows[at[header.height]][None, :], value).all():
-                    raise BadAnswer(source, f"a log of {value} in a block whose bloom denies it")
+                address = logs.address[k].tobytes().decode()
+                if not may_hold(bloom_rows[row][None, :], address).all():
+                    raise BadAnswer(source, f"a log of {address} in a block whose bloom denies it")
 
-    async def _by_hash(self, endpoint: Endpoint, hashes: Sequence[str], accounts: Sequence[str]) -> Logs:
-        """The logs of blocks named by hash, which a node that does not have them must refuse."""
-        is_open = endpoint.capabilities.get(ANY_EVENT, 1)
-        asked = questions(accounts, () if is_open else self.known)
-        reads = [Request("eth_getLogs", ({"blockHash": each, **q.filter()},)) for each in hashes for q in asked]
-        found = []
-        for read, answer in zip(reads, await endpoint.ask(reads), strict=True):
+    async def _read_by_hash(self, endpoint: Endpoint, hashes: Sequence[str], accounts: Sequence[str]) -> Logs:
+        """Read the logs of blocks by hash. A node that does not have such a block must refuse."""
+        filters = self._filters(endpoint, accounts)
+        requests = [
+            Request("eth_getLogs", ({"blockHash": block_hash, **each.params()},))
+            for block_hash in hashes
+            for each in filters
+        ]
+        results = []
+        for request, answer in zip(requests, await endpoint.ask(requests), strict=True):
             if isinstance(answer, SourceError):
                 raise Unavailable(endpoint.name, f"cannot give the logs of a block by its hash: {answer.reason}")
             logs = columns.parse(endpoint.name, answer)
-            if len(logs) and {each.tobytes().decode() for each in logs.block_hash} != {read.params[0]["blockHash"]}:
+            if len(logs) and _block_hashes(logs) != {request.params[0]["blockHash"]}:
                 raise BadAnswer(endpoint.name, "logs of another block than was asked for")
-            if not names(logs, accounts).all():
+            if not names_account(logs, accounts).all():
                 raise BadAnswer(endpoint.name, "logs that name other accounts than were asked for")
-            found.append(logs)
-        return once(endpoint.name, found)
+            results.append(logs)
+        return merge_logs(endpoint.name, results)
 
-    async def _with_omitted(
-        self, endpoint: Endpoint, asked: Sequence[Header], logs: Logs, accounts: Sequence[str]
+    async def _add_omitted(
+        self, endpoint: Endpoint, headers: Sequence[Header], logs: Logs, accounts: Sequence[str]
     ) -> Logs:
-        """The logs of single blocks, also those that were left out: blocks that name the accounts are read whole, and
-        their blooms say whether that is all. From an endpoint that is known to leave logs out, so is every block that
-        may name them."""
-        is_short, named = bool(endpoint.capabilities.get(SHORT)), {int(height) for height in logs.height}
-        left, parts = [header for header in asked if is_short or header.height in named], [logs]
-        lacks, again = False, list[Header]()
-        for _ in range(PATIENCE):
-            if not left:
+        """Add logs of single blocks that the endpoint left out.
+
+        All logs of each block that names the accounts are read, until they explain the block's bloom. For an incomplete
+        endpoint these are all blocks whose bloom allows the accounts, and they are always read `STABLE_READS` times.
+
+        Raises:
+            OmittedLogs: The logs of a block never explain its bloom, and another endpoint may be complete.
+            BadAnswer: The endpoint gives logs of another block.
+        """
+        was_incomplete, log_heights = _is_incomplete(endpoint), {int(height) for height in logs.height}
+        pending, parts = [header for header in headers if was_incomplete or header.height in log_heights], [logs]
+        has_omitted, unexplained = False, list[Header]()
+        for _ in range(STABLE_READS):
+            if not pending:
                 break
-            answers = await endpoint.ask([Request("eth_getLogs", ({"blockHash": each.hash},)) for each in left])
-            again = []
-            for header, answer in zip(left, answers, strict=True):
+            requests = [Request("eth_getLogs", ({"blockHash": header.hash},)) for header in pending]
+            unexplained = []
+            for header, answer in zip(pending, await endpoint.ask(requests), strict=True):
                 if isinstance(answer, SourceError):
-                    continue  # what cannot be asked twice shows nothing
-                whole = columns.parse(endpoint.name, answer)
-                if {each.tobytes().decode() for each in whole.block_hash} - {header.hash}:
+                    continue  # a refusal proves nothing
+                block_logs = columns.parse(endpoint.name, answer)
+                if _block_hashes(block_logs) - {header.hash}:
                     raise BadAnswer(endpoint.name, "logs of another block than was asked for")
-                parts.append(whole.take(np.flatnonzero(names(whole, accounts))))
-                if not explains(whole, header):
-                    again.append(header)
-            lacks = lacks or bool(again)
-            left = left if is_short else again  # a bloom does not count logs that are alike
-        found = once(endpoint.name, parts)
-        if lacks or len(found) > len(logs):
-            endpoint.learn(SHORT, 1)
-        if again and any(not each.capabilities.get(SHORT) for each in self.node.ranked() if each is not endpoint):
-            raise Omitted(endpoint.name, f"leaves out logs of block {again[0].height}, which its bloom promises")
-        if endpoint.capabilities.get(SHORT) and not is_short:
-            return await self._with_omitted(endpoint, asked, found, accounts)
-        return found
+                parts.append(logs_naming(block_logs, accounts))
+                if not explains(block_logs, header):
+                    unexplained.append(header)
+            has_omitted = has_omitted or bool(unexplained)
+            pending = pending if was_incomplete else unexplained  # equal logs leave the bloom unchanged
+        merged = merge_logs(endpoint.name, parts)
+        if has_omitted or len(merged) > len(logs):
+            endpoint.learn(INCOMPLETE, 1)
+        if unexplained and self._has_complete_endpoint(other_than=endpoint):
+            raise OmittedLogs(
+                endpoint.name, f"leaves out logs of block {unexplained[0].height}, which its bloom promises"
+            )
+        if _is_incomplete(endpoint) and not was_incomplete:
+            return await self._add_omitted(endpoint, headers, merged, accounts)
+        return merged
 
 
-def _places(logs: Logs) -> set[tuple[int, int]]:
+def _is_incomplete(endpoint: Endpoint) -> bool:
+    return bool(endpoint.capabilities.get(INCOMPLETE))
+
+
+def _is_filter_refused(answers: Sequence[Sequence[Logs | SourceError]]) -> bool:
+    return any(type(each) in (UnsupportedMethod, BadAnswer) for results in answers for each in results)
+
+
+def _positions(logs: Logs) -> set[tuple[int, int]]:
     return set(zip(logs.height.tolist(), logs.log_index.tolist(), strict=True))
 
 
-def _within(source: str, piece: Span, logs: Logs) -> Logs:
+def _block_hashes(logs: Logs) -> set[str]:
+    return {each.tobytes().decode() for each in logs.block_hash}
+
+
+def _check_span(source: str, piece: Span, logs: Logs) -> Logs:
     if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
         raise BadAnswer(source, "logs from outside the span that was asked for")
     return logs

@@ -1,7 +1,7 @@
-"""What the protocol itself paid accounts: no transaction and no trace tells of it, and only the blocks say so.
+"""Find coins that the protocol itself paid to accounts, which no transaction or trace records.
 
-What an account has, less all that is known to have come and gone, rises only where something else came. So the blocks
-are found as in `search`, over this difference: in rounds that grow with the logarithm of the window.
+The search follows an account's coins, less all that known transactions and calls explain: this difference only rises
+in blocks with such payments. It takes rounds that grow with the logarithm of the window (see `search`).
 """
 
 from __future__ import annotations
@@ -10,59 +10,84 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from adapters.evm.accounts import state
-from adapters.evm.accounts.bodies import Body
-from adapters.evm.accounts.ends import Ends, gained
-from adapters.evm.accounts.search import Change, Probe, changes
-from adapters.evm.datasets.internal import Moved
-from adapters.evm.datasets.withdrawals import GWEI
-from adapters.evm.facts import WITHDRAWALS, Facts
-from adapters.evm.node import Header, Node
+from chainfolio.adapters.evm.accounts import state
+from chainfolio.adapters.evm.accounts.bodies import Body
+from chainfolio.adapters.evm.accounts.boundary_check import Boundaries, net_coins
+from chainfolio.adapters.evm.accounts.search import Change, Probe, find_changes
+from chainfolio.adapters.evm.datasets.internal import CoinTransfer
+from chainfolio.adapters.evm.datasets.withdrawals import GWEI
+from chainfolio.adapters.evm.facts import WITHDRAWALS, Facts
+from chainfolio.adapters.evm.node import Header, Node
 from chainfolio.blocks import Span
-from transport.endpoint import Endpoint
+from chainfolio.transport.endpoint import Endpoint
 
 
-def paid_in(headers: Sequence[Header], account: str, facts: Facts) -> int:
-    """What validators withdrew to an account in some blocks."""
+def withdrawn_coins(headers: Sequence[Header], account: str, facts: Facts) -> int:
+    """Return the raw coins that validators withdrew to an account; 0 on chains without withdrawals."""
     if WITHDRAWALS not in facts.pays:
         return 0
-    every = (each for header in headers for each in header.withdrawals or ())
-    return GWEI * sum(int(each.amount, 16) for each in every if each.address.lower() == account)
+    withdrawals = (each for header in headers for each in header.withdrawals or ())
+    return GWEI * sum(int(each.amount, 16) for each in withdrawals if each.address.lower() == account)
 
 
-async def payments(
-    node: Node, span: Span, ends: Sequence[Ends], bodies: Mapping[int, Body], inside: Mapping[int, Sequence[Moved]]
+async def find_payments(
+    node: Node,
+    span: Span,
+    boundaries: Sequence[Boundaries],
+    bodies: Mapping[int, Body],
+    transfers: Mapping[int, Sequence[CoinTransfer]],
 ) -> list[Change[int]]:
-    """The blocks of a window in which accounts got more, or less, than bodies and calls explain."""
-    known = {each.account: _Known(each.account, bodies, inside) for each in ends}
-    accounts = [*known]
+    """Find the blocks in which accounts' coins changed by more, or less, than is explained.
+
+    Args:
+        node: The chain's endpoints.
+        span: The window to search.
+        boundaries: The accounts to search.
+        bodies: The known transactions by height.
+        transfers: The known internal transfers by height.
+
+    Raises:
+        HistoryUnavailable: No endpoint has such state.
+    """
+    explained = {each.account: _ExplainedCoins(each.account, bodies, transfers) for each in boundaries}
 
     async def at(endpoint: Endpoint) -> list[Change[int]]:
         async def read(probes: Sequence[Probe]) -> list[int]:
-            coins = await state.coins(endpoint, probes)
-            return [raw - known[account].until(height) for raw, (account, height) in zip(coins, probes, strict=True)]
+            coins = await state.read_coins(endpoint, probes)
+            return [
+                raw - explained[account].sum_at(height) for raw, (account, height) in zip(coins, probes, strict=True)
+            ]
 
-        found: list[Change[int]] = []
-        left: Span | None = span
-        while left is not None:
-            window, some = await changes(
-                read, accounts, left, at_once=lambda: state.at_once(endpoint, 1), most=lambda: state.MOST
+        changes: list[Change[int]] = []
+        pending: Span | None = span
+        while pending is not None:
+            window, window_changes = await find_changes(
+                read,
+                [*explained],
+                pending,
+                batch_size=lambda: state.batch_size(endpoint, 1),
+                max_changes=lambda: state.MAX_CHANGES,
             )
-            found += some
-            left = Span(window.last + 1, span.last) if window.last < span.last else None
-        return found
+            changes += window_changes
+            pending = Span(window.last + 1, span.last) if window.last < span.last else None
+        return changes
 
     return await node.with_any(at, kind="account payments")
 
 
-class _Known:
-    """What is known to have changed the coins of one account, up to each height."""
+class _ExplainedCoins:
+    """The sum of known changes of one account's coins, by height."""
 
-    def __init__(self, account: str, bodies: Mapping[int, Body], inside: Mapping[int, Sequence[Moved]]) -> None:
+    def __init__(
+        self, account: str, bodies: Mapping[int, Body], transfers: Mapping[int, Sequence[CoinTransfer]]
+    ) -> None:
         self.heights = sorted(bodies)
-        steps = (bodies[height].paid(account) + gained(inside.get(height, ()), account) for height in self.heights)
-        self.sums = [0, *accumulate(steps)]
+        changes = (
+            bodies[height].coin_change(account) + net_coins(transfers.get(height, ()), account)
+            for height in self.heights
+        )
+        self.sums = [0, *accumulate(changes)]
 
-    def until(self, height: int) -> int:
-        """All of it, up to a height."""
+    def sum_at(self, height: int) -> int:
+        """Return the sum of the changes up to and including a height."""
         return self.sums[bisect_right(self.heights, height)]

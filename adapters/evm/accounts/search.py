@@ -1,14 +1,14 @@
-"""At which heights something of an account changed: a search over many intervals at once.
+"""Search many intervals at once for the heights at which a value of an account changed.
 
-An interval is quiet where both of its ends say the same. The others are cut into as many parts as fit into one batch,
-all accounts together, so that rounds grow with the logarithm of the chain. It is a proof where what is read never comes
-back to what it was: nonces only rise, and between two transactions of its own the balance of an account without code
-only rises, too.
+An interval with equal values at both ends is skipped. The others are cut into as many parts as fit into one batch, for
+all accounts together, so the number of rounds grows with the logarithm of the chain's length. The search is complete
+if values never return to an earlier one: nonces only rise, and between two of its own transactions the balance of an
+account without code only rises, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, TypeVar
@@ -17,18 +17,18 @@ from chainfolio.blocks import Span
 
 T = TypeVar("T")
 Probe = tuple[str, int]  # an account and a height
-Read = Callable[[Sequence[Probe]], Awaitable[Sequence[T]]]
-Near = Callable[[str, T, T], Sequence[int]]  # by an account, and what it is at both ends of a span
+ReadValues = Callable[[Sequence[Probe]], Awaitable[Sequence[T]]]
+LikelyHeights = Callable[[str, T, T], Sequence[int]]  # by an account and its values at both ends of a span
 
 
-def nothing_near(account: str, before: object, after: object) -> Sequence[int]:
-    """Return no heights: nothing is known of where an account changed."""
+def no_likely_heights(account: str, before: object, after: object) -> Sequence[int]:
+    """Return no heights, for searches without hints."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """What an account was before and after a block that changed it."""
+    """The value of an account before and after a block that changed it."""
 
     account: str
     height: int
@@ -43,67 +43,92 @@ class _Interval:
     account: str
 
     def cuts(self, count: int) -> list[int]:
-        """So many heights between its ends, as even as they go."""
+        """Return up to `count` evenly spaced heights between both ends."""
         size = self.high - self.low
         return sorted({self.low + size * k // (count + 1) for k in range(1, count + 1)} - {self.low, self.high})
 
 
-async def changes(
-    read: Read[T],
+class _Values(Generic[T]):
+    """Values by account and height; each probe is read once."""
+
+    def __init__(self, read: ReadValues[T]) -> None:
+        self._read = read
+        self._values: dict[Probe, T] = {}
+
+    def __getitem__(self, probe: Probe) -> T:
+        return self._values[probe]
+
+    async def load(self, probes: Sequence[Probe]) -> None:
+        """Read the probes that were not read before."""
+        new = [each for each in probes if each not in self._values]
+        if new:
+            self._values.update(zip(new, await self._read(new), strict=True))
+
+    def changed(self, account: str, heights: Sequence[int]) -> list[_Interval]:
+        """Return the intervals between consecutive heights whose values differ."""
+        return [_Interval(a, b, account) for a, b in pairwise(heights) if self[account, a] != self[account, b]]
+
+    def changes(self, intervals: Sequence[_Interval]) -> list[Change[T]]:
+        """Return the changes in intervals of one block, in the order of the chain."""
+        changes = [
+            Change(each.account, each.high, self[each.account, each.low], self[each.account, each.high])
+            for each in intervals
+        ]
+        return sorted(changes, key=lambda change: (change.height, change.account))
+
+
+async def find_changes(
+    read: ReadValues[T],
     accounts: Sequence[str],
     span: Span,
     *,
-    at_once: Callable[[], int],
-    most: Callable[[], int],
-    near: Near[T] = nothing_near,
+    batch_size: Callable[[], int],
+    max_changes: Callable[[], int],
+    likely_heights: LikelyHeights[T] = no_likely_heights,
 ) -> tuple[Span, list[Change[T]]]:
-    """The blocks of a span that changed each account, in order. The span ends earlier where they are more than `most`
-    says; `at_once` says how much is read in one round where there is no need for more. `near` names heights at which an
-    account probably changed: they are read first, and the search is for what lies between them.
+    """Find the blocks of a span that changed each account, compared with the state before the span.
 
-    What lies before block 1 is what the genesis block gave.
+    Args:
+        read: Returns the values of probes, in order.
+        accounts: The accounts to search.
+        span: The blocks to search; before block 1 lies the genesis block.
+        batch_size: How many probes one round should have, asked anew each round.
+        max_changes: How many changes to search for, asked anew each round; the result may have a few more.
+        likely_heights: Heights at which an account probably changed; they are read first.
+
+    Returns:
+        The searched span, which ends earlier if there are more changes than `max_changes`, and its changes in order.
     """
-    known: dict[Probe, T] = {}
-
-    async def learn(probes: Sequence[Probe]) -> None:
-        new = [each for each in probes if each not in known]
-        if new:
-            known.update(zip(new, await read(new), strict=True))
-
+    values = _Values(read)
     low, last = max(0, span.first - 1), span.last
-    await learn([(account, height) for height in dict.fromkeys((low, last)) for account in accounts])
-    points: dict[str, list[int]] = {}
-    for account in accounts:
-        likely = near(account, known[account, low], known[account, last])
-        beside = {at for height in likely for at in (height - 1, height) if low < at < last}
-        points[account] = [low, *sorted(beside), last]
-    await learn([(account, height) for account, heights in points.items() for height in heights])
-    changed = sorted(
-        _Interval(a, b, account)
-        for account, heights in points.items()
-        for a, b in pairwise(heights)
-        if known[account, a] != known[account, b]
-    )
+    await values.load([(account, height) for height in dict.fromkeys((low, last)) for account in accounts])
+    points = {account: _points(values, account, low, last, likely_heights) for account in accounts}
+    await values.load([(account, height) for account, heights in points.items() for height in heights])
+    changed = sorted(each for account, heights in points.items() for each in values.changed(account, heights))
     while True:
-        if over := [each.low for each in changed[most() :] if each.low > low]:  # the rest is for the next window
-            last = over[0]
-            cut = [each for each in changed if each.low < last < each.high]
-            await learn([(each.account, last) for each in cut])
-            kept = [each if each.high <= last else _Interval(each.low, last, each.account) for each in changed]
-            changed = [e for e in kept if e.low < last and known[e.account, e.low] != known[e.account, e.high]]
+        if excess := [each.low for each in changed[max_changes() :] if each.low > low]:  # left to the next window
+            last = excess[0]
+            await values.load([(each.account, last) for each in changed if each.low < last < each.high])
+            ends = {each: [each.low, min(each.high, last)] for each in changed if each.low < last}
+            changed = _changed(values, ends)
         wide = [each for each in changed if each.high - each.low > 1]
         if not wide:
             break
-        parts = max(1, at_once() // len(wide))
-        cuts = {each: each.cuts(parts) for each in wide}
-        await learn([(each.account, height) for each, heights in cuts.items() for height in heights])
-        smaller = [each for each in changed if each not in cuts]
-        for each, heights in cuts.items():
-            ends = [each.low, *heights, each.high]
-            pairs = pairwise(ends)
-            smaller += [
-                _Interval(a, b, each.account) for a, b in pairs if known[each.account, a] != known[each.account, b]
-            ]
-        changed = sorted(smaller)
-    found = [Change(e.account, e.high, known[e.account, e.low], known[e.account, e.high]) for e in changed]
-    return Span(span.first, max(span.first, last)), sorted(found, key=lambda each: (each.height, each.account))
+        count = max(1, batch_size() // len(wide))
+        cuts = {each: each.cuts(count) for each in wide}
+        await values.load([(each.account, height) for each, heights in cuts.items() for height in heights])
+        narrow = [each for each in changed if each not in cuts]
+        parts = {each: [each.low, *heights, each.high] for each, heights in cuts.items()}
+        changed = sorted([*narrow, *_changed(values, parts)])
+    return Span(span.first, max(span.first, last)), values.changes(changed)
+
+
+def _points(values: _Values[T], account: str, low: int, last: int, likely_heights: LikelyHeights[T]) -> list[int]:
+    """Return both ends of a search, and the heights next to likely changes between them."""
+    likely = likely_heights(account, values[account, low], values[account, last])
+    neighbours = {at for height in likely for at in (height - 1, height) if low < at < last}
+    return [low, *sorted(neighbours), last]
+
+
+def _changed(values: _Values[T], heights: Mapping[_Interval, Sequence[int]]) -> list[_Interval]:
+    return [part for each, points in heights.items() for part in values.changed(each.account, points)]

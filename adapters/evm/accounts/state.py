@@ -1,119 +1,139 @@
-"""Where accounts did something, by nothing but the state of past blocks: their nonces and their native coins."""
+"""Find active blocks from past state: the blocks that changed nonce or native coins of an account."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from adapters.evm.accounts import past
-from adapters.evm.accounts.search import Probe, changes
-from adapters.evm.accounts.touched import Status, Touched
-from adapters.evm.endpoint import OTHER_UNITS
-from adapters.evm.hexadecimal import quantity
-from adapters.evm.node import hex_of
+from chainfolio.adapters.evm.accounts import archive_check
+from chainfolio.adapters.evm.accounts.active_blocks import AccountState, ActiveBlocks
+from chainfolio.adapters.evm.accounts.search import Probe, find_changes
+from chainfolio.adapters.evm.endpoint import OTHER_UNITS
+from chainfolio.adapters.evm.hexadecimal import quantity
+from chainfolio.adapters.evm.node import hex_of
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
-from transport import metering
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport import metering
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
-WAY = "state"
-CALLS = 1_000  # of one request, where the node takes so many
-MOST = 5_000  # changes of a window
-CAREFUL = 4  # calls of a round for each request that is left of a budget, before it is known how many go into one
-CALLS_EACH, CALLS_NEAR = 16, 6  # that the search takes for one change, about; near heights that logs name
-STRANGERS = 16  # heights more than twice the own transactions at which logs may name an account as the actor
-METHODS = ("eth_getTransactionCount", "eth_getBalance")
+METHOD = "state"
+MAX_BATCH = 1_000  # calls of one request, if the endpoint accepts so many
+MAX_CHANGES = 5_000  # of a window
+BUDGETED_CALLS = 4  # of a round, per request left in a budget, until the endpoint's batch size is known
+CALLS_PER_CHANGE, CALLS_PER_HINTED_CHANGE = 16, 6  # estimates for one change; less near heights that logs name
+MAX_FOREIGN_HEIGHTS = 16  # hints accepted above twice the number of own transactions
+STATE_METHODS = ("eth_getTransactionCount", "eth_getBalance")
 
 
-async def find(
+async def find_active_blocks(
     endpoint: Endpoint,
     span: Span,
     accounts: Sequence[str],
     hashes: Mapping[int, str],
-    acts: Mapping[str, Sequence[int]] | None = None,
-) -> Touched:
-    """The blocks of a window in which the accounts changed.
+    actor_heights: Mapping[str, Sequence[int]] | None = None,
+) -> ActiveBlocks:
+    """Find the blocks of a window in which the accounts' state changed.
 
     Args:
-        endpoint: whose state is read.
-        span: the window, from its start as far as goes at once.
-        accounts: whose blocks are searched.
-        hashes: of blocks that may still go, by which they are named.
-        acts: heights at which logs name an account as the actor: it probably changed there.
+        endpoint: The endpoint whose state is read.
+        span: The blocks to search; the window starts with the first of them.
+        accounts: Addresses in lower case.
+        hashes: Block hashes by height, for blocks that are not final.
+        actor_heights: Heights at which logs name an account as the actor: its state probably changed there.
 
     Raises:
-        HistoryUnavailable: the node has no such state.
+        HistoryUnavailable: The endpoint does not have such state.
+        BadAnswer: A nonce falls.
     """
 
-    async def read(probes: Sequence[Probe]) -> list[Status]:
-        return await statuses(endpoint, probes, hashes)
+    async def read(probes: Sequence[Probe]) -> list[AccountState]:
+        return await read_states(endpoint, probes, hashes)
 
-    def most() -> int:
-        """Half of a budget is for the search, by what one change of many costs, the other half for the blocks."""
-        calls = CALLS_NEAR if acts and any(acts.values()) else CALLS_EACH
-        affordable = metering.affords(2 * calls / at_once(endpoint) + 0.2, 4 * OTHER_UNITS * calls)
-        return max(1, int(min(MOST, affordable)))
+    def max_changes() -> int:
+        """Return how many changes half of the budget pays for; the other half is for reading their blocks."""
+        calls = CALLS_PER_HINTED_CHANGE if actor_heights and any(actor_heights.values()) else CALLS_PER_CHANGE
+        affordable = metering.affords(2 * calls / batch_size(endpoint) + 0.2, 4 * OTHER_UNITS * calls)
+        return max(1, int(min(MAX_CHANGES, affordable)))
 
-    def near(account: str, before: Status, after: Status) -> Sequence[int]:
-        """The heights of its acts, unless most of them must be forged: anybody can write a log that names it."""
-        heights = (acts or {}).get(account, ())
-        return heights if len(heights) <= 2 * (after.nonce - before.nonce) + STRANGERS else ()
+    def likely_heights(account: str, before: AccountState, after: AccountState) -> Sequence[int]:
+        """Return the account's hints; none if most must be forged: anyone can emit logs that name it."""
+        heights = (actor_heights or {}).get(account, ())
+        return heights if len(heights) <= 2 * (after.nonce - before.nonce) + MAX_FOREIGN_HEIGHTS else ()
 
     if not hashes:
-        await past.check(endpoint, span)
-    window, found = await changes(read, accounts, span, at_once=lambda: at_once(endpoint), most=most, near=near)
-    if falls := [each for each in found if each.after.nonce < each.before.nonce]:
+        await archive_check.check_past_state(endpoint, span)
+    window, changes = await find_changes(
+        read,
+        accounts,
+        span,
+        batch_size=lambda: batch_size(endpoint),
+        max_changes=max_changes,
+        likely_heights=likely_heights,
+    )
+    if falls := [each for each in changes if each.after.nonce < each.before.nonce]:
         raise BadAnswer(
             endpoint.name, f"the nonce of {falls[0].account} is lower after block {falls[0].height} than before"
         )
-    if hashes:
-        return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found))
-    coded = await with_code(endpoint, window.last, accounts, hashes)
-    return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found), coded=coded)
+    heights = tuple(sorted({each.height for each in changes}))
+    contracts = () if hashes else await accounts_with_code(endpoint, window.last, accounts, hashes)
+    return ActiveBlocks(window, METHOD, heights, changes=tuple(changes), contracts=contracts)
 
 
-def at_once(endpoint: Endpoint, calls_each: int = len(METHODS)) -> int:
-    """How many probes of so many calls go into one request. What is not known to fit is not tried on a budget."""
-    calls = min(CALLS, metering.affords(1 / CAREFUL, 1)) if "max_batch" not in endpoint.capabilities else CALLS
-    return max(2, int(min(calls, endpoint.capabilities.get("max_batch", calls)))) // calls_each
+def batch_size(endpoint: Endpoint, calls_per_probe: int = len(STATE_METHODS)) -> int:
+    """Return how many probes go into one request; fewer on a budget while the endpoint's limit is unknown."""
+    calls = (
+        MAX_BATCH if "max_batch" in endpoint.capabilities else min(MAX_BATCH, metering.affords(1 / BUDGETED_CALLS, 1))
+    )
+    return max(2, int(min(calls, endpoint.capabilities.get("max_batch", calls)))) // calls_per_probe
 
 
-async def with_code(
+async def accounts_with_code(
     endpoint: Endpoint, height: int, accounts: Sequence[str], hashes: Mapping[int, str]
 ) -> tuple[str, ...]:
-    """Which accounts have code at a height."""
-    codes = await _answers(endpoint, [("eth_getCode", (each, height)) for each in accounts], hashes)
+    """Return the accounts that have code at a height.
+
+    Raises:
+        SourceError: The endpoint refused a call.
+    """
+    codes = await _results(endpoint, [("eth_getCode", (each, height)) for each in accounts], hashes)
     return tuple(each for each, code in zip(accounts, codes, strict=True) if code != "0x")
 
 
-async def statuses(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[int, str]) -> list[Status]:
-    """Accounts at some heights, each by its nonce and its native coins."""
-    told = await _answers(endpoint, [(method, probe) for probe in probes for method in METHODS], hashes)
-    numbers = [quantity(endpoint.name, each) for each in told]
-    return [Status(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
+async def read_states(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[int, str]) -> list[AccountState]:
+    """Read nonce and native coins of accounts at heights, in order.
+
+    Raises:
+        SourceError: The endpoint refused a call.
+    """
+    results = await _results(endpoint, [(method, probe) for probe in probes for method in STATE_METHODS], hashes)
+    numbers = [quantity(endpoint.name, each) for each in results]
+    return [AccountState(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
-async def coins(endpoint: Endpoint, probes: Sequence[Probe]) -> list[int]:
-    """The native coins of accounts at some final heights."""
-    told = await _answers(endpoint, [("eth_getBalance", probe) for probe in probes], {})
-    return [quantity(endpoint.name, each) for each in told]
+async def read_coins(endpoint: Endpoint, probes: Sequence[Probe]) -> list[int]:
+    """Read the native coins (raw) of accounts at final heights, in order.
+
+    Raises:
+        SourceError: The endpoint refused a call.
+    """
+    results = await _results(endpoint, [("eth_getBalance", probe) for probe in probes], {})
+    return [quantity(endpoint.name, each) for each in results]
 
 
-async def _answers(endpoint: Endpoint, asked: Sequence[tuple[str, Probe]], hashes: Mapping[int, str]) -> list[str]:
-    lowest = min(height for _, (_, height) in asked)
+async def _results(endpoint: Endpoint, calls: Sequence[tuple[str, Probe]], hashes: Mapping[int, str]) -> list[str]:
+    lowest = min(height for _, (_, height) in calls)
     if lowest <= endpoint.lacks_state_at:
         raise HistoryUnavailable(endpoint.name, lowest, "it said so before")
-    reads = [Request(method, (account, _tag(height, hashes))) for method, (account, height) in asked]
-    found = []
-    for answer, (_, (_, height)) in zip(await endpoint.ask(reads, height=lowest), asked, strict=True):
+    requests = [Request(method, (account, _block_tag(height, hashes))) for method, (account, height) in calls]
+    results = []
+    for answer, (_, (_, height)) in zip(await endpoint.ask(requests, height=lowest), calls, strict=True):
         if isinstance(answer, HistoryUnavailable):
             endpoint.lacks_state_at = max(endpoint.lacks_state_at, height)
         if isinstance(answer, SourceError):
             raise answer
-        found.append(typed(endpoint.name, answer, str))
-    return found
+        results.append(typed(endpoint.name, answer, str))
+    return results
 
 
-def _tag(height: int, hashes: Mapping[int, str]) -> Any:
+def _block_tag(height: int, hashes: Mapping[int, str]) -> str | dict[str, str]:
     return {"blockHash": hashes[height]} if height in hashes else hex_of(height)

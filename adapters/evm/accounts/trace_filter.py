@@ -1,65 +1,75 @@
-"""Where accounts did something, by `trace_filter`: every call from them and every call to them."""
+"""Find active blocks with `trace_filter`: all calls from accounts and all calls to them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from adapters.evm.accounts.touched import Touched, frozen
-from adapters.evm.accounts.windows import Windows
-from adapters.evm.datasets.internal import Trace, boundaries
-from adapters.evm.node import hex_of
+from chainfolio.adapters.evm.accounts.active_blocks import ActiveBlocks, freeze
+from chainfolio.adapters.evm.accounts.windows import Windows
+from chainfolio.adapters.evm.datasets.internal import Trace, value_of
+from chainfolio.adapters.evm.node import hex_of
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, SourceError
-from transport.endpoint import Endpoint
-from transport.wire import Request, typed
+from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.wire import Request, typed
 
-WAY = "trace_filter"
-SIDES = ("fromAddress", "toAddress")  # two questions: some nodes take both together for accounts that are both
+METHOD = "trace_filter"
+SIDES = ("fromAddress", "toAddress")  # two questions: some nodes require both sides to match if they come in one
 
 
-class Filtered(Trace):
+class FilteredTrace(Trace):
     """A trace with the height of its block."""
 
     blockNumber: int | None = None
 
 
 class TraceFilter:
-    """Asks nodes that trace."""
+    """Searches with `trace_filter`, and remembers the spans that endpoints accept."""
 
     def __init__(self) -> None:
-        self.windows: Windows[list[Filtered]] = Windows("max_trace_span", "traces")
+        self.windows: Windows[list[FilteredTrace]] = Windows("max_trace_span", "traces")
 
-    async def find(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Touched:
-        """The blocks of a window. Unsupported where the node has no such method."""
-        window, pieces = await self.windows.read(endpoint, span, lambda cut: _ask(endpoint, cut, accounts))
-        sent: defaultdict[int, set[str]] = defaultdict(set)
-        inside: defaultdict[int, set[str]] = defaultdict(set)
+    async def find(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> ActiveBlocks:
+        """Find the active blocks of the next window of a span.
+
+        Raises:
+            UnsupportedMethod: The endpoint has no `trace_filter`.
+            BadAnswer: A trace lies outside the window.
+        """
+        window, pieces = await self.windows.read(endpoint, span, lambda spans: _read(endpoint, spans, accounts))
+        tx_hashes: defaultdict[int, set[str]] = defaultdict(set)
+        traced_hashes: defaultdict[int, set[str]] = defaultdict(set)
         for trace in (trace for answers in pieces for answer in answers for trace in answer):
             height = trace.blockNumber
             if height is None or height not in window:
                 raise BadAnswer(endpoint.name, "a trace from outside the span that was asked for")
             if trace.transactionHash is None:
                 continue  # the reward of a block
+            tx_hash = trace.transactionHash.lower()
+            sender, recipient, raw = value_of(trace)
             if not trace.traceAddress:
-                sent[height].add(trace.transactionHash.lower())
-            elif {*boundaries(trace)[:2]} & {*accounts} and boundaries(trace)[2]:
-                sent[height].add(trace.transactionHash.lower())
-                inside[height].add(trace.transactionHash.lower())
-        return Touched(window, WAY, tuple(sorted(sent)), frozen(inside), sent=frozen(sent))
+                tx_hashes[height].add(tx_hash)
+            elif raw and {sender, recipient} & {*accounts}:
+                tx_hashes[height].add(tx_hash)
+                traced_hashes[height].add(tx_hash)
+        heights = tuple(sorted(tx_hashes))
+        return ActiveBlocks(window, METHOD, heights, freeze(traced_hashes), tx_hashes=freeze(tx_hashes))
 
 
-async def _ask(
+async def _read(
     endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
-) -> list[list[list[Filtered] | SourceError]]:
-    reads = [
-        Request("trace_filter", ({"fromBlock": hex_of(cut.first), "toBlock": hex_of(cut.last), side: list(accounts)},))
-        for cut in pieces
+) -> list[list[list[FilteredTrace] | SourceError]]:
+    """Return, for each piece, the traces of each side."""
+    requests = [
+        Request(
+            "trace_filter", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), side: list(accounts)},)
+        )
+        for piece in pieces
         for side in SIDES
     ]
-    answers = iter(await endpoint.ask(reads, height=pieces[0].first))
-    found: list[list[list[Filtered] | SourceError]] = []
-    for _ in pieces:
-        given = [next(answers) for _ in SIDES]
-        found.append([a if isinstance(a, SourceError) else typed(endpoint.name, a, list[Filtered]) for a in given])
-    return found
+    answers = [
+        each if isinstance(each, SourceError) else typed(endpoint.name, each, list[FilteredTrace])
+        for each in await endpoint.ask(requests, height=pieces[0].first)
+    ]
+    return [answers[start : start + len(SIDES)] for start in range(0, len(answers), len(SIDES))]

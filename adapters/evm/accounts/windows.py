@@ -1,7 +1,7 @@
-"""Spans in windows: a few pieces of the width that an endpoint takes, all in one batch.
+"""Read a span in windows: up to ten pieces of the size that an endpoint accepts, all in one batch.
 
-A window ends before the first piece that was refused, or whose answer may have been cut off by a limit that nobody told
-of; the pieces after it are smaller. What a node's rule is, is remembered; a dense stretch is forgotten again.
+A window ends before the first piece that was refused, or whose answer an unannounced limit may have cut off; later
+pieces are smaller. A limit on the number of blocks is remembered for good, a limit on results only for a while.
 """
 
 from __future__ import annotations
@@ -11,102 +11,124 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer, SourceError, TooMuch
-from transport.endpoint import Endpoint
+from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError
+from chainfolio.transport.endpoint import Endpoint
 
-PIECES = 10  # pieces of a window
-MOST = 200_000  # results of a window
-DENSE_CUT, GROW_AFTER = 8, 4
-# An answer of so many results may have been cut off: where that is a round number, or as many as another one had.
-SUSPECT = 1_000
+MAX_PIECES = 10  # of a window
+MAX_RESULTS = 200_000  # of a window
+DENSE_DIVISOR, GROW_AFTER = 8, 4
+# Answers of at least this size may have been cut off: if their size is a round number, or was seen before.
+MIN_SUSPECT_SIZE = 1_000
 
 T = TypeVar("T", bound=Sized)
-Ask = Callable[[Sequence[Span]], Awaitable[Sequence[Sequence[T | SourceError]]]]
+ReadPieces = Callable[[Sequence[Span]], Awaitable[Sequence[Sequence[T | SourceError]]]]
 
 
 @dataclass(slots=True)
-class _Dense:
-    """How many blocks an endpoint takes at once where there is much in them, and how large its answers were."""
+class _Density:
+    """Size of pieces that an endpoint accepts where there are many results, and sizes of its answers.
+
+    `size` is None while no answer was too large; `success_count` counts windows since the last one that was.
+    """
 
     size: int | None = None
-    calm: int = 0
-    counts: set[int] = field(default_factory=set)
+    success_count: int = 0
+    answer_sizes: set[int] = field(default_factory=set)
 
 
 class Windows(Generic[T]):
-    """Reads windows of one kind of question. `cap` is the name under which a rule of an endpoint is remembered."""
+    """Reads windows of one kind of question.
 
-    def __init__(self, cap: str, what: str) -> None:
-        self.cap, self.what = cap, what
-        self._dense: dict[str, _Dense] = {}
+    Args:
+        capability: The name under which an endpoint's limit on blocks is remembered.
+        noun: The results in messages: "logs".
+    """
 
-    async def read(self, endpoint: Endpoint, span: Span, ask: Ask[T]) -> tuple[Span, list[list[T]]]:
-        """The answers about the next pieces of a span, as far as every question about a piece was answered."""
-        dense = self._dense.setdefault(endpoint.name, _Dense())
+    def __init__(self, capability: str, noun: str) -> None:
+        self.capability, self.noun = capability, noun
+        self._densities: dict[str, _Density] = {}
+
+    async def read(self, endpoint: Endpoint, span: Span, read_pieces: ReadPieces[T]) -> tuple[Span, list[list[T]]]:
+        """Read the next window of a span.
+
+        Args:
+            endpoint: The endpoint that `read_pieces` asks.
+            span: The blocks to read; the window starts with the first of them.
+            read_pieces: Returns, for each piece, the answers to its questions.
+
+        Returns:
+            The window, and the answers of each of its pieces.
+
+        Raises:
+            BadAnswer: The endpoint refuses even a single block.
+            SourceError: A question failed for another reason than its size.
+        """
+        density = self._densities.setdefault(endpoint.name, _Density())
         while True:
-            size = self.size(endpoint, span)
-            pieces = list(Span(span.first, min(span.last, span.first + PIECES * size - 1)).cut(size))
-            found: list[list[T]] = []
-            for piece, answers in zip(pieces, await ask(pieces), strict=True):
-                refusal = _refusal(answers) or self._cut_off(endpoint, piece, _whole(answers), found)
-                if isinstance(refusal, TooMuch):
+            size = self.piece_size(endpoint, span)
+            pieces = list(Span(span.first, min(span.last, span.first + MAX_PIECES * size - 1)).cut(size))
+            results: list[list[T]] = []
+            for piece, answers in zip(pieces, await read_pieces(pieces), strict=True):
+                refusal = _refusal(answers) or self._truncation(endpoint, piece, _successes(answers), results)
+                if isinstance(refusal, ResponseTooLarge):
                     self._shrink(endpoint, piece, refusal)
                     break
                 if refusal is not None:
                     raise refusal
-                found.append(_whole(answers))
+                results.append(_successes(answers))
             else:
-                dense.calm += 1
-                if dense.size is not None and dense.calm >= GROW_AFTER:
-                    dense.size, dense.calm = dense.size * 2, 0
-            if found:
-                return Span(span.first, pieces[len(found) - 1].last), found
+                density.success_count += 1
+                if density.size is not None and density.success_count >= GROW_AFTER:
+                    density.size, density.success_count = density.size * 2, 0
+            if results:
+                return Span(span.first, pieces[len(results) - 1].last), results
 
-    def size(self, endpoint: Endpoint, span: Span) -> int:
-        """How many blocks of a span go into one piece."""
-        dense = self._dense.get(endpoint.name, _Dense()).size or len(span)
-        return max(1, min(len(span), endpoint.capabilities.get(self.cap, len(span)), dense))
+    def piece_size(self, endpoint: Endpoint, span: Span) -> int:
+        """Return how many blocks of a span go into one piece, at least 1."""
+        dense_size = self._densities.get(endpoint.name, _Density()).size or len(span)
+        return max(1, min(len(span), endpoint.capabilities.get(self.capability, len(span)), dense_size))
 
-    def _cut_off(
-        self, endpoint: Endpoint, piece: Span, answers: Sequence[T], found: Sequence[Sequence[T]]
-    ) -> TooMuch | None:
-        """A refusal in place of an answer that a silent limit may have cut off, or that is more than is kept at once;
-        what one block gives is believed."""
+    def _truncation(
+        self, endpoint: Endpoint, piece: Span, answers: Sequence[T], results: Sequence[Sequence[T]]
+    ) -> ResponseTooLarge | None:
+        """Return an error if an answer may be cut off or the window has too many results; None for one block."""
         if len(piece) == 1:
             return None
-        counts = self._dense[endpoint.name].counts
-        for count in map(len, answers):
-            if count >= SUSPECT:
-                if count % SUSPECT == 0 or count & (count - 1) == 0 or count in counts:
-                    reason = f"just {count:,} {self.what}: the answer may have been cut off"
-                    return TooMuch(endpoint.name, reason, dense=True)
-                counts.add(count)
-        if sum(len(each) for several in (*found, answers) for each in several) > MOST:
-            return TooMuch(endpoint.name, f"more than {MOST:,} {self.what} at once", dense=True)
+        sizes = self._densities[endpoint.name].answer_sizes
+        for size in map(len, answers):
+            if size >= MIN_SUSPECT_SIZE:
+                if size % MIN_SUSPECT_SIZE == 0 or size & (size - 1) == 0 or size in sizes:
+                    reason = f"just {size:,} {self.noun}: the answer may have been cut off"
+                    return ResponseTooLarge(endpoint.name, reason, dense=True)
+                sizes.add(size)
+        if sum(len(each) for result in (*results, answers) for each in result) > MAX_RESULTS:
+            return ResponseTooLarge(endpoint.name, f"more than {MAX_RESULTS:,} {self.noun} at once", dense=True)
         return None
 
-    def _shrink(self, endpoint: Endpoint, piece: Span, refusal: TooMuch) -> None:
-        """Ask for strictly less from now on."""
+    def _shrink(self, endpoint: Endpoint, piece: Span, refusal: ResponseTooLarge) -> None:
+        """Make the next pieces strictly smaller; raise BadAnswer if the piece was a single block."""
         endpoint.errors.note(refusal)
         if len(piece) == 1:
             raise BadAnswer(
-                endpoint.name, f"refuses the {self.what} of the single block {piece.first}: {refusal.reason}",
+                endpoint.name,
+                f"refuses the {self.noun} of the single block {piece.first}: {refusal.reason}",
                 remedy="use an endpoint with higher limits, or watch fewer accounts",
-            )  # fmt: skip
-        size = -(-len(piece) // (DENSE_CUT if refusal.dense else 2))
+            )
+        size = -(-len(piece) // (DENSE_DIVISOR if refusal.dense else 2))
         if refusal.max_span is not None:
             size = min(refusal.max_span, len(piece) - 1)
         if refusal.dense:
-            self._dense[endpoint.name].size, self._dense[endpoint.name].calm = size, 0
+            density = self._densities[endpoint.name]
+            density.size, density.success_count = size, 0
         else:
-            endpoint.learn(self.cap, size)
+            endpoint.learn(self.capability, size)
 
 
 def _refusal(answers: Sequence[T | SourceError]) -> SourceError | None:
-    """What keeps a piece from being whole: what is no question of size first."""
-    refusals = [each for each in answers if isinstance(each, SourceError)]
-    return next((each for each in refusals if not isinstance(each, TooMuch)), refusals[0] if refusals else None)
+    """Return an error, first one that is not about the size of an answer; None without errors."""
+    errors = [each for each in answers if isinstance(each, SourceError)]
+    return next((each for each in errors if not isinstance(each, ResponseTooLarge)), errors[0] if errors else None)
 
 
-def _whole(answers: Sequence[T | SourceError]) -> list[T]:
+def _successes(answers: Sequence[T | SourceError]) -> list[T]:
     return [each for each in answers if not isinstance(each, SourceError)]

@@ -1,1 +1,1 @@
-"""One file a dataset: what it asks a chain for and how the answer becomes rows."""
+"""Datasets of EVM chains, one file each: what a dataset reads, and how answers become rows."""

@@ -1,25 +1,25 @@
-"""What datasets share: the columns that say where a log stands, rows of coins, and putting groups of rows in order."""
+"""Shared parts of datasets: the position columns of logs, rows of native coins, sorted merging."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from adapters.evm.columns import constant, ints, longs, of_ints, table, text, times
-from adapters.evm.logs import Logs
+from chainfolio.adapters.evm.columns import Bytes, Mask, constant, ints, longs, of_ints, table, text, times
+from chainfolio.adapters.evm.logs import Logs
 from chainfolio.tables import TRANSFERS
 
 if TYPE_CHECKING:
-    from adapters.evm.datasets.dataset import EvmDataset
+    from chainfolio.adapters.evm.datasets.dataset import EvmDataset
 
-NOBODY: Final = "0x" + "0" * 40  # from whom minted coins come
+ZERO_ADDRESS: Final = "0x" + "0" * 40  # the sender of minted coins
 
 
-def place(logs: Logs, chain: str) -> dict[str, Any]:
-    """chain, height, time, tx_index, log_index, tx_hash of each log."""
+def log_columns(logs: Logs, chain: str) -> dict[str, pa.Array]:
+    """Return the columns chain, height, time, tx_index, log_index and tx_hash of logs."""
     return {
         "chain": constant(chain, len(logs)),
         "height": longs(logs.height),
@@ -30,9 +30,16 @@ def place(logs: Logs, chain: str) -> dict[str, Any]:
     }
 
 
-class Coins(NamedTuple):
-    """Native coins that moved: `item` is 0 for a transaction's own value, from 1 on what its calls moved, and -1 for
-    what came with it from another chain."""
+def null_words(count: int) -> tuple[Bytes, Mask]:
+    """Return a column of `count` null numbers of 256 bits."""
+    return np.zeros((count, 32), np.uint8), np.zeros(count, np.bool_)
+
+
+class CoinRow(NamedTuple):
+    """One movement of native coins.
+
+    `item` is 0 for a transaction's own value, counts from 1 for its calls, and is -1 for a deposit from another chain.
+    """
 
     height: int
     time_s: int
@@ -44,25 +51,37 @@ class Coins(NamedTuple):
     raw: int
 
 
-def coin_rows(moved: Sequence[Coins], chain: str, standard: str) -> pa.Table:
-    """Rows of `transfers` for native coins, which no log tells of."""
-    n = len(moved)
-    columns = dict(zip(Coins._fields, zip(*moved, strict=True), strict=True)) if n else dict.fromkeys(Coins._fields, ())
-    known = {name: pa.array(columns[name], pa.string()) for name in ("tx_hash", "sender", "recipient")}
-    return table(TRANSFERS, {
-        "chain": constant(chain, n), "height": longs(np.array(columns["height"], np.int64)),
-        "time": times(np.array(columns["time_s"], np.int64)), "tx_index": ints(np.array(columns["tx_index"])),
-        "log_index": ints(np.full(n, -1)), "item": ints(np.array(columns["item"])), "standard": constant(standard, n),
-        "token": constant(None, n), "operator": constant(None, n), "layout": constant(None, n),
-        "token_id": (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_)), "raw": of_ints(columns["raw"])[0], **known,
-    })  # fmt: skip
+def coin_rows(coins: Sequence[CoinRow], chain: str, standard: str) -> pa.Table:
+    """Return rows of `transfers` for native coins. No log records such transfers."""
+    n = len(coins)
+    columns = dict(zip(CoinRow._fields, zip(*coins, strict=True) if n else [()] * len(CoinRow._fields), strict=True))
+    return table(
+        TRANSFERS,
+        {
+            "chain": constant(chain, n),
+            "height": longs(np.array(columns["height"], np.int64)),
+            "time": times(np.array(columns["time_s"], np.int64)),
+            "tx_index": ints(np.array(columns["tx_index"])),
+            "log_index": ints(np.full(n, -1)),
+            "item": ints(np.array(columns["item"])),
+            "tx_hash": pa.array(columns["tx_hash"], pa.string()),
+            "standard": constant(standard, n),
+            "token": constant(None, n),
+            "operator": constant(None, n),
+            "sender": pa.array(columns["sender"], pa.string()),
+            "recipient": pa.array(columns["recipient"], pa.string()),
+            "layout": constant(None, n),
+            "token_id": null_words(n),
+            "raw": of_ints(columns["raw"])[0],
+        },
+    )
 
 
-def in_order(groups: Sequence[pa.Table], empty: pa.Schema) -> pa.Table:
-    """Groups of rows as one table in the order of the chain."""
+def merge_sorted(groups: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Merge groups of rows in the order of the chain; return an empty table of `schema` without rows."""
     groups = [group for group in groups if len(group)]
     if not groups:
-        return empty.empty_table()
+        return schema.empty_table()
     if len(groups) == 1:
         return groups[0]
     rows = pa.concat_tables(groups).combine_chunks()
@@ -70,9 +89,12 @@ def in_order(groups: Sequence[pa.Table], empty: pa.Schema) -> pa.Table:
     return rows.take(pa.array(np.lexsort(keys)))
 
 
-def add(tables: dict[str, pa.Table], made: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
-    """Put the rows of datasets into their tables, beside those of others, in the order of the chain."""
-    for dataset, rows in made:
+def add_rows(tables: dict[str, pa.Table], additions: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
+    """Add the rows of datasets to their tables, in place.
+
+    Datasets that share a table are merged in the order of the chain; the rows of another dataset replace its table.
+    """
+    for dataset, rows in additions:
         name = dataset.table.name
-        before = [tables[name]] if name in tables else []
-        tables[name] = in_order([*before, rows], rows.schema) if dataset.standards else rows
+        stored = [tables[name]] if name in tables else []
+        tables[name] = merge_sorted([*stored, rows], rows.schema) if dataset.standards else rows

@@ -1,8 +1,8 @@
-"""Native coins that calls inside transactions moved, from the traces of a block: what no receipt and no log tells.
+"""Internal transfers: native coins that calls inside transactions move, without receipt or log.
 
-A call, a creation and a self-destruction move coins; a delegated or static call moves none, whatever value it shows;
-nothing that lies below a failed call has moved. The call of the transaction itself is a row of `native`. A contract
-that destroys itself in favour of itself is no movement, though before Cancun its coins were gone.
+Calls, creations and self-destructions move coins. Delegated and static calls move none, even if a trace shows a value,
+and neither does anything below a failed call. The top-level call of a transaction is a row of the dataset `native`. A
+contract that destroys itself in favour of itself counts as no transfer, although its coins were lost before Cancun.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from adapters.evm.datasets.common import Coins, coin_rows
-from adapters.evm.forms import Address, Decimal256, DecimalHeight, Hash, MaybeAddress, MaybeHash, Word
+from chainfolio.adapters.evm.datasets.common import CoinRow, coin_rows
+from chainfolio.adapters.evm.forms import Address, Decimal256, DecimalHeight, Hash, MaybeAddress, MaybeHash, Word
 from chainfolio.errors import BadAnswer
-from transport.wire import typed
+from chainfolio.transport.wire import typed
 
 STANDARD = "internal"
-# Calls nest up to 1,024 deep, two JSON levels each: more than what the interpreter allows by itself.
+# Calls nest up to 1,024 levels, two JSON levels each: more than the interpreter's default limit.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 4096))
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Native coins that went from one account to another inside a transaction. `item` is its number there; 0 where all
-    movements of the transaction are known, and counted."""
+class CoinTransfer:
+    """Native coins that a call inside a transaction moved.
+
+    `item` numbers the transfer within its transaction; 0 if all transfers of the transaction are known, in order.
+    """
 
     tx_index: int
     sender: str
@@ -39,8 +41,8 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A block whose inside is asked for, with the hashes of its transactions."""
+class TracedBlock:
+    """A block whose transactions are traced, with their hashes in order."""
 
     height: int
     time_s: int
@@ -52,7 +54,7 @@ class Place:
 
 
 class Action(msgspec.Struct, gc=False):
-    """What was done. A self-destruction names its parts differently."""
+    """The call, creation or self-destruction of a trace. Self-destructions use the last three fields."""
 
     sender: MaybeAddress = msgspec.field(name="from", default="")
     to: Address | None = None
@@ -63,14 +65,14 @@ class Action(msgspec.Struct, gc=False):
     balance: Word = "0x0"
 
 
-class Created(msgspec.Struct, gc=False):
-    """What came of it: only a creation says where."""
+class CreateResult(msgspec.Struct, gc=False):
+    """The result of a trace; `address` is the new contract of a creation."""
 
     address: Address | None = None
 
 
 class Trace(msgspec.Struct, gc=False):
-    """One entry of `trace_block`; a block's reward has no transaction."""
+    """One entry of `trace_block`. The entry of a block reward has no transaction."""
 
     type: str
     action: Action
@@ -79,13 +81,22 @@ class Trace(msgspec.Struct, gc=False):
     transactionHash: Hash | None = None
     transactionPosition: int | None = None
     error: str | None = None
-    result: Created | None = None
+    result: CreateResult | None = None
 
 
-def of_traces(source: str, answer: bytes, place: Place, first: int = 0) -> list[Moved]:
-    """The movements in an answer of `trace_block`; BadAnswer where it is not about that block, or not about all. The
-    transactions of a place may be some that lie together in the block: `first` is the position of the first of them."""
-    found: list[Moved] = []
+def of_traces(source: str, answer: bytes, block: TracedBlock, first: int = 0) -> list[CoinTransfer]:
+    """Return the coin transfers in an answer of `trace_block`.
+
+    Args:
+        source: The endpoint that gave the answer.
+        answer: The result as JSON.
+        block: The block, with all transactions that were traced. They may be a contiguous part of the block.
+        first: The index in the block of the first traced transaction.
+
+    Raises:
+        BadAnswer: The traces are of another block, out of order, or do not cover all transactions of `block`.
+    """
+    transfers: list[CoinTransfer] = []
     failed: dict[tuple[int, ...], bool] = {}
     roots = 0
     for trace in typed(source, answer, list[Trace]):
@@ -93,21 +104,21 @@ def of_traces(source: str, answer: bytes, place: Place, first: int = 0) -> list[
             continue
         index, path = trace.transactionPosition - first, tuple(trace.traceAddress)
         if not path:
-            _check_transaction(source, place, roots, index, trace.transactionHash)
-            _check_block(source, place, trace.blockHash)
+            _check_transaction(source, block, roots, index, trace.transactionHash)
+            _check_block(source, block, trace.blockHash)
             roots, failed = roots + 1, {(): trace.error is not None}
             continue
         if index != roots - 1 or path[:-1] not in failed:
-            raise BadAnswer(source, f"traces of block {place.height} that are out of order")
+            raise BadAnswer(source, f"traces of block {block.height} that are out of order")
         failed[path] = failed[path[:-1]] or trace.error is not None
         if not failed[path]:
-            found += movements(source, index, *boundaries(trace))
-    _check_count(source, place, roots)
-    return found
+            transfers += coin_transfers(source, index, *value_of(trace))
+    _check_count(source, block, roots)
+    return transfers
 
 
-def boundaries(trace: Trace) -> tuple[str, str, int]:
-    """Who gave, who got and how much; nothing for what moves none."""
+def value_of(trace: Trace) -> tuple[str, str, int]:
+    """Return sender, recipient and raw amount of a trace; empty addresses and 0 if it moves no coins."""
     action = trace.action
     if trace.type == "suicide":
         return action.address, action.refundAddress, int(action.balance, 16)
@@ -122,7 +133,7 @@ def boundaries(trace: Trace) -> tuple[str, str, int]:
 
 
 class Frame(msgspec.Struct):
-    """One call as the callTracer tells it."""
+    """One call in an answer of the callTracer."""
 
     type: str
     sender: MaybeAddress = msgspec.field(name="from", default="")
@@ -132,48 +143,52 @@ class Frame(msgspec.Struct):
     calls: list[Frame] = []
 
 
-class Traced(msgspec.Struct):
-    """The trace of one transaction; older nodes do not say of which."""
+class TransactionTrace(msgspec.Struct):
+    """The trace of one transaction. Older nodes omit its hash."""
 
     result: Frame | None = None
     txHash: Hash | None = None
     error: str | None = None
 
 
-MOVING = frozenset({"CALL", "CREATE", "CREATE2", "SELFDESTRUCT"})
+VALUE_CALLS = frozenset({"CALL", "CREATE", "CREATE2", "SELFDESTRUCT"})
 
 
-def of_frames(source: str, answer: bytes, place: Place) -> list[Moved]:
-    """The movements in an answer of `debug_traceBlockBy…` with the callTracer; BadAnswer as `of_traces`."""
-    found: list[Moved] = []
-    every = typed(source, answer, list[Traced])
-    _check_count(source, place, len(every))
-    for index, traced in enumerate(every):
-        _check_transaction(source, place, index, index, traced.txHash)
-        if traced.result is None:
-            raise BadAnswer(source, f"transaction {index} of block {place.height} is not traced")
-        for frame in _inside(traced.result):
-            found += movements(source, index, frame.sender, frame.to or "", int(frame.value or "0x0", 16))
-    return found
+def of_frames(source: str, answer: bytes, block: TracedBlock) -> list[CoinTransfer]:
+    """Return the coin transfers in an answer of `debug_traceBlockBy…` with the callTracer.
+
+    Raises:
+        BadAnswer: The traces are of other transactions than those of `block`, or one is missing.
+    """
+    transfers: list[CoinTransfer] = []
+    traces = typed(source, answer, list[TransactionTrace])
+    _check_count(source, block, len(traces))
+    for index, trace in enumerate(traces):
+        _check_transaction(source, block, index, index, trace.txHash)
+        if trace.result is None:
+            raise BadAnswer(source, f"transaction {index} of block {block.height} is not traced")
+        for frame in _value_frames(trace.result):
+            transfers += coin_transfers(source, index, frame.sender, frame.to or "", int(frame.value or "0x0", 16))
+    return transfers
 
 
-def _inside(root: Frame) -> Iterator[Frame]:
-    """The calls below one, in the order they were made, without those that were undone; no recursion."""
-    waiting = [] if root.error else root.calls[::-1]
-    while waiting:
-        frame = waiting.pop()
+def _value_frames(root: Frame) -> Iterator[Frame]:
+    """Yield the successful calls below `root` that can move coins, in the order of execution."""
+    stack = [] if root.error else root.calls[::-1]
+    while stack:
+        frame = stack.pop()
         if frame.error:
             continue
-        if frame.type in MOVING:
+        if frame.type in VALUE_CALLS:
             yield frame
-        waiting += frame.calls[::-1]
+        stack += frame.calls[::-1]
 
 
 # --- lists of explorers: txlistinternal -------------------------------------------------------------------------------
 
 
-class Listed(msgspec.Struct, gc=False):
-    """One row of `txlistinternal`: numbers are decimal text."""
+class ExplorerTransfer(msgspec.Struct, gc=False):
+    """One row of `txlistinternal`. Numbers are decimal text."""
 
     value: Decimal256
     blockNumber: DecimalHeight
@@ -187,68 +202,83 @@ class Listed(msgspec.Struct, gc=False):
     isError: str = "0"
 
 
-LISTED_AS: Final = frozenset({"call", "create", "create2", "suicide", "selfdestruct"})
+EXPLORER_VALUE_CALLS: Final = frozenset({"call", "create", "create2", "suicide", "selfdestruct"})
 
 
-def of_list(source: str, listed: Sequence[Listed], place: Place) -> list[Moved]:
-    """The movements of one block in rows that an explorer lists; BadAnswer where one is of no transaction of it."""
-    positions = {tx_hash: index for index, tx_hash in enumerate(place.transactions)}
-    found = []
-    for row in listed:
+def of_explorer(source: str, rows: Sequence[ExplorerTransfer], block: TracedBlock) -> list[CoinTransfer]:
+    """Return the coin transfers of one block from an explorer's rows.
+
+    Raises:
+        BadAnswer: A row is of a transaction that the block does not have.
+    """
+    positions = {tx_hash: index for index, tx_hash in enumerate(block.transactions)}
+    transfers = []
+    for row in rows:
         tx_hash = (row.hash or row.transactionHash).lower()
         index = positions.get(tx_hash)
         if index is None:
-            raise BadAnswer(source, f"lists a transaction in block {place.height} which that block does not have")
-        moves = row.isError == "0" and row.type in LISTED_AS and row.callType in ("", "call")
-        if moves:
-            found += movements(source, index, row.sender, row.to or row.contractAddress, int(row.value))
-    return sorted(found, key=lambda moved: moved.tx_index)
+            raise BadAnswer(source, f"lists a transaction in block {block.height} which that block does not have")
+        if row.isError == "0" and row.type in EXPLORER_VALUE_CALLS and row.callType in ("", "call"):
+            transfers += coin_transfers(source, index, row.sender, row.to or row.contractAddress, int(row.value))
+    return sorted(transfers, key=lambda transfer: transfer.tx_index)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def movements(source: str, index: int, sender: str, recipient: str, raw: int) -> list[Moved]:
+def coin_transfers(source: str, index: int, sender: str, recipient: str, raw: int) -> list[CoinTransfer]:
+    """Return one checked transfer of transaction `index`; none for no coins, or from an account to itself.
+
+    Raises:
+        BadAnswer: A party is missing, or the amount exceeds 256 bits.
+    """
     if not raw or sender == recipient:
         return []
     if not sender or not recipient:
         raise BadAnswer(source, "a trace that moves coins and does not say from whom, or to whom")
     if raw.bit_length() > 256:
         raise BadAnswer(source, "a trace that moves more coins than 256 bits can count")
-    return [Moved(index, sender.lower(), recipient.lower(), raw)]
+    return [CoinTransfer(index, sender.lower(), recipient.lower(), raw)]
 
 
-def _check_block(source: str, place: Place, block_hash: str) -> None:
-    if block_hash and block_hash.lower() != place.hash:
-        raise BadAnswer(source, f"traces of block {block_hash} in answer to {place.hash}")
+def _check_block(source: str, block: TracedBlock, block_hash: str) -> None:
+    if block_hash and block_hash.lower() != block.hash:
+        raise BadAnswer(source, f"traces of block {block_hash} in answer to {block.hash}")
 
 
-def _check_transaction(source: str, place: Place, want: int, index: int, tx_hash: str | None) -> None:
-    known = want < len(place.transactions) and tx_hash is not None
-    if index != want or (known and str(tx_hash).lower() != place.transactions[want]):
-        raise BadAnswer(source, f"block {place.height} has another transaction at {want} than its traces")
+def _check_transaction(source: str, block: TracedBlock, expected: int, index: int, tx_hash: str | None) -> None:
+    is_hashed = expected < len(block.transactions) and tx_hash is not None
+    if index != expected or (is_hashed and str(tx_hash).lower() != block.transactions[expected]):
+        raise BadAnswer(source, f"block {block.height} has another transaction at {expected} than its traces")
 
 
-def _check_count(source: str, place: Place, count: int) -> None:
-    if count != len(place.transactions):
+def _check_count(source: str, block: TracedBlock, count: int) -> None:
+    if count != len(block.transactions):
         raise BadAnswer(
-            source, f"block {place.height} has {len(place.transactions)} transactions, {count} of them are traced"
+            source, f"block {block.height} has {len(block.transactions)} transactions, {count} of them are traced"
         )
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def rows(blocks: Mapping[Place, Sequence[Moved]], chain: str) -> pa.Table:
-    """Rows of `transfers`, in the order of the chain: `item` counts from 1 inside a transaction, 0 is its own value."""
-    found: list[Coins] = []
-    for place, moves in blocks.items():
-        item = Counter[int]()
-        for moved in moves:
-            item[moved.tx_index] += 1
-            number = moved.item or item[moved.tx_index]
-            found.append(Coins(
-                place.height, place.time_s, moved.tx_index, number, place.transactions[moved.tx_index],
-                moved.sender, moved.recipient, moved.raw,
-            ))  # fmt: skip
-    return coin_rows(found, chain, STANDARD)
+def rows(transfers_by_block: Mapping[TracedBlock, Sequence[CoinTransfer]], chain: str) -> pa.Table:
+    """Return rows of `transfers` in the order of the chain; `item` counts from 1 within each transaction."""
+    coins: list[CoinRow] = []
+    for block, transfers in transfers_by_block.items():
+        counts = Counter[int]()
+        for transfer in transfers:
+            counts[transfer.tx_index] += 1
+            coins.append(
+                CoinRow(
+                    block.height,
+                    block.time_s,
+                    transfer.tx_index,
+                    transfer.item or counts[transfer.tx_index],
+                    block.transactions[transfer.tx_index],
+                    transfer.sender,
+                    transfer.recipient,
+                    transfer.raw,
+                )
+            )
+    return coin_rows(coins, chain, STANDARD)

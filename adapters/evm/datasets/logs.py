@@ -1,27 +1,26 @@
-"""Raw logs as rows, and back: whatever no other dataset has a row for."""
+"""Raw logs as rows, for logs that no other dataset decodes, and logs rebuilt from these rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from adapters.evm.columns import rows_of, table, text
-from adapters.evm.datasets.common import place
-from adapters.evm.logs import Logs
+from chainfolio.adapters.evm.columns import rows_of, table, text
+from chainfolio.adapters.evm.datasets import restore
+from chainfolio.adapters.evm.datasets.common import log_columns
+from chainfolio.adapters.evm.logs import Logs
 from chainfolio.tables import LOGS
 
 
 def rows_of_logs(logs: Logs, chain: str) -> pa.Table:
-    """Rows of `logs`."""
+    """Return rows of `logs`."""
     topics = {f"topic{k}": text(logs.topics[k], logs.topic_count > k) for k in range(4)}
     contents = pa.array([logs.data(row) for row in range(len(logs))], pa.binary())
-    return table(LOGS, {**place(logs, chain), "address": text(logs.address), **topics, "data": contents})
+    return table(LOGS, {**log_columns(logs, chain), "address": text(logs.address), **topics, "data": contents})
 
 
 def logs_of(rows: pa.Table) -> Logs:
-    """The logs that stored rows stand for."""
-    from adapters.evm.datasets import restore
-
+    """Rebuild the logs of stored rows."""
     logs = restore.start(
         rows.rename_columns([{"address": "token"}.get(name, name) for name in rows.column_names]), "0x" + "0" * 64
     )

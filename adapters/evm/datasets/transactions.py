@@ -1,4 +1,4 @@
-"""Transactions with what their receipts say, and the native coins they moved, from full blocks and block receipts."""
+"""Transactions with their receipts, and the native coins they moved, from full blocks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from adapters.evm.columns import constant, of_ints, table, times
-from adapters.evm.datasets.common import NOBODY, Coins, coin_rows
-from adapters.evm.forms import (
+from chainfolio.adapters.evm.columns import constant, of_ints, table, times
+from chainfolio.adapters.evm.datasets.common import ZERO_ADDRESS, CoinRow, coin_rows
+from chainfolio.adapters.evm.forms import (
     Address,
     Data,
     Gas,
@@ -26,17 +26,19 @@ from adapters.evm.forms import (
     Status,
     Word,
 )
-from adapters.evm.node import Header, Withdrawal
+from chainfolio.adapters.evm.node import Header, Withdrawal
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import TRANSACTIONS
-from transport.wire import typed
+from chainfolio.transport.wire import typed
 
-MINTED = -1  # the item of a mint: before the transaction's own value
+MINT_ITEM = -1  # before the transaction's own value
 
 
 class Transaction(msgspec.Struct, gc=False):
-    """One transaction of a full block. `mint`: coins that came from another chain to its sender, whatever became of
-    it."""
+    """One transaction of a full block.
+
+    `mint` is the raw amount that a deposit from another chain gave to the sender, also if the transaction failed.
+    """
 
     hash: Hash
     sender: Address = msgspec.field(name="from")
@@ -67,17 +69,17 @@ class FullBlock(msgspec.Struct):
 
     @property
     def height(self) -> int:
-        """The height as a number."""
+        """Height of the block."""
         return int(self.number, 16)
 
     @property
     def time_s(self) -> int:
-        """Unix seconds."""
+        """Time of the block in Unix seconds."""
         return int(self.timestamp, 16)
 
 
 class Receipt(msgspec.Struct, gc=False):
-    """What became of a transaction. L1 and blob fields are the extra costs of rollups and blobs."""
+    """A transaction's receipt. L1 and blob fields are the extra costs of rollups and blobs."""
 
     transactionHash: Hash
     transactionIndex: Height
@@ -95,13 +97,16 @@ class Receipt(msgspec.Struct, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A transaction and its receipt, in numbers."""
+class ExecutedTransaction:
+    """A transaction with its receipt and its place in the chain.
+
+    `fee` includes L1, operator and blob fees. `status` is 1 for success, 0 for failure, and None before Byzantium.
+    """
 
     height: int
     time_s: int
     index: int
-    sent: Transaction
+    transaction: Transaction
     receipt: Receipt
     gas_used: int
     gas_price: int
@@ -110,122 +115,161 @@ class Done:
 
     @property
     def recipient(self) -> str | None:
-        """Where the coins went: the callee, or the contract that was created."""
-        to = self.sent.to or self.receipt.contractAddress
+        """The callee or the created contract, in lower case; None if the receipt names no contract."""
+        to = self.transaction.to or self.receipt.contractAddress
         return to.lower() if to else None
 
     @property
     def minted(self) -> int:
-        """What came to its sender from another chain."""
-        return int(self.sent.mint or "0x0", 16)
+        """Raw coins that a deposit from another chain gave to the sender."""
+        return int(self.transaction.mint or "0x0", 16)
 
 
-def done_key(done: Done) -> Hashable:
-    """What two equal ones share: everything that is stored of them."""
-    sent, receipt = done.sent, done.receipt
-    who = tuple(text and text.lower() for text in (sent.hash, sent.sender, sent.to, receipt.contractAddress))
-    numbers = (done.height, done.time_s, done.index, done.gas_used, done.gas_price, done.fee, done.status, done.minted)
-    return (*who, *numbers, sent.value, sent.nonce, sent.input.lower(), int(sent.type, 16))
+def comparison_key(executed: ExecutedTransaction) -> Hashable:
+    """Return everything that is stored of a transaction: equal for equal transactions."""
+    tx, receipt = executed.transaction, executed.receipt
+    addresses = tuple(text and text.lower() for text in (tx.hash, tx.sender, tx.to, receipt.contractAddress))
+    location = (executed.height, executed.time_s, executed.index)
+    numbers = (executed.gas_used, executed.gas_price, executed.fee, executed.status, executed.minted)
+    return (*addresses, *location, *numbers, tx.value, tx.nonce, tx.input.lower(), int(tx.type, 16))
 
 
-def done(source: str, block: bytes, receipts: bytes, header: Header) -> list[Done]:
-    """The transactions of one block with their receipts; BadAnswer where header, block and receipts do not belong
-    together."""
-    full, given = typed(source, block, FullBlock), typed(source, receipts, list[Receipt])
+def match_receipts(source: str, block: bytes, receipts: bytes, header: Header) -> list[ExecutedTransaction]:
+    """Return the transactions of one block with their receipts.
+
+    Args:
+        source: The endpoint that gave both answers.
+        block: The full block as JSON.
+        receipts: All receipts of the block as JSON.
+        header: The header that the block must have.
+
+    Raises:
+        BadAnswer: Header, block and receipts do not belong together.
+    """
+    full, all_receipts = typed(source, block, FullBlock), typed(source, receipts, list[Receipt])
     height, time_s = header.height, header.time_s
     if full.hash.lower() != header.hash:
         raise BadAnswer(source, f"block {height} is {full.hash} in one answer and {header.hash} in another")
     if (int(full.number, 16), int(full.timestamp, 16)) != (height, time_s):
         raise BadAnswer(source, f"block {height} has another height or time than its header")
-    if len({sent.hash.lower() for sent in full.transactions}) < len(full.transactions):
+    if len({tx.hash.lower() for tx in full.transactions}) < len(full.transactions):
         raise BadAnswer(source, f"block {height} has a transaction twice")
-    if len(given) != len(full.transactions):
-        raise BadAnswer(source, f"block {height} has {len(full.transactions)} transactions and {len(given)} receipts")
-    pairs = enumerate(zip(full.transactions, given, strict=True))
-    return [matched(source, full, index, sent, receipt) for index, (sent, receipt) in pairs]
+    if len(all_receipts) != len(full.transactions):
+        raise BadAnswer(
+            source, f"block {height} has {len(full.transactions)} transactions and {len(all_receipts)} receipts"
+        )
+    pairs = enumerate(zip(full.transactions, all_receipts, strict=True))
+    return [match_receipt(source, full, index, tx, receipt) for index, (tx, receipt) in pairs]
 
 
-def matched(source: str, full: FullBlock, index: int, sent: Transaction, receipt: Receipt) -> Done:
-    """A transaction of a block with its receipt; BadAnswer where they do not belong together."""
-    height, time_s = int(full.number, 16), int(full.timestamp, 16)
-    if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != full.hash.lower():
-        raise BadAnswer(source, f"receipt {index} of block {height} belongs to another transaction")
-    if {int(place, 16) for place in (sent.transactionIndex, receipt.transactionIndex) if place} != {index}:
-        raise BadAnswer(source, f"transaction {index} of block {height} is said to lie at another place")
-    return finished(height, time_s, index, sent, receipt)
+def match_receipt(source: str, full: FullBlock, index: int, tx: Transaction, receipt: Receipt) -> ExecutedTransaction:
+    """Return the transaction at `index` of a block with its receipt.
+
+    Raises:
+        BadAnswer: The receipt is of another transaction, or one of them names another index.
+    """
+    if receipt.transactionHash.lower() != tx.hash.lower() or receipt.blockHash.lower() != full.hash.lower():
+        raise BadAnswer(source, f"receipt {index} of block {full.height} belongs to another transaction")
+    if {int(text, 16) for text in (tx.transactionIndex, receipt.transactionIndex) if text} != {index}:
+        raise BadAnswer(source, f"transaction {index} of block {full.height} is said to lie at another place")
+    return executed_transaction(full.height, full.time_s, index, tx, receipt)
 
 
-def check_listed(source: str, found: Sequence[Done], header: Header) -> None:
-    """BadAnswer where a header without bodies lists other transactions than its block has."""
-    listed = [typed(source, bytes(each), Hash).lower() for each in header.transactions]
-    if [each.sent.hash.lower() for each in found] != listed:
+def check_header_hashes(source: str, executed: Sequence[ExecutedTransaction], header: Header) -> None:
+    """Compare the transactions of a block with the hashes that its header lists.
+
+    Raises:
+        BadAnswer: They differ.
+    """
+    hashes = [typed(source, bytes(each), Hash).lower() for each in header.transactions]
+    if [each.transaction.hash.lower() for each in executed] != hashes:
         raise BadAnswer(source, f"block {header.height} has other transactions than its header lists")
 
 
-def finished(height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
-    """A transaction and its receipt in numbers; the fee has its L1, operator and blob parts in it."""
+def executed_transaction(
+    height: int, time_s: int, index: int, tx: Transaction, receipt: Receipt
+) -> ExecutedTransaction:
+    """Combine a transaction and its receipt; the fee includes L1, operator and blob fees."""
 
     def number(text: str | None) -> int:
         return int(text, 16) if text else 0
 
     gas_used = number(receipt.gasUsed)
-    gas_price = number(receipt.effectiveGasPrice or sent.gasPrice)
+    gas_price = number(receipt.effectiveGasPrice or tx.gasPrice)
     blobs = number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
     scalar, constant = number(receipt.operatorFeeScalar), number(receipt.operatorFeeConstant)
-    # The OP stack's operator fee: millionths of the gas since Isthmus, hundreds of it since Jovian, whose receipts have
-    # the other scalar.
+    # The OP stack's operator fee: since Isthmus the scalar counts millionths per gas, since Jovian hundreds per gas.
+    # Only receipts since Jovian have the footprint scalar.
     operator = (gas_used * scalar * 100 if receipt.daFootprintGasScalar else gas_used * scalar // 10**6) + constant
     extra = number(receipt.l1Fee) + operator + blobs
     status = None if receipt.status is None else number(receipt.status)
-    return Done(height, time_s, index, sent, receipt, gas_used, gas_price, gas_used * gas_price + extra, status)
+    fee = gas_used * gas_price + extra
+    return ExecutedTransaction(height, time_s, index, tx, receipt, gas_used, gas_price, fee, status)
 
 
 def _text(values: Sequence[str | None]) -> pa.Array:
     return pa.array([value.lower() if value else None for value in values], pa.string())
 
 
-def rows(all_done: Sequence[Done], chain: str) -> pa.Table:
-    """Rows of `transactions`."""
-    n = len(all_done)
-    return table(TRANSACTIONS, {
-        "chain": constant(chain, n),
-        "height": pa.array([d.height for d in all_done], pa.int64()),
-        "time": times(np.array([d.time_s for d in all_done], np.int64)),
-        "tx_index": pa.array([d.index for d in all_done], pa.int32()),
-        "hash": _text([d.sent.hash for d in all_done]),
-        "sender": _text([d.sent.sender for d in all_done]),
-        "recipient": _text([d.sent.to for d in all_done]),
-        "created": _text([None if d.sent.to else d.receipt.contractAddress for d in all_done]),
-        "raw": of_ints([int(d.sent.value, 16) for d in all_done])[0],
-        "nonce": pa.array([int(d.sent.nonce, 16) for d in all_done], pa.int64()),
-        "type": pa.array([int(d.sent.type, 16) for d in all_done], pa.int32()),
-        "status": pa.array([d.status for d in all_done], pa.int32()),
-        "gas_used": pa.array([d.gas_used for d in all_done], pa.int64()),
-        "gas_price": of_ints([d.gas_price for d in all_done])[0],
-        "fee": of_ints([d.fee for d in all_done])[0],
-        "input": pa.array([bytes.fromhex(d.sent.input[2:]) for d in all_done], pa.binary()),
-    })  # fmt: skip
+def rows(executed: Sequence[ExecutedTransaction], chain: str) -> pa.Table:
+    """Return rows of `transactions`."""
+    n = len(executed)
+    return table(
+        TRANSACTIONS,
+        {
+            "chain": constant(chain, n),
+            "height": pa.array([each.height for each in executed], pa.int64()),
+            "time": times(np.array([each.time_s for each in executed], np.int64)),
+            "tx_index": pa.array([each.index for each in executed], pa.int32()),
+            "hash": _text([each.transaction.hash for each in executed]),
+            "sender": _text([each.transaction.sender for each in executed]),
+            "recipient": _text([each.transaction.to for each in executed]),
+            "created": _text([None if each.transaction.to else each.receipt.contractAddress for each in executed]),
+            "raw": of_ints([int(each.transaction.value, 16) for each in executed])[0],
+            "nonce": pa.array([int(each.transaction.nonce, 16) for each in executed], pa.int64()),
+            "type": pa.array([int(each.transaction.type, 16) for each in executed], pa.int32()),
+            "status": pa.array([each.status for each in executed], pa.int32()),
+            "gas_used": pa.array([each.gas_used for each in executed], pa.int64()),
+            "gas_price": of_ints([each.gas_price for each in executed])[0],
+            "fee": of_ints([each.fee for each in executed])[0],
+            "input": pa.array([bytes.fromhex(each.transaction.input[2:]) for each in executed], pa.binary()),
+        },
+    )
 
 
-def native(all_done: Sequence[Done], chain: str) -> pa.Table:
-    """Rows of `transfers` for the native coins that transactions moved; a failed transaction moved none."""
-    moved = [
-        Coins(
-            d.height, d.time_s, d.index, 0, d.sent.hash.lower(), d.sent.sender.lower(), d.recipient,
-            int(d.sent.value, 16),
+def native(executed: Sequence[ExecutedTransaction], chain: str) -> pa.Table:
+    """Return rows of `transfers` for the values of transactions that did not fail."""
+    coins = [
+        CoinRow(
+            each.height,
+            each.time_s,
+            each.index,
+            0,
+            each.transaction.hash.lower(),
+            each.transaction.sender.lower(),
+            each.recipient,
+            int(each.transaction.value, 16),
         )
-        for d in all_done
-        if d.status != 0 and d.recipient
-    ]  # fmt: skip
-    return coin_rows([coins for coins in moved if coins.raw], chain, "native")
-
-
-def mints(all_done: Sequence[Done], chain: str) -> pa.Table:
-    """Rows of `transfers` for the native coins that came from another chain with transactions, before anything else
-    that they did; a failed one keeps them."""
-    moved = [
-        Coins(d.height, d.time_s, d.index, MINTED, d.sent.hash.lower(), NOBODY, d.sent.sender.lower(), d.minted)
-        for d in all_done
-        if d.minted
+        for each in executed
+        if each.status != 0 and each.recipient
     ]
-    return coin_rows(moved, chain, "mint")
+    return coin_rows([row for row in coins if row.raw], chain, "native")
+
+
+def mints(executed: Sequence[ExecutedTransaction], chain: str) -> pa.Table:
+    """Return rows of `transfers` for deposits from another chain, which a failed transaction keeps."""
+    coins = [
+        CoinRow(
+            each.height,
+            each.time_s,
+            each.index,
+            MINT_ITEM,
+            each.transaction.hash.lower(),
+            ZERO_ADDRESS,
+            each.transaction.sender.lower(),
+            each.minted,
+        )
+        for each in executed
+        if each.minted
+    ]
+    return coin_rows(coins, chain, "mint")

@@ -1,1 +1,1 @@
-"""For developers of EVM protocol decoders: recordings of real accounts, and the first lines of a new decoder."""
+"""Tools for developers of EVM protocol decoders: recordings of real accounts, and a decoder scaffold."""

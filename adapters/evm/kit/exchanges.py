@@ -1,27 +1,28 @@
-"""Reads as recordings keep them: what was asked, as hex, and the one answer to it."""
+"""Reads in recordings: the call as hex, and its one answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from adapters.evm.call import decode, encode, encode_answer
-from adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.call import decode, encode, encode_answer
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.reads import AtParent
 
 NOT_RECORDED: Final = "it was not recorded"
-Key = tuple[str, ...]  # of a read: an account, or a contract, a function and its call data
+Key: TypeAlias = tuple[str, ...]  # of a read: an account, or a contract, a function and its call data
+ReadResult: TypeAlias = Any  # values by the outputs of a function, Reverted or Unknown
 
 
 class Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One read and its answer: return data (`gives`), revert data (`refuses`) or why there is neither (`unknown`).
+    """One read and its answer: return data (`gives`), revert data (`refuses`) or a reason (`unknown`).
 
-    `gives` has the words of the outputs that `function` names; of an account's native coins, the number of units.
+    `gives` is ABI-encoded by the outputs of `function`; for an account's native coins it is a decimal number.
     """
 
     to: str
@@ -35,58 +36,70 @@ class Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 @dataclass(slots=True)
 class RecordedResults:
-    """Results by read, and which reads were made."""
+    """Recorded results by read.
 
-    results: dict[Key, Any] = field(default_factory=dict)
-    made: dict[Key, Read] = field(default_factory=dict)
-    impossible: list[str] = field(default_factory=list)
+    Attributes:
+        results: The results.
+        requested: The reads that were requested so far.
+        invalid: Why other requested reads cannot be encoded.
+    """
 
-    def answer(self, asked: Read | AtParent) -> Any:
-        """The result that was recorded; Unknown where there is none."""
-        read = at_block(asked)
+    results: dict[Key, ReadResult] = field(default_factory=dict)
+    requested: dict[Key, Read] = field(default_factory=dict)
+    invalid: list[str] = field(default_factory=list)
+
+    def answer(self, request: Read | AtParent) -> ReadResult:
+        """Return the recorded result, or Unknown if there is none; the request is remembered."""
+        read = at_block(request)
         try:
             key = key_of(read)
         except BadRequest as error:
-            self.impossible.append(error.reason)
+            self.invalid.append(error.reason)
             return Unknown(error.reason)
-        self.made[key] = read
+        self.requested[key] = read
         return self.results.get(key, Unknown(NOT_RECORDED))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The reads that were made and not recorded."""
-        lost = [words_of(read) for key, read in self.made.items() if key not in self.results]
-        return tuple(sorted({*lost, *self.impossible}))
+        """The requested reads that were not recorded, as text, and the invalid ones."""
+        unrecorded = [describe(read) for key, read in self.requested.items() if key not in self.results]
+        return tuple(sorted({*unrecorded, *self.invalid}))
 
 
 def at_block(read: Read | AtParent) -> Read:
-    """The read at the block of the recording: no other one is kept, so blocks before are taken to have been the same,
-    and positions are what leaving pays."""
+    """Return the read at the block of the recording.
+
+    Recordings have no other block, so earlier blocks are assumed to be equal and price guards do not act.
+    """
     while isinstance(read, AtParent):
         read = read.read
     return read
 
 
 def key_of(read: Read) -> Key:
-    """What tells reads apart; BadRequest where one cannot be encoded."""
+    """Return the identity of a read.
+
+    Raises:
+        BadRequest: Its signature or arguments cannot be encoded.
+    """
     if isinstance(read, NativeBalance):
         return (read.account,)
     try:
         return read.to, read.signature, "0x" + encode(read.signature, read.args).hex()
     except Exception as error:  # a third-party decoder may ask for anything
-        reason = f"{words_of(read)} cannot be asked: {type(error).__name__}: {error}"
+        reason = f"{describe(read)} cannot be asked: {type(error).__name__}: {error}"
         raise BadRequest("decoder", reason, remedy="correct the signature or the arguments in the decoder") from None
 
 
-def words_of(read: Read) -> str:
-    """A read for people."""
+def describe(read: Read) -> str:
+    """Return a read as text for users."""
     if isinstance(read, NativeBalance):
         return f"the balance of {read.account}"
     return f"{read.signature} of {read.to} with ({', '.join(map(str, read.args))})"
 
 
-def exchange_of(read: Read, result: Any) -> Exchange:
-    """A read with its result, as it is recorded."""
+def exchange_of(read: Read, result: ReadResult) -> Exchange:
+    """Return a read with its result in recorded form."""
     to, function, data = (*key_of(read), "", "")[:3]
     if isinstance(result, Reverted):
         return Exchange(to, function, data, refuses="0x" + result.data.hex())
@@ -98,8 +111,12 @@ def exchange_of(read: Read, result: Any) -> Exchange:
 
 
 def results_of(exchanges: Iterable[Exchange]) -> RecordedResults:
-    """The results of a recording; ValueError where one cannot be meant."""
-    results: dict[Key, Any] = {}
+    """Return the results of a recording.
+
+    Raises:
+        ValueError: A read has no or several answers, or one that cannot be decoded.
+    """
+    results: dict[Key, ReadResult] = {}
     for each in exchanges:
         key = (each.to, each.function, each.data) if each.function else (each.to,)
         if sum(answer is not None for answer in (each.gives, each.refuses, each.unknown)) != 1:
@@ -108,7 +125,7 @@ def results_of(exchanges: Iterable[Exchange]) -> RecordedResults:
     return RecordedResults(results)
 
 
-def _result(each: Exchange) -> Any:
+def _result(each: Exchange) -> ReadResult:
     if each.refuses is not None:
         return Reverted(bytes.fromhex(each.refuses.removeprefix("0x")))
     if each.unknown is not None:
@@ -121,6 +138,6 @@ def _result(each: Exchange) -> Any:
     return decode(Call(each.to, each.function), bytes.fromhex(each.gives.removeprefix("0x")))
 
 
-def place_of(each: Exchange) -> tuple[str, str, str]:
-    """The order of a recording."""
+def sort_key(each: Exchange) -> tuple[str, str, str]:
+    """Return the key by which a recording sorts its reads."""
     return each.to, each.function, each.data

@@ -1,13 +1,13 @@
-"""The EVM's kit for developers of decoders: as `chainfolio.recordings.DecoderKit`."""
+"""Kit for developers of EVM decoders; implements `chainfolio.recordings.DecoderKit`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from adapters.evm.kit import recordings
-from adapters.evm.kit.recordings import Recording
-from adapters.evm.positions.interactions import COLLECTIBLE, ContractInteractions
+from chainfolio.adapters.evm.kit import recordings
+from chainfolio.adapters.evm.kit.recordings import Recording
+from chainfolio.adapters.evm.positions.interactions import COLLECTIBLE, ContractInteractions
 from chainfolio.assets import Asset, evm
 from chainfolio.errors import BadRequest
 from chainfolio.interactions import Interactions
@@ -22,9 +22,15 @@ SCAFFOLD = '''\
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
-from adapters.evm.reads import Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.plugins.protocol import (
+    Call,
+    Counterparty,
+    DecodedPosition,
+    DecoderPlan,
+    Family,
+    ProtocolMatch,
+    TokenAmount,
+)
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -41,7 +47,7 @@ FAMILY = Family("{key}", rules=(Counterparty("pool"),), position=position)
 
 
 class EvmKit:
-    """Recordings of EVM decoders, and the scaffold of one."""
+    """Recordings of EVM decoders, and a scaffold for a new one."""
 
     read = staticmethod(recordings.read)
     save = staticmethod(recordings.save)
@@ -49,17 +55,24 @@ class EvmKit:
     replay = staticmethod(recordings.replay)
 
     def interactions(self, info: ChainInfo, written: Sequence[str]) -> Interactions:
-        """Each contract as a token that was met and sent to each of them, and as one with which tokens were
-        exchanged."""
+        """Return interactions in which each contract is a token, and was exchanged for the others.
+
+        Args:
+            info: The chain.
+            written: Contracts (`0x…`) and tokens of collections (`0x…/7`).
+
+        Raises:
+            BadRequest: A text is neither.
+        """
         contracts, ids = set[str](), dict[Asset, frozenset[int]]()
         for each in written:
-            contract, numbered, number = each.partition("/")
+            contract, separator, token_id = each.partition("/")
             address = evm(contract)
-            if not numbered:
+            if not separator:
                 contracts.add(address)
-            elif number.isascii() and number.isdigit():
-                collection = info.asset(COLLECTIBLE, address, int(number)).collection
-                ids[collection] = ids.get(collection, frozenset()) | {int(number)}
+            elif token_id.isascii() and token_id.isdigit():
+                collection = info.asset(COLLECTIBLE, address, int(token_id)).collection
+                ids[collection] = ids.get(collection, frozenset()) | {int(token_id)}
             else:
                 raise BadRequest("met", f"{each!r} is not CONTRACT or CONTRACT/NUMBER")
         tokens = frozenset(map(info.token_asset, contracts))
@@ -68,12 +81,12 @@ class EvmKit:
     async def record(
         self, chain: Chain, block: Block, account: str, interactions: Interactions, rows: Sequence[InstalledProtocol]
     ) -> Recording:
-        """What decoders read and find of an account at a block."""
+        """Record what decoders read and return for an account at a block; raises as `recordings.record`."""
         plain = frozenset([chain.info.wrapped.reference] if chain.info.wrapped else [])
         return await recordings.record(chain, block, account, ContractInteractions.of(interactions), rows, plain)
 
     def scaffold(self, key: str, title: str) -> str:
-        """The shortest decoder that there is."""
+        """Return the source of a minimal decoder."""
         return SCAFFOLD.format(key=key, title=title)
 
 

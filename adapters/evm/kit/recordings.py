@@ -1,7 +1,7 @@
-"""Recordings: what one account met of some protocols, every call with its answer at one block, and what was found.
+"""Recordings of decoders: interactions of an account, calls and answers at one block, and positions.
 
-A recording names no endpoint and needs none: replayed, the installed decoders are answered from it, and have to find
-the same. It is as small as it can be: of what the account met, only what concerned a decoder is in it.
+A recording needs no endpoint: in a replay it answers the installed decoders, which must return the same positions. Of
+the account's interactions, it has only those that concern a decoder.
 """
 
 from __future__ import annotations
@@ -14,42 +14,53 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from adapters.evm.kit.exchanges import (
+from chainfolio.adapters.evm.kit.exchanges import (
     NOT_RECORDED,
     Exchange,
     Key,
+    ReadResult,
     RecordedResults,
     at_block,
     exchange_of,
     key_of,
-    place_of,
     results_of,
+    sort_key,
 )
-from adapters.evm.positions.events import MAX_TOPICS, WORD
-from adapters.evm.positions.found import Found, FoundPosition
-from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
-from adapters.evm.positions.matching import Protocols, RuleMatch
-from adapters.evm.positions.reader import OneAccount
-from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import balance_of
+from chainfolio.adapters.evm.positions.events import MAX_TOPICS, WORD
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions, NamedEvent
+from chainfolio.adapters.evm.positions.matching import Protocols, RuleMatch
+from chainfolio.adapters.evm.positions.reader import SingleAccountReader
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.positions.unfolded import AccountContents, UnfoldedPosition
+from chainfolio.adapters.evm.reads import balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.interactions import contract_of
-from chainfolio.plans import Unknown, run_batched, run_known
+from chainfolio.plans import Unknown, run_batched, run_offline
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, TokenAmount
-from chainfolio.recordings import AGAIN, Amount, At, DescribedProtocol, Failure, Position, Replay, Result, differences
+from chainfolio.recordings import (
+    AGAIN,
+    Amount,
+    DescribedProtocol,
+    Failure,
+    Position,
+    RecordedBlock,
+    Replay,
+    Result,
+    differences,
+)
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
     from chainfolio.chains import Chain
 
-FORMAT: Final = 3  # since 2, what was sent is told by whom it was sent to; since 3, keys have the words of today
-PURE: Final = "a decoder goes by nothing but what it is given and answered"
+FORMAT: Final = 3  # since 2, transfers are listed by recipient; since 3, keys have their present names
+IMPURE_DECODER: Final = "a decoder goes by nothing but what it is given and answered"
 
 
 class Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A protocol as its file describes it on the chain of the recording."""
+    """The description of a protocol on the chain of the recording."""
 
     key: str
     families: tuple[str, ...]
@@ -59,24 +70,39 @@ class Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A log that names the account: in which topic, counted from 1; the topics but the first, and the data, as hex."""
+    """A log that names the account.
+
+    `place` is the topic that names it, from 1; `topics` are the topics without the event, and `data` the data, as hex.
+    """
 
     place: int
     topics: tuple[str, ...]
     data: str
 
     @property
-    def named(self) -> NamedEvent:
-        """The same as rules know it; ValueError where it is no log."""
-        words = [bytes.fromhex(topic.removeprefix("0x")) for topic in self.topics]
-        if len(words) > MAX_TOPICS or any(len(word) != WORD for word in words):
+    def named_event(self) -> NamedEvent:
+        """The event in the form that rules use.
+
+        Raises:
+            ValueError: The topics or the data are not those of a log.
+        """
+        topics = [bytes.fromhex(topic.removeprefix("0x")) for topic in self.topics]
+        if len(topics) > MAX_TOPICS or any(len(topic) != WORD for topic in topics):
             raise ValueError(f"an event has {MAX_TOPICS} topics of {WORD} bytes at most, besides the first")
         return NamedEvent(self.place, self.topics, bytes.fromhex(self.data.removeprefix("0x")))
 
 
 class RecordedInteractions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the account met: tokens; tokens of collections; with whom it exchanged which tokens (null: native coins),
-    and which it sent to whom; events that name it, by `contract/topic`; `covered` are those that were indexed whole."""
+    """The account's interactions.
+
+    Attributes:
+        tokens: Fungible tokens.
+        ids: Ids of tokens by collection.
+        exchanged: Tokens exchanged with each contract; null stands for native coins.
+        sent: Tokens sent to each contract; null stands for native coins.
+        events: Events that name the account, by `contract/topic`.
+        covered: The events that were indexed completely.
+    """
 
     tokens: tuple[str, ...] = ()
     ids: dict[str, tuple[str, ...]] = {}
@@ -87,38 +113,42 @@ class RecordedInteractions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     @classmethod
     def of(cls, interactions: ContractInteractions) -> RecordedInteractions:
-        """The same in a fixed order; events in the order of the chain."""
+        """Return interactions in recorded form, sorted; events stay in the order of the chain."""
         return cls(
             tuple(sorted(interactions.tokens)),
             {each: tuple(map(str, sorted(ids))) for each, ids in sorted(interactions.ids.items())},
-            {each: _ordered(moved) for each, moved in sorted(interactions.exchanged.items())},
-            {each: _ordered(moved) for each, moved in sorted(interactions.sent.items())},
+            {each: _ordered(tokens) for each, tokens in sorted(interactions.exchanged.items())},
+            {each: _ordered(tokens) for each, tokens in sorted(interactions.sent.items())},
             {
-                each: tuple(Event(named.place, named.topics, "0x" + named.data.hex()) for named in several)
-                for each, several in sorted(interactions.events.items())
+                each: tuple(Event(event.place, event.topics, "0x" + event.data.hex()) for event in events)
+                for each, events in sorted(interactions.events.items())
             },
             tuple(sorted(interactions.covered)),
         )
 
     def interactions(self) -> ContractInteractions:
-        """The same as decoders know it; ValueError where it cannot be meant."""
+        """Return the interactions in the form that decoders use.
+
+        Raises:
+            ValueError: An id or an event is malformed.
+        """
         return ContractInteractions(
             frozenset(self.tokens),
             {each: frozenset(map(int, ids)) for each, ids in self.ids.items()},
-            {each: frozenset(moved) for each, moved in self.exchanged.items()},
-            {each: frozenset(moved) for each, moved in self.sent.items()},
-            {each: tuple(event.named for event in several) for each, several in self.events.items()},
+            {each: frozenset(tokens) for each, tokens in self.exchanged.items()},
+            {each: frozenset(tokens) for each, tokens in self.sent.items()},
+            {each: tuple(event.named_event for event in events) for each, events in self.events.items()},
             frozenset(self.covered),
         )
 
 
 class Recording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. `plain`: tokens that are known to be no shares and were not asked."""
+    """The file of a recording. `plain` are tokens that are known to be no shares, and were not asked."""
 
     format: int
     chain: str
     account: str
-    block: At
+    block: RecordedBlock
     protocols: tuple[Contracts, ...]
     interactions: RecordedInteractions
     calls: tuple[Exchange, ...]
@@ -134,19 +164,33 @@ async def record(
     rows: Sequence[InstalledProtocol],
     plain: frozenset[str],
 ) -> Recording:
-    """Run decoders on a node. NotFound where the account met nothing of these protocols; Unavailable where a read
-    failed that one of them needs; BadRequest where one asks for what cannot be asked; the errors of nodes."""
-    results, time_s = dict[Key, Any](), block.time_us // 1_000_000
+    """Run decoders on a node and record their reads and positions.
 
-    async def answer(asked: list[Any]) -> Sequence[Any]:
-        reads = [at_block(read) for read in asked]
+    Args:
+        chain: The chain to read.
+        block: The block of all reads.
+        account: The account in lower case.
+        interactions: All interactions of the account.
+        rows: The protocols to read.
+        plain: Tokens that are known to be no shares.
+
+    Raises:
+        NotFound: The account has no interactions with these protocols.
+        Unavailable: A read failed that a decoder needs.
+        BadRequest: A decoder requests an impossible read, or behaves differently when it runs again.
+        SourceError: No endpoint answers.
+    """
+    results, time_s = dict[Key, ReadResult](), block.time_us // 1_000_000
+
+    async def answer(requests: list[Any]) -> Sequence[ReadResult]:
+        reads = [at_block(request) for request in requests]
         keys = [key_of(read) for read in reads]
         answers = await chain.answer(reads, block)
         results.update(zip(keys, answers, strict=True))
         return answers
 
     shares = Shares(Protocols(rows, plain))
-    plan = OneAccount(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
+    plan = SingleAccountReader(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
     reports = await run_batched({"": plan}, answer, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
     if (error := reports[""].error) is not None:
         raise error
@@ -156,25 +200,37 @@ async def record(
             f"{account} met none of these protocols on {chain.key} by block {block.height}",
             remedy=f"chainfolio index {chain.key}, or name what it met: --met CONTRACT, --met COLLECTION/NUMBER",
         )
-    # Once more, from these results, and with nothing but what matters: what is asked for now is what is kept.
-    kept, own = RecordedResults(results), [row for row in rows if row.protocol in used]
-    again = _read(own, plain, account, concerned, time_s, kept)
-    if kept.missing or again.positions != _positions(reports[""].result):
-        reason = "; ".join(kept.missing) or "something else is found"
-        raise BadRequest("decoder", f"asked the same again, it does otherwise: {reason}", remedy=PURE)
-    calls = tuple(sorted((exchange_of(each, results[key]) for key, each in kept.made.items()), key=place_of))
+    # Run again from these results with the relevant interactions only: the reads of this run are recorded.
+    recorded, relevant_rows = RecordedResults(results), [row for row in rows if row.protocol in used]
+    result = _read(relevant_rows, plain, account, concerned, time_s, recorded)
+    if recorded.missing or result.positions != _positions(reports[""].result):
+        reason = "; ".join(recorded.missing) or "something else is found"
+        raise BadRequest("decoder", f"asked the same again, it does otherwise: {reason}", remedy=IMPURE_DECODER)
+    exchanges = (exchange_of(read, results[key]) for key, read in recorded.requested.items())
+    calls = tuple(sorted(exchanges, key=sort_key))
     for call in calls:
         if call.cause == "read":
-            what = f"{call.function.partition('(')[0] or 'the balance'} of {call.to}"
-            raise Unavailable(chain.key, f"nothing was recorded, for {what} could not be read: {call.unknown}")
-    at, plainly = At(block.height, block.hash, time_s), tuple(sorted(plain))
+            subject = f"{call.function.partition('(')[0] or 'the balance'} of {call.to}"
+            raise Unavailable(chain.key, f"nothing was recorded, for {subject} could not be read: {call.unknown}")
     return Recording(
-        FORMAT, chain.key, account, at, _described(own), RecordedInteractions.of(concerned), calls, again, plainly
+        FORMAT,
+        chain.key,
+        account,
+        RecordedBlock(block.height, block.hash, time_s),
+        _described(relevant_rows),
+        RecordedInteractions.of(concerned),
+        calls,
+        result,
+        tuple(sorted(plain)),
     )
 
 
 def read(path: Path) -> Recording:
-    """The recording in a file; BadRequest where it is none, or one of another format."""
+    """Read a recording from a file.
+
+    Raises:
+        BadRequest: The file is no recording, or has another format version.
+    """
     try:
         recording = strict(path.read_bytes(), Recording)
         results_of(recording.calls)
@@ -187,12 +243,12 @@ def read(path: Path) -> Recording:
 
 
 def text(recording: Recording) -> bytes:
-    """The file of a recording: equal for equal recordings."""
+    """Return the content of a recording's file; equal for equal recordings."""
     return msgspec.json.format(msgspec.json.encode(recording), indent=1) + b"\n"
 
 
 def save(path: Path, recording: Recording) -> None:
-    """Write a recording, in place of what is there; never half of it."""
+    """Write a recording to a file, atomically; an existing file is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.new")
     draft.write_bytes(text(recording))
@@ -200,7 +256,7 @@ def save(path: Path, recording: Recording) -> None:
 
 
 def updated(recording: Recording, found: Result) -> Recording:
-    """The recording, as one of which this has to be found."""
+    """Return the recording with another expected result."""
     return msgspec.structs.replace(recording, found=found)
 
 
@@ -210,34 +266,36 @@ def replay(
     protocols: Iterable[DescribedProtocol],
     families: Mapping[str, ProtocolFamily],
 ) -> Replay:
-    """Run the installed decoders on a recording, with the protocols' files of this installation.
+    """Run the installed decoders on a recording and compare their positions.
 
-    A protocol that has no file for the chain here is read as its file was when it was recorded.
+    A protocol that this installation does not describe for the chain is read as it was recorded. `unplayable` is the
+    status if a family is not installed, or a decoder needs a read that was not recorded.
     """
-    own, described = list[InstalledProtocol](), list(protocols)
+    rows, described = list[InstalledProtocol](), list(protocols)
     for each in recording.protocols:
-        now = _installed(each, recording.chain, described)
-        lacking = [name for name in now.families if name not in families]
-        if lacking:
-            return Replay(file, "unplayable", reason=f"no protocol family `{lacking[0]}` is installed")
-        own += [
-            InstalledProtocol(now.key, families[name], now.contracts, now.options, now.is_fork) for name in now.families
+        protocol = _installed(each, recording.chain, described)
+        missing = [name for name in protocol.families if name not in families]
+        if missing:
+            return Replay(file, "unplayable", reason=f"no protocol family `{missing[0]}` is installed")
+        rows += [
+            InstalledProtocol(protocol.key, families[name], protocol.contracts, protocol.options, protocol.is_fork)
+            for name in protocol.families
         ]
-    kept, plain = results_of(recording.calls), frozenset(recording.plain)
-    now_found = _read(own, plain, recording.account, recording.interactions.interactions(), recording.block.time, kept)
-    if kept.missing:
-        return Replay(file, "unplayable", missing=kept.missing, found=now_found)
-    lines = differences(recording.found, now_found)
-    return Replay(file, "differs" if lines else "same", lines, found=now_found)
+    results, interactions = results_of(recording.calls), recording.interactions.interactions()
+    result = _read(rows, frozenset(recording.plain), recording.account, interactions, recording.block.time, results)
+    if results.missing:
+        return Replay(file, "unplayable", missing=results.missing, result=result)
+    lines = differences(recording.found, result)
+    return Replay(file, "differs" if lines else "same", lines, result=result)
 
 
-def _installed(was: Contracts, chain: str, described: Sequence[DescribedProtocol]) -> Contracts:
-    """A protocol as its file here describes it; as it was recorded, where there is none with contracts on the chain."""
+def _installed(recorded: Contracts, chain: str, described: Sequence[DescribedProtocol]) -> Contracts:
+    """Return a protocol as this installation describes it for the chain, or else as it was recorded."""
     for each in described:
-        if each.key == was.key and each.families and (each.contracts.get(chain) or not each.contracts):
+        if each.key == recorded.key and each.families and (each.contracts.get(chain) or not each.contracts):
             roles = {role: tuple(addresses) for role, addresses in each.contracts.get(chain, {}).items()}
             return Contracts(each.key, tuple(each.families), roles, dict(each.options), each.is_fork)
-    return was
+    return recorded
 
 
 def _read(
@@ -246,76 +304,93 @@ def _read(
     account: str,
     interactions: ContractInteractions,
     time_s: int,
-    kept: RecordedResults,
+    results: RecordedResults,
 ) -> Result:
-    read_all = run_known(
-        OneAccount(Shares(Protocols(rows, plain)), account, interactions, time_s).read_all(sorted(interactions.tokens)),
-        kept.answer,
+    read_all = run_offline(
+        SingleAccountReader(Shares(Protocols(rows, plain)), account, interactions, time_s).read_all(
+            sorted(interactions.tokens)
+        ),
+        results.answer,
     )
     issues = [Failure(each.adapter, each.subject, each.reason) for each in read_all.issues]
     return Result(_positions(read_all), tuple(sorted(set(issues), key=msgspec.json.encode)))
 
 
 def _concerned(
-    shares: Shares, account: str, interactions: ContractInteractions, results: Mapping[Key, Any]
+    shares: Shares, account: str, interactions: ContractInteractions, results: Mapping[Key, ReadResult]
 ) -> tuple[ContractInteractions, set[str]]:
-    """Of what the account met, what concerned a decoder; and the protocols that were read."""
+    """Return the interactions that concern a decoder, and the protocols that were read."""
     contracts = list(shares.protocols.by_contract(account, interactions))
     contracts += shares.by_collection(account, interactions)
     tokens = list(shares.by_token(account, interactions.tokens, interactions.sent))
     for token in sorted(interactions.tokens):
         share = shares.share(account, token, interactions.sent)
-        held = results.get(key_of(balance_of(token, account)))
-        if share is not None and isinstance(held, int) and held:
+        balance = results.get(key_of(balance_of(token, account)))
+        if share is not None and isinstance(balance, int) and balance:
             tokens.append(share)
-    tokens += _led(shares, account, interactions)
+    tokens += _third_party_matches(shares, account, interactions)
     if not contracts and not tokens:
         return ContractInteractions(), set()
-    behind = {key[0] for key in results} - interactions.tokens
-    inner = [share for token in sorted(behind) if (share := shares.share(account, token, interactions.sent))]
-    places = {each.match.contract for each in contracts}
-    unfolded = {each.match.contract for each in (*tokens, *inner)}
+    other_contracts = {key[0] for key in results} - interactions.tokens
+    inner = [share for token in sorted(other_contracts) if (share := shares.share(account, token, interactions.sent))]
+    protocol_contracts = {each.match.contract for each in contracts}
+    shares_read = {each.match.contract for each in (*tokens, *inner)}
     concerned = ContractInteractions(
         frozenset(token for each in tokens for token in each.match.tokens),
-        {each: interactions.ids[each] for each in places & interactions.ids.keys()},
-        {each: interactions.exchanged[each] for each in places & interactions.exchanged.keys()},
-        {each: interactions.sent[each] for each in (places | unfolded) & interactions.sent.keys()},
-        {each: named for each, named in interactions.events.items() if contract_of(each) in places},
-        frozenset(each for each in interactions.covered if contract_of(each) in places),
+        {each: interactions.ids[each] for each in protocol_contracts & interactions.ids.keys()},
+        {each: interactions.exchanged[each] for each in protocol_contracts & interactions.exchanged.keys()},
+        {each: interactions.sent[each] for each in (protocol_contracts | shares_read) & interactions.sent.keys()},
+        {each: events for each, events in interactions.events.items() if contract_of(each) in protocol_contracts},
+        frozenset(each for each in interactions.covered if contract_of(each) in protocol_contracts),
     )
     return concerned, {each.row.protocol for each in (*contracts, *tokens, *inner)}
 
 
-def _led(shares: Shares, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
-    """The meetings by tokens of contracts to which those of files lead, where that was asked."""
+def _third_party_matches(shares: Shares, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
+    """Yield the matches of tokens whose contracts the protocols' own contracts point to."""
     for third_party in shares.third_parties(account, interactions.tokens, interactions.sent):
-        row = run_known(shares.whose(third_party), lambda read: Unknown(NOT_RECORDED, "absent"))
+        row = run_offline(shares.protocol_of(third_party), lambda read: Unknown(NOT_RECORDED, "absent"))
         if row is not None:
             yield replace(third_party, row=row)
 
 
 def _described(rows: Sequence[InstalledProtocol]) -> tuple[Contracts, ...]:
     keys = dict.fromkeys(row.protocol for row in rows)
-    own = {key: [row for row in rows if row.protocol == key] for key in sorted(keys)}
+    rows_by_key = {key: [row for row in rows if row.protocol == key] for key in sorted(keys)}
     return tuple(
         Contracts(key, tuple(row.family.name for row in of), dict(of[0].contracts), dict(of[0].options), of[0].is_fork)
-        for key, of in own.items()
+        for key, of in rows_by_key.items()
     )
 
 
-def _positions(read_all: Found | None) -> tuple[Position, ...]:
+def _positions(read_all: AccountContents | None) -> tuple[Position, ...]:
     positions = () if read_all is None else read_all.positions
     return tuple(sorted((_position(each) for each in positions), key=msgspec.json.encode))
 
 
-def _position(each: FoundPosition) -> Position:
-    decoded = each.found
-    supplied, borrowed, rewards = _amounts(each.behind.parts.items()), _parts(decoded.borrowed), _parts(decoded.rewards)
+def _position(each: UnfoldedPosition) -> Position:
+    decoded = each.decoded
+    supplied, borrowed, rewards = (
+        _amounts(each.underlying.parts.items()),
+        _parts(decoded.borrowed),
+        _parts(decoded.rewards),
+    )
     health = "" if decoded.health is None else f"{decoded.health:f}"
     return Position(
-        each.protocol, decoded.position_type, decoded.name, decoded.pool, decoded.vault, supplied, borrowed, rewards,
-        health, decoded.unlock_s, tuple(sorted(decoded.replaces)), decoded.unknown, decoded.unverified,
-    )  # fmt: skip
+        each.protocol,
+        decoded.position_type,
+        decoded.name,
+        decoded.pool,
+        decoded.vault,
+        supplied,
+        borrowed,
+        rewards,
+        health,
+        decoded.unlock_s,
+        tuple(sorted(decoded.replaces)),
+        decoded.unknown,
+        decoded.unverified,
+    )
 
 
 def _parts(parts: Iterable[TokenAmount]) -> tuple[Amount, ...]:

@@ -1,1 +1,1 @@
-"""Positions in protocols of EVM chains: rules and events of decoders, and the machinery that matches and reads them."""
+"""Positions in protocols of EVM chains: rules, matching of accounts, and running of decoders."""

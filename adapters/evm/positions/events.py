@@ -1,4 +1,4 @@
-"""Events as contracts declare them: by what a log of one is found, and what its words say. Pure: no I/O."""
+"""Event signatures: parse a declaration, find its logs by topic, and decode their values. No I/O."""
 
 from __future__ import annotations
 
@@ -6,97 +6,112 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+
+from sha3 import keccak_256
+
+from chainfolio.adapters.evm.reads import AbiValue
 
 WORD = 32
-MAX_TOPICS = 3  # besides the first
-_DECLARED = re.compile(r"(\w+)\((.*)\)\Z")
+MAX_TOPICS = 3  # after the first one, the hash of the signature
+_DECLARATION = re.compile(r"(\w+)\((.*)\)\Z")
 _PARAMETER = re.compile(r"([a-z]+\d*)((?:\[\])*)(?: (indexed))?(?: \w+)?\Z")
-_READABLE = frozenset([
-    "address", "bool", *(f"bytes{size}" for size in range(1, 33)),
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(8, 257, 8)),
-])  # fmt: skip
+_READABLE = frozenset(
+    [
+        "address",
+        "bool",
+        *(f"bytes{size}" for size in range(1, 33)),
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(8, 257, 8)),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: its type, and whether it is a topic or a word of the data."""
+    """One parameter: its ABI type, and True if it is `indexed` (a topic, not a word of the data)."""
 
     type: str
     indexed: bool
 
     @property
     def is_readable(self) -> bool:
-        """Whether its word is its value: of an array or a text a topic has only the hash, the data only a pointer."""
+        """True if its word is its value: not an array or text, which have a hash or an offset there."""
         return self.type in _READABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """An event: its first topic (0x + 64 hex digits), and its parameters, which are named by position, from 0."""
+class EventSignature:
+    """An event: its first topic (0x + 64 hex digits) and its parameters, which are numbered from 0."""
 
     topic: str
     parameters: tuple[Parameter, ...]
 
     def filter(self, contract: str) -> str:
-        """How the dataset `events` calls this event of a contract: `0x…contract/0x…topic`."""
+        """The key of this event of a contract in the dataset `events`: `0x…contract/0x…topic`."""
         return f"{contract}/{self.topic}"
 
-    def place(self, at: int) -> int:
-        """Which topic, from 1, an indexed parameter is."""
-        return sum(each.indexed for each in self.parameters[: at + 1])
+    def topic_number(self, position: int) -> int:
+        """The number of the topic, from 1, that holds an indexed parameter."""
+        return sum(parameter.indexed for parameter in self.parameters[: position + 1])
 
-    def values(self, of: Sequence[int], topics: Sequence[str], data: bytes) -> tuple[Any, ...] | None:
-        """The values of some parameters in a log, whose `topics` come without the first; None where the log is none of
-        this event as it is declared. Numbers are int, addresses lower-case text, bytes are bytes."""
-        indexed = sum(each.indexed for each in self.parameters)
-        if len(topics) != indexed or len(data) < WORD * (len(self.parameters) - indexed):
+    def values(self, positions: Sequence[int], topics: Sequence[str], data: bytes) -> tuple[AbiValue, ...] | None:
+        """Decode some parameters of a log: numbers as int, addresses as lower-case text, bytes as bytes.
+
+        Args:
+            positions: The parameters to decode.
+            topics: The topics after the first one.
+            data: The data of the log.
+
+        Returns:
+            None if the log does not fit the event's declaration.
+        """
+        indexed_count = sum(parameter.indexed for parameter in self.parameters)
+        if len(topics) != indexed_count or len(data) < WORD * (len(self.parameters) - indexed_count):
             return None
-        values = tuple(self._value(at, topics, data) for at in of)
+        values = tuple(self._value(position, topics, data) for position in positions)
         return None if None in values else values
 
-    def _value(self, at: int, topics: Sequence[str], data: bytes) -> Any:
-        if self.parameters[at].indexed:
-            return _value(self.parameters[at].type, bytes.fromhex(topics[self.place(at) - 1][2:]))
-        start = WORD * (at - self.place(at))
-        return _value(self.parameters[at].type, data[start : start + WORD])
+    def _value(self, position: int, topics: Sequence[str], data: bytes) -> AbiValue:
+        parameter, topic_number = self.parameters[position], self.topic_number(position)
+        if parameter.indexed:
+            return _decode_word(parameter.type, bytes.fromhex(topics[topic_number - 1][2:]))
+        start = WORD * (position - topic_number)
+        return _decode_word(parameter.type, data[start : start + WORD])
 
 
 @lru_cache(maxsize=1024)
-def declared(written: str) -> Declared:
+def parse_event(declaration: str) -> EventSignature:
     """Parse `Deposit(address indexed user, uint256 indexed pid, uint256 amount)`; names may be left out.
 
-    ValueError where it is none such: structs and arrays of fixed size, which take several words, are not known.
+    Raises:
+        ValueError: It is no event. Structs and arrays of fixed size, which take several words, are not supported.
     """
-    from sha3 import keccak_256
-
-    match = _DECLARED.match(written)
+    match = _DECLARATION.match(declaration)
     if match is None:
-        raise ValueError(f"not an event: {written}")
-    parameters = tuple(_parameter(each.strip(), written) for each in match[2].split(",") if match[2].strip())
-    canonical = f"{match[1]}({','.join(each.type for each in parameters)})"
-    if sum(each.indexed for each in parameters) > MAX_TOPICS:
-        raise ValueError(f"an event has three indexed parameters at most: {written}")
-    return Declared("0x" + str(keccak_256(canonical.encode()).hexdigest()), parameters)
+        raise ValueError(f"not an event: {declaration}")
+    parameters = tuple(_parse_parameter(text.strip(), declaration) for text in match[2].split(",") if text.strip())
+    canonical = f"{match[1]}({','.join(parameter.type for parameter in parameters)})"
+    if sum(parameter.indexed for parameter in parameters) > MAX_TOPICS:
+        raise ValueError(f"an event has three indexed parameters at most: {declaration}")
+    return EventSignature("0x" + str(keccak_256(canonical.encode()).hexdigest()), parameters)
 
 
-def _parameter(written: str, event: str) -> Parameter:
-    match = _PARAMETER.match(written)
+def _parse_parameter(text: str, declaration: str) -> Parameter:
+    match = _PARAMETER.match(text)
     if match is None or match[1] not in {*_READABLE, "string", "bytes"}:
-        raise ValueError(f"not a parameter of an event: `{written}` in {event}")
+        raise ValueError(f"not a parameter of an event: `{text}` in {declaration}")
     return Parameter(match[1] + match[2], match[3] is not None)
 
 
-def _value(kind: str, word: bytes) -> Any:
-    """What a word says; None where it is none of its type."""
+def _decode_word(abi_type: str, word: bytes) -> AbiValue:
+    """Decode a word as a value of an ABI type; None if it is out of the type's range."""
     number = int.from_bytes(word, "big")
-    if kind.startswith("bytes"):
-        return word[: int(kind.removeprefix("bytes"))]
-    if kind == "address":
+    if abi_type.startswith("bytes"):
+        return word[: int(abi_type.removeprefix("bytes"))]
+    if abi_type == "address":
         return f"0x{number:040x}" if number < 1 << 160 else None
-    if kind == "bool":
+    if abi_type == "bool":
         return bool(number) if number < 2 else None
-    if kind.startswith("uint"):
-        return number if number < 1 << int(kind.removeprefix("uint")) else None
-    signed, half = int.from_bytes(word, "big", signed=True), 1 << (int(kind.removeprefix("int")) - 1)
-    return signed if -half <= signed < half else None
+    if abi_type.startswith("uint"):
+        return number if number < 1 << int(abi_type.removeprefix("uint")) else None
+    signed, limit = int.from_bytes(word, "big", signed=True), 1 << (int(abi_type.removeprefix("int")) - 1)
+    return signed if -limit <= signed < limit else None

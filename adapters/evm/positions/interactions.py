@@ -1,4 +1,4 @@
-"""What an account had to do with, by contract, as rules and decoders know it."""
+"""The interactions of an account by contract, as rules and decoders use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLLECTIBLE: Final = "erc721"  # the namespace of collections in which each numb
 
 
 class NamedEvent(NamedTuple):
-    """An event that names an account: which topic does, from 1; the topics but the first; the data."""
+    """An event that names an account in topic number `place`, from 1; `topics` exclude the first."""
 
     place: int
     topics: tuple[str, ...]
@@ -21,16 +21,18 @@ class NamedEvent(NamedTuple):
 
     @classmethod
     def of(cls, row: EventRow) -> NamedEvent:
-        """The event of a row of `account_events`."""
+        """Return the event of a row of `account_events`."""
         topics = (row["topic1"], row["topic2"], row["topic3"])
         return cls(row["place"], tuple(topic for topic in topics if topic is not None), row["data"])
 
 
 @dataclass(frozen=True, slots=True)
 class ContractInteractions:
-    """What an account met, by contract: fungible tokens; tokens of ERC-721 collections that came to it, by collection;
-    with whom it exchanged which tokens (None: native coins), and which it sent to whom, more than nothing. The rest is
-    as in `Interactions`."""
+    """The interactions of an account by contract; fields are as in `Interactions`.
+
+    `tokens` are fungible; `ids` are received tokens of ERC-721 collections, by collection; `exchanged` and `sent` are
+    tokens (None: native coins) by counterparty, more than zero of each sent one.
+    """
 
     tokens: frozenset[str] = frozenset()
     ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -41,12 +43,12 @@ class ContractInteractions:
 
     @classmethod
     def of(cls, interactions: Interactions) -> ContractInteractions:
-        """The same by contract."""
+        """Return the interactions by contract instead of by asset."""
         return cls(
             frozenset(token.reference for token in interactions.tokens),
-            {each.reference: ids for each, ids in interactions.ids.items() if each.kind == COLLECTIBLE},
-            {other: frozenset(map(_contract, assets)) for other, assets in interactions.exchanged.items()},
-            {other: frozenset(map(_contract, assets)) for other, assets in interactions.sent.items()},
+            {asset.reference: ids for asset, ids in interactions.received_ids.items() if asset.kind == COLLECTIBLE},
+            {party: frozenset(map(_contract, assets)) for party, assets in interactions.exchanged_with.items()},
+            {party: frozenset(map(_contract, assets)) for party, assets in interactions.sent_to.items()},
             {event: tuple(map(NamedEvent.of, rows)) for event, rows in interactions.events.items()},
             interactions.covered,
         )

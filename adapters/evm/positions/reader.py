@@ -1,259 +1,291 @@
-"""What one account has on one chain: balances, and its positions unfolded to what lies behind shares.
+"""Read one account on one chain: balances, and positions unfolded to the tokens that shares stand for.
 
-All of it is one plan. What is known leads on at once: while one decoder is in its third round, another share is being
-unfolded, so the whole takes as many rounds as its longest path. A share that cannot be read stays what it is and is
-said; so does one that leads back to itself, or deeper than anybody builds.
+All of it is one plan, and each step starts as soon as its input is known: while one decoder is in its third round,
+another share is being unfolded, so that the whole takes as many rounds as its longest path. A share that cannot be read
+stays the token that it is, with an issue; so does a share that contains itself, or is nested too deeply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from adapters.evm.positions.found import Found, FoundPosition, Underlying, asset_of
-from adapters.evm.positions.interactions import ContractInteractions
-from adapters.evm.positions.matching import Protocols, RuleMatch
-from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
-from adapters.evm.positions.shares import Shares
-from adapters.evm.reads import NativeBalance, Read, Reads, balance_of
-from adapters.evm.words import ADDRESS
-from chainfolio.abi import NamesAssets
+from chainfolio.abi import AssetNames
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols, RuleMatch
+from chainfolio.adapters.evm.positions.outcomes import calls_of, makes_partial, outcome_of, unwrapping
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.positions.unfolded import AccountContents, Underlying, UnfoldedPosition, asset_of
+from chainfolio.adapters.evm.reads import AbiValue, NativeBalance, Read, ReadPlan, Reads, Reports, balance_of
+from chainfolio.adapters.evm.words import ADDRESS
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.decoded import problem_of_parts
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Report, batched
+from chainfolio.plans import batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
-from chainfolio.protocols import DecodedPosition, Remarked, TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 
-MAX_DEPTH = 8
+MAX_DEPTH = 8  # of shares in shares
 SECOND_US = 1_000_000
-Named = Callable[[Iterable[str]], Plan[Read, Any, None]]
-Trail = tuple[str, ...]  # the shares that led to a part
+DescribeTokens = Callable[[Iterable[str]], ReadPlan[None]]
+Trail = tuple[str, ...]  # the shares that contain a token, from the outermost
 
 
-Several = tuple[list[FoundPosition], list[Issue]]
+class PositionsRead(NamedTuple):
+    """Unfolded positions, and the issues of reading them."""
+
+    positions: list[UnfoldedPosition]
+    issues: list[Issue]
+
+
+class TokensRead(NamedTuple):
+    """Balances of an account, positions of decoders that tokens matched, and shares that were unwrapped."""
+
+    native: AbiValue
+    balances: dict[str, AbiValue]
+    decoded: PositionsRead
+    unwrapped: PositionsRead
 
 
 @dataclass(slots=True)
-class OneAccount:
-    """Reads one account. `interactions` is what it met by the block that is read, `time_s` when that was made.
+class SingleAccountReader:
+    """Reads one account at one block.
 
-    `named` asks for names and prices of tokens: of those that are held, or do not say whether they are, while positions
-    are still being read; `expected` asks for names in the first round, where they can be foretold.
+    Args:
+        shares: The answers of tokens at the block.
+        account: Its address.
+        interactions: Its interactions up to the block.
+        time_s: Time of the block, in Unix seconds.
+        describe: Reads names and prices of tokens, while positions are still being read: of tokens that are held, or
+            whose balance is unknown.
+        expected: Reads names in the first round, as far as the tokens can be predicted.
     """
 
     shares: Shares
     account: str
     interactions: ContractInteractions
     time_s: int = 0
-    named: Named | None = None
-    expected: Plan[Read, Any, None] | None = None
-    _inner: set[str] = field(default_factory=set)
+    describe: DescribeTokens | None = None
+    expected: ReadPlan[None] | None = None
+    _inner: set[str] = field(default_factory=set)  # tokens inside positions and shares
 
-    def read_all(self, wanted: Sequence[str]) -> Plan[Read, Any, Found]:
-        """The balances of the wanted tokens, and every position by what the account met."""
-        results = yield from _ours(
-            {
-                "tokens": self._tokens(wanted),
-                "collections": self._collections(),
-                **{
-                    str(at): self._position(each)
-                    for at, each in enumerate(self.shares.protocols.by_contract(self.account, self.interactions))
-                },
-                **({"expected": self.expected} if self.expected is not None else {}),
-            }
-        )
+    def read_all(self, tokens: Sequence[str]) -> ReadPlan[AccountContents]:
+        """Read the balances of `tokens` and every position that the account's interactions lead to."""
+        matches = self.shares.protocols.by_contract(self.account, self.interactions)
+        plans = self._position_plans(matches)
+        if self.expected is not None:
+            plans["expected"] = self.expected
+        results = yield from _run_all({"tokens": self._tokens(tokens), "collections": self._collections(), **plans})
         results.pop("expected", None)
-        native, balances, by_token, loose = results.pop("tokens")
-        found = [each for positions, _ in (*results.values(), by_token) for each in positions]
-        issues = [issue for _, said in (*results.values(), by_token, loose) for issue in said]
-        replaces = {token for each in found for token in each.found.replaces}
-        found += [each for each in loose[0] if each.found.pool not in replaces]
-        held = {token for token, raw in balances.items() if isinstance(raw, int) and raw}
-        issues += self.shares.silent(self.account, sorted(held | self._inner | self.interactions.tokens))
-        self.shares.protocols.remember(self.account, self._inner - held)
-        return Found(native, balances, tuple(each for each in found if not each.empty), tuple(issues))
+        native, balances, decoded, unwrapped = results.pop("tokens")
+        positions, issues = _joined([*results.values(), decoded])
+        issues += unwrapped.issues
+        replaced = {token for position in positions for token in position.decoded.replaces}
+        positions += [position for position in unwrapped.positions if position.decoded.pool not in replaced]
+        held_tokens = {token for token, raw in balances.items() if isinstance(raw, int) and raw}
+        issues += self.shares.unread_tokens(self.account, sorted(held_tokens | self._inner | self.interactions.tokens))
+        self.shares.protocols.remember_tokens(self.account, self._inner - held_tokens)
+        nonempty = tuple(position for position in positions if not position.is_empty)
+        return AccountContents(native, balances, nonempty, tuple(issues))
 
-    def _tokens(self, wanted: Sequence[str]) -> Plan[Read, Any, tuple[Any, dict[str, Any], Several, Several]]:
-        """Balances; the positions that go by tokens; and what lies behind the shares among them."""
-        reads: list[Read] = [NativeBalance(self.account), *(balance_of(each, self.account) for each in wanted)]
-        expected = self.shares.protocols.expected(self.account)
+    def _tokens(self, tokens: Sequence[str]) -> ReadPlan[TokensRead]:
+        """Read balances, then the positions and shares that tokens matched."""
+        reads: list[Read] = [NativeBalance(self.account), *(balance_of(token, self.account) for token in tokens)]
+        expected = self.shares.protocols.expected_tokens(self.account)
         questions = self.shares.questions(sorted(self.interactions.tokens | expected))
-        native, *answers = yield [*reads, *questions]
-        self.shares.learn(questions, answers[len(wanted) :])
-        balances = dict(zip(wanted, answers, strict=False))
-        held = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
-        yield from self.shares.ask(held)
-        matches = self.shares.by_token(self.account, {*self.interactions.tokens, *held}, self.interactions.sent)
-        by_token = {str(at): self._position(each) for at, each in enumerate(matches)}
-        known = {*self.interactions.tokens, *held}
-        others = self.shares.third_parties(self.account, known, self.interactions.sent)
-        by_token |= {f"led {at}": self._position(each, self.shares.whose(each)) for at, each in enumerate(others)}
-        shares = {token: self._share(token, raw) for token, raw in held.items()}
-        silent = {token for token in self.interactions.tokens if not isinstance(balances.get(token, 0), int)}
-        named = {"": self.named({*held, *silent})} if self.named is not None else {}
-        results = yield from _ours(by_token | shares | named)
-        return native, balances, _joined(results[key] for key in by_token), _joined(results[key] for key in shares)
+        native, *results = yield [*reads, *questions]
+        self.shares.store_answers(questions, results[len(tokens) :])
+        balances = dict(zip(tokens, results, strict=False))
+        held_amounts = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
+        yield from self.shares.read_answers(held_amounts)
+        touched, sent_tokens = {*self.interactions.tokens, *held_amounts}, self.interactions.sent
+        decoders = self._position_plans(self.shares.by_token(self.account, touched, sent_tokens))
+        for index, match in enumerate(self.shares.third_parties(self.account, touched, sent_tokens)):
+            decoders[f"led {index}"] = self._position(match, self.shares.protocol_of(match))
+        shares = {token: self._share(token, raw) for token, raw in held_amounts.items()}
+        unreadable = {token for token in self.interactions.tokens if not isinstance(balances.get(token, 0), int)}
+        names = {"": self.describe({*held_amounts, *unreadable})} if self.describe is not None else {}
+        results_by_plan = yield from _run_all(decoders | shares | names)
+        decoded, unwrapped = (_joined(results_by_plan[key] for key in keys) for keys in (decoders, shares))
+        return TokensRead(native, balances, decoded, unwrapped)
 
-    def _collections(self) -> Plan[Read, Any, Several]:
-        """The positions that are tokens of collections which no file names."""
-        yield from self.shares.ask_collections(self.interactions.ids)
+    def _collections(self) -> ReadPlan[PositionsRead]:
+        """Read the positions that are tokens of collections which no file names."""
+        yield from self.shares.read_collections(self.interactions.ids)
         matches = self.shares.by_collection(self.account, self.interactions)
-        results = yield from _ours({str(at): self._position(each) for at, each in enumerate(matches)})
+        results = yield from _run_all(self._position_plans(matches))
         positions, issues = _joined(results.values())
-        return positions, [*issues, *self.shares.silent_collections(self.account, self.interactions)]
+        return PositionsRead(positions, [*issues, *self.shares.unread_collections(self.account, self.interactions)])
 
-    def _position(self, matched: RuleMatch, whose: Reads | None = None) -> Plan[Read, Any, Several]:
-        """What one decoder finds, unfolded."""
-        outcome: Outcome = yield from outcome_of(matched.at(self.time_s), whose)
+    def _position_plans(self, matches: Iterable[RuleMatch]) -> dict[str, Reads]:
+        return {str(index): self._position(match) for index, match in enumerate(matches)}
+
+    def _position(self, matched: RuleMatch, protocol: Reads | None = None) -> ReadPlan[PositionsRead]:
+        """Decode one match and unfold its positions; `protocol` is as for `outcome_of`."""
+        outcome = yield from outcome_of(matched.at(self.time_s), protocol)
         matched = outcome.matched
-        plans: dict[str, Plan[Read, Any, Any]] = {
-            str(at): self._underlying(each.supplied, is_inner=bool(each.replaces))
-            for at, each in enumerate(outcome.found)
+        plans: dict[str, Reads] = {
+            str(index): self._underlying(position.supplied, is_inner=bool(position.replaces))
+            for index, position in enumerate(outcome.positions)
         }
-        others = {part.token for each in outcome.found for part in (*each.borrowed, *each.rewards) if part.raw}
-        if others and self.named is not None:  # while what was supplied is unfolded, and not a round later
-            plans["named"] = self.named(others)
-        behind = yield from _ours(plans)
-        behind.pop("named", None)
-        opened, issues = [], list(outcome.issues)
-        for found, each in zip(outcome.found, behind.values(), strict=True):
-            each.calls[:0] = outcome.calls
-            each.unlisted |= {matched.match.contract} if found.unlisted else set()
-            opened.append(FoundPosition(self.account, matched.row.protocol, found, each, matched.vouches))
-            issues += each.issues
-        return opened, issues
+        other_parts = (part for position in outcome.positions for part in (*position.borrowed, *position.rewards))
+        other_tokens = {part.token for part in other_parts if part.raw}
+        if other_tokens and self.describe is not None:  # in the rounds that unfold what was supplied, not a round later
+            plans["describe"] = self.describe(other_tokens)
+        results = yield from _run_all(plans)
+        results.pop("describe", None)
+        unfolded, issues = [], list(outcome.issues)
+        for position, underlying in zip(outcome.positions, results.values(), strict=True):
+            underlying.calls[:0] = outcome.calls
+            if position.is_unlisted:
+                underlying.unlisted.add(matched.match.contract)
+            protocol_key, curates_tokens = matched.row.protocol, matched.curates_tokens
+            unfolded.append(UnfoldedPosition(self.account, protocol_key, position, underlying, curates_tokens))
+            issues += underlying.issues
+        return PositionsRead(unfolded, issues)
 
-    def _share(self, token: str, raw: int) -> Plan[Read, Any, Several]:
-        """A loose token as a position, where it is a share of something."""
+    def _share(self, token: str, raw: int) -> ReadPlan[PositionsRead]:
+        """Unwrap a token of the wallet; no position if it is no share, or its family decodes positions."""
         matched = self.shares.share(self.account, token, self.interactions.sent)
         if matched is None or matched.family.position is not None:
-            return [], []
-        behind = yield from self._unfold(TokenAmount(token, raw), (), is_inner=False)
-        if token in behind.parts:  # it is none after all, or nobody knows: it stays loose
-            return [], behind.issues
-        found = DecodedPosition(matched.family.position_type, pool=token, replaces=(token,))
-        return [FoundPosition(self.account, matched.row.protocol, found, behind)], behind.issues
+            return PositionsRead([], [])
+        underlying = yield from self._unfold(TokenAmount(token, raw), (), is_inner=False)
+        if token in underlying.parts:  # it is no share after all, or could not be read
+            return PositionsRead([], underlying.issues)
+        position = DecodedPosition(matched.family.position_type, pool=token, replaces=(token,))
+        unfolded = UnfoldedPosition(self.account, matched.row.protocol, position, underlying)
+        return PositionsRead([unfolded], underlying.issues)
 
     def _underlying(
         self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True
-    ) -> Plan[Read, Any, Underlying]:
-        results = yield from _ours({str(at): self._unfold(part, trail, is_inner) for at, part in enumerate(parts)})
-        whole = Underlying()
-        for each in results.values():
-            whole.merge(each)
-        return whole
+    ) -> ReadPlan[Underlying]:
+        """Unfold several parts together and return the sum."""
+        plans = {str(index): self._unfold(part, trail, is_inner) for index, part in enumerate(parts)}
+        results = yield from _run_all(plans)
+        total = Underlying()
+        for underlying in results.values():
+            total.merge(underlying)
+        return total
 
-    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> Plan[Read, Any, Underlying]:
-        """What lies behind a part in the end: itself, where it is no share. `is_inner`: it lies in another share."""
+    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> ReadPlan[Underlying]:
+        """Return the tokens that a part stands for: itself if it is no share or cannot be unwrapped.
+
+        `is_inner`: it lies in another share.
+        """
         itself = Underlying({part.token: part.raw})
         if not part.raw:
             return itself
         self._inner.add(part.token)
-        yield from self.shares.ask([part.token])
+        yield from self.shares.read_answers([part.token])
         share = self.shares.share(self.account, part.token, self.interactions.sent)
         if share is None:
             return itself
-        if part.token in trail or len(trail) >= MAX_DEPTH:
-            why = (
-                "it leads back to itself" if part.token in trail else f"more than {MAX_DEPTH} shares lie in each other"
-            )
-            itself.issues.append(self._unknown(share, why, share.sure))
+        if part.token in trail:
+            itself.issues.append(self._unknown(share, "it leads back to itself", share.is_trusted))
             return itself
-        reports: dict[str, Report[Any]] = yield from batched(
-            {"": unwrapping(share.at(self.time_s, is_inner), part.raw)}, record=True
-        )
+        if len(trail) >= MAX_DEPTH:
+            reason = f"more than {MAX_DEPTH} shares lie in each other"
+            itself.issues.append(self._unknown(share, reason, share.is_trusted))
+            return itself
+        plan = unwrapping(share.at(self.time_s, is_inner), part.raw)
+        reports: Reports = yield from batched({"": plan}, record=True)
         report = reports[""]
         result: Any = report.result
         if report.status == "ok" and result is None:
-            return itself  # it only says that it is one
-        if isinstance(result, Unverified):
+            return itself  # it does not belong to the family
+        if isinstance(result, UnverifiedShare):
             itself.issues.append(share.unverified(result.reason))
             return itself
-        remark = result.remark if isinstance(result, Remarked) else ""
-        given: Any = result.given if isinstance(result, Remarked) else result
-        parts = given.parts if isinstance(given, Unlisted) else given
-        why = report.reason or problem_of_parts(parts, ADDRESS.match)
-        if why:
-            itself.issues.append(self._unknown(share, why, makes_partial(share, report)))
+        remark = result.remark if isinstance(result, AnnotatedShare) else ""
+        unwrapped: Any = result.parts if isinstance(result, AnnotatedShare) else result
+        parts = unwrapped.parts if isinstance(unwrapped, UnlistedShare) else unwrapped
+        problem = report.reason or problem_of_parts(parts, ADDRESS.match)
+        if problem:
+            itself.issues.append(self._unknown(share, problem, makes_partial(share, report)))
             return itself
-        behind: Underlying = yield from self._underlying(parts, (*trail, part.token))
-        behind.calls[:0] = answered(report)
+        underlying: Underlying = yield from self._underlying(parts, (*trail, part.token))
+        underlying.calls[:0] = calls_of(report)
         if remark:
-            behind.issues.append(share.remarked(remark))
-        if isinstance(given, Unlisted):
-            behind.unlisted.add(part.token)
-        return behind
+            underlying.issues.append(share.remarked(remark))
+        if isinstance(unwrapped, UnlistedShare):
+            underlying.unlisted.add(part.token)
+        return underlying
 
-    def _unknown(self, share: RuleMatch, why: str, makes_partial: bool) -> Issue:
-        return share.issue(f"what lies behind this share of {self.account} is unknown: {why}", makes_partial)
+    def _unknown(self, share: RuleMatch, problem: str, makes_partial: bool) -> Issue:
+        return share.issue(f"what lies behind this share of {self.account} is unknown: {problem}", makes_partial)
 
 
 @dataclass(frozen=True, slots=True)
-class AtBlock:
-    """Reads accounts at one block; what tokens answered there serves all of them."""
+class EvmBlockReader:
+    """Reads accounts at one block, as `chainfolio.positions.BlockReader`; they share `shares`."""
 
     shares: Shares
-    names: NamesAssets
+    names: AssetNames
     time_s: int
 
     def read(
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[Asset],
-        named: Describe | None = None,
-        expected: Plan[Read, Any, None] | None = None,
-    ) -> Plan[Read, Any, AccountState]:
-        """As `chainfolio.positions.BlockReader` has it."""
-        by_contract = None if named is None else lambda held: named(asset_of(each, self.names) for each in held)
-        one = OneAccount(
-            self.shares, account, ContractInteractions.of(interactions), self.time_s, by_contract, expected
+        assets: Sequence[Asset],
+        describe: Describe | None = None,
+        prefetch: ReadPlan[None] | None = None,
+    ) -> ReadPlan[AccountState]:
+        """Read an account as `chainfolio.positions.BlockReader.read` describes."""
+        describe_contracts = (
+            None if describe is None else lambda tokens: describe(asset_of(token, self.names) for token in tokens)
         )
-        found = yield from one.read_all([asset.reference for asset in wanted])
-        return found.by_asset(wanted, self.names)
+        by_contract = ContractInteractions.of(interactions)
+        reader = SingleAccountReader(self.shares, account, by_contract, self.time_s, describe_contracts, prefetch)
+        contents = yield from reader.read_all([asset.reference for asset in assets])
+        return contents.by_asset(assets, self.names)
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
-    """What an EVM chain reads of accounts, as `chainfolio.positions.AccountReader` has it."""
+class EvmAccountReader:
+    """Reads accounts of an EVM chain, as `chainfolio.positions.AccountReader`."""
 
     protocols: Protocols
-    names: NamesAssets
-    finds_tokens: bool = False  # contracts know their holders, and holders not their contracts
+    names: AssetNames
+    finds_tokens: bool = False  # contracts know their holders, but holders do not know their contracts
 
     @property
     def events(self) -> Sequence[str]:
-        """The filters of the dataset `events` that rules ask for."""
+        """The events of all rules, as filters of the dataset `events`."""
         return self.protocols.events
 
     @property
     def issues(self) -> Sequence[Issue]:
-        """What it cannot read of anybody."""
+        """The installed protocols that cannot be read for any account."""
         return self.protocols.issues
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """What an account had to do with contracts that nobody reads, an issue a protocol."""
-        return self.protocols.unknown(account, ContractInteractions.of(interactions))
+    def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """Yield an issue for each protocol that no installed family reads and the account interacted with."""
+        return self.protocols.unread_protocols(account, ContractInteractions.of(interactions))
 
-    def at(self, block: Block) -> AtBlock:
-        """The same at one block."""
-        return AtBlock(Shares(self.protocols), self.names, block.time_us // SECOND_US)
-
-
-def _joined(results: Iterable[Several]) -> Several:
-    several = list(results)
-    return [each for opened, _ in several for each in opened], [each for _, issues in several for each in issues]
+    def at(self, block: Block) -> EvmBlockReader:
+        """Return a reader of accounts at one block."""
+        return EvmBlockReader(Shares(self.protocols), self.names, block.time_us // SECOND_US)
 
 
-def _ours(plans: Mapping[str, Plan[Read, Any, Any]]) -> Plan[Read, Any, dict[str, Any]]:
-    """Plans of our own together, and their results: decoders inside them are bounded one by one, and what those
-    raise has become an issue before it gets here."""
-    reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+def _joined(reads: Iterable[PositionsRead]) -> PositionsRead:
+    joined = PositionsRead([], [])
+    for positions, issues in reads:
+        joined.positions.extend(positions)
+        joined.issues.extend(issues)
+    return joined
+
+
+def _run_all(plans: Mapping[str, Reads]) -> ReadPlan[dict[str, Any]]:
+    """Run plans together and return their results; an error of one is raised.
+
+    Decoders inside the plans have bounds of their own, and their errors are issues already.
+    """
+    reports: Reports = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
     for report in reports.values():
         if report.status != "ok":
             raise report.error or BadAnswer("positions", report.reason)

@@ -1,7 +1,7 @@
-"""What a protocol decoder is made of: rules that say whom it concerns, and generators that each read one position.
+"""Building blocks of protocol decoders: rules that match accounts, and reads of positions.
 
-A decoder knows its protocol's contracts and arithmetic, nothing else: not which accounts there are, which block is
-read, what a token is called or worth, nor how its reads travel. What it read is written down for it.
+A decoder knows its protocol's contracts and arithmetic, nothing else: it does not choose accounts or blocks, knows no
+token names or prices, and sends no requests. The core records what it reads.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Collection as AbstractCollection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from adapters.evm.positions.events import Declared, Parameter, declared
-from adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.positions.events import EventSignature, Parameter, parse_event
+from chainfolio.adapters.evm.reads import AbiValue, Call, NativeBalance, Read
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.errors import ChainfolioError
 from chainfolio.plans import Plan, Reverted, Unknown
-from chainfolio.protocols import ProtocolFamily, problem_of_type
+from chainfolio.protocols import ProtocolFamily, position_type_problem
 from chainfolio.reads import AtParent
 
 Value = TypeVar("Value")
 
-# What a decoder is: it yields calls, is sent their values, and returns a Found, several, parts, or None.
-DecoderPlan = Plan["Ask", Any, Any]
+# A decoder yields reads, is sent their values, and returns a DecodedPosition, several of them, TokenAmounts, or None.
+DecoderPlan = Plan["DecoderRead", Any, Any]
 
 
-class Unread(ChainfolioError):
-    """A read that a decoder cannot do without gave nothing: the position is unknown, not empty.
+class ReadError(ChainfolioError):
+    """A read that a decoder needs has no value: the position is unknown, not empty.
 
-    `failed`: the read itself failed, which says nothing about the contract; else the contract did not answer it.
+    `failed`: True if the read itself failed, which says nothing about the contract; False if the contract refused it.
     """
 
     def __init__(self, reason: str, failed: bool = False) -> None:
@@ -38,19 +38,19 @@ class Unread(ChainfolioError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An account is concerned by a fungible token that it met.
+    """Match accounts that touched a fungible token of the protocol.
 
-    The token is one of the protocol's contracts in `role`; with a `question` (a call without arguments that answers
-    with an address), the token's answer is: any answer, where there is no role. With `together` the tokens that gave
-    one answer are one meeting, whose contract is that answer. A rule without a role concerns whatever anybody deploys:
-    its decoder has to verify every claim (`ProtocolMatch.is_listed`, `ProtocolMatch.deposited`, `covered`).
-    `everywhere`: only for files without contracts, since a file that names its contracts does not mean everybody's.
-    `facts`: what else the token answers (calls without arguments, an address each): asked together with the question,
-    it saves a round.
+    Without a `question`, the token is one of the protocol's contracts in `role`. With one (a call without arguments
+    that returns an address), the token's answer is; without a role, any answer matches. With `together`, the tokens
+    that gave the same answer are one match, whose contract is that answer. A rule without a role matches contracts that
+    anybody can deploy: its decoder has to verify every claim (`ProtocolMatch.is_listed`, `ProtocolMatch.has_deposited`,
+    `is_backed`). `everywhere`: only for files without contracts, since a file that names contracts means only these.
+    `facts`: further calls without arguments that return an address; they are read together with the question, which
+    saves a round.
 
-    `through`: the answer is not in `role` itself: it is what the contracts in `role` lead to, call by call (without
-    arguments; an address or a list of them). While that is asked, the decoder runs already: it is told nothing of the
-    file, and that it reads a fork.
+    `through`: the answer is not in `role` itself; the contracts in `role` lead to it by these calls, one after another
+    (without arguments, each returning an address or a list of them). The decoder runs while they are read: it gets
+    nothing of the file, and `is_fork` is True.
     """
 
     role: str = ""
@@ -63,78 +63,89 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Counterparty:
-    """An account is concerned by a contract in `role` to which, or from which, tokens of its went."""
+    """Match accounts that sent tokens to a contract in `role`, or received tokens from it."""
 
     role: str
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """An account is concerned by each token of an ERC-721 collection in `role` that was ever sent to it.
+    """Match accounts once for each token that they ever received of an ERC-721 collection in `role`.
 
-    With a `question` (a call without arguments that answers with an address), it is not the collection that is in
-    `role` but its answer, and all tokens of the collection are one meeting (`ProtocolMatch.ids`). Anybody can deploy a
-    collection that answers so: the decoder has to verify every claim, and for all of them together."""
+    With a `question` (a call without arguments that returns an address), the collection's answer is in `role` instead
+    of the collection, and all tokens of the collection are one match (`ProtocolMatch.ids`). Anybody can deploy a
+    collection that answers so: the decoder has to verify every claim, for all tokens together."""
 
     role: str
     question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Always:
-    """Every account is concerned by every contract in `role`: for protocols that leave no trace in the index."""
+class EveryAccount:
+    """Match every account with every contract in `role`, for protocols that leave no trace in the index."""
 
     role: str
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An account is concerned by a contract in `role` that wrote an event with it: where nothing else moves between
-    the two, as when somebody deposits for others.
+    """Match accounts that an event of a contract in `role` names, like a deposit on their behalf.
 
-    `signature` is the event as it is declared (`Deposit(address indexed user, uint256 indexed pid, uint256 amount)`).
-    `owner` is the position, from 0, of the indexed address that is the account; `of` are those of parameters that
-    are handed over as `ProtocolMatch.values`. ValueError where the event has no such ones.
+    Args:
+        role: The role of the contracts in the protocol's file.
+        signature: The declaration, `Deposit(address indexed user, uint256 indexed pid, uint256 amount)`.
+        owner: Position, from 0, of the indexed address that is the account.
+        values: Positions of the parameters that the decoder gets as `ProtocolMatch.values`.
+
+    Raises:
+        ValueError: A position names no such parameter, or `signature` is no event.
     """
 
     role: str
     signature: str
     owner: int
-    of: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        parameters = self.declared.parameters
-        for at in (self.owner, *self.of):
-            if not 0 <= at < len(parameters) or not parameters[at].is_readable:
-                raise ValueError(f"no value stands at position {at} of {self.signature}")
+        parameters = self.parsed.parameters
+        for position in (self.owner, *self.values):
+            if not 0 <= position < len(parameters) or not parameters[position].is_readable:
+                raise ValueError(f"no value stands at position {position} of {self.signature}")
         if parameters[self.owner] != Parameter("address", indexed=True):
             raise ValueError(f"position {self.owner} of {self.signature} is no indexed address")
 
     @property
-    def declared(self) -> Declared:
-        """The event, parsed."""
-        return declared(self.signature)
+    def parsed(self) -> EventSignature:
+        """The parsed signature."""
+        return parse_event(self.signature)
 
 
-Rule = Token | Counterparty | Collection | Always | Event
+Rule = Token | Counterparty | Collection | EveryAccount | Event
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolMatch:
-    """One meeting of an account with a protocol: what a decoder starts from.
+    """A match of an account with a protocol: the input of a decoder.
 
-    `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
-    said to the rule's question, `facts` what it said beside; `tokens` those that were met together or (Counterparty)
-    that moved between the two; `id` the token of a collection, `ids` those of one that no file names; `values` what
-    events said (Event), each tuple once, and `covered` whether all events that the family's rules name are indexed up
-    to the block that is read. `contracts` are all addresses of the protocol on the chain by role, `options` what its
-    file says about how it differs from others; `time_s` when the block that is read was made, in Unix seconds.
-
-    `sent`: which tokens (None: native coins) the account sent to whom, more than nothing of each. `is_sure`: whether
-    more than a token that nobody lists brings the account and a contract of the file together; anybody can write a
-    token that logs a transfer between any two. `is_inner`: whether the account holds the share inside another one, and
-    so cannot have deposited into it itself. `is_fork`: nobody read the code of the protocol's contracts, as it is with
-    hundreds that are listed: real assets and the account's own acts have to bear out what they claim.
+    Attributes:
+        account: The account whose position is read.
+        contract: The contract of the rule; the common answer if tokens are matched `together`.
+        answer: The contract's answer to the rule's question.
+        facts: Its answers to the rule's `facts`.
+        id: The token of a collection that a file names.
+        ids: The tokens of a collection that no file names.
+        tokens: The tokens matched together, or (Counterparty) exchanged with the contract.
+        values: The values of events (Event), each tuple once.
+        has_all_events: True if all events of the family's rules are indexed up to the block that is read.
+        contracts: All addresses of the protocol on the chain, by role.
+        options: The options of the protocol's file.
+        time_s: Time of the block that is read, in Unix seconds.
+        sent: The tokens (None: native coins) that the account sent, more than zero each, by recipient.
+        is_confirmed: False if only an unlisted token links the account to a contract of the file; anybody can deploy a
+            token that logs a transfer between any two addresses.
+        is_inner: True if the account holds the share inside another share, so that it cannot have deposited itself.
+        is_fork: True if the code of the protocol's contracts is unreviewed, as for hundreds of listed forks: real
+            balances and the account's own actions have to support what they claim.
     """
 
     account: str
@@ -144,38 +155,41 @@ class ProtocolMatch:
     id: int = 0
     ids: tuple[int, ...] = ()
     tokens: tuple[str, ...] = ()
-    values: tuple[tuple[Any, ...], ...] = ()
-    covered: bool = False
+    values: tuple[tuple[AbiValue, ...], ...] = ()
+    has_all_events: bool = False
     contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     time_s: int = 0
     sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
-    is_sure: bool = True
+    is_confirmed: bool = True
     is_inner: bool = False
     is_fork: bool = False
 
     def is_listed(self, role: str) -> bool:
-        """Whether the protocol's file names the contract in a role."""
+        """Return True if the protocol's file names the contract in a role."""
         return self.contract in self.contracts.get(role, ())
 
-    def deposited(self, token: str) -> bool:
-        """Whether the account sent some of a token to the contract itself. Only the token's own transfers tell, which
-        the contract cannot forge: one that claims a hostile token is worth what that token is."""
+    def has_deposited(self, token: str) -> bool:
+        """Return True if the account itself sent some of a token to the contract.
+
+        Only the token's own transfers count, which the contract cannot forge: if it claims a hostile token, the claim
+        is worth as much as that token.
+        """
         return (None if token == ZERO_ADDRESS else token) in self.sent.get(self.contract, ())
 
 
-def covered(paid: int, raw: int, held: int, supply: int) -> bool:
-    """Whether `paid` for `raw` of `supply` shares leaves the other holders their part of the `held` assets."""
-    return 0 <= raw <= supply and paid * supply <= (held + 1) * raw  # one unit: vaults round with virtual shares
+def is_backed(payout: int, raw: int, assets: int, supply: int) -> bool:
+    """Return True if `payout` for `raw` of `supply` shares leaves other holders their part of `assets`."""
+    return 0 <= raw <= supply and payout * supply <= (assets + 1) * raw  # one unit: vaults round with virtual shares
 
 
 @dataclass(frozen=True)
 class Family(ProtocolFamily):
-    """One kind of protocol on EVM chains.
+    """One kind of protocol on EVM chains. A family has `position`, `unwrap`, or both.
 
-    `position` reads one meeting. `unwrap` reads what an amount of a share is worth in what lies behind it, or None
-    where the token is none of the family's after all; a share that lies in a wallet is a position of `position_type`.
-    A family may have either or both; where it has both, what lies in the wallet is for `position`.
+    `position` decodes one match. `unwrap` reads the tokens that an amount of a share stands for, or None if the token
+    does not belong to the family; a share in a wallet is then a position of `position_type`. If a family has both,
+    `position` decodes the shares in a wallet.
     """
 
     rules: tuple[Rule, ...]
@@ -185,12 +199,12 @@ class Family(ProtocolFamily):
     kind: str = field(default="evm", kw_only=True)
 
     @property
-    def finding_roles(self) -> tuple[str, ...]:
-        """The roles that its rules look for."""
+    def lookup_roles(self) -> tuple[str, ...]:
+        """The roles of its rules."""
         return tuple(dict.fromkeys(rule.role for rule in self.rules if rule.role))
 
-    def finds_anybody(self, roles: AbstractCollection[str]) -> bool:
-        """Whether accounts can be found where a file names contracts in these roles and no others."""
+    def can_find_accounts(self, roles: AbstractCollection[str]) -> bool:
+        """Return True if a file that names contracts in these roles only can match accounts."""
         return not self.rules or any(
             rule.role in roles if rule.role else not (isinstance(rule, Token) and rule.everywhere and roles)
             for rule in self.rules
@@ -198,75 +212,81 @@ class Family(ProtocolFamily):
 
     @property
     def problem(self) -> str:
-        """What is wrong with a family that somebody wrote; empty where nothing is."""
-        sound = isinstance(self.rules, Sequence) and all(isinstance(each, Rule) for each in self.rules)
-        decoders = [each for each in (self.position, self.unwrap) if each is not None]
-        if not sound or not decoders or not all(map(callable, decoders)):
+        """The problem of a family as it was written; empty if there is none."""
+        has_rules = isinstance(self.rules, Sequence) and all(isinstance(rule, Rule) for rule in self.rules)
+        decoders = [decoder for decoder in (self.position, self.unwrap) if decoder is not None]
+        if not has_rules or not decoders or not all(map(callable, decoders)):
             return "it needs a name, rules, and a function as `position` or `unwrap`"
-        wrong_type = problem_of_type(self.position_type) if self.position is None else ""
-        return super().problem or wrong_type
+        type_problem = position_type_problem(self.position_type) if self.position is None else ""
+        return super().problem or type_problem
 
 
 @dataclass(frozen=True, slots=True)
 class MayRefuse:
-    """A call that a contract may refuse: answered with None where it does, or where there is none such."""
+    """A call that a contract may refuse: the value is None if it reverts or there is no contract."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """A call at the state that the block began with, which nobody could change in the block; `blocks` 2: at the one
-    before that. Answered with None where the contract does not answer it there, and with the `Unknown` where the state
-    could not be read, which says nothing of the contract."""
+class AtEarlierBlock:
+    """A call at an earlier block, whose state no transaction of the block that is read could change.
+
+    `blocks`: how many blocks earlier. The value is None if the contract refuses the call there, and the `Unknown` if
+    the state could not be read, which says nothing about the contract.
+    """
 
     call: Call
     blocks: int = 1
 
     @property
     def read(self) -> AtParent:
-        """The same as it travels."""
-        return AtParent(self.call if self.blocks == 1 else Before(self.call, self.blocks - 1).read)
+        """The read that the chain answers."""
+        return AtParent(self.call if self.blocks == 1 else AtEarlierBlock(self.call, self.blocks - 1).read)
 
 
-Ask = Read | MayRefuse | Before
+DecoderRead = Read | MayRefuse | AtEarlierBlock
 
 
-def reading(decoder: Callable[..., Plan[Ask, Any, Value]], *given: Any) -> Plan[Any, Any, Value]:
-    """A decoder as a plan: it is sent values, and goes on only where it got all that it cannot do without.
+def run_decoder(
+    decoder: Callable[..., Plan[DecoderRead, AbiValue, Value]], *args: object
+) -> Plan[Any, AbiValue, Value]:
+    """Run a decoder as a plan: it is sent values, and continues only if it has all values that it needs.
 
-    Unread where a contract refuses what was no `MayRefuse`, and where a read fails, which says nothing of the contract.
+    Raises:
+        ReadError: A contract refused a call that is no `MayRefuse`, or a read failed.
     """
-    running = decoder(*given)
-    values: list[Any] | None = None
+    running = decoder(*args)
+    values: list[AbiValue] | None = None
     while True:
         try:
             reads = next(running) if values is None else running.send(values)
         except StopIteration as stop:
             result: Value = stop.value
             return result
-        answers = yield [_read(ask) for ask in reads]
-        values = [_value(ask, answer) for ask, answer in zip(reads, answers, strict=True)]
+        results = yield [_chain_read(read) for read in reads]
+        values = [_value(read, result) for read, result in zip(reads, results, strict=True)]
 
 
-def _read(ask: Ask) -> Any:
-    return ask.call if isinstance(ask, MayRefuse) else ask.read if isinstance(ask, Before) else ask
+def _chain_read(read: DecoderRead) -> Read | AtParent:
+    """The read that the chain answers for a decoder's read."""
+    return read.call if isinstance(read, MayRefuse) else read.read if isinstance(read, AtEarlierBlock) else read
 
 
-def _value(ask: Ask, answer: Any) -> Any:
-    if isinstance(ask, Before) and isinstance(answer, Unknown) and answer.cause in ("read", "gone"):
-        return answer
-    refused = isinstance(answer, Reverted) or (isinstance(answer, Unknown) and answer.cause != "read")
-    if isinstance(ask, MayRefuse | Before):
-        if refused:
+def _value(read: DecoderRead, result: AbiValue) -> AbiValue:
+    """Return the value that a decoder is sent for a result; raise ReadError if a needed read has none."""
+    if isinstance(read, AtEarlierBlock) and isinstance(result, Unknown) and result.cause in ("read", "gone"):
+        return result
+    failed = isinstance(result, Unknown) and result.cause == "read"
+    if not isinstance(result, Reverted | Unknown):
+        return result
+    if isinstance(read, MayRefuse | AtEarlierBlock):
+        if not failed:
             return None
-        call: Read = ask.call
+        call: Read = read.call
     else:
-        call = ask
-    if isinstance(answer, Reverted | Unknown):
-        why = answer.reason if isinstance(answer, Unknown) else "it refuses"
-        failed = isinstance(answer, Unknown) and answer.cause == "read"
-        if isinstance(call, NativeBalance):
-            raise Unread(f"the native balance of {call.account} could not be read: {why}", failed)
-        raise Unread(f"{call.to} did not say {call.signature.partition('(')[0]}: {why}", failed)
-    return answer
+        call = read
+    reason = result.reason if isinstance(result, Unknown) else "it refuses"
+    if isinstance(call, NativeBalance):
+        raise ReadError(f"the native balance of {call.account} could not be read: {reason}", failed)
+    raise ReadError(f"{call.to} did not say {call.signature.partition('(')[0]}: {reason}", failed)

@@ -1,8 +1,8 @@
-"""Aave's markets, of every release and fork: one position a market, with all that was supplied and owed there.
+"""Aave's markets, of every release and fork: one position a market.
 
-The releases differ in how a provider of addresses names the pool, and in where the pool's answer about an asset has the
-market's tokens. Both are read from the contracts: lists of forks often name the wrong release, and a token of one
-release at the place of the other is a deposit that looks like a debt.
+Releases differ in how an addresses provider names the pool, and in where the pool's result about an asset has the
+market's tokens. Both are read from the contracts: lists of forks often name the wrong release, and reading one release
+as the other would turn a deposit into a debt.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread
-from adapters.evm.reads import Call, balance_of
 from chainfolio import amounts
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, ReadError, Token
+from chainfolio.adapters.evm.reads import AbiValue, Call, balance_of
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
@@ -30,8 +29,8 @@ NOT_THERE = "nobody read the code of this market, and its tokens do not have wha
 NOT_EARNED = "nobody read the code that says what was earned in this market"
 
 
-# A provider of addresses of V3 answers the first, one of V2 the second. Some forks' answer both, and none is believed:
-# what the pool itself answers decides.
+# The addresses provider of V3 has the first, that of V2 the second. Some forks have both, and neither result is
+# trusted: the pool's own results decide.
 POOL_GETTERS = ("getPool()(address)", "getLendingPool()(address)")
 # The words of a reserve up to the last address of a token. V3 has a number of 16 bits before the addresses.
 RESERVE = f"getReserveData(address)({'uint256,' * 7}{','.join(['address'] * 4)})"
@@ -43,9 +42,11 @@ LEADS = {
 }
 
 
-def tokens_of(reserve: Sequence[Any]) -> tuple[str, tuple[str, str]]:
-    """Return the supplied token of a reserve and its two debt tokens, by the pool's answer to `RESERVE`; zero addresses
-    for an asset that the market does not list."""
+def tokens_of(reserve: Sequence[AbiValue]) -> tuple[str, tuple[str, str]]:
+    """Return the supplied token of a reserve and its two debt tokens, by the pool's result of `RESERVE`.
+
+    They are zero addresses if the market does not list the asset.
+    """
     is_v3 = int(reserve[FIRST_OF_V2], 16) <= MAX_RESERVE_ID  # no contract has such an address
     first = FIRST_OF_V3 if is_v3 else FIRST_OF_V2
     share, stable, variable = reserve[first : first + 3]
@@ -53,64 +54,89 @@ def tokens_of(reserve: Sequence[Any]) -> tuple[str, tuple[str, str]]:
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What an account has in one market: balances grow by the second and are in units of what was supplied."""
+    """Decode everything that an account has in one market, in units of the supplied assets, with interest.
+
+    Tokens that refuse to name their asset, or that the pool does not list, are ignored.
+
+    Raises:
+        ReadError: A token of the market does not say the account's balance.
+    """
     pool, account = match.contract, match.account
-    standing, *told = yield [
+    account_data, *results = yield [
         Call(pool, ACCOUNT, (account,)),
         *(
-            MayRefuse(ask)  # whoever only claims to be of this market may refuse them all
+            MayRefuse(call)  # a token that only claims to belong to the market may refuse all of them
             for token in match.tokens
-            for ask in (
+            for call in (
                 Call(token, UNDERLYING),
-                Call(token, "balanceOf(address)(uint256)", (account,)),
+                balance_of(token, account),
                 Call(token, "getIncentivesController()(address)"),
             )
         ),
     ]
-    said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(match.tokens) if told[3 * at] is not None}
-    cash = [MayRefuse(balance_of(asset, token)) for token, (asset, *_) in said.items()] if match.is_fork else []
-    state = yield [*(Call(pool, RESERVE, (asset,)) for asset, _, _ in said.values()), *cash]
-    reserves, there = state[: len(said)], dict(zip(said, state[len(said) :], strict=False))
+    by_token = {
+        token: results[3 * index : 3 * index + 3]
+        for index, token in enumerate(match.tokens)
+        if results[3 * index] is not None
+    }
+    cash_reads = [MayRefuse(balance_of(asset, token)) for token, (asset, *_) in by_token.items()]
+    pool_results = yield [
+        *(Call(pool, RESERVE, (asset,)) for asset, _, _ in by_token.values()),
+        *(cash_reads if match.is_fork else ()),
+    ]
+    reserves, cash = pool_results[: len(by_token)], dict(zip(by_token, pool_results[len(by_token) :], strict=False))
     supplied: dict[str, TokenAmount] = {}  # by token
     borrowed: dict[str, TokenAmount] = {}
-    genuine: dict[str, str] = {}  # token -> who pays what it earns beside interest
-    for (token, (asset, held, incentives)), reserve in zip(said.items(), reserves, strict=True):
+    incentives: dict[str, str] = {}  # token -> the contract that pays its rewards
+    for (token, (asset, balance, controller)), reserve in zip(by_token.items(), reserves, strict=True):
         share, debts = tokens_of(reserve)
         side = supplied if token == share else borrowed if token in debts else None
         if side is not None:
-            if held is None:
-                raise Unread(f"{token} did not say balanceOf")
-            side[token] = TokenAmount(asset, held)
-            genuine[token] = incentives or ZERO_ADDRESS
-    payers = sorted({*genuine.values()} - {ZERO_ADDRESS})
-    earned = (yield [MayRefuse(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
-    rewards = tuple(TokenAmount(token, raw) for each in earned if each for token, raw in zip(*each, strict=True))
-    found = DecodedPosition(
+            if balance is None:
+                raise ReadError(f"{token} did not say balanceOf")
+            side[token] = TokenAmount(asset, balance)
+            incentives[token] = controller or ZERO_ADDRESS
+    rewards, are_known = yield from _rewards(incentives, account)
+    market = DecodedPosition(
         "LENDING",
         supplied=tuple(supplied.values()),
         borrowed=tuple(borrowed.values()),
         rewards=() if match.is_fork else rewards,
-        unknown="what it earned beside interest" if None in earned else "",
+        unknown="" if are_known else "what it earned beside interest",
         name="Lending market",
-        health=_health(standing[5]),
+        health=_health(account_data[5]),
         pool=pool,
-        replaces=tuple(genuine),
-        unverified=_doubt(match, supplied, there) if match.is_fork else "",
+        replaces=tuple(incentives),
+        unverified=_fork_problem(match, supplied, cash) if match.is_fork else "",
     )
     if not match.is_fork or not rewards:
-        return found
-    return [found, DecodedPosition("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED)]
+        return market
+    return [
+        market,
+        DecodedPosition("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED),
+    ]
 
 
-def _doubt(match: ProtocolMatch, supplied: Mapping[str, TokenAmount], there: Mapping[str, int | None]) -> str:
-    """Why nobody can rely on a market whose code nobody read, and which may list any token: empty where all that was
-    supplied is there, and the account sent it to each of its tokens."""
-    held = {token: part for token, part in supplied.items() if part.raw}
-    if not held:
+def _rewards(incentives: Mapping[str, str], account: str) -> DecoderPlan:
+    """Return the rewards of tokens, and True if all contracts that pay them say how much."""
+    controllers = sorted({*incentives.values()} - {ZERO_ADDRESS})
+    reads = [MayRefuse(Call(controller, REWARDS, (tuple(incentives), account))) for controller in controllers]
+    results = (yield reads) if reads else []
+    rewards = tuple(TokenAmount(*reward) for result in results if result for reward in zip(*result, strict=True))
+    return rewards, None not in results
+
+
+def _fork_problem(match: ProtocolMatch, supplied: Mapping[str, TokenAmount], cash: Mapping[str, int | None]) -> str:
+    """Return why a market with unreviewed code, which may list any token, is unverified.
+
+    Empty if the account sent every supplied asset to its token, and the tokens still have these amounts.
+    """
+    parts = {token: part for token, part in supplied.items() if part.raw}
+    if not parts:
         return NOTHING_SUPPLIED
-    if any(not replace(match, contract=token).deposited(part.token) for token, part in held.items()):
+    if any(not replace(match, contract=token).has_deposited(part.token) for token, part in parts.items()):
         return NOT_SENT
-    return "" if all(part.raw <= (there[token] or 0) for token, part in held.items()) else NOT_THERE
+    return "" if all(part.raw <= (cash[token] or 0) for token, part in parts.items()) else NOT_THERE
 
 
 def _health(raw: int) -> Decimal | None:
@@ -118,7 +144,10 @@ def _health(raw: int) -> Decimal | None:
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """An interest-bearing token is its own amount of what was supplied."""
+    """Return the supplied asset in the same amount as the interest-bearing token.
+
+    None if the pool does not list the token.
+    """
     (asset,) = yield [Call(match.contract, UNDERLYING)]
     reserve, *cash = yield [
         Call(match.answer, RESERVE, (asset,)),
@@ -129,7 +158,7 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
         return None
     if not match.is_fork:
         return (TokenAmount(asset, raw),)
-    return Unlisted((TokenAmount(asset, raw),)) if raw <= cash[0] else Unverified(NOT_THERE)
+    return UnlistedShare((TokenAmount(asset, raw),)) if raw <= cash[0] else UnverifiedShare(NOT_THERE)
 
 
 RULES = (

@@ -1,8 +1,8 @@
-"""The family `aave` under the name of one release, for files that name it: the contracts say which release they are."""
+"""The family `aave` under the name of one release: contracts say which release they are."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import Family
-from adapters.evm.protocols import aave
+from chainfolio.adapters.evm.positions.rules import Family
+from chainfolio.adapters.evm.protocols import aave
 
 FAMILY = Family("aave_v3", rules=aave.RULES, position=aave.position, unwrap=aave.unwrap)

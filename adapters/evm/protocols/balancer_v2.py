@@ -1,7 +1,7 @@
-"""Balancer V2: a share of a pool, whose tokens lie in the vault, is what the pool would pay for it in all of them.
+"""Balancer V2: a share of a pool stands for what the pool would pay for it in all tokens.
 
-Anybody can register a pool, whatever its code says: its shares count for who came by them in an act of their own, and
-only if what lies in the vault for the pool pays all of them.
+The tokens lie in the vault. Anybody can register a pool with any code: its shares count only if they came to the
+account by its own action, and if the pool's tokens in the vault are enough for all shares.
 """
 
 from __future__ import annotations
@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from adapters.evm.positions.rules import Before, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread, covered
-from adapters.evm.positions.settled import Reserves, fair, reserves
-from adapters.evm.reads import Call, balance_of
-from chainfolio.protocols import Remarked, TokenAmount, Unlisted, Unverified
+from chainfolio.adapters.evm.positions.price_guard import Reserves, guard_reserves, reserves
+from chainfolio.adapters.evm.positions.rules import (
+    AtEarlierBlock,
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    ReadError,
+    Token,
+    is_backed,
+)
+from chainfolio.adapters.evm.reads import Call, balance_of
+from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare, UnverifiedShare
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.
 TOKENS_OUT, ALL_TOKENS_OUT = 1, 2
@@ -23,78 +32,104 @@ QUERY_EXIT = "queryExit(bytes32,address,address,uint256[],uint256,uint256,bytes)
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """What leaving the pool with so many shares gives now, once the protocol has taken its fees.
+    """Return the tokens that leaving the pool with `raw` shares pays now, after the protocol's fees.
 
-    None where the vault does not know the pool. One that has no such exit (linear and phantom pools) is unknown.
+    If the block moved the pool's price, the balances of the parent block count (`guard_reserves`). None if the vault
+    does not know the pool.
+
+    Raises:
+        ReadError: The pool has no exit that pays a part of each token, like linear and phantom pools.
     """
     pool, vault = match.contract, match.answer
-    number, collector = yield [
+    pool_id, collector = yield [
         MayRefuse(Call(pool, "getPoolId()(bytes32)")),
         Call(vault, "getProtocolFeesCollector()(address)"),
     ]
-    if number is None:
+    if pool_id is None:
         return None
-    state = [Call(vault, POOL_TOKENS, (number,)), Call(pool, "totalSupply()(uint256)")]
-    (registered, _), fee, *lying = yield [
-        Call(vault, "getPool(bytes32)(address,uint8)", (number,)),
+    state = [Call(vault, POOL_TOKENS, (pool_id,)), Call(pool, "totalSupply()(uint256)")]
+    (registered_pool, _), fee, *states = yield [
+        Call(vault, "getPool(bytes32)(address,uint8)", (pool_id,)),
         Call(collector, "getSwapFeePercentage()(uint256)"),
         *state,
-        *map(Before, state),
+        *map(AtEarlierBlock, state),
     ]
-    (tokens, balances, changed), supply = lying[:2]
-    if registered != pool:
+    (tokens, balances, last_change_block), supply = states[:2]
+    if registered_pool != pool:
         return None
-    kind = ALL_TOKENS_OUT if pool in tokens else TOKENS_OUT
-    wish = kind.to_bytes(32, "big") + raw.to_bytes(32, "big")
-    asked = (number, match.account, match.account, tuple(balances), changed, fee, wish)
-    # Of a vault whose code nobody read, what it has counts, and not what it says.
-    real = [balance_of(token, vault) for token in tokens] if match.is_fork else []
-    leaving = Call(pool, QUERY_EXIT, asked, alone=True)
-    said, *there = yield [MayRefuse(leaving), *map(MayRefuse, real), *map(Before, real)]
-    own = dict(zip(tokens, balances, strict=True)).get(pool, 0)  # shares that nobody has yet
-    _, paid = said or (yield from _recovered(pool, tokens, balances, supply - own, raw))
-    if len(paid) != len(tokens):
+    exit_kind = ALL_TOKENS_OUT if pool in tokens else TOKENS_OUT
+    user_data = exit_kind.to_bytes(32, "big") + raw.to_bytes(32, "big")
+    exit_args = (pool_id, match.account, match.account, tuple(balances), last_change_block, fee, user_data)
+    # The balances that a vault with unreviewed code claims do not count, only the tokens that it has.
+    vault_balances = [balance_of(token, vault) for token in tokens] if match.is_fork else []
+    exit_result, *vault_holdings = yield [
+        MayRefuse(Call(pool, QUERY_EXIT, exit_args, alone=True)),
+        *map(MayRefuse, vault_balances),
+        *map(AtEarlierBlock, vault_balances),
+    ]
+    vault_holdings, earlier_holdings = vault_holdings[: len(vault_balances)], vault_holdings[len(vault_balances) :]
+    circulating = supply - _own_shares(pool, tokens, balances)
+    _, payouts = exit_result or (yield from _recovery_exit(pool, tokens, balances, circulating, raw))
+    if len(payouts) != len(tokens):
         return None
-    held = _lying(balances, there[: len(real)])
-    given = [each for each in zip(tokens, paid, held, strict=True) if each[0] != pool]
-    if not all(covered(out, raw, held, supply - own) for _, out, held in given):
-        return Unverified(NOT_COVERED)
-    states = [*lying[:2], *there[: len(real)], *lying[2:], *there[len(real) :]]
-    fairly = yield from fair([*state, *real], partial(_reserves, pool), states)
-    counted, remark = fairly or ((), "")
+    payments = [
+        (token, payout, balance)
+        for token, payout, balance in zip(tokens, payouts, _backed_balances(balances, vault_holdings), strict=True)
+        if token != pool
+    ]
+    if not all(is_backed(payout, raw, balance, circulating) for _, payout, balance in payments):
+        return UnverifiedShare(NOT_COVERED)
+    values = [*states[:2], *vault_holdings, *states[2:], *earlier_holdings]
+    guarded = yield from guard_reserves([*state, *vault_balances], partial(_reserves, pool), values)
+    guarded_balances, remark = guarded or ((), "")
     if not remark:
-        return Unlisted(tuple(TokenAmount(token, out) for token, out, _ in given))
+        return UnlistedShare(tuple(TokenAmount(token, payout) for token, payout, _ in payments))
     parts = (
-        TokenAmount(token, min(out, held) * before // held)
-        for (token, out, held), before in zip(given, counted, strict=True)
+        TokenAmount(token, min(payout, balance) * earlier_balance // balance)
+        for (token, payout, balance), earlier_balance in zip(payments, guarded_balances, strict=True)
     )
-    return Remarked(Unlisted(tuple(parts)), remark)
+    return AnnotatedShare(UnlistedShare(tuple(parts)), remark)
 
 
-def _lying(balances: Sequence[int], there: Sequence[int | None]) -> Sequence[int]:
-    """What lies in the vault, by what it says and, where that was asked, by what it has."""
-    return [min(held, has or 0) for held, has in zip(balances, there, strict=True)] if there else balances
+def _backed_balances(balances: Sequence[int], vault_holdings: Sequence[int | None]) -> Sequence[int]:
+    """Return the pool's balances by the vault's records, at most its holdings if these were read."""
+    return (
+        [min(balance, raw or 0) for balance, raw in zip(balances, vault_holdings, strict=True)]
+        if vault_holdings
+        else balances
+    )
+
+
+def _own_shares(pool: str, tokens: Sequence[str], balances: Sequence[int]) -> int:
+    """Return the pool's own shares in the vault, which do not circulate yet."""
+    return dict(zip(tokens, balances, strict=True)).get(pool, 0)
 
 
 def _reserves(
-    pool: str, said: tuple[Sequence[str], Sequence[int], int], supply: int, *there: int | None
-) -> Reserves | None:  # fmt: skip
-    """What lies in the vault for a pool; its own shares there are nobody's yet."""
-    tokens, balances, _ = said
-    if there and len(there) != len(tokens):  # a pool may change its tokens
+    pool: str, pool_tokens: tuple[Sequence[str], Sequence[int], int], supply: int, *vault_holdings: int | None
+) -> Reserves | None:
+    """Return a pool's balances without its own shares; None if it changed the number of its tokens."""
+    tokens, balances, _ = pool_tokens
+    if vault_holdings and len(vault_holdings) != len(tokens):
         return None
-    own = dict(zip(tokens, balances, strict=True)).get(pool, 0)
-    held = [pair for pair in zip(tokens, _lying(balances, there), strict=True) if pair[0] != pool]
-    return reserves(*(raw for _, raw in held), supply - own, tokens=tuple(token for token, _ in held))
+    pairs = [pair for pair in zip(tokens, _backed_balances(balances, vault_holdings), strict=True) if pair[0] != pool]
+    circulating = supply - _own_shares(pool, tokens, balances)
+    return reserves(*(raw for _, raw in pairs), circulating, tokens=tuple(token for token, _ in pairs))
 
 
-def _recovered(pool: str, tokens: Sequence[str], balances: Sequence[int], supply: int, raw: int) -> DecoderPlan:
-    """What a pool that was put into recovery mode pays: a plain part of everything, rounded as the pool does it."""
-    (recovering,) = yield [MayRefuse(Call(pool, "inRecoveryMode()(bool)"))]
-    if not recovering or supply <= 0:
-        raise Unread(f"{pool} has no exit that pays a part of each of its tokens")
-    part = raw * ONE // supply
-    return raw, [0 if token == pool else held * part // ONE for token, held in zip(tokens, balances, strict=True)]
+def _recovery_exit(
+    pool: str, tokens: Sequence[str], balances: Sequence[int], circulating: int, raw: int
+) -> DecoderPlan:
+    """Return what a pool in recovery mode pays: a part of each balance, rounded as the pool does it.
+
+    Raises:
+        ReadError: The pool is not in recovery mode.
+    """
+    (is_recovering,) = yield [MayRefuse(Call(pool, "inRecoveryMode()(bool)"))]
+    if not is_recovering or circulating <= 0:
+        raise ReadError(f"{pool} has no exit that pays a part of each of its tokens")
+    part = raw * ONE // circulating
+    return raw, [0 if token == pool else balance * part // ONE for token, balance in zip(tokens, balances, strict=True)]
 
 
 FAMILY = Family(

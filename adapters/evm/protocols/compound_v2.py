@@ -1,17 +1,16 @@
-"""Compound V2 and its forks: one position a comptroller, with all that was supplied and borrowed in its markets."""
+"""Compound V2 and its forks: one position a comptroller, with all of the account's markets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread
-from adapters.evm.reads import Call, NativeBalance, Read, balance_of
 from chainfolio import amounts
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, ReadError, Token
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read, balance_of
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 
 WAD, DOUBLE = 10**18, 10**36
 WAD_DECIMALS = 18
@@ -20,17 +19,22 @@ UNDERLYING = "underlying()(address)"
 NOTHING_SUPPLIED = "nobody read the code of this comptroller, and the account supplied nothing for what it owes there"
 NOT_SENT = "nobody read the code of this comptroller, and the account never sent its markets what they say it supplied"
 NOT_THERE = "nobody read the code of this comptroller, and its markets do not have what they say was supplied"
-STATE = "State(address)(uint224,uint32)"
+REWARD_STATE = "State(address)(uint224,uint32)"
 
 
 @dataclass(slots=True)
 class Market:
-    """What an account has in one market. `entered`: what it supplied there is collateral."""
+    """An account's part of one market.
+
+    `debt` is in units of the asset as of the last interest, `rate` the asset per share and `factor` the part of the
+    collateral that may be borrowed, both times 10^18. `entered`: the supplied amount is collateral. `supplied` and
+    `borrowed` include interest up to the block.
+    """
 
     token: str
     asset: str
     shares: int
-    owed: int
+    debt: int
     rate: int
     factor: int
     price: int
@@ -40,10 +44,10 @@ class Market:
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What an account has in the markets that it entered or whose tokens it met, interest up to this block included.
+    """Decode the markets that an account entered or whose tokens it touched, with interest.
 
-    What it earned beside is read where the protocol's file says what that is called: `reward`, the call that answers
-    with the token, and `rewards`, the word that the comptroller's functions begin with ("comp", "venus").
+    Rewards are read if the protocol's file names their functions: `reward`, the call that returns the token, and
+    `rewards`, the word with which the comptroller's functions begin ("comp", "venus").
     """
     comptroller, account = match.contract, match.account
     entered, oracle, minted = yield [
@@ -52,149 +56,151 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         MayRefuse(Call(comptroller, "mintedVAIs(address)(uint256)", (account,))),
     ]
     markets = yield from _markets(match, entered, oracle)
-    held, owing = [each for each in markets if each.shares], [each for each in markets if each.owed]
-    cash = [_cash(each.asset, each.token) for each in held] if match.is_fork else []
-    told = yield [
-        *(
-            MayRefuse(Call(each.token, "balanceOfUnderlying(address)(uint256)", (account,), alone=True))
-            for each in held
-        ),
-        *(
-            MayRefuse(Call(each.token, "borrowBalanceCurrent(address)(uint256)", (account,), alone=True))
-            for each in owing
-        ),
-        *cash,
+    lending, borrowing = [market for market in markets if market.shares], [market for market in markets if market.debt]
+    accrued = [
+        *(Call(market.token, "balanceOfUnderlying(address)(uint256)", (account,), alone=True) for market in lending),
+        *(Call(market.token, "borrowBalanceCurrent(address)(uint256)", (account,), alone=True) for market in borrowing),
     ]
-    told, there = told[: len(held) + len(owing)], told[len(held) + len(owing) :]
-    for each, raw in zip(held, told[: len(held)], strict=True):
-        each.supplied = each.shares * each.rate // WAD if raw is None else raw
-    for each, raw in zip(owing, told[len(held) :], strict=True):
-        each.borrowed = each.owed if raw is None else raw
-    unknown = ["the newest interest"] * (None in told) + ["what it owes in VAI"] * bool(minted)
-    healthy = None if unknown else health(markets)
-    rewards = (yield from _rewards(match, held, owing)) if "rewards" in match.options else ()
+    cash_reads = [_cash(market.asset, market.token) for market in lending] if match.is_fork else []
+    results = yield [*map(MayRefuse, accrued), *cash_reads]
+    balances, cash = results[: len(accrued)], results[len(accrued) :]
+    for market, raw in zip(lending, balances[: len(lending)], strict=True):
+        market.supplied = market.shares * market.rate // WAD if raw is None else raw
+    for market, raw in zip(borrowing, balances[len(lending) :], strict=True):
+        market.borrowed = market.debt if raw is None else raw
+    unknown = ["the newest interest"] * (None in balances) + ["what it owes in VAI"] * bool(minted)
+    market_health = None if unknown else health(markets)
+    rewards = (yield from _rewards(match, lending, borrowing)) if "rewards" in match.options else ()
     unknown += ["what it earned beside interest"] * (rewards is None)
     return DecodedPosition(
         "LENDING",
-        supplied=tuple(TokenAmount(each.asset, each.supplied) for each in markets),
-        borrowed=tuple(TokenAmount(each.asset, each.borrowed) for each in markets),
+        supplied=tuple(TokenAmount(market.asset, market.supplied) for market in markets),
+        borrowed=tuple(TokenAmount(market.asset, market.borrowed) for market in markets),
         rewards=rewards or (),
         unknown=" and ".join(unknown),
         name="Lending market",
-        health=healthy,
+        health=market_health,
         pool=comptroller,
-        replaces=tuple(each.token for each in markets),
-        unverified=_doubt(match, held, there) if match.is_fork else "",
+        replaces=tuple(market.token for market in markets),
+        unverified=_fork_problem(match, lending, cash) if match.is_fork else "",
     )
 
 
 def _cash(asset: str, market: str) -> Read:
-    """What a market really has of its asset."""
+    """Return the read of a market's real balance of its asset."""
     return NativeBalance(market) if asset == ZERO_ADDRESS else balance_of(asset, market)
 
 
-def _doubt(match: ProtocolMatch, held: list[Market], there: Sequence[int]) -> str:
-    """Why nobody can rely on a comptroller whose code nobody read, and which may list any market: empty where all that
-    was supplied is there, and the account sent something to each of these markets."""
-    if not held:
+def _fork_problem(match: ProtocolMatch, lending: list[Market], cash: Sequence[int]) -> str:
+    """Return why a comptroller with unreviewed code, which may list any market, is unverified.
+
+    Empty if the account sent the asset to each of these markets, and the markets still have the supplied amounts.
+    """
+    if not lending:
         return NOTHING_SUPPLIED
-    if any(not replace(match, contract=each.token).deposited(each.asset) for each in held):
+    if any(not replace(match, contract=market.token).has_deposited(market.asset) for market in lending):
         return NOT_SENT
-    return "" if all(each.supplied <= cash for each, cash in zip(held, there, strict=True)) else NOT_THERE
+    return "" if all(market.supplied <= raw for market, raw in zip(lending, cash, strict=True)) else NOT_THERE
 
 
 def _markets(match: ProtocolMatch, entered: tuple[str, ...], oracle: str) -> DecoderPlan:
-    """The markets that the comptroller lists, of those that the account entered or whose tokens it met.
+    """Read the listed markets among those that the account entered or whose tokens it touched.
 
-    Unread where one answers with the code of an error: the numbers beside it are zeros that mean nothing.
+    Raises:
+        ReadError: A market returned an error code; its numbers are then zeros without meaning.
     """
     tokens = sorted({*entered, *match.tokens})
-    listed = yield [Call(match.contract, MARKET, (token,)) for token in tokens]
-    factors = {token: factor for token, (known, factor) in zip(tokens, listed, strict=True) if known}
-    told = yield [
-        ask
+    listings = yield [Call(match.contract, MARKET, (token,)) for token in tokens]
+    factors = {token: factor for token, (is_listed, factor) in zip(tokens, listings, strict=True) if is_listed}
+    results = yield [
+        read
         for token in factors
-        for ask in (
+        for read in (
             Call(token, "getAccountSnapshot(address)(uint256,uint256,uint256,uint256)", (match.account,)),
             MayRefuse(Call(token, UNDERLYING)),
             MayRefuse(Call(oracle, "getUnderlyingPrice(address)(uint256)", (token,))),
         )
     ]
-    for token, (error, *_) in zip(factors, told[::3], strict=True):
+    snapshots, assets, prices = results[::3], results[1::3], results[2::3]
+    markets = []
+    for (token, factor), snapshot, asset, price in zip(factors.items(), snapshots, assets, prices, strict=True):
+        error, shares, debt, rate = snapshot
         if error:
-            raise Unread(f"{token} did not say getAccountSnapshot: error {error}")
-    return [
-        Market(token, asset or ZERO_ADDRESS, shares, owed, rate, factor, price or 0, token in entered)
-        for (token, factor), ((_, shares, owed, rate), asset, price) in zip(
-            factors.items(), zip(told[::3], told[1::3], told[2::3], strict=True), strict=True
-        )
-    ]
+            raise ReadError(f"{token} did not say getAccountSnapshot: error {error}")
+        is_entered = token in entered
+        markets.append(Market(token, asset or ZERO_ADDRESS, shares, debt, rate, factor, price or 0, is_entered))
+    return markets
 
 
 def health(markets: list[Market]) -> Decimal | None:
-    """How many times over the collateral covers the debt: below one it can be liquidated. None where nothing is owed,
-    or where the oracle has no price for something that counts."""
-    counting = [each for each in markets if each.borrowed or (each.entered and each.supplied and each.factor)]
-    owed = sum(each.borrowed * each.price for each in counting)
-    if not owed or not all(each.price for each in counting):
-        return None
-    limit = sum(each.supplied * each.factor * each.price for each in counting if each.entered)
-    return amounts.amount(limit // owed, WAD_DECIMALS)
+    """Return the borrowing limit divided by the debt; below one, the account can be liquidated.
 
-
-def _rewards(match: ProtocolMatch, held: list[Market], owing: list[Market]) -> DecoderPlan:
-    """What claiming would give now: what was written down, and what each market has brought since.
-
-    None where the comptroller does not know these functions, as earlier ones at the same address did not.
+    None without a debt, or if the oracle has no price for a market that counts.
     """
-    comptroller, account, word = match.contract, match.account, match.options["rewards"]
+    relevant = [
+        market for market in markets if market.borrowed or (market.entered and market.supplied and market.factor)
+    ]
+    debt_value = sum(market.borrowed * market.price for market in relevant)
+    if not debt_value or not all(market.price for market in relevant):
+        return None
+    limit = sum(market.supplied * market.factor * market.price for market in relevant if market.entered)
+    return amounts.amount(limit // debt_value, WAD_DECIMALS)
+
+
+def _rewards(match: ProtocolMatch, lending: list[Market], borrowing: list[Market]) -> DecoderPlan:
+    """Return the rewards that claiming would pay now: the stored amount and those since then.
+
+    None if the comptroller lacks these functions, as older versions at the same address do. Source:
+    `distributeSupplierComp` and `distributeBorrowerComp` of Compound's `Comptroller`.
+    """
+    comptroller, account, prefix = match.contract, match.account, match.options["rewards"]
     reads = [
-        ask
-        for side, markets, of in (("Supply", held, "Supplier"), ("Borrow", owing, "Borrower"))
-        for each in markets
-        for ask in (
-            Call(comptroller, f"{word}{side}{STATE}", (each.token,)),
-            Call(comptroller, f"{word}{side}Speeds(address)(uint256)", (each.token,)),
-            Call(comptroller, f"{word}{of}Index(address,address)(uint256)", (each.token, account)),
-            Call(each.token, "totalSupply()(uint256)" if side == "Supply" else "totalBorrows()(uint256)"),
-            Call(each.token, "borrowIndex()(uint256)"),
+        call
+        for side, role, markets in (("Supply", "Supplier", lending), ("Borrow", "Borrower", borrowing))
+        for market in markets
+        for call in (
+            Call(comptroller, f"{prefix}{side}{REWARD_STATE}", (market.token,)),
+            Call(comptroller, f"{prefix}{side}Speeds(address)(uint256)", (market.token,)),
+            Call(comptroller, f"{prefix}{role}Index(address,address)(uint256)", (market.token, account)),
+            Call(market.token, "totalSupply()(uint256)" if side == "Supply" else "totalBorrows()(uint256)"),
+            Call(market.token, "borrowIndex()(uint256)"),
         )
     ]
-    token, height, earned, *told = yield [
+    token, height, raw, *results = yield [
         MayRefuse(Call(comptroller, match.options["reward"])),
         MayRefuse(Call(comptroller, "getBlockNumber()(uint256)")),
-        MayRefuse(Call(comptroller, f"{word}Accrued(address)(uint256)", (account,))),
+        MayRefuse(Call(comptroller, f"{prefix}Accrued(address)(uint256)", (account,))),
         *map(MayRefuse, reads),
     ]
-    if None in (token, height, earned, *told):
+    if None in (token, height, raw, *results):
         return None
-    sides: list[Any] = [*((each.shares, False) for each in held), *((each.owed, True) for each in owing)]
-    for (raw, is_debt), at in zip(sides, range(0, len(told), 5), strict=True):
-        (index, since), speed, own, total, debt_index = told[at : at + 5]
+    sides = [*((market.shares, False) for market in lending), *((market.debt, True) for market in borrowing)]
+    for (units, is_debt), start in zip(sides, range(0, len(results), 5), strict=True):
+        (index, updated), speed, account_index, total, debt_index = results[start : start + 5]
         if is_debt:
-            raw, total = raw * WAD // debt_index, total * WAD // debt_index
-        if height > since and speed and total:
-            index += (height - since) * speed * DOUBLE // total
-        if own == 0 and index >= DOUBLE:
-            own = DOUBLE
-        earned += raw * (index - own) // DOUBLE
-    return (TokenAmount(token, earned),)
+            units, total = units * WAD // debt_index, total * WAD // debt_index
+        if height > updated and speed and total:
+            index += (height - updated) * speed * DOUBLE // total
+        if account_index == 0 and index >= DOUBLE:
+            account_index = DOUBLE
+        raw += units * (index - account_index) // DOUBLE
+    return (TokenAmount(token, raw),)
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """What redeeming so many of a market's tokens gives now; None where the comptroller does not list it."""
-    (listed, _), asset, rate = yield [
+    """Return the asset that redeeming `raw` of a market's tokens pays now; None if it is not listed."""
+    (is_listed, _), asset, rate = yield [
         Call(match.answer, MARKET, (match.contract,)),
         MayRefuse(Call(match.contract, UNDERLYING)),
         Call(match.contract, "exchangeRateCurrent()(uint256)", alone=True),
     ]
-    if not listed:
+    if not is_listed:
         return None
     part = TokenAmount(asset or ZERO_ADDRESS, raw * rate // WAD)
     if not match.is_fork:
         return (part,)
     (cash,) = yield [_cash(part.token, match.contract)]
-    return Unlisted((part,)) if part.raw <= cash else Unverified(NOT_THERE)
+    return UnlistedShare((part,)) if part.raw <= cash else UnverifiedShare(NOT_THERE)
 
 
 FAMILY = Family(

@@ -1,56 +1,56 @@
-"""Curve's liquidity gauges, as Balancer has them too: shares that are staked, the minter's token, and other rewards."""
+"""Curve's liquidity gauges, also used by Balancer: staked shares and their rewards."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-MAX_REWARDS = 8  # as many as a gauge can have
+MAX_REWARDS = 8  # the limit of a gauge
 CONTROLLER, TOKEN = "controller()(address)", "token()(address)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What leaving a gauge gives: shares of what it is for, and all that could be claimed there now.
+    """Decode what leaving a gauge pays: the staked shares, and all rewards that could be claimed now.
 
-    None where the controller of the protocol's minter does not know the gauge. How the minter is asked for its
-    controller and its token are options of these names. Older gauges do not count their rewards, and tell them only
-    to those who claim: they are unknown then.
+    None if the controller of the protocol's minter does not know the gauge, or if the protocol has no minter on this
+    chain. Options `controller` and `token` are the minter's functions that return these, if they have other names.
+    Older gauges do not count their rewards and reveal them only to a claim: these are reported as unknown.
     """
     gauge, account = match.contract, match.account
     (minter,) = match.contracts.get("minter", ("",))
     if not minter:
-        return None  # the protocol has no gauges on this chain
-    share, staked, controller, token, count = yield [
+        return None
+    share, staked, controller, minter_token, reward_count = yield [
         Call(gauge, "lp_token()(address)"),
-        Call(gauge, "balanceOf(address)(uint256)", (account,)),
+        balance_of(gauge, account),
         Call(minter, match.options.get("controller", CONTROLLER)),
         Call(minter, match.options.get("token", TOKEN)),
         MayRefuse(Call(gauge, "reward_count()(uint256)")),
     ]
-    known, *others = yield [
+    gauge_type, *reward_tokens = yield [
         MayRefuse(Call(controller, "gauge_types(address)(int128)", (gauge,))),
         *(
-            MayRefuse(Call(gauge, "reward_tokens(uint256)(address)", (at,)))
-            for at in range(min(count or 0, MAX_REWARDS))
+            MayRefuse(Call(gauge, "reward_tokens(uint256)(address)", (index,)))
+            for index in range(min(reward_count or 0, MAX_REWARDS))
         ),
     ]
-    if known is None:
+    if gauge_type is None:
         return None
-    minted, *earned = yield [
+    minted, *rewards = yield [
         Call(gauge, "claimable_tokens(address)(uint256)", (account,), alone=True),
-        *(Call(gauge, "claimable_reward(address,address)(uint256)", (account, other)) for other in others),
+        *(Call(gauge, "claimable_reward(address,address)(uint256)", (account, token)) for token in reward_tokens),
     ]
     return DecodedPosition(
         "FARMING",
         supplied=(TokenAmount(share, staked),),
         rewards=(
-            TokenAmount(token, minted),
-            *(TokenAmount(other, raw) for other, raw in zip(others, earned, strict=True)),
+            TokenAmount(minter_token, minted),
+            *(TokenAmount(*reward) for reward in zip(reward_tokens, rewards, strict=True)),
         ),
         pool=gauge,
         replaces=(gauge,),
-        unknown="rewards beside the minter's token" if count is None else "",
+        unknown="rewards beside the minter's token" if reward_count is None else "",
     )
 
 

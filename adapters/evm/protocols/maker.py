@@ -1,9 +1,9 @@
-"""Whose things in Maker are an account's: its own, and those of the proxies through which most of its users go."""
+"""The addresses that hold an account's positions in Maker: the account and its proxies."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import DecoderPlan, Event, ProtocolMatch
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, ProtocolMatch
+from chainfolio.adapters.evm.reads import Call
 
 PROXIES = Event(
     "proxy_factory", "Created(address indexed sender, address indexed owner, address proxy, address cache)", 1, (2,)
@@ -11,8 +11,8 @@ PROXIES = Event(
 
 
 def holders(match: ProtocolMatch) -> DecoderPlan:
-    """The account, or where its proxies are what was met, those of them that are still its own."""
-    if match.contract not in match.contracts.get(PROXIES.role, ()):
+    """Return the account; if the proxy factory was matched, the account's proxies that it still owns."""
+    if not match.is_listed(PROXIES.role):
         return (match.account,)
     proxies = [proxy for (proxy,) in match.values]
     owners = yield [Call(proxy, "owner()(address)") for proxy in proxies]

@@ -1,10 +1,18 @@
-"""Dai that earns the savings rate, in Maker's own contract for it (the pot) or by way of its manager."""
+"""Dai that earns the savings rate, in Maker's contract for it (the pot) or through its manager."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import Always, Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
-from adapters.evm.protocols.maker import PROXIES, holders
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.rules import (
+    Counterparty,
+    DecoderPlan,
+    Event,
+    EveryAccount,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+)
+from chainfolio.adapters.evm.protocols.maker import PROXIES, holders
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 RAY = 10**27
@@ -12,28 +20,25 @@ DIRECT, MANAGED = "pie(address)(uint256)", "pieOf(address)(uint256)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What leaving pays: the account's share, or its proxies', at the rate as of this block, whoever brought it up to
-    date last."""
+    """Decode the savings of the account or its proxies, with interest; None if there are none."""
     (pot,), (dai,) = match.contracts["pot"], match.contracts["dai"]
-    keeper, share = (
-        (match.contract, MANAGED) if match.contract in match.contracts.get("dsr_manager", ()) else (pot, DIRECT)
-    )
+    contract, balance_call = (match.contract, MANAGED) if match.is_listed("dsr_manager") else (pot, DIRECT)
     owners = yield from holders(match)
-    held = yield [MayRefuse(Call(keeper, share, (owner,))) for owner in owners]
-    if not any(held):  # or there is no pot yet at this block
+    shares = yield [MayRefuse(Call(contract, balance_call, (owner,))) for owner in owners]
+    if not any(shares):  # or the pot does not exist yet at this block
         return None
     chi, rate, updated_s = yield [
         Call(pot, "chi()(uint256)"),
         Call(pot, "dsr()(uint256)"),
         Call(pot, "rho()(uint256)"),
     ]
-    grown = power(rate, max(match.time_s - updated_s, 0)) * chi // RAY
-    parts = tuple(TokenAmount(dai, each * grown // RAY) for each in held if each)
-    return DecodedPosition("DEPOSIT", supplied=parts, name="Savings", pool=keeper)
+    index = power(rate, max(match.time_s - updated_s, 0)) * chi // RAY
+    parts = tuple(TokenAmount(dai, share * index // RAY) for share in shares if share)
+    return DecodedPosition("DEPOSIT", supplied=parts, name="Savings", pool=contract)
 
 
 def power(rate: int, seconds: int) -> int:
-    """The rate (times 10**27) to the power of so many seconds, each step rounded as the contract does it."""
+    """Return the rate (times 10^27) to the power of `seconds`, rounded as `rpow` of the pot does it."""
     result = rate if seconds % 2 else RAY
     while seconds := seconds // 2:
         rate = (rate * rate + RAY // 2) // RAY
@@ -45,7 +50,7 @@ def power(rate: int, seconds: int) -> int:
 FAMILY = Family(
     "maker_savings",
     rules=(
-        Always("pot"),  # which writes no event that can be named, and takes no tokens
+        EveryAccount("pot"),  # its events name no account that a rule can match, and it takes no tokens
         Counterparty("dsr_manager"),
         PROXIES,
         Event("dsr_manager", "Join(address indexed dst, uint256 wad)", owner=0),

@@ -1,19 +1,19 @@
 """Morpho Blue: one contract with many markets, each lending one token against another.
 
-Anybody can open a market with an oracle of its own, supply there for anybody, and borrow all of it back against
-worthless collateral: what a share is worth on paper stays, and grows. So what was supplied counts where the file lists
-the market, where the account supplied it itself, or where it could be withdrawn now.
+Anybody can open a market with an oracle of their choice, supply there on behalf of anybody, and borrow all of it back
+against worthless collateral: the shares keep their claim on paper, and it grows. So a supply counts only if the file
+lists the market, if the account supplied it itself, or if it could be withdrawn now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
-from adapters.evm.positions.rules import Always, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
-from adapters.evm.reads import Call
 from chainfolio import amounts
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, EveryAccount, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
@@ -22,7 +22,7 @@ WAD_DECIMALS = 18
 VIRTUAL_SHARES, VIRTUAL_ASSETS = 10**6, 1
 POSITION = "position(bytes32,address)(uint256,uint128,uint128)"
 MARKET = "market(bytes32)(uint128,uint128,uint128,uint128,uint128,uint128)"
-TERMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
+MARKET_PARAMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
 ON_PAPER = "somebody else supplied it, no file lists its market, and more is lent there than could be withdrawn now"
 FEES = "fees of markets in which it never had anything else"
 RATE = (
@@ -31,20 +31,30 @@ RATE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a market was made with."""
+class MarketParams(NamedTuple):
+    """The fixed parameters of a market. `lltv` is the largest debt per collateral, times 10^18."""
 
-    loan: str
-    collateral: str
+    loan_token: str
+    collateral_token: str
     oracle: str
-    rates: str
-    lltv: int  # how much of the collateral may be owed, times 10**18
+    rate_model: str
+    lltv: int
+
+
+class AccountShares(NamedTuple):
+    """The result of `position`: an account's shares of supply and debt, and its raw collateral."""
+
+    supplied: int
+    borrowed: int
+    collateral: int
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """What all of a market supplied and owes, in units of its token and in shares."""
+class MarketTotals:
+    """The totals of a market, in raw units of the loan token and in shares.
+
+    `fee_shares`: shares that accruing minted for the fee recipient.
+    """
 
     supplied: int
     supplied_shares: int
@@ -54,117 +64,120 @@ class Totals:
     fee: int
     fee_shares: int = 0
 
-    def grown(self, rate: int, seconds: int) -> Totals:
-        """With the interest since it was last brought up to date, of which a part may go to who takes the fee."""
+    def accrued(self, rate: int, seconds: int) -> MarketTotals:
+        """Return the totals with the interest since their last update, including the fee.
+
+        Source: `_accrueInterest` and `MathLib.wTaylorCompounded` of Morpho Blue. `rate` is per second, times 10^18.
+        """
         first = rate * seconds
         second = first * first // (2 * WAD)
         interest = self.borrowed * (first + second + second * first // (3 * WAD)) // WAD
         supplied, fee = self.supplied + interest, interest * self.fee // WAD
         shares = fee * (self.supplied_shares + VIRTUAL_SHARES) // (supplied - fee + VIRTUAL_ASSETS)
-        return Totals(
-            supplied, self.supplied_shares + shares, self.borrowed + interest, self.borrowed_shares,
-            self.updated_s + seconds, self.fee, shares,
-        )  # fmt: skip
+        return MarketTotals(
+            supplied,
+            self.supplied_shares + shares,
+            self.borrowed + interest,
+            self.borrowed_shares,
+            self.updated_s + seconds,
+            self.fee,
+            shares,
+        )
 
     def assets(self, shares: int) -> int:
-        """What withdrawing so many shares gives."""
+        """Return the raw amount that withdrawing shares pays, rounded down."""
         return shares * (self.supplied + VIRTUAL_ASSETS) // (self.supplied_shares + VIRTUAL_SHARES)
 
-    def owed(self, shares: int) -> int:
-        """What repaying so many shares takes."""
+    def debt(self, shares: int) -> int:
+        """Return the raw amount that repaying shares takes, rounded up."""
         return -(-shares * (self.borrowed + VIRTUAL_ASSETS) // (self.borrowed_shares + VIRTUAL_SHARES))
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """One position for each market in which the account has something, interest up to this block included.
+    """Decode one position for each market in which the account has something, with interest.
 
-    The contract has no list of its markets: those that are read are the ids of events, whoever caused them, and those
-    that the protocol's file has as `markets`. Who takes the fee gets shares without an event: where no file lists the
-    markets, that is said.
+    The contract has no list of its markets: those that are read are named by any events and by option
+    `markets` of the protocol's file. The fee recipient gets shares without an event; that is reported as unknown if the
+    file lists no markets.
     """
     morpho, account = match.contract, match.account
-    listed = [bytes.fromhex(each.removeprefix("0x")) for each in match.options.get("markets", "").split()]
-    ids = list(dict.fromkeys([*(values[0] for values in match.values if values), *listed]))
+    listed_markets = [bytes.fromhex(text.removeprefix("0x")) for text in match.options.get("markets", "").split()]
+    ids = list(dict.fromkeys([*(values[0] for values in match.values if values), *listed_markets]))
     fees = [DecodedPosition("LENDING", unknown=FEES)] if () in match.values and "markets" not in match.options else []
-    own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
-    held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
-    if not held:
+    results = (yield [Call(morpho, POSITION, (market, account)) for market in ids]) if ids else []
+    shares = {market: AccountShares(*result) for market, result in zip(ids, results, strict=True) if any(result)}
+    if not shares:
         return fees
-    told = yield [Call(morpho, ask, (each,)) for each in held for ask in (MARKET, TERMS)]
-    totals, terms = told[::2], [Terms(*each) for each in told[1::2]]
-    rated = [(each, total) for each, total in zip(terms, totals, strict=True) if each.rates != ZERO_ADDRESS]
-    taker, *said = yield [
+    results = yield [Call(morpho, call, (market,)) for market in shares for call in (MARKET, MARKET_PARAMS)]
+    totals, params = results[::2], [MarketParams(*result) for result in results[1::2]]
+    rated = {
+        market: (market_params, total)
+        for market, market_params, total in zip(shares, params, totals, strict=True)
+        if market_params.rate_model != ZERO_ADDRESS
+    }
+    fee_recipient, *results = yield [
         Call(morpho, "feeRecipient()(address)"),
-        *(MayRefuse(Call(each.oracle, "price()(uint256)")) for each in terms),
-        *(Call(each.rates, RATE, (_tuple(each), total)) for each, total in rated),
+        *(MayRefuse(Call(market_params.oracle, "price()(uint256)")) for market_params in params),
+        *(
+            Call(market_params.rate_model, RATE, (tuple(market_params), total))
+            for market_params, total in rated.values()
+        ),
     ]
-    prices, rates = said[: len(terms)], iter(said[len(terms) :])
-    believed = {each for each in ids if each in listed}
-    return [
-        found
-        for (each, shares), its, total, price in zip(held.items(), terms, totals, prices, strict=True)
-        for found in _founds(
-            match,
-            shares,
-            its,
-            _now(match, its, Totals(*total), rates),
-            price,
-            taker,
-            each in believed or _has_supplied(match, each, its.loan),
-        )
-    ] + fees
+    prices, rates = results[: len(params)], dict(zip(rated, results[len(params) :], strict=True))
+    positions: list[DecodedPosition] = []
+    for market, market_params, result, price in zip(shares, params, totals, prices, strict=True):
+        total = MarketTotals(*result)
+        if market in rates:
+            total = total.accrued(rates[market], match.time_s - total.updated_s)
+        fee_shares = total.fee_shares if account == fee_recipient else 0
+        is_trusted = market in listed_markets or _has_supplied(match, market, market_params.loan_token)
+        positions += _market_positions(morpho, shares[market], market_params, total, price, fee_shares, is_trusted)
+    return positions + fees
 
 
-def _has_supplied(match: ProtocolMatch, market: bytes, loan: str) -> bool:
-    """Whether the account supplied something itself, or by a contract to which it gave what is lent there."""
+def _has_supplied(match: ProtocolMatch, market: bytes, loan_token: str) -> bool:
+    """Return True if the account supplied, itself or by a contract to which it sent the loan token."""
     callers = [values[1] for values in match.values if len(values) == 2 and values[0] == market]
-    return any(caller == match.account or loan in match.sent.get(caller, ()) for caller in callers)
+    return any(caller == match.account or loan_token in match.sent.get(caller, ()) for caller in callers)
 
 
-def _tuple(terms: Terms) -> tuple[str, str, str, str, int]:
-    return (terms.loan, terms.collateral, terms.oracle, terms.rates, terms.lltv)
-
-
-def _now(match: ProtocolMatch, terms: Terms, totals: Totals, rates: Iterator[int]) -> Totals:
-    """The totals as of this block; a market without rates earns nothing."""
-    return totals if terms.rates == ZERO_ADDRESS else totals.grown(next(rates), match.time_s - totals.updated_s)
-
-
-def _founds(
-    match: ProtocolMatch,
-    shares: tuple[int, int, int],
-    terms: Terms,
-    totals: Totals,
+def _market_positions(
+    morpho: str,
+    shares: AccountShares,
+    params: MarketParams,
+    totals: MarketTotals,
     price: int | None,
-    taker: str,
-    believed: bool,
+    fee_shares: int,
+    is_trusted: bool,
 ) -> list[DecodedPosition]:
-    """What the account has in one market; what it has only on paper stands apart."""
-    supplied, borrowed, collateral = shares
-    owed = totals.owed(borrowed)
-    lent = TokenAmount(terms.loan, totals.assets(supplied + (totals.fee_shares if match.account == taker else 0)))
-    counts = believed or lent.raw <= totals.supplied - totals.borrowed
-    whole = DecodedPosition(
+    """Return the account's position in a market, and an unverified one for supply that does not count."""
+    debt = totals.debt(shares.borrowed)
+    supply = TokenAmount(params.loan_token, totals.assets(shares.supplied + fee_shares))
+    counts = is_trusted or supply.raw <= totals.supplied - totals.borrowed
+    market = DecodedPosition(
         "LENDING",
-        supplied=(*((lent,) if counts else ()), TokenAmount(terms.collateral, collateral)),
-        borrowed=(TokenAmount(terms.loan, owed),),
+        supplied=(*((supply,) if counts else ()), TokenAmount(params.collateral_token, shares.collateral)),
+        borrowed=(TokenAmount(params.loan_token, debt),),
         name="Lending market",
-        health=_health(collateral, price, terms.lltv, owed),
-        pool=match.contract,
+        health=_health(shares.collateral, price, params.lltv, debt),
+        pool=morpho,
     )
     if counts:
-        return [whole]
+        return [market]
     return [
-        whole,
-        DecodedPosition("LENDING", supplied=(lent,), name="Lending market", pool=match.contract, unverified=ON_PAPER),
+        market,
+        DecodedPosition("LENDING", supplied=(supply,), name="Lending market", pool=morpho, unverified=ON_PAPER),
     ]
 
 
-def _health(collateral: int, price: int | None, lltv: int, owed: int) -> Decimal | None:
-    """How many times over what may be owed covers what is: below one it can be liquidated."""
-    if not owed or price is None:
+def _health(collateral: int, price: int | None, lltv: int, debt: int) -> Decimal | None:
+    """Return the largest allowed debt divided by the debt; below one, the position can be liquidated.
+
+    None without a debt or a price.
+    """
+    if not debt or price is None:
         return None
-    return amounts.amount(collateral * price // PRICE_SCALE * lltv // WAD * WAD // owed, WAD_DECIMALS)
+    return amounts.amount(collateral * price // PRICE_SCALE * lltv // WAD * WAD // debt, WAD_DECIMALS)
 
 
 SUPPLIED = "Supply(bytes32 indexed id, address indexed caller, address indexed onBehalf, uint256, uint256)"
@@ -173,10 +186,10 @@ BORROWED = "Borrow(bytes32 indexed id, address, address indexed onBehalf, addres
 FAMILY = Family(
     "morpho_blue",
     rules=(
-        Event("morpho", SUPPLIED, owner=2, of=(0, 1)),
-        *(Event("morpho", event, owner=2, of=(0,)) for event in (SECURED, BORROWED)),
+        Event("morpho", SUPPLIED, owner=2, values=(0, 1)),
+        *(Event("morpho", event, owner=2, values=(0,)) for event in (SECURED, BORROWED)),
         Event("morpho", "SetFeeRecipient(address indexed newFeeRecipient)", owner=0),
-        Always("morpho"),  # which costs nothing where no file lists markets
+        EveryAccount("morpho"),  # which costs nothing if no file lists markets
     ),
     position=position,
     options=("markets",),

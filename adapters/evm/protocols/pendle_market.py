@@ -1,47 +1,56 @@
-"""Pendle's markets: a share is its part of the standardized yield and of the principal in one."""
+"""Pendle's markets: a share is its part of the market's standardized yield and principal."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
-from adapters.evm.reads import Call, balance_of
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 VALID = "isValidMarket(address)(bool)"
-# What of principal and of standardized yield is in it, and how many shares there are; the rest is not needed.
+# The first fields of the struct: principal and standardized yield in the market, and the number of shares.
 STATE = "readState(address)(int256,int256,int256)"
 TOKENS = "readTokens()(address,address,address)"
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """What burning so many shares pays now; None where the factory does not know the market."""
+    """Return the tokens that burning `raw` shares pays now; None if the factory does not know the market."""
     market = match.contract
-    valid, (principal, shares, supply), (share, token, _) = yield [
+    is_valid, (total_principal, total_yield, supply), (yield_token, principal, _) = yield [
         Call(match.answer, VALID, (market,)),
         Call(market, STATE, (match.account,)),
         Call(market, TOKENS),
     ]
-    if not valid:
+    if not is_valid:
         return None
-    whole = max(supply, 1)
-    return (TokenAmount(share, raw * shares // whole), TokenAmount(token, raw * principal // whole))
+    shares = max(supply, 1)
+    return (
+        TokenAmount(yield_token, raw * total_yield // shares),
+        TokenAmount(principal, raw * total_principal // shares),
+    )
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What the account's shares pay, and what it has earned with them, as claiming would pay it now."""
+    """Decode the account's shares and the rewards that claiming would pay now.
+
+    None if the factory does not know the market; rewards are unknown if the market refuses to simulate a claim.
+    """
     market, account = match.contract, match.account
-    (held,) = yield [balance_of(market, account)]
-    parts = yield from unwrap(match, held)
+    (balance,) = yield [balance_of(market, account)]
+    parts = yield from unwrap(match, balance)
     if parts is None:
         return None
-    tokens, earned = yield [
+    tokens, raws = yield [
         Call(market, "getRewardTokens()(address[])"),
         MayRefuse(Call(market, "redeemRewards(address)(uint256[])", (account,), alone=True)),
     ]
-    rewards = (
-        () if earned is None else tuple(TokenAmount(token, raw) for token, raw in zip(tokens, earned, strict=True))
+    return DecodedPosition(
+        "LIQUIDITYPOOL",
+        parts,
+        rewards=() if raws is None else tuple(TokenAmount(*reward) for reward in zip(tokens, raws, strict=True)),
+        pool=market,
+        replaces=(market,),
+        unknown="its rewards" if raws is None else "",
     )
-    unknown = "its rewards" if earned is None else ""
-    return DecodedPosition("LIQUIDITYPOOL", parts, rewards=rewards, pool=market, replaces=(market,), unknown=unknown)
 
 
 FAMILY = Family(

@@ -1,57 +1,61 @@
-"""Pendle's standardized yield: a share that gives the yield-bearing token which it was made of.
+"""Pendle's standardized yield: a share that is redeemed for a yield-bearing token.
 
-Anybody can make one. Those that the file names as `sy` are Pendle's choice; of others a share counts only if it came to
-the account by an act of its own, and if what lies there pays all of them.
+Anybody can deploy one. Those that the file names as `sy` are Pendle's choice; shares of others count only if they came
+to the account by its own action, and if the tokens there are enough for all holders.
 """
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, covered
-from adapters.evm.reads import Call, balance_of
-from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, is_backed
+from chainfolio.adapters.evm.reads import Call, balance_of
+from chainfolio.protocols import DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 
 YIELD_TOKEN = "yieldToken()(address)"
 NOT_COVERED = "no file names this standardized yield, and what lies there does not cover what it promises for all of it"
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """The yield-bearing token that redeeming so many gives now; None where it is not redeemed into that."""
+    """Return the yield-bearing token that redeeming `raw` shares pays now; None if it pays another."""
     share = match.contract
     token = match.answer if match.answer != share else (yield [Call(share, YIELD_TOKEN)])[0]
-    paid, there, supply = yield [
+    payout, balance, supply = yield [
         MayRefuse(Call(share, "previewRedeem(address,uint256)(uint256)", (token, raw))),
         MayRefuse(balance_of(token, share)),
         MayRefuse(Call(share, "totalSupply()(uint256)")),
     ]
-    if paid is None:
+    if payout is None:
         return None
-    parts = (TokenAmount(token, paid),)
+    parts = (TokenAmount(token, payout),)
     if match.is_listed("sy"):
         return parts
-    is_covered = None not in (there, supply) and covered(paid, raw, held=there, supply=supply)
-    return Unlisted(parts) if is_covered else Unverified(NOT_COVERED)
+    if None not in (balance, supply) and is_backed(payout, raw, assets=balance, supply=supply):
+        return UnlistedShare(parts)
+    return UnverifiedShare(NOT_COVERED)
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What the account's shares give; of other rewards only that there may be some."""
+    """Decode the account's shares; rewards are reported as unknown if there are reward tokens.
+
+    None if the account holds none, or if the contract is no standardized yield.
+    """
     share = match.contract
-    held, rewards = yield [
+    balance, reward_tokens = yield [
         balance_of(share, match.account),
         MayRefuse(Call(share, "getRewardTokens()(address[])")),
     ]
-    if not held or rewards is None:
+    if not balance or reward_tokens is None:
         return None
-    given = yield from unwrap(match, held)
-    if given is None or isinstance(given, Unverified):
-        return given
-    unlisted = isinstance(given, Unlisted)
+    unwrapped = yield from unwrap(match, balance)
+    if unwrapped is None or isinstance(unwrapped, UnverifiedShare):
+        return unwrapped
+    unlisted = isinstance(unwrapped, UnlistedShare)
     return DecodedPosition(
         "VAULT",
-        supplied=given.parts if unlisted else given,
+        supplied=unwrapped.parts if unlisted else unwrapped,
         pool=share,
         replaces=(share,),
-        unknown="its rewards" if rewards else "",
-        unlisted=unlisted,
+        unknown="its rewards" if reward_tokens else "",
+        is_unlisted=unlisted,
     )
 
 

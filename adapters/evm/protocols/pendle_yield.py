@@ -1,9 +1,9 @@
-"""Pendle's split of a yield: principal, which is redeemed at its expiry, and the right to what is earned until then."""
+"""Pendle's principal tokens, redeemed after expiry, and yield tokens, which earn until then."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
-from adapters.evm.reads import Call, balance_of
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD = 10**18
@@ -13,36 +13,36 @@ DUE = "redeemDueInterestAndRewards(address,bool,bool)(uint256,uint256[])"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What principal gives once it has expired, or what a yield token has earned by now, as claiming would pay it.
+    """Decode expired principal as its redemption, and a yield token with what claiming would pay now.
 
-    Principal before its expiry is worth what somebody pays for it: it stays the token that it is. A yield token after
-    it is worth nothing more, but what it had earned can still be claimed. That is standardized yield, a share of
-    something, and so lies among what was supplied, which is unfolded.
+    Principal before its expiry stays the token that it is: only the market prices it (None). A yield token is worth
+    nothing after expiry, but what it earned can still be claimed: standardized yield, which is a share of something and
+    therefore counts as supplied, so that it is unfolded. None if the factory does not know the token.
     """
     token, account = match.contract, match.account
-    principal, yields, held = yield [
+    is_principal, is_yield, balance = yield [
         Call(match.answer, IS_PRINCIPAL, (token,)),
         Call(match.answer, IS_YIELD, (token,)),
         balance_of(token, account),
     ]
-    if principal:
-        parts = (yield from _redeemed(token, held)) if held else None
+    if is_principal:
+        parts = (yield from _redeemed(token, balance)) if balance else None
         return (
             DecodedPosition("YIELD", supplied=parts, name="Principal", pool=token, replaces=(token,)) if parts else None
         )
-    if not yields:
+    if not is_yield:
         return None
-    expired, share, others, due = yield [
+    is_expired, share, reward_tokens, due = yield [
         Call(token, EXPIRED),
         Call(token, SHARE),
         Call(token, "getRewardTokens()(address[])"),
         MayRefuse(Call(token, DUE, (account, True, True), alone=True)),
     ]
-    interest, earned = due or (0, (0,) * len(others))
+    interest, rewards = due or (0, (0,) * len(reward_tokens))
     return DecodedPosition(
         "YIELD",
-        supplied=(TokenAmount(token, 0 if expired else held), TokenAmount(share, interest)),
-        rewards=tuple(TokenAmount(other, raw) for other, raw in zip(others, earned, strict=True)),
+        supplied=(TokenAmount(token, 0 if is_expired else balance), TokenAmount(share, interest)),
+        rewards=tuple(TokenAmount(*reward) for reward in zip(reward_tokens, rewards, strict=True)),
         name="Yield",
         pool=token,
         replaces=(token,),
@@ -51,21 +51,21 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """What so much principal gives once it has expired; None before, and where the factory does not know it."""
-    (principal,) = yield [Call(match.answer, IS_PRINCIPAL, (match.contract,))]
-    return (yield from _redeemed(match.contract, raw)) if principal else None
+    """Return what redeeming expired principal pays; None before expiry or for an unknown token."""
+    (is_principal,) = yield [Call(match.answer, IS_PRINCIPAL, (match.contract,))]
+    return (yield from _redeemed(match.contract, raw)) if is_principal else None
 
 
 def _redeemed(principal: str, raw: int) -> DecoderPlan:
-    """So much principal as standardized yield, at the index that redeeming would bring up to date."""
-    expired, twin, share = yield [
+    """Return principal as standardized yield, at the index that redeeming would use; None before expiry."""
+    is_expired, yield_token, share = yield [
         Call(principal, EXPIRED),
         Call(principal, "YT()(address)"),
         Call(principal, SHARE),
     ]
-    if not expired:
+    if not is_expired:
         return None
-    (index,) = yield [Call(twin, "pyIndexCurrent()(uint256)", alone=True)]
+    (index,) = yield [Call(yield_token, "pyIndexCurrent()(uint256)", alone=True)]
     return (TokenAmount(share, raw * WAD // index),)
 
 

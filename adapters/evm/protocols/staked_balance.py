@@ -1,24 +1,23 @@
-"""Contracts that keep one token for accounts and tell how much: single-asset stakes and locks."""
+"""Contracts that hold one token for accounts and return the amount: single-asset stakes and locks."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch, Token
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What an account has there, of the token that the file names as `staked_token`.
+    """Decode the account's amount of the file's `staked_token`.
 
-    Contracts differ in how they are asked: option `amount` is the signature of that call, `kind` the position's type.
-    One that gives a token for what is kept is listed as `receipt`: that token is then the position, not a holding.
+    Option `amount` is the signature of the call that returns the amount, `kind` the position's type. A contract that
+    gives a token as a receipt is listed as `receipt`: the position then replaces that token.
     """
     (raw,) = yield [Call(match.contract, match.options["amount"], (match.account,))]
     (token,) = match.contracts["staked_token"]
-    replaces = (match.contract,) if match.contract in match.contracts.get("receipt", ()) else ()
-    return DecodedPosition(
-        match.options["kind"], supplied=(TokenAmount(token, raw),), pool=match.contract, replaces=replaces
-    )
+    replaces = (match.contract,) if match.is_listed("receipt") else ()
+    stake = TokenAmount(token, raw)
+    return DecodedPosition(match.options["kind"], supplied=(stake,), pool=match.contract, replaces=replaces)
 
 
 FAMILY = Family(

@@ -1,38 +1,51 @@
-"""Synthetix' StakingRewards and its copies: one token is staked, another is earned by the second."""
+"""Synthetix' StakingRewards and its copies: one token is staked, another one is earned every second."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch, Unread
-from adapters.evm.protocols.stakes import borne_out
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.rules import (
+    Counterparty,
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    ReadError,
+)
+from chainfolio.adapters.evm.protocols.stakes import verify_stakes
+from chainfolio.adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What an account has staked, and what it could claim.
+    """Decode what an account has staked, and what it could claim.
 
-    Of a contract in `staking` it is known that something is staked there, but not how it is asked: Unread where it does
-    not answer as one of these, and the account sent something there.
+    Contracts in role `staking` are known to take stakes, but not by which functions. None if such a contract refuses
+    the calls and the account sent nothing there.
+
+    Raises:
+        ReadError: It refuses the calls, but the account sent something there.
     """
     farm = match.contract
     reads = [
-        Call(farm, "balanceOf(address)(uint256)", (match.account,)),
+        balance_of(farm, match.account),
         Call(farm, "earned(address)(uint256)", (match.account,)),
         Call(farm, "stakingToken()(address)"),
         Call(farm, "rewardsToken()(address)"),
     ]
-    is_named = match.is_listed("staking_rewards")
-    staked, earned, share, reward = yield reads if is_named else [MayRefuse(ask) for ask in reads]
-    if None in (staked, earned, share, reward):
+    is_listed = match.is_listed("staking_rewards")
+    staked, reward, staking_token, reward_token = yield reads if is_listed else [MayRefuse(read) for read in reads]
+    if None in (staked, reward, staking_token, reward_token):
         if farm not in match.sent:
             return None
-        raise Unread("no decoder knows how to ask what is staked there")
-    found = DecodedPosition(
-        "FARMING", supplied=(TokenAmount(share, staked),), rewards=(TokenAmount(reward, earned),), pool=farm
+        raise ReadError("no decoder knows how to ask what is staked there")
+    stake = DecodedPosition(
+        "FARMING",
+        supplied=(TokenAmount(staking_token, staked),),
+        rewards=(TokenAmount(reward_token, reward),),
+        pool=farm,
     )
-    if is_named and not match.is_fork:
-        return found
-    return (yield from borne_out(match, [found])) if staked or earned else None
+    if is_listed and not match.is_fork:
+        return stake
+    return (yield from verify_stakes(match, [stake])) if staked or reward else None
 
 
 FAMILY = Family("staking_rewards", rules=(Counterparty("staking_rewards"), Counterparty("staking")), position=position)

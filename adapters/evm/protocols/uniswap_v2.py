@@ -5,56 +5,59 @@ from __future__ import annotations
 from fractions import Fraction
 from math import isqrt
 
-from adapters.evm.positions.rules import Before, DecoderPlan, Family, ProtocolMatch, Token
-from adapters.evm.positions.settled import fair, reserves
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.price_guard import guard_reserves, reserves
+from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, DecoderPlan, Family, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call, balance_of
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.protocols import Remarked, TokenAmount, Unlisted
+from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare
 
-UNISWAP_S = "1/6"
-BALANCE_OF = "balanceOf(address)(uint256)"
+UNISWAP_FEE_PART = "1/6"
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """What burning so many shares gives: the part of what the pair holds, once the protocol has taken its fee; of what
-    it held as the block began, where the block moved its price (`settled`).
+    """Return the tokens that burning `raw` shares pays, after the protocol's fee.
 
-    Option `protocol_fee` is the part of the growth that a fork's protocol takes where its fee is on, as "1/4"; "0" for
-    forks that know no such fee. None where the factory does not know the pair, or the pair knows of fewer shares:
-    anybody can write a token that claims to be one. A factory whose code nobody read may confirm anything: what is
-    there counts only for who came by the shares in an act of its own.
+    If the block moved the pair's price, the reserves of the parent block count (`guard_reserves`). Option
+    `protocol_fee` is the part of the growth that a fork's protocol takes while its fee is on, as "1/4"; "0" for forks
+    without such a fee. None if the factory does not know the pair, or the pair has fewer shares: anybody can write a
+    token that claims to be a pair. A factory with unreviewed code may confirm anything, so the pair's real balances
+    count, and only if the account received the shares by its own action.
     """
     pair, factory = match.contract, match.answer
-    part = Fraction(match.options.get("protocol_fee", UNISWAP_S))
+    fee_part = Fraction(match.options.get("protocol_fee", UNISWAP_FEE_PART))
     token0, token1 = match.facts
-    state = [Call(token0, BALANCE_OF, (pair,)), Call(token1, BALANCE_OF, (pair,)), Call(pair, "totalSupply()(uint256)")]
-    genuine, traded, *told = yield [
+    state = [balance_of(token0, pair), balance_of(token1, pair), Call(pair, "totalSupply()(uint256)")]
+    factory_pair, (reserve0, reserve1), *results = yield [
         Call(factory, "getPair(address,address)(address)", (token0, token1)),
         Call(pair, "getReserves()(uint112,uint112)"),
         *state,
-        *map(Before, state),
-        *([Call(factory, "feeTo()(address)"), Call(pair, "kLast()(uint256)")] if part else []),
+        *map(AtEarlierBlock, state),
+        *([Call(factory, "feeTo()(address)"), Call(pair, "kLast()(uint256)")] if fee_part else []),
     ]
-    said, on = told[:6], told[6:]
-    held0, held1, supply = said[:3]
-    if genuine != pair or raw > supply:
+    states, fee_results = results[:6], results[6:]
+    balance0, balance1, supply = states[:3]
+    if factory_pair != pair or raw > supply:
         return None
-    held, remark = (yield from fair(state, reserves, said)) or ((held0, held1), "")
-    fee_to, k_last = on or (ZERO_ADDRESS, 0)
+    amounts, remark = (yield from guard_reserves(state, reserves, states)) or ((balance0, balance1), "")
+    fee_to, k_last = fee_results or (ZERO_ADDRESS, 0)
     if fee_to != ZERO_ADDRESS:
-        supply += protocol_fee(part, supply, traded[0], traded[1], k_last)
-    parts = TokenAmount(token0, raw * held[0] // supply), TokenAmount(token1, raw * held[1] // supply)
-    given = Unlisted(parts) if match.is_fork else parts
-    return Remarked(given, remark) if remark else given
+        supply += protocol_fee(fee_part, supply, reserve0, reserve1, k_last)
+    parts = TokenAmount(token0, raw * amounts[0] // supply), TokenAmount(token1, raw * amounts[1] // supply)
+    share = UnlistedShare(parts) if match.is_fork else parts
+    return AnnotatedShare(share, remark) if remark else share
 
 
-def protocol_fee(part: Fraction, supply: int, reserve0: int, reserve1: int, k_last: int) -> int:
-    """The shares that the pair gives to the protocol before it pays anybody out: a part of what it grew by."""
+def protocol_fee(fee_part: Fraction, supply: int, reserve0: int, reserve1: int, k_last: int) -> int:
+    """Return the shares that the pair mints for the protocol before it pays anybody: a part of its growth.
+
+    Source: `_mintFee` of `UniswapV2Pair`, for which `fee_part` is 1/6. `k_last` is the product of the reserves after
+    the last change of liquidity, 0 if the fee was off.
+    """
     root, root_last = isqrt(reserve0 * reserve1), isqrt(k_last)
     if not root > root_last > 0:
         return 0
-    ours, theirs = part.numerator, part.denominator - part.numerator
-    return supply * (root - root_last) * ours // (root * theirs + root_last * ours)
+    protocol_weight, holder_weight = fee_part.numerator, fee_part.denominator - fee_part.numerator
+    return supply * (root - root_last) * protocol_weight // (root * holder_weight + root_last * protocol_weight)
 
 
 FAMILY = Family(

@@ -1,18 +1,25 @@
-"""Uniswap V3 and its forks: each position is a token of the position manager, worth its liquidity and its fees."""
+"""Uniswap V3 and its forks: NFTs of a position manager, each a liquidity range in one pool."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sha3 import keccak_256
 
-from adapters.evm.positions.rules import Before, Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
-from adapters.evm.positions.settled import settled
-from adapters.evm.protocols.ticks import Growth, Liquid, inside
-from adapters.evm.reads import Call, balance_of
+from chainfolio.adapters.evm.positions.price_guard import guard_price
+from chainfolio.adapters.evm.positions.rules import (
+    AtEarlierBlock,
+    Collection,
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+)
+from chainfolio.adapters.evm.protocols.ticks import FeeGrowth, LiquidityState, fee_growth_inside
+from chainfolio.adapters.evm.reads import OWNER, AbiValue, Call, balance_of
 from chainfolio.plans import all_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 from chainfolio.tick_math import MAX_TICK
@@ -20,96 +27,147 @@ from chainfolio.tick_math import MAX_TICK
 POSITIONS = (
     "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128)"
 )
+POOL_POSITION = "positions(bytes32)(uint128,uint256,uint256,uint128,uint128)"
 TICKS = "ticks(int24)(uint128,int128,uint256,uint256)"
-OWNER = "ownerOf(uint256)(address)"
 FACTORY = "factory()(address)"
 SLOT0 = "slot0()(uint160,int24)"
+NOT_THERE = "the pool does not keep the liquidity for this position manager that it says it put there"
+NOT_COVERED = "nobody read the code of this pool, and it does not have what it says that the position is worth"
 
 
-class Stored(NamedTuple):
-    """What a manager says of a position."""
+class PositionRecord(NamedTuple):
+    """The result of `positions(uint256)`. Fee growth is per unit of liquidity, times 2^128."""
 
     nonce: int
     operator: str
     token0: str
     token1: str
-    fee: int
-    lower: int
-    upper: int
+    fee_pips: int
+    tick_lower: int
+    tick_upper: int
     liquidity: int
-    grown0: int
-    grown1: int
-    owed0: int
-    owed1: int
+    fee_growth0: int
+    fee_growth1: int
+    tokens_owed0: int
+    tokens_owed1: int
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither closing it nor collecting gives anything."""
-        return not (self.liquidity or self.owed0 or self.owed1)
+        """True if neither closing the position nor collecting fees would pay anything."""
+        return not (self.liquidity or self.tokens_owed0 or self.tokens_owed1)
+
+    @property
+    def tokens(self) -> tuple[str, str]:
+        """Both tokens of the pool."""
+        return self.token0, self.token1
 
     def pool(self, factory: str) -> Call:
-        """How the factory is asked for the pool."""
-        return Call(factory, "getPool(address,address,uint24)(address)", (self.token0, self.token1, self.fee))
+        """Return the call to the factory that returns the pool."""
+        return Call(factory, "getPool(address,address,uint24)(address)", (self.token0, self.token1, self.fee_pips))
 
-    def key(self, manager: str) -> bytes:
-        """What the pool knows all positions of the manager between these ticks by."""
-        ticks = (tick.to_bytes(3, "big", signed=True) for tick in (self.lower, self.upper))
+    def pool_key(self, manager: str) -> bytes:
+        """Return the key under which the pool stores all positions of the manager between these ticks."""
+        ticks = (tick.to_bytes(3, "big", signed=True) for tick in (self.tick_lower, self.tick_upper))
         return bytes(keccak_256(bytes.fromhex(manager[2:]) + b"".join(ticks)).digest())
 
-    def reads(self, pool: str) -> Iterator[Call]:
-        """What the pool has to say for `assets`."""
-        yield Call(pool, SLOT0)
-        yield Call(pool, "feeGrowthGlobal0X128()(uint256)")
-        yield Call(pool, "feeGrowthGlobal1X128()(uint256)")
-        yield Call(pool, TICKS, (self.lower,))
-        yield Call(pool, TICKS, (self.upper,))
+    def pool_reads(self, pool: str) -> list[Call]:
+        """Return the calls whose results make a `PoolReads`."""
+        return [
+            Call(pool, SLOT0),
+            Call(pool, "feeGrowthGlobal0X128()(uint256)"),
+            Call(pool, "feeGrowthGlobal1X128()(uint256)"),
+            Call(pool, TICKS, (self.tick_lower,)),
+            Call(pool, TICKS, (self.tick_upper,)),
+        ]
 
-    def worth(self, liquid: Liquid, counted: Liquid) -> tuple[int, int]:
-        """What taking out its liquidity gives of both tokens, at the price that counts."""
-        return liquid.at(counted, self.lower, self.upper)
+    def amounts(self, current: LiquidityState, guarded: LiquidityState) -> tuple[int, int]:
+        """Return the raw amounts that removing the liquidity pays, at the price that counts."""
+        return current.amounts_at(guarded, self.tick_lower, self.tick_upper)
 
 
-def grown_inside(stored: Stored, said: Sequence[Any]) -> Growth:
-    """How much the fees between a position's ticks grew since the beginning, by what its pool said."""
-    (_, tick), whole0, whole1, at_lower, at_upper = said
-    outside = [(at, Growth(*told[2:])) for at, told in ((stored.lower, at_lower), (stored.upper, at_upper))]
-    return inside(tick, outside[0], outside[1], Growth(whole0, whole1))
+class Slot0(NamedTuple):
+    """The first two results of a pool's `slot0()`.
+
+    `sqrt_price_x96` is the square root of token1 per token0, times 2^96; 0 before the pool is initialised.
+    """
+
+    sqrt_price_x96: int
+    tick: int
+
+
+class TickInfo(NamedTuple):
+    """The first four results of `ticks(int24)`. Fee growth is the part outside the tick."""
+
+    liquidity_gross: int
+    liquidity_net: int
+    fee_growth_outside0: int
+    fee_growth_outside1: int
+
+    @property
+    def fee_growth_outside(self) -> FeeGrowth:
+        """The fee growth outside the tick, in both tokens."""
+        return FeeGrowth(self.fee_growth_outside0, self.fee_growth_outside1)
+
+
+class PoolReads(NamedTuple):
+    """The price and the fee growth of a pool, and the two ticks of a position."""
+
+    slot0: Slot0
+    fee_growth: FeeGrowth
+    lower: TickInfo
+    upper: TickInfo
+
+    @classmethod
+    def of(cls, results: Sequence[AbiValue]) -> PoolReads:
+        """Return the results of `PositionRecord.pool_reads` by name."""
+        slot0, global0, global1, lower, upper = results
+        return cls(Slot0(*slot0), FeeGrowth(global0, global1), TickInfo(*lower), TickInfo(*upper))
+
+    def fee_growth_inside(self, record: PositionRecord) -> FeeGrowth:
+        """Return the fee growth between the ticks of a position since the pool's creation."""
+        lower = record.tick_lower, self.lower.fee_growth_outside
+        upper = record.tick_upper, self.upper.fee_growth_outside
+        return fee_growth_inside(self.slot0.tick, lower, upper, self.fee_growth)
 
 
 @dataclass(frozen=True, slots=True)
-class InPool:
-    """A position in its pool: the price, the liquidity, and how much the pool has of each token, if that was asked."""
+class PositionState:
+    """The price and liquidity of a position, and the pool's token balances as far as they were read."""
 
-    liquid: Liquid
-    has: tuple[int, ...] = ()
+    liquidity: LiquidityState
+    balances: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, slot0: tuple[int, int], told: tuple[Any, ...], *has: int) -> InPool | None:
-        """By what was said; None where there was no such position yet."""
-        stored = Stored(*told)
-        return cls(Liquid(slot0[0], stored.liquidity), has) if slot0[0] and stored.liquidity else None
+    def of(cls, slot0: tuple[int, int], record: tuple[AbiValue, ...], *balances: int) -> PositionState | None:
+        """Return the state from the results of calls; None if the position did not exist yet."""
+        sqrt_price, liquidity = slot0[0], PositionRecord(*record).liquidity
+        return cls(LiquidityState(sqrt_price, liquidity), balances) if sqrt_price and liquidity else None
 
-    def moved(self, before: InPool) -> Fraction:
-        """By how many times the price changed since."""
-        return self.liquid.moved(before.liquid)
+    def price_ratio(self, earlier: PositionState) -> Fraction:
+        """Return the higher of both prices divided by the lower."""
+        return self.liquidity.price_ratio(earlier.liquidity)
 
 
-def earned(stored: Stored, grown: Growth) -> tuple[int, int]:
-    """The fees that collecting would give."""
-    fee0, fee1 = (grown - Growth(stored.grown0, stored.grown1)).earned(stored.liquidity)
-    return stored.owed0 + fee0, stored.owed1 + fee1
+def uncollected_fees(record: PositionRecord, growth_inside: FeeGrowth) -> tuple[int, int]:
+    """Return what `collect` would pay in token0 and token1, in raw units.
+
+    Source: Uniswap V3 whitepaper, section 6.4; `PositionValue.fees` of v3-periphery computes the same.
+    """
+    fee0, fee1 = (growth_inside - FeeGrowth(record.fee_growth0, record.fee_growth1)).fees(record.liquidity)
+    return record.tokens_owed0 + fee0, record.tokens_owed1 + fee1
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What closing the position gives, and what it has earned and not collected.
+    """Decode one position NFT: the amounts that closing it would pay, and its uncollected fees.
 
-    One that lies in a `staker` of the file is its depositor's; what that pays for it is not known, for its incentives
-    are only numbered in events.
+    An NFT that a listed staking contract holds belongs to its depositor. What the staking contract pays is reported as
+    unknown, because its incentives are numbered in events only. Managers that no file names are decoded by
+    `decode_unlisted`. None if the account does not own the NFT, or if the position is empty.
     """
     if match.ids:
-        return (yield from unnamed(match))
+        return (yield from decode_unlisted(match))
     manager = match.contract
-    owner, factory, told = yield [
+    owner, factory, result = yield [
         MayRefuse(Call(manager, OWNER, (match.id,))),
         Call(manager, FACTORY),
         MayRefuse(Call(manager, POSITIONS, (match.id,))),
@@ -118,149 +176,175 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     if staker:
         (owner,) = yield [Call(staker, "deposits(uint256)(address)", (match.id,))]
     if owner != match.account:
-        return None  # burnt, or somebody else's by now
-    stored = Stored(*told)
-    if stored.is_empty:
+        return None  # burnt or transferred
+    record = PositionRecord(*result)
+    if record.is_empty:
         return None
-    (pool,) = yield [stored.pool(factory)]
+    (pool,) = yield [record.pool(factory)]
     state = [Call(pool, SLOT0), Call(manager, POSITIONS, (match.id,))]
-    *said, slot0, then = yield [*stored.reads(pool), *map(Before, state)]
-    now = InPool(Liquid(said[0][0], stored.liquidity))
-    counted, remark = (yield from settled(state, InPool.of, now, (slot0, then))) if stored.liquidity else (now, "")
-    raws = stored.worth(now.liquid, counted.liquid)
-    fees = earned(stored, grown_inside(stored, said))
+    *pool_results, parent_slot0, parent_record = yield [*record.pool_reads(pool), *map(AtEarlierBlock, state)]
+    reads = PoolReads.of(pool_results)
+    current = guarded = PositionState(LiquidityState(reads.slot0.sqrt_price_x96, record.liquidity))
+    remark = ""
+    if record.liquidity:
+        parent_results = parent_slot0, parent_record
+        guarded, remark = yield from guard_price(state, PositionState.of, current, parent_results)
+    raws = record.amounts(current.liquidity, guarded.liquidity)
+    fees = uncollected_fees(record, reads.fee_growth_inside(record))
     return DecodedPosition(
         "LIQUIDITYPOOL",
-        supplied=(TokenAmount(stored.token0, raws[0]), TokenAmount(stored.token1, raws[1])),
-        rewards=(TokenAmount(stored.token0, fees[0]), TokenAmount(stored.token1, fees[1])),
+        supplied=tuple(map(TokenAmount, record.tokens, raws)),
+        rewards=tuple(map(TokenAmount, record.tokens, fees)),
         pool=pool,
         unknown=f"what {staker} pays for it" if staker else "",
         remark=remark,
     )
 
 
-NOT_THERE = "the pool does not keep the liquidity for this position manager that it says it put there"
-NOT_COVERED = "nobody read the code of this pool, and it does not have what it says that the position is worth"
-KEPT = "positions(bytes32)(uint128,uint256,uint256,uint128,uint128)"
-
-
 @dataclass(slots=True)
-class Kept:
-    """What a pool keeps for a manager between two ticks and has not been claimed by a position yet: liquidity, fees."""
+class PoolLiquidity:
+    """The unclaimed liquidity and fees that a pool stores for a manager between two ticks."""
 
     liquidity: int
     fees: tuple[int, int]
 
     @classmethod
-    def of(cls, claim: Stored, grown: Growth, said: tuple[int, int, int, int, int]) -> Kept:
-        """By what the pool says of the whole."""
-        liquidity, grown0, grown1, owed0, owed1 = said
-        whole = claim._replace(liquidity=liquidity, grown0=grown0, grown1=grown1, owed0=owed0, owed1=owed1)
-        return cls(liquidity, earned(whole, grown))
+    def of(
+        cls, claim: PositionRecord, growth_inside: FeeGrowth, stored: tuple[int, int, int, int, int]
+    ) -> PoolLiquidity:
+        """Return what the pool stores, from its result of `POOL_POSITION`."""
+        liquidity, fee_growth0, fee_growth1, tokens_owed0, tokens_owed1 = stored
+        total = claim._replace(
+            liquidity=liquidity,
+            fee_growth0=fee_growth0,
+            fee_growth1=fee_growth1,
+            tokens_owed0=tokens_owed0,
+            tokens_owed1=tokens_owed1,
+        )
+        return cls(liquidity, uncollected_fees(total, growth_inside))
 
-    def take(self, claim: Stored, grown: Growth) -> tuple[int, int] | None:
-        """The fees that a position gets, which are never more than there are; None where its liquidity is not there."""
+    def take(self, claim: PositionRecord, growth_inside: FeeGrowth) -> tuple[int, int] | None:
+        """Subtract a claim and return its fees, at most those left; None if its liquidity is not there."""
         if claim.liquidity > self.liquidity:
             return None
-        fee0, fee1 = map(min, zip(earned(claim, grown), self.fees, strict=True))
+        fee0, fee1 = map(min, zip(uncollected_fees(claim, growth_inside), self.fees, strict=True))
         self.liquidity -= claim.liquidity
         self.fees = self.fees[0] - fee0, self.fees[1] - fee1
         return fee0, fee1
 
 
-class Claimed(NamedTuple):
-    """A position that a manager claims, with what its pool says: now, and as it counts."""
+class ClaimReads(NamedTuple):
+    """A position that an unlisted manager claims, with the reads of its pool.
 
-    claim: Stored
-    pool: str
-    now: InPool
-    counted: InPool
-    remark: str
-    grown: Growth
-    of_manager: tuple[int, int, int, int, int]
-
-
-def unnamed(match: ProtocolMatch) -> DecoderPlan:
-    """The positions of a manager that no file names, although one names its factory.
-
-    Anybody can deploy such a manager, and nobody may have read the code of the factory and of its pools. So a position
-    counts where its pool keeps the liquidity for the manager and has both tokens, for all that the account has there
-    together, and where the account came by it in an act of its own.
+    `guarded` is the state whose price counts, `stored` the pool's result of `POOL_POSITION` for the manager.
     """
-    reads = [MayRefuse(Call(match.contract, ask, (number,))) for number in match.ids for ask in (OWNER, POSITIONS)]
-    told = yield reads
-    owned = zip(match.ids, told[::2], told[1::2], strict=True)
-    claims = {number: Stored(*said) for number, owner, said in owned if said and owner == match.account}
-    claims = {
-        number: each
-        for number, each in claims.items()
-        if not each.is_empty and -MAX_TICK <= each.lower < each.upper <= MAX_TICK
-    }
+
+    claim: PositionRecord
+    pool: str
+    current: PositionState
+    guarded: PositionState
+    remark: str
+    growth_inside: FeeGrowth
+    stored: tuple[int, int, int, int, int]
+
+
+def decode_unlisted(match: ProtocolMatch) -> DecoderPlan:
+    """Decode the positions of a manager that no file lists, although one lists its factory.
+
+    Anybody can deploy such a manager, and the code of the factory and its pools may be unreviewed. So a position counts
+    only if its pool stores the liquidity for the manager and has both tokens, for all positions of the account
+    together, and if the account received it by its own action.
+    """
+    ids = match.ids
+    results = yield [MayRefuse(Call(match.contract, call, (number,))) for number in ids for call in (OWNER, POSITIONS)]
+    claims: dict[int, PositionRecord] = {}
+    for number, owner, result in zip(ids, results[::2], results[1::2], strict=True):
+        if result and owner == match.account:
+            claim = PositionRecord(*result)
+            if not claim.is_empty and -MAX_TICK <= claim.tick_lower < claim.tick_upper <= MAX_TICK:
+                claims[number] = claim
     if not claims:
         return []
-    pools = yield [each.pool(match.answer) for each in claims.values()]
-    found = yield from all_of({
-        str(number): _claimed(claim, number, pool, match.contract)
+    pools = yield [claim.pool(match.answer) for claim in claims.values()]
+    plans = {
+        str(number): _read_claim(claim, number, pool, match.contract)
         for (number, claim), pool in zip(claims.items(), pools, strict=True)
-    })  # fmt: skip
-    return _borne_out(list(found.values()), match.contract)
+    }
+    claim_reads = yield from all_of(plans)
+    return _verified_positions(list(claim_reads.values()), match.contract)
 
 
-def _claimed(claim: Stored, number: int, pool: str, manager: str) -> DecoderPlan:
-    """What the pool of a claim says of it."""
-    has = [balance_of(token, pool) for token in (claim.token0, claim.token1)]
-    kept = Call(pool, KEPT, (claim.key(manager),))
-    state = [Call(pool, SLOT0), Call(manager, POSITIONS, (number,)), kept, *has]
-    told = yield [*claim.reads(pool), kept, *map(MayRefuse, has), *map(Before, state)]
-    *said, of_manager = told[:6]
-    now = InPool(Liquid(said[0][0], claim.liquidity), tuple(held or 0 for held in told[6:8]))
-    counted, remark = (yield from settled(state, _as_kept, now, told[8:])) if claim.liquidity else (now, "")
-    return Claimed(claim, pool, now, counted, remark, grown_inside(claim, said), of_manager)
+def _read_claim(claim: PositionRecord, number: int, pool: str, manager: str) -> DecoderPlan:
+    """Read the pool of a claimed position and return `ClaimReads`."""
+    balances = [balance_of(token, pool) for token in claim.tokens]
+    stored_read = Call(pool, POOL_POSITION, (claim.pool_key(manager),))
+    state = [Call(pool, SLOT0), Call(manager, POSITIONS, (number,)), stored_read, *balances]
+    results = yield [
+        *claim.pool_reads(pool),
+        stored_read,
+        *map(MayRefuse, balances),
+        *map(AtEarlierBlock, state),
+    ]
+    *pool_results, stored = results[:6]
+    reads = PoolReads.of(pool_results)
+    balances_now = tuple(balance or 0 for balance in results[6:8])
+    current = guarded = PositionState(LiquidityState(reads.slot0.sqrt_price_x96, claim.liquidity), balances_now)
+    remark = ""
+    if claim.liquidity:
+        guarded, remark = yield from guard_price(state, _stored_state, current, results[8:])
+    return ClaimReads(claim, pool, current, guarded, remark, reads.fee_growth_inside(claim), stored)
 
 
-def _as_kept(slot0: tuple[int, int], told: tuple[Any, ...], kept: tuple[int, ...], *has: int) -> InPool | None:
-    """A claim in its pool, of which no more counts than the pool kept for the manager."""
-    claim = Stored(*told)
-    return InPool.of(slot0, claim._replace(liquidity=min(claim.liquidity, kept[0])), *has)
+def _stored_state(
+    slot0: tuple[int, int], record: tuple[AbiValue, ...], stored: tuple[int, ...], *balances: int
+) -> PositionState | None:
+    """Return the state of a claim, with at most the liquidity that the pool stored for the manager."""
+    claim = PositionRecord(*record)
+    return PositionState.of(slot0, claim._replace(liquidity=min(claim.liquidity, stored[0])), *balances)
 
 
-def _borne_out(found: Sequence[Claimed], manager: str) -> list[DecodedPosition]:
-    """The positions, with the reason for each that its pool does not bear out. As it was before, one only counts if the
-    pool bore it out then, too."""
-    kept: dict[tuple[str, int, int], Kept] = {}
-    left, left_then = _Left(), _Left()
+def _verified_positions(claims: Sequence[ClaimReads], manager: str) -> list[DecodedPosition]:
+    """Return the positions, each with the reason if its pool does not support it.
+
+    An earlier state counts only if the pool supported it then, too.
+    """
+    stored_liquidity: dict[tuple[str, int, int], PoolLiquidity] = {}
+    balances, earlier_balances = _PoolBalances(), _PoolBalances()
     positions = []
-    for claim, pool, now, counted, remark, grown, of_manager in found:
-        whole = kept.setdefault((pool, claim.lower, claim.upper), Kept.of(claim, grown, of_manager))
-        fees = whole.take(claim, grown)
-        tokens, raws = (claim.token0, claim.token1), claim.worth(now.liquid, now.liquid)
-        is_there = left.take(pool, tokens, now.has, raws, fees or (0, 0))
-        if remark and counted is not now:
-            old = counted.liquid._replace(liquidity=min(counted.liquid.liquidity, claim.liquidity))
-            was_there = left_then.take(pool, tokens, counted.has, claim.worth(old, old))
-            raws, remark = (claim.worth(now.liquid, counted.liquid), remark) if was_there else (raws, "")
+    for claim, pool, current, guarded, remark, growth_inside, stored in claims:
+        pool_liquidity = stored_liquidity.setdefault(
+            (pool, claim.tick_lower, claim.tick_upper), PoolLiquidity.of(claim, growth_inside, stored)
+        )
+        fees = pool_liquidity.take(claim, growth_inside)
+        raws = claim.amounts(current.liquidity, current.liquidity)
+        is_backed = balances.take(pool, claim.tokens, current.balances, raws, fees or (0, 0))
+        if remark and guarded is not current:
+            earlier = guarded.liquidity._replace(liquidity=min(guarded.liquidity.liquidity, claim.liquidity))
+            earlier_raws = claim.amounts(earlier, earlier)
+            was_backed = earlier_balances.take(pool, claim.tokens, guarded.balances, earlier_raws)
+            raws, remark = (claim.amounts(current.liquidity, guarded.liquidity), remark) if was_backed else (raws, "")
         positions.append(
             DecodedPosition(
                 "LIQUIDITYPOOL",
-                supplied=tuple(map(TokenAmount, tokens, raws)),
-                rewards=tuple(map(TokenAmount, tokens, fees or (0, 0))),
+                supplied=tuple(map(TokenAmount, claim.tokens, raws)),
+                rewards=tuple(map(TokenAmount, claim.tokens, fees or (0, 0))),
                 pool=pool,
                 replaces=(manager,),
-                unverified=NOT_THERE if fees is None else "" if is_there else NOT_COVERED,
-                unlisted=True,
+                unverified=NOT_THERE if fees is None else "" if is_backed else NOT_COVERED,
+                is_unlisted=True,
                 remark=remark,
             )
         )
     return positions
 
 
-class _Left(dict[tuple[str, str], int]):
-    """What pools have of tokens, less what was claimed of it."""
+class _PoolBalances(dict[tuple[str, str], int]):
+    """The balances of pools by pool and token, less what positions have claimed."""
 
-    def take(self, pool: str, tokens: Sequence[str], has: Sequence[int], *parts: tuple[int, int]) -> bool:
-        """Claim some; whether it is there."""
-        for token, held, raws in zip(tokens, has, zip(*parts, strict=True), strict=True):
-            self[pool, token] = self.get((pool, token), held) - sum(raws)
+    def take(self, pool: str, tokens: Sequence[str], balances: Sequence[int], *claimed: tuple[int, int]) -> bool:
+        """Subtract claimed amounts of both tokens; True if the pool has them."""
+        for token, balance, raws in zip(tokens, balances, zip(*claimed, strict=True), strict=True):
+            self[pool, token] = self.get((pool, token), balance) - sum(raws)
         return all(self[pool, token] >= 0 for token in tokens)
 
 

@@ -1,78 +1,92 @@
-"""Uniswap V4: each position is a token of the position manager; its pool is a number in a contract of all pools."""
+"""Uniswap V4: NFTs of a position manager; pools are numbers in one contract."""
 
 from __future__ import annotations
 
 from sha3 import keccak_256
 
-from adapters.evm.positions.rules import Before, Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
-from adapters.evm.positions.settled import settled
-from adapters.evm.protocols.ticks import Growth, Liquid
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.price_guard import guard_price
+from chainfolio.adapters.evm.positions.rules import (
+    AtEarlierBlock,
+    Collection,
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+)
+from chainfolio.adapters.evm.protocols.ticks import FeeGrowth, LiquidityState
+from chainfolio.adapters.evm.reads import OWNER, Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-PoolKey = tuple[str, str, int, int, str]
-# Both tokens (zero: native coins), fee, tick spacing, hook; and the ticks, packed.
-INFO = "getPoolAndPositionInfo(uint256)((address,address,uint24,int24,address),uint256)"
-GROWN = "getPositionInfo(bytes32,address,int24,int24,bytes32)(uint128,uint256,uint256)"
-# A hook whose address ends in this bit may keep, or add to, what is taken out.
-TAKES_PART = 1
+PoolKey = tuple[str, str, int, int, str]  # token0, token1 (zero address: native coin), fee, tick spacing, hook
+POOL_AND_POSITION = "getPoolAndPositionInfo(uint256)((address,address,uint24,int24,address),uint256)"
+POSITION = "getPositionInfo(bytes32,address,int24,int24,bytes32)(uint128,uint256,uint256)"
+# A hook whose address ends in this bit may take from, or add to, what removing liquidity pays
+# (`AFTER_REMOVE_LIQUIDITY_RETURNS_DELTA_FLAG` of v4-core).
+CHANGES_PAYOUT = 1
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What closing the position gives, and the fees it earned since it was last changed: those are all there are."""
+    """Decode one position NFT: the amounts that closing it would pay, and the fees since its last change.
+
+    Fees are paid out at every change, so there are no others. None if the account does not own the NFT, or if it is
+    empty.
+    """
     manager = match.contract
-    owner, told = yield [
-        MayRefuse(Call(manager, "ownerOf(uint256)(address)", (match.id,))),
-        MayRefuse(Call(manager, INFO, (match.id,))),
+    owner, info = yield [
+        MayRefuse(Call(manager, OWNER, (match.id,))),
+        MayRefuse(Call(manager, POOL_AND_POSITION, (match.id,))),
     ]
     if owner != match.account:
-        return None  # burnt, or somebody else's by now
-    key, packed = told
+        return None  # burnt or transferred
+    key, packed = info
     token0, token1, _, _, hook = key
     pool, lower, upper = pool_id(key), _tick(packed >> 8), _tick(packed >> 32)
     (view,) = match.contracts["state_view"]
-    own = (pool, manager, lower, upper, match.id.to_bytes(32, "big"))
-    state = [Call(view, "getSlot0(bytes32)(uint160,int24)", (pool,)), Call(view, GROWN, own)]
-    slot0, in_pool, now, *begun = yield [
+    position_key = (pool, manager, lower, upper, match.id.to_bytes(32, "big"))
+    state = [Call(view, "getSlot0(bytes32)(uint160,int24)", (pool,)), Call(view, POSITION, position_key)]
+    slot0, (liquidity, *position_growth), growth_inside, *parent_results = yield [
         *state,
         Call(view, "getFeeGrowthInside(bytes32,int24,int24)(uint256,uint256)", (pool, lower, upper)),
-        *map(Before, state),
+        *map(AtEarlierBlock, state),
     ]
-    liquidity, *before = in_pool
     if not liquidity:
         return None
-    liquid = Liquid(slot0[0], liquidity)
-    counted, remark = yield from settled(state, _liquid, liquid, begun)
-    takes, is_listed = bool(int(hook, 16) & TAKES_PART), hook in match.contracts.get("hook", ())
-    raw0, raw1 = liquid.at(counted, lower, upper)
-    fee0, fee1 = (Growth(*now) - Growth(*before)).earned(liquidity)
+    current = LiquidityState(slot0[0], liquidity)
+    guarded, remark = yield from guard_price(state, _liquidity_state, current, parent_results)
+    raw0, raw1 = current.amounts_at(guarded, lower, upper)
+    fee0, fee1 = (FeeGrowth(*growth_inside) - FeeGrowth(*position_growth)).fees(liquidity)
+    unknown = unverified = ""
+    if int(hook, 16) & CHANGES_PAYOUT:
+        if hook in match.contracts.get("hook", ()):
+            unknown = f"what the hook {hook} takes or gives when liquidity is taken out"
+        else:
+            unverified = f"its hook {hook} may keep all that is taken out, and no file names it"
     return DecodedPosition(
         "LIQUIDITYPOOL",
         supplied=(TokenAmount(token0, raw0), TokenAmount(token1, raw1)),
         rewards=(TokenAmount(token0, fee0), TokenAmount(token1, fee1)),
         pool=match.contracts["pool_manager"][0],
-        unknown=f"what the hook {hook} takes or gives when liquidity is taken out" if takes and is_listed else "",
-        unverified=f"its hook {hook} may keep all that is taken out, and no file names it"
-        if takes and not is_listed
-        else "",
+        unknown=unknown,
+        unverified=unverified,
         remark=remark,
     )
 
 
-def _liquid(slot0: tuple[int, int], in_pool: tuple[int, int, int]) -> Liquid | None:
-    return Liquid(slot0[0], in_pool[0]) if slot0[0] and in_pool[0] else None
+def _liquidity_state(slot0: tuple[int, int], info: tuple[int, int, int]) -> LiquidityState | None:
+    """Return the state of a position from the results of calls; None if it did not exist yet."""
+    return LiquidityState(slot0[0], info[0]) if slot0[0] and info[0] else None
 
 
 def pool_id(key: PoolKey) -> bytes:
-    """The number of a pool: the hash of what makes it what it is."""
+    """Return the id of a pool: the hash of its key."""
     token0, token1, fee, spacing, hook = key
-    words = (int(token0, 16), int(token1, 16), fee, spacing, int(hook, 16))
-    number: bytes = keccak_256(b"".join(word.to_bytes(32, "big") for word in words)).digest()
-    return number
+    fields = (int(token0, 16), int(token1, 16), fee, spacing, int(hook, 16))
+    digest: bytes = keccak_256(b"".join(field.to_bytes(32, "big") for field in fields)).digest()
+    return digest
 
 
 def _tick(packed: int) -> int:
-    """The signed number of 24 bits at the end of a word."""
+    """The signed integer in the lowest 24 bits."""
     return (packed + (1 << 23)) % (1 << 24) - (1 << 23)
 
 

@@ -1,9 +1,9 @@
-"""Curve's VotingEscrow and its forks: tokens that are locked until a time of the account's choice, and earn fees."""
+"""Curve's VotingEscrow and its forks: tokens locked until a chosen time, which may earn fees."""
 
 from __future__ import annotations
 
-from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch
-from adapters.evm.reads import Call
+from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 LOCKED = "locked(address)(int128,uint256)"
@@ -12,32 +12,35 @@ FEES = "the fees that it may have earned"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What an account has locked, and until when: in the file's `locked_token`, else in what the escrow says.
+    """Decode the locked tokens of an account: the file's `locked_token`, or the escrow's token.
 
-    Escrows that are asked in other words have that call as option `locked`: it answers with the amount and the time.
-    Fees are what each `fee_distributor` of the file would pay now, in the one token that it pays in. Where the file
-    names none, they are said to be unknown, unless its option `fees` is "none".
+    Option `locked` is the call that returns amount and time, for escrows that name it differently. Fees are what each
+    `fee_distributor` of the file would pay now, in its only token. If the file names none, fees are reported as
+    unknown, unless option `fees` is "none".
     """
-    named = match.contracts.get("locked_token", ())
+    file_tokens = match.contracts.get("locked_token", ())
     distributors = match.contracts.get("fee_distributor", ())
-    (raw, until), *told = yield [
+    (raw, unlock_s), *results = yield [
         Call(match.contract, match.options.get("locked", LOCKED), (match.account,)),
-        *([] if named else [Call(match.contract, "token()(address)")]),
-        *(MayRefuse(Call(each, "token()(address)")) for each in distributors),
-        # It pays, and answers with how much that was; of somebody who waited long, the first year of it.
-        *(MayRefuse(Call(each, "claim(address)(uint256)", (match.account,), alone=True)) for each in distributors),
+        *([] if file_tokens else [Call(match.contract, "token()(address)")]),
+        *(MayRefuse(Call(distributor, "token()(address)")) for distributor in distributors),
+        # `claim` returns what it pays; after a long time without claims, only the first year of it.
+        *(
+            MayRefuse(Call(distributor, "claim(address)(uint256)", (match.account,), alone=True))
+            for distributor in distributors
+        ),
     ]
-    token = named[0] if named else told.pop(0)
-    fees = list(zip(told[: len(distributors)], told[len(distributors) :], strict=True))
-    are_known = bool(distributors) and all(None not in each for each in fees)
-    may_have_some = bool(raw) and match.options.get("fees") != NO_FEES
+    token = file_tokens[0] if file_tokens else results.pop(0)
+    fees = list(zip(results[: len(distributors)], results[len(distributors) :], strict=True))
+    are_known = bool(distributors) and all(None not in fee for fee in fees)
+    may_have_fees = bool(raw) and match.options.get("fees") != NO_FEES
     return DecodedPosition(
         "LOCKED",
         supplied=(TokenAmount(token, raw),),
-        rewards=tuple(TokenAmount(paid_in, earned) for paid_in, earned in fees if None not in (paid_in, earned)),
-        unlock_s=until,
+        rewards=tuple(TokenAmount(*fee) for fee in fees if None not in fee),
+        unlock_s=unlock_s,
         pool=match.contract,
-        unknown=FEES if may_have_some and not are_known else "",
+        unknown=FEES if may_have_fees and not are_known else "",
     )
 
 

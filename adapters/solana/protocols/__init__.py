@@ -1,1 +1,1 @@
-"""Decoders of Solana's protocols: one file a family, each with a `FAMILY`. A file that is put here is found."""
+"""Decoders of Solana's protocols: every file here with a `FAMILY` is loaded."""

@@ -1,111 +1,139 @@
-"""Kamino's lending: what somebody deposited and owes in a market, with interest up to the slot."""
+"""Kamino's lending: deposits and debts of one owner in a market, with interest up to the slot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from adapters.solana.account_fields import address
-from adapters.solana.account_reads import AccountRead, ListRead
-from adapters.solana.kamino import Counted, counted
-from adapters.solana.layouts import SYSTEM
-from adapters.solana.lending_layouts import KaminoMarket, KaminoObligation, KaminoReserve
-from adapters.solana.positions import ACCOUNT, SHARED, Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import held
-from chainfolio.plans import Plan, Unknown
+from chainfolio.adapters.solana.account_fields import address
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.kamino import ReserveState, refreshed
+from chainfolio.adapters.solana.layouts import SYSTEM
+from chainfolio.adapters.solana.lending_layouts import KaminoMarket, KaminoObligation, KaminoReserve
+from chainfolio.adapters.solana.positions import (
+    ACCOUNT,
+    SHARED,
+    AccountPlan,
+    Claim,
+    DecoderPlan,
+    Family,
+    Unreadable,
+    require,
+)
+from chainfolio.adapters.solana.ranges import vault_balance
+from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-MARKET: Final = "market"  # the role of the markets that are relied on
-DEPOSITS: Final = (0, 8, Struct("<32sQ96x"))  # where they lie, how many, and each: its reserve, and how many shares
-DEBTS: Final = (
-    1_112,
-    5,
-    Struct("<32s32s24x16s96x"),
-)  # each: its reserve, how debts had grown, and how much
+MARKET: Final = "market"  # the role of trusted markets in the protocol's file
+DEPOSIT_SLOTS: Final = 8
+DEPOSIT_SLOT: Final = Struct("<32sQ96x")  # reserve and shares
+DEBTS_AT: Final = 1_112
+DEBT_SLOTS: Final = 5
+DEBT_SLOT: Final = Struct("<32s32s24x16s96x")  # reserve, borrow index and amount
 NOT_COVERED: Final = "no file names its market, whose reserves do not have what it says was deposited"
 
 
 class _Debt(NamedTuple):
-    """What is owed to a reserve, times 2^60, counted when debts there had grown so much."""
+    """A debt to a reserve in raw units times 2^60, as it was counted at a borrow index of the reserve."""
 
     reserve: str
-    grown: int
-    raw: int
+    borrow_index_sf: int
+    raw_sf: int
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What withdrawing and repaying everything gives and takes."""
-    [said] = yield [AccountRead(claim.program, "kamino_obligation", (claim.subject,))]
-    if isinstance(said, Unknown) and said.cause == "absent":
+    """Decode an obligation: the amounts that withdrawing and repaying everything pays and costs.
+
+    Returns an empty list if the obligation is closed or empty.
+
+    Raises:
+        Unreadable: An account could not be read, or does not belong to the obligation.
+    """
+    [result] = yield [AccountRead(claim.program, "kamino_obligation", (claim.subject,))]
+    if isinstance(result, Unknown) and result.cause == "absent":
         return []
-    stored: KaminoObligation = sure(said)
-    if stored.owner != claim.account:
-        raise Unreadable(f"it is an obligation of {stored.owner}")
-    deposits, debts = _deposits(stored.content), list(_debts(stored.content))
+    obligation: KaminoObligation = require(result)
+    if obligation.owner != claim.account:
+        raise Unreadable(f"it is an obligation of {obligation.owner}")
+    deposits, debts = _deposits(obligation.slots), list(_debts(obligation.slots))
     if not deposits and not debts:
         return []
-    addresses = sorted({*deposits, *(each.reserve for each in debts)})
-    told = yield [
-        AccountRead(claim.program, "kamino_market", (stored.market,)),
-        *(AccountRead(claim.program, "kamino_reserve", (each,)) for each in addresses),
+    addresses = sorted({*deposits, *(debt.reserve for debt in debts)})
+    results = yield [
+        AccountRead(claim.program, "kamino_market", (obligation.market,)),
+        *(AccountRead(claim.program, "kamino_reserve", (reserve,)) for reserve in addresses),
     ]
-    market: KaminoMarket = sure(told[0])
-    reserves: dict[str, KaminoReserve] = dict(zip(addresses, map(sure, told[1:]), strict=True))
-    vaults = yield [AccountRead("", "token_account", (reserves[each].vault,)) for each in deposits]
-    if any(each.market != stored.market for each in reserves.values()):
+    market: KaminoMarket = require(results[0])
+    reserves: dict[str, KaminoReserve] = dict(zip(addresses, map(require, results[1:]), strict=True))
+    vaults = yield [AccountRead("", "token_account", (reserves[reserve].vault,)) for reserve in deposits]
+    if any(reserve.market != obligation.market for reserve in reserves.values()):
         raise Unreadable("it has something in a reserve of another market")
-    now = {at: counted(each, claim.slot, claim.time_s, market.rewards_bps) for at, each in reserves.items()}
-    supplied = {at: now[at].redeemed(shares) for at, shares in deposits.items()}
-    covered = named = stored.market in claim.contracts.get(MARKET, ())
-    if not covered:
-        there = {at: held(sure(vault), reserves[at].mint) for at, vault in zip(deposits, vaults, strict=True)}
-        covered = yield from _covered(claim, now, there)
+    states = {
+        reserve: refreshed(record, claim.slot, claim.time_s, market.max_reward_rate_bps)
+        for reserve, record in reserves.items()
+    }
+    supplied = {reserve: states[reserve].redeemable(shares) for reserve, shares in deposits.items()}
+    is_covered = is_trusted = obligation.market in claim.contracts.get(MARKET, ())
+    if not is_trusted:
+        balances = {
+            reserve: vault_balance(require(vault), reserves[reserve].mint)
+            for reserve, vault in zip(deposits, vaults, strict=True)
+        }
+        is_covered = yield from _are_deposits_covered(claim, states, balances)
     return [
         DecodedPosition(
-            "LENDING", supplied=tuple(TokenAmount(reserves[at].mint, raw) for at, raw in supplied.items()),
-            borrowed=tuple(TokenAmount(reserves[each.reserve].mint, _owed(now, each)) for each in debts),
-            name="Lending market", pool=stored.market, unverified="" if covered else NOT_COVERED,
-            remark=SHARED if supplied and covered and not named else "",
+            "LENDING",
+            supplied=tuple(TokenAmount(reserves[reserve].mint, raw) for reserve, raw in supplied.items()),
+            borrowed=tuple(
+                TokenAmount(reserves[debt.reserve].mint, states[debt.reserve].debt(debt.raw_sf, debt.borrow_index_sf))
+                for debt in debts
+            ),
+            name="Lending market",
+            pool=obligation.market,
+            unverified="" if is_covered else NOT_COVERED,
+            remark=SHARED if supplied and is_covered and not is_trusted else "",
         )
-    ]  # fmt: skip
+    ]
 
 
-def _deposits(*contents: bytes) -> dict[str, int]:
-    """How many shares of each reserve were deposited."""
-    found: dict[str, int] = {}
-    for reserve, shares in (each for content in contents for each in _places(content, *DEPOSITS)):
-        if reserve != SYSTEM and shares:
-            found[reserve] = found.get(reserve, 0) + shares
-    return found
+def _deposits(*obligations: bytes) -> dict[str, int]:
+    """Return the deposited shares by reserve, summed over the slots of some obligations."""
+    sums: dict[str, int] = {}
+    for slots in obligations:
+        for key, shares in DEPOSIT_SLOT.iter_unpack(slots[: DEPOSIT_SLOTS * DEPOSIT_SLOT.size]):
+            if (reserve := address(key)) != SYSTEM and shares:
+                sums[reserve] = sums.get(reserve, 0) + shares
+    return sums
 
 
-def _debts(content: bytes) -> Iterator[_Debt]:
-    for reserve, grown, raw in _places(content, *DEBTS):
-        if reserve != SYSTEM and any(raw):
-            yield _Debt(reserve, int.from_bytes(grown, "little"), int.from_bytes(raw, "little"))
+def _debts(slots: bytes) -> Iterator[_Debt]:
+    for key, index, raw in DEBT_SLOT.iter_unpack(slots[DEBTS_AT : DEBTS_AT + DEBT_SLOTS * DEBT_SLOT.size]):
+        if (reserve := address(key)) != SYSTEM and any(raw):
+            yield _Debt(reserve, int.from_bytes(index, "little"), int.from_bytes(raw, "little"))
 
 
-def _places(content: bytes, at: int, count: int, place: Struct) -> Iterator[tuple[Any, ...]]:
-    for first, *rest in place.iter_unpack(content[at : at + count * place.size]):
-        yield address(first), *rest
+def _are_deposits_covered(
+    claim: Claim, states: Mapping[str, ReserveState], balances: Mapping[str, int]
+) -> AccountPlan[bool]:
+    """Return True if the vaults hold all deposits of the account, in all of its obligations.
 
-
-def _owed(now: Mapping[str, Counted], debt: _Debt) -> int:
-    return now[debt.reserve].owed(debt.raw, debt.grown)
-
-
-def _covered(
-    claim: Claim, now: Mapping[str, Counted], there: Mapping[str, int]
-) -> Plan[AccountRead | ListRead, Any, bool]:
-    """Whether all that the account has in the reserves, by this obligation and others, could be taken out now, by what
-    lies in their vaults: anybody can open a market, and borrow from himself."""
-    alike = yield from FAMILY.alike(claim)
-    own = _deposits(*(each.content for each in alike if each.owner == claim.account))
-    return all(raw >= now[at].redeemed(own.get(at, now[at].shares)) for at, raw in there.items())
+    Anybody can open a market and borrow from himself, so deposits count only as far as the vaults cover them. If the
+    account has too many obligations to add, the vaults must cover all shares of the reserve.
+    """
+    obligations = yield from FAMILY.sibling_records(claim)
+    deposits = _deposits(*(each.slots for each in obligations if each.owner == claim.account))
+    return all(
+        balance >= states[reserve].redeemable(deposits.get(reserve, states[reserve].shares))
+        for reserve, balance in balances.items()
+    )
 
 
 FAMILY = Family(
-    "kamino_lending", position=position, role="lending", stands=ACCOUNT, owned=("kamino_obligation", 64),
+    "kamino_lending",
+    position=position,
+    role="lending",
+    claim_kind=ACCOUNT,
+    owner_field=("kamino_obligation", 64),
     roles=(MARKET,),
-)  # fmt: skip
+)

@@ -1,29 +1,38 @@
-"""MarginFi: what somebody has and owes in the banks of a group, with interest up to the time of the slot."""
+"""MarginFi: deposits and debts in the banks of a group, with interest up to the slot's time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from adapters.solana.account_fields import address
-from adapters.solana.account_reads import AccountRead, ListRead
-from adapters.solana.lending_layouts import MarginfiAccount, MarginfiBank, MarginfiGroup
-from adapters.solana.marginfi import ONE, Values, counted
-from adapters.solana.positions import ACCOUNT, SHARED, Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import held
-from chainfolio.plans import Plan, Unknown
+from chainfolio.adapters.solana.account_fields import address
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.lending_layouts import MarginfiAccount, MarginfiBank, MarginfiGroup
+from chainfolio.adapters.solana.marginfi import ONE, ShareValues, updated
+from chainfolio.adapters.solana.positions import (
+    ACCOUNT,
+    SHARED,
+    AccountPlan,
+    Claim,
+    DecoderPlan,
+    Family,
+    Unreadable,
+    require,
+)
+from chainfolio.adapters.solana.ranges import vault_balance
+from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-GROUP: Final = "group"  # the role of the groups that are relied on
-# A place: whether it is in use, its bank, the rate of a premium, and the shares of what is there and of what is owed.
-PLACES, PLACE = 16, Struct("<?32s3xI16s16s32x")
-ELSEWHERE: Final = 3  # banks of this kind and above lend to another protocol
+GROUP: Final = "group"  # the role of trusted groups in the protocol's file
+BALANCE_SLOTS: Final = 16
+BALANCE_SLOT: Final = Struct("<?32s3xI16s16s32x")  # in use, bank, premium rate, deposit shares, debt shares
+EXTERNAL_TAG: Final = 3  # banks with this asset tag or a higher one deposit into another protocol
 NOT_COVERED: Final = "no file names its group, which owes or does not have what it says was deposited"
 
 
 class _Balance(NamedTuple):
-    """What somebody has or owes in a bank, in shares times 2^48."""
+    """Deposit and debt shares in a bank, times 2^48, and the rate of a premium on the debt."""
 
     bank: str
     assets: int
@@ -32,83 +41,109 @@ class _Balance(NamedTuple):
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What withdrawing and repaying everything gives and takes."""
-    [said] = yield [AccountRead(claim.program, "marginfi_account", (claim.subject,))]
-    if isinstance(said, Unknown) and said.cause == "absent":
+    """Decode an account: the amounts that withdrawing and repaying everything pays and costs.
+
+    Returns an empty list if the account is closed or empty.
+
+    Raises:
+        Unreadable: An account could not be read, does not belong to this one, or has terms that are not supported.
+    """
+    [result] = yield [AccountRead(claim.program, "marginfi_account", (claim.subject,))]
+    if isinstance(result, Unknown) and result.cause == "absent":
         return []
-    stored: MarginfiAccount = sure(said)
-    if stored.owner != claim.account:
-        raise Unreadable(f"it is an account of {stored.owner}")
-    balances = _balances(stored.content)
+    account: MarginfiAccount = require(result)
+    if account.owner != claim.account:
+        raise Unreadable(f"it is an account of {account.owner}")
+    balances = _balances(account.slots)
     if not balances:
         return []
-    addresses = sorted({each.bank for each in balances})
-    told = yield [
-        AccountRead(claim.program, "marginfi_group", (stored.group,)),
-        *(AccountRead(claim.program, "marginfi_bank", (each,)) for each in addresses),
+    addresses = sorted({balance.bank for balance in balances})
+    results = yield [
+        AccountRead(claim.program, "marginfi_group", (account.group,)),
+        *(AccountRead(claim.program, "marginfi_bank", (bank,)) for bank in addresses),
     ]
-    group: MarginfiGroup = sure(told[0])
-    banks: dict[str, MarginfiBank] = dict(zip(addresses, map(sure, told[1:]), strict=True))
-    vaults = yield [AccountRead("", "token_account", (each.vault,)) for each in banks.values()]
-    now = {at: counted(each, group, claim.time_s) for at, each in banks.items()}
-    _check(stored, balances, banks)
-    supplied = {each.bank: now[each.bank].redeemed(each.assets) for each in balances if each.assets}
-    borrowed = {each.bank: now[each.bank].owed(each.debts) for each in balances if each.debts >= ONE}
-    covered = named = stored.group in claim.contracts.get(GROUP, ())
-    if not covered and not borrowed:
-        there = {at: held(sure(vault), bank.mint) for (at, bank), vault in zip(banks.items(), vaults, strict=True)}
-        covered = yield from _covered(claim, now, banks, there)
+    group: MarginfiGroup = require(results[0])
+    banks: dict[str, MarginfiBank] = dict(zip(addresses, map(require, results[1:]), strict=True))
+    vaults = yield [AccountRead("", "token_account", (bank.vault,)) for bank in banks.values()]
+    values = {bank_address: updated(bank, group, claim.time_s) for bank_address, bank in banks.items()}
+    _check_banks(account, balances, banks)
+    supplied = {each.bank: values[each.bank].redeemable(each.assets) for each in balances if each.assets}
+    borrowed = {each.bank: values[each.bank].repayable(each.debts) for each in balances if each.debts >= ONE}
+    is_covered = is_trusted = account.group in claim.contracts.get(GROUP, ())
+    if not is_trusted and not borrowed:
+        raws = {
+            bank_address: vault_balance(require(vault), bank.mint)
+            for (bank_address, bank), vault in zip(banks.items(), vaults, strict=True)
+        }
+        is_covered = yield from _are_deposits_covered(claim, values, banks, raws)
     return [
         DecodedPosition(
-            "LENDING", supplied=tuple(TokenAmount(banks[at].mint, raw) for at, raw in supplied.items()),
-            borrowed=tuple(TokenAmount(banks[at].mint, raw) for at, raw in borrowed.items()),
-            name="Lending market", pool=stored.group, unverified="" if covered else NOT_COVERED,
-            remark=SHARED if supplied and covered and not named else "",
+            "LENDING",
+            supplied=tuple(TokenAmount(banks[bank].mint, raw) for bank, raw in supplied.items()),
+            borrowed=tuple(TokenAmount(banks[bank].mint, raw) for bank, raw in borrowed.items()),
+            name="Lending market",
+            pool=account.group,
+            unverified="" if is_covered else NOT_COVERED,
+            remark=SHARED if supplied and is_covered and not is_trusted else "",
         )
-    ]  # fmt: skip
-
-
-def _balances(content: bytes) -> list[_Balance]:
-    """The places that are in use; Unreadable where a bank has two."""
-    found = [
-        _Balance(address(bank), _signed(assets), _signed(debts), premium)
-        for used, bank, premium, assets, debts in PLACE.iter_unpack(content[: PLACES * PLACE.size])
-        if used and (any(assets) or any(debts))
     ]
-    if len({each.bank for each in found}) < len(found) or any(min(each.assets, each.debts) < 0 for each in found):
+
+
+def _balances(slots: bytes) -> list[_Balance]:
+    """Return the balances in use, or raise Unreadable if two are in one bank or one is negative."""
+    balances = [
+        _Balance(address(bank), _signed(assets), _signed(debts), premium)
+        for in_use, bank, premium, assets, debts in BALANCE_SLOT.iter_unpack(slots[: BALANCE_SLOTS * BALANCE_SLOT.size])
+        if in_use and (any(assets) or any(debts))
+    ]
+    is_negative = any(min(balance.assets, balance.debts) < 0 for balance in balances)
+    if len({balance.bank for balance in balances}) < len(balances) or is_negative:
         raise Unreadable("it has less than nothing in a bank, or two places for one")
-    return found
+    return balances
 
 
 def _signed(content: bytes) -> int:
     return int.from_bytes(content, "little", signed=True)
 
 
-def _check(stored: MarginfiAccount, balances: Sequence[_Balance], banks: Mapping[str, MarginfiBank]) -> None:
-    """Unreadable where something in it is not its own, or is not known here."""
-    if any(each.group != stored.group for each in banks.values()):
+def _check_banks(account: MarginfiAccount, balances: Sequence[_Balance], banks: Mapping[str, MarginfiBank]) -> None:
+    """Raise Unreadable if a balance contradicts its bank, or has terms that are not supported."""
+    if any(bank.group != account.group for bank in banks.values()):
         raise Unreadable("it has something in a bank of another group")
-    if any(each.kind >= ELSEWHERE for each in banks.values()):
+    if any(bank.asset_tag >= EXTERNAL_TAG for bank in banks.values()):
         raise Unreadable("it has something in a bank that lends to another protocol, which is not read")
-    own = [(each, banks[each.bank]) for each in balances]
-    if any(each.assets > bank.asset_shares or each.debts > bank.debt_shares for each, bank in own):
+    pairs = [(balance, banks[balance.bank]) for balance in balances]
+    if any(balance.assets > bank.asset_shares or balance.debts > bank.debt_shares for balance, bank in pairs):
         raise Unreadable("it has or owes more than there is in a bank")
-    if any(each.premium and each.debts for each in balances):
+    if any(balance.premium and balance.debts for balance in balances):
         raise Unreadable("it owes a premium beside interest, which is not read")
 
 
-def _covered(
-    claim: Claim, now: Mapping[str, Values], banks: Mapping[str, MarginfiBank], there: Mapping[str, int]
-) -> Plan[AccountRead | ListRead, Any, bool]:
-    """Whether all that somebody has in the banks, by this account and others, could be taken out now, by what lies in
-    their vaults."""
-    own: dict[str, int] = {}
-    for each in (yield from FAMILY.alike(claim)):
-        for balance in _balances(each.content) if each.owner == claim.account else ():
-            own[balance.bank] = own.get(balance.bank, 0) + balance.assets
-    return all(raw >= now[at].redeemed(own.get(at, banks[at].asset_shares)) for at, raw in there.items())
+def _are_deposits_covered(
+    claim: Claim,
+    values: Mapping[str, ShareValues],
+    banks: Mapping[str, MarginfiBank],
+    vault_balances: Mapping[str, int],
+) -> AccountPlan[bool]:
+    """Return True if the vaults hold all deposits of the owner, including those of its other accounts.
+
+    If the owner has too many accounts to add, the vaults must cover all deposit shares of the bank.
+    """
+    shares: dict[str, int] = {}
+    for account in (yield from FAMILY.sibling_records(claim)):
+        for balance in _balances(account.slots) if account.owner == claim.account else ():
+            shares[balance.bank] = shares.get(balance.bank, 0) + balance.assets
+    return all(
+        raw >= values[bank].redeemable(shares.get(bank, banks[bank].asset_shares))
+        for bank, raw in vault_balances.items()
+    )
 
 
 FAMILY = Family(
-    "marginfi", position=position, role="lending", stands=ACCOUNT, owned=("marginfi_account", 40), roles=(GROUP,)
+    "marginfi",
+    position=position,
+    role="lending",
+    claim_kind=ACCOUNT,
+    owner_field=("marginfi_account", 40),
+    roles=(GROUP,),
 )

@@ -1,123 +1,193 @@
-"""Meteora's DAMM v2: each position is a token, worth its liquidity, its fees and its rewards; some may be locked."""
+"""Meteora's DAMM v2: position NFTs with liquidity, fees and rewards. Liquidity may be locked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from adapters.solana.account_layouts import TokenAccount
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.pool_layouts import DammPool, DammPosition
-from adapters.solana.positions import SLOT_MS, Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import NOT_COVERED, held, summed
+from chainfolio.adapters.solana.account_layouts import TokenAccount
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.pool_layouts import DammPool, DammPosition
+from chainfolio.adapters.solana.positions import SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.ranges import NOT_COVERED, sum_by_token, vault_balance
 from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 Q64: Final = 1 << 64
 WORD: Final = 1 << 256
-COMPOUNDING: Final = 2  # fees go into the pool: liquidity is a part of what it has
-FOR_GOOD: Final = "it is locked for good: only what it earns can be taken"
+COMPOUNDING: Final = 2  # the fee mode in which fees are added to the pool, whose liquidity is a part of its reserves
+LOCKED_FOREVER: Final = "it is locked for good: only what it earns can be taken"
+
+
+class _Reward(NamedTuple):
+    """An active reward of a pool, with the checkpoint and the owed amount of a position."""
+
+    mint: str
+    vault: str
+    end_s: int
+    per_second: int  # times 2^64
+    growth: int  # per unit of liquidity, times 2^192
+    updated_s: int
+    checkpoint: int
+    owed_raw: int
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What closing the position gives now; what is locked stands by itself."""
-    [said] = yield [AccountRead(claim.program, "damm_position", (b"position", claim.subject))]
-    if isinstance(said, Unknown) and said.cause == "absent":
+    """Decode an NFT: what closing the position pays now, and its locked parts as positions of their own.
+
+    Returns an empty list if the token is no position.
+
+    Raises:
+        Unreadable: An account could not be read, or the numbers are inconsistent.
+    """
+    [result] = yield [AccountRead(claim.program, "damm_position", (b"position", claim.subject))]
+    if isinstance(result, Unknown) and result.cause == "absent":
         return []
-    stored: DammPosition = sure(said)
+    stored: DammPosition = require(result)
     if stored.mint != claim.subject:
         raise Unreadable("it is the position of another token")
-    [whole] = yield [AccountRead(claim.program, "damm_pool", (stored.pool,))]
-    pool: DammPool = sure(whole)
-    if not (pool.liquidity if pool.fees_go == COMPOUNDING else 0 < pool.lowest <= pool.root <= pool.highest):
+    [result] = yield [AccountRead(claim.program, "damm_pool", (stored.pool,))]
+    pool: DammPool = require(result)
+    is_priced = 0 < pool.min_sqrt_price <= pool.sqrt_price <= pool.max_sqrt_price
+    if not (pool.liquidity if pool.fee_mode == COMPOUNDING else is_priced):
         raise Unreadable("its pool has no liquidity, or no price between those that it may have")
-    rewards = _rewards(pool)
-    at = [pool.vault_a, pool.vault_b, *(vault for _, _, vault, _ in rewards)]
-    vaults = [sure(each) for each in (yield [AccountRead("", "token_account", (each,)) for each in at])]
-    return list(_parts(claim, stored, pool, vaults))
+    rewards = _rewards(pool, stored)
+    addresses = [pool.vault_a, pool.vault_b, *(reward.vault for reward in rewards)]
+    results = yield [AccountRead("", "token_account", (address,)) for address in addresses]
+    return list(_decode_parts(claim, stored, pool, rewards, [require(each) for each in results]))
 
 
-def _parts(
-    claim: Claim, stored: DammPosition, pool: DammPool, vaults: Sequence[TokenAccount]
+def _decode_parts(
+    claim: Claim, stored: DammPosition, pool: DammPool, rewards: Sequence[_Reward], vaults: Sequence[TokenAccount]
 ) -> Iterator[DecodedPosition]:
-    """What is free, with all that was earned; what will be free; and what never will."""
-    fresh = min(max(0, _unlocked(stored, claim.time_s if pool.by_time else claim.slot)), stored.vesting)
+    """Yield the unlocked part with all fees and rewards, the vesting part, and the locked part."""
+    point = claim.time_s if pool.locks_by_time else claim.slot
+    unlockable = min(max(0, _unlockable(stored, point)), stored.vesting_liquidity)
     fees = [
-        TokenAmount(pool.mint_a, _earned(stored, pool.growth_a - stored.seen_a, stored.owed_a, 128)),
-        TokenAmount(pool.mint_b, _earned(stored, pool.growth_b - stored.seen_b, stored.owed_b, 128)),
+        TokenAmount(
+            pool.mint_a, _uncollected(stored, pool.fee_growth_a - stored.fee_checkpoint_a, stored.fee_owed_a, 128)
+        ),
+        TokenAmount(
+            pool.mint_b, _uncollected(stored, pool.fee_growth_b - stored.fee_checkpoint_b, stored.fee_owed_b, 128)
+        ),
     ]
-    paid = [
-        TokenAmount(mint, min(_rewarded(claim, stored, pool, number), held(vault, mint)))
-        for (number, mint, *_), vault in zip(_rewards(pool), vaults[2:], strict=True)
+    payable = [
+        TokenAmount(reward.mint, min(_reward_owed(claim, stored, pool, reward), vault_balance(vault, reward.mint)))
+        for reward, vault in zip(rewards, vaults[2:], strict=True)
     ]
-    everything = _amounts(pool, stored.free + stored.vesting + stored.locked)
-    covered = all(
-        held(vault, amount.token) >= raw + amount.raw
-        for vault, amount, raw in zip(vaults, fees, everything, strict=False)
+    is_covered = all(
+        vault_balance(vault, fee.token) >= raw + fee.raw
+        for vault, fee, raw in zip(vaults, fees, _withdrawable(pool, stored.liquidity), strict=False)
     )
-    fault = "" if covered else NOT_COVERED
-    yield _part(stored, pool, stored.free + fresh, rewards=summed([*fees, *paid]), unverified=fault)
-    if stored.vesting > fresh:
-        end = _end_s(stored, pool, claim)
-        yield _part(stored, pool, stored.vesting - fresh, name="Vesting", unlock_s=end, unverified=fault)
-    if stored.locked:
-        yield _part(stored, pool, stored.locked, name="Locked for good", unverified=fault or FOR_GOOD)
+    fault = "" if is_covered else NOT_COVERED
+    unlocked = stored.unlocked_liquidity + unlockable
+    yield DecodedPosition(
+        "LIQUIDITYPOOL",
+        _amounts(pool, unlocked),
+        rewards=sum_by_token([*fees, *payable]),
+        pool=stored.pool,
+        replaces=(stored.mint,),
+        unverified=fault,
+    )
+    if stored.vesting_liquidity > unlockable:
+        yield DecodedPosition(
+            "LIQUIDITYPOOL",
+            _amounts(pool, stored.vesting_liquidity - unlockable),
+            name="Vesting",
+            unlock_s=_vesting_end_s(stored, pool, claim),
+            pool=stored.pool,
+            replaces=(stored.mint,),
+            unverified=fault,
+        )
+    if stored.permanently_locked_liquidity:
+        yield DecodedPosition(
+            "LIQUIDITYPOOL",
+            _amounts(pool, stored.permanently_locked_liquidity),
+            name="Locked for good",
+            pool=stored.pool,
+            replaces=(stored.mint,),
+            unverified=fault or LOCKED_FOREVER,
+        )
 
 
-def _part(stored: DammPosition, pool: DammPool, liquidity: int, **other: Any) -> DecodedPosition:
-    raws = _amounts(pool, liquidity)
-    supplied = (TokenAmount(pool.mint_a, raws[0]), TokenAmount(pool.mint_b, raws[1]))
-    return DecodedPosition("LIQUIDITYPOOL", supplied, pool=stored.pool, replaces=(stored.mint,), **other)
+def _amounts(pool: DammPool, liquidity: int) -> tuple[TokenAmount, TokenAmount]:
+    raw_a, raw_b = _withdrawable(pool, liquidity)
+    return TokenAmount(pool.mint_a, raw_a), TokenAmount(pool.mint_b, raw_b)
 
 
-def _amounts(pool: DammPool, liquidity: int) -> tuple[int, int]:
-    """What taking out so much liquidity gives, rounded down."""
-    if pool.fees_go == COMPOUNDING:
-        return liquidity * pool.raw_a // pool.liquidity, liquidity * pool.raw_b // pool.liquidity
+def _withdrawable(pool: DammPool, liquidity: int) -> tuple[int, int]:
+    """Return the raw units of tokens a and b that withdrawing some liquidity pays, rounded down."""
+    if pool.fee_mode == COMPOUNDING:
+        return liquidity * pool.reserve_a // pool.liquidity, liquidity * pool.reserve_b // pool.liquidity
     return (
-        liquidity * (pool.highest - pool.root) // (pool.root * pool.highest),
-        liquidity * (pool.root - pool.lowest) >> 128,
+        liquidity * (pool.max_sqrt_price - pool.sqrt_price) // (pool.sqrt_price * pool.max_sqrt_price),
+        liquidity * (pool.sqrt_price - pool.min_sqrt_price) >> 128,
     )
 
 
-def _earned(stored: DammPosition, grown: int, owed: int, scale: int) -> int:
-    """What all of its liquidity earned of a token, with what is owed; no more than 64 bits have room for."""
-    liquidity = stored.free + stored.vesting + stored.locked
-    return min(owed + (liquidity * (grown % WORD) >> scale), Q64 - 1)
+def _uncollected(stored: DammPosition, growth: int, owed_raw: int, scale_bits: int) -> int:
+    """Return the uncollected raw units of a token, at most 2^64 - 1.
+
+    Args:
+        stored: All its liquidity earns, locked or not.
+        growth: Growth since the position last changed, times 2^`scale_bits`.
+        owed_raw: Counted at that time.
+        scale_bits: The scale of `growth`.
+    """
+    return min(owed_raw + (stored.liquidity * (growth % WORD) >> scale_bits), Q64 - 1)
 
 
-def _rewards(pool: DammPool) -> list[tuple[int, str, str, int]]:
-    """Number, mint, vault and growth of each reward that there is."""
-    every = [
-        (0, pool.reward_mint_0, pool.reward_vault_0, pool.reward_growth_0),
-        (1, pool.reward_mint_1, pool.reward_vault_1, pool.reward_growth_1),
-    ]
-    return [each for each, pays in zip(every, (pool.pays_0, pool.pays_1), strict=True) if pays]
+def _rewards(pool: DammPool, stored: DammPosition) -> list[_Reward]:
+    """Return the active rewards of a pool."""
+    rewards = []
+    if pool.reward_is_active_0:
+        rewards.append(
+            _Reward(
+                pool.reward_mint_0,
+                pool.reward_vault_0,
+                pool.reward_end_s_0,
+                pool.reward_per_second_0,
+                pool.reward_growth_0,
+                pool.reward_updated_s_0,
+                stored.reward_checkpoint_0,
+                stored.reward_owed_0,
+            )
+        )
+    if pool.reward_is_active_1:
+        rewards.append(
+            _Reward(
+                pool.reward_mint_1,
+                pool.reward_vault_1,
+                pool.reward_end_s_1,
+                pool.reward_per_second_1,
+                pool.reward_growth_1,
+                pool.reward_updated_s_1,
+                stored.reward_checkpoint_1,
+                stored.reward_owed_1,
+            )
+        )
+    return rewards
 
 
-def _rewarded(claim: Claim, stored: DammPosition, pool: DammPool, number: int) -> int:
-    """What it earned of a reward, with what was paid since that was last counted."""
-    growth, end_s, paid_s, rate, seen, owed = (
-        (pool.reward_growth_0, pool.end_0, pool.paid_0, pool.per_second_0, stored.seen_0, stored.owed_0),
-        (pool.reward_growth_1, pool.end_1, pool.paid_1, pool.per_second_1, stored.seen_1, stored.owed_1),
-    )[number]
-    seconds = max(0, min(claim.time_s, end_s) - paid_s)
-    fresh = (seconds * rate << 128) // pool.liquidity if pool.liquidity else 0
-    return _earned(stored, growth + fresh - seen, owed, 192)
+def _reward_owed(claim: Claim, stored: DammPosition, pool: DammPool, reward: _Reward) -> int:
+    """Return the uncollected raw units of a reward, with its growth since the pool was last updated."""
+    seconds = max(0, min(claim.time_s, reward.end_s) - reward.updated_s)
+    new_growth = (seconds * reward.per_second << 128) // pool.liquidity if pool.liquidity else 0
+    return _uncollected(stored, reward.growth + new_growth - reward.checkpoint, reward.owed_raw, 192)
 
 
-def _unlocked(stored: DammPosition, now: int) -> int:
-    """How much of what is not yet free could be made free now. `now` is a slot, or in seconds."""
-    if now < stored.cliff:
+def _unlockable(stored: DammPosition, point: int) -> int:
+    """Return the vesting liquidity that could be unlocked at a slot or a time in seconds."""
+    if point < stored.cliff_point:
         return 0
-    passed = min((now - stored.cliff) // stored.period, stored.periods) if stored.period else 0
-    return stored.at_cliff + passed * stored.per_period - stored.released
+    periods = min((point - stored.cliff_point) // stored.period, stored.period_count) if stored.period else 0
+    return stored.cliff_liquidity + periods * stored.liquidity_per_period - stored.released_liquidity
 
 
-def _end_s(stored: DammPosition, pool: DammPool, claim: Claim) -> int:
-    """When all of it is free; 0 where another account says that, or it could be made free already."""
-    end = stored.cliff + stored.period * stored.periods
-    end_s = end if pool.by_time else claim.time_s + (end - claim.slot) * SLOT_MS // 1000
+def _vesting_end_s(stored: DammPosition, pool: DammPool, claim: Claim) -> int:
+    """Return the time at which vesting ends; 0 if another account has the schedule, or if it has ended."""
+    end = stored.cliff_point + stored.period * stored.period_count
+    end_s = end if pool.locks_by_time else claim.time_s + (end - claim.slot) * SLOT_MS // 1000
     return end_s if end and end_s > claim.time_s else 0
 
 

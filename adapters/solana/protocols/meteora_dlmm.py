@@ -1,184 +1,249 @@
-"""Meteora's DLMM: positions in bins of one price each, worth their shares of the bins, their fees and their rewards."""
+"""Meteora's DLMM: positions in bins of one price each, with their fees and rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from adapters.solana.account_layouts import BinArray, BinPair, BinPosition
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.layouts import SYSTEM
-from adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import NOT_COVERED, held, summed
+from chainfolio.adapters.solana.account_layouts import BinArray, BinPair, BinPosition, TokenAccount
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.layouts import SYSTEM
+from chainfolio.adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.ranges import NOT_COVERED, sum_by_token, vault_balance
 from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-BINS: Final = 70  # of an array, and of a position that was never made longer
-MOST_BINS: Final = 1_400
-SHARES_AT, REWARDS_AT, FEES_AT, LONGER_AT = 72, 1_192, 4_552, 8_120  # in a position
-SHARE, PAID, LONGER, BIN = 16, 48, 112, 144  # bytes of a share, of what was counted of fees or rewards, of both, a bin
-TWO_AND_TWO: Final = Struct("<16s16sQQ")
-SPLIT: Final = 15  # the program pays a fifteenth of a reward to the bin that is traded in
-ORDERS: Final = 2  # pairs of this function have limit orders and no rewards
+BINS: Final = 70  # bins of an array, and of a position that was never extended
+MAX_BINS: Final = 1_400  # of a position
+SHARES_AT, REWARDS_AT, FEES_AT, EXTENSION_AT = 72, 1_192, 4_552, 8_120  # offsets in a position
+# Bytes of a share, of a checkpoint of fees or rewards, of all three in the extension of a position, and of a bin.
+SHARE_SIZE, CHECKPOINT_SIZE, EXTENSION_SIZE, BIN_SIZE = 16, 48, 112, 144
+CHECKPOINT: Final = Struct("<16s16sQQ")
+REWARD_SHARE: Final = 15  # the program pays a fifteenth of a reward to the active bin
+LIMIT_ORDERS: Final = 2  # the function type of pairs that have limit orders instead of rewards
 
 
-class _Counted(NamedTuple):
-    """What was counted of two tokens when the position last changed: growth for a share, and what is owed."""
+class _Checkpoint(NamedTuple):
+    """Growth per share of two tokens when the position last changed, and the amounts owed then."""
 
-    seen: tuple[int, int]
-    owed: tuple[int, int]
+    growth: tuple[int, int]
+    owed_raws: tuple[int, int]
+
+
+class _Reward(NamedTuple):
+    """A reward of a pair; `per_second` is times 2^64."""
+
+    number: int
+    mint: str
+    vault: str
+    end_s: int
+    per_second: int
+    updated_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Bin:
-    """A bin, and what the position has of it."""
+    """A bin, with the position's share and checkpoints in it."""
 
-    number: int
+    index: int
     share: int
-    fees: _Counted
-    rewards: _Counted
-    raws: tuple[int, int]
+    fees: _Checkpoint
+    rewards: _Checkpoint
+    reserves: tuple[int, int]
     supply: int
     fee_growth: tuple[int, int]
     reward_growth: tuple[int, int]
 
     def part(self, raw: int) -> int:
-        """The position's part of what lies there."""
+        """Return the position's part of an amount in the bin; 0 if the bin has no shares."""
         return self.share * raw // self.supply if self.supply else 0
 
-    def earned(self, growth: int, seen: int, owed: int) -> int:
-        """What it can collect of a token."""
-        if growth < seen and self.share:
+    def uncollected(self, growth: int, checkpoint: int, owed_raw: int) -> int:
+        """Return the uncollected raw units of a token.
+
+        Args:
+            growth: Growth of the bin.
+            checkpoint: Growth when the position last changed.
+            owed_raw: Counted at that time.
+
+        Raises:
+            Unreadable: The checkpoint is above the growth.
+        """
+        if growth < checkpoint and self.share:
             raise Unreadable("it counted more than its bins have earned")
-        return owed + ((self.share >> 64) * (growth - seen) >> 64)
+        return owed_raw + ((self.share >> 64) * (growth - checkpoint) >> 64)
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What closing the position gives."""
-    [said] = yield [AccountRead(claim.program, "dlmm_position", (claim.subject,))]
-    if isinstance(said, Unknown) and said.cause == "absent":
+    """Decode a position: the amounts, fees and rewards that closing it pays.
+
+    Returns an empty list if the position is closed.
+
+    Raises:
+        Unreadable: An account could not be read, or the position has another owner or an impossible range of bins.
+    """
+    [result] = yield [AccountRead(claim.program, "dlmm_position", (claim.subject,))]
+    if isinstance(result, Unknown) and result.cause == "absent":
         return []
-    stored: BinPosition = sure(said)
-    width = stored.upper - stored.lower + 1
+    stored: BinPosition = require(result)
+    width = stored.bin_upper - stored.bin_lower + 1
     if stored.owner != claim.account:
         raise Unreadable(f"it is a position of {stored.owner}")
-    if not 0 < width <= MOST_BINS or len(stored.content) < LONGER_AT + LONGER * max(0, width - BINS):
+    if not 0 < width <= MAX_BINS or len(stored.content) < EXTENSION_AT + EXTENSION_SIZE * max(0, width - BINS):
         raise Unreadable("it lies in no bins, or in more than it has room for")
-    [whole] = yield [AccountRead(claim.program, "dlmm_pair", (stored.pair,))]
-    pair: BinPair = sure(whole)
-    indexes = range(stored.lower // BINS, stored.upper // BINS + 1)
+    [result] = yield [AccountRead(claim.program, "dlmm_pair", (stored.pair,))]
+    pair: BinPair = require(result)
+    indexes = range(stored.bin_lower // BINS, stored.bin_upper // BINS + 1)
     rewards = _rewards(pair)
-    vaults = [pair.vault_a, pair.vault_b, *(vault for _, _, vault, *_ in rewards)]
-    answers = yield [
+    vaults = [pair.vault_a, pair.vault_b, *(reward.vault for reward in rewards)]
+    results = yield [
         *(
             AccountRead(
-                claim.program, "dlmm_bins", (b"bin_array", stored.pair, each.to_bytes(8, "little", signed=True))
+                claim.program, "dlmm_bins", (b"bin_array", stored.pair, index.to_bytes(8, "little", signed=True))
             )
-            for each in indexes
+            for index in indexes
         ),
-        *(AccountRead("", "token_account", (each,)) for each in vaults),
+        *(AccountRead("", "token_account", (vault,)) for vault in vaults),
     ]
-    arrays = dict(zip(indexes, (_array(each) for each in answers[: len(indexes)]), strict=True))
-    if any(each and (each.number, each.pair) != (index, stored.pair) for index, each in arrays.items()):
-        raise Unreadable("its bins are those of another pair")
-    bins = list(_bins(stored, {index: each.content for index, each in arrays.items() if each}))
-    return [_worth(claim, stored, pair, bins, [sure(each) for each in answers[len(indexes) :]])]
-
-
-def _written(index: int) -> bytes:
-    return index.to_bytes(8, "little", signed=True)
-
-
-def _array(said: Any) -> BinArray | None:
-    """An array of bins; None where there is none yet, so that all of its bins are empty."""
-    if isinstance(said, Unknown) and said.cause == "absent":
-        return None
-    found: BinArray = sure(said)
-    return found
+    arrays: dict[int, bytes] = {}
+    for index, result in zip(indexes, results, strict=False):
+        if isinstance(result, Unknown) and result.cause == "absent":
+            continue  # the array was not created yet: its bins are empty
+        array: BinArray = require(result)
+        if (array.array_index, array.pair) != (index, stored.pair):
+            raise Unreadable("its bins are those of another pair")
+        arrays[index] = array.content
+    bins = list(_bins(stored, arrays))
+    return [_decode_bins(claim, stored, pair, bins, rewards, [require(each) for each in results[len(indexes) :]])]
 
 
 def _bins(stored: BinPosition, arrays: Mapping[int, bytes]) -> Iterator[_Bin]:
-    """The bins that the position has a share of, or that it is owed something from."""
-    for place, number in enumerate(range(stored.lower, stored.upper + 1)):
-        share, rewards, fees = _own(stored.content, place)
-        if share or any((*fees.owed, *rewards.owed)):
-            content, at = arrays.get(number // BINS, bytes(BINS * BIN)), number % BINS * BIN
+    """Yield the bins in which the position has a share, or that owe it something."""
+    for number, index in enumerate(range(stored.bin_lower, stored.bin_upper + 1)):
+        share, rewards, fees = _position_part(stored.content, number)
+        if share or any((*fees.owed_raws, *rewards.owed_raws)):
+            content, start = arrays.get(index // BINS, bytes(BINS * BIN_SIZE)), index % BINS * BIN_SIZE
             yield _Bin(
-                number, share, fees, rewards, (_whole(content, at, 8), _whole(content, at + 8, 8)),
-                _whole(content, at + 32, 16), (_whole(content, at + 80, 16), _whole(content, at + 96, 16)),
-                (_whole(content, at + 48, 16), _whole(content, at + 64, 16)),
-            )  # fmt: skip
+                index,
+                share,
+                fees,
+                rewards,
+                (_unsigned(content, start, 8), _unsigned(content, start + 8, 8)),
+                _unsigned(content, start + 32, 16),
+                (_unsigned(content, start + 80, 16), _unsigned(content, start + 96, 16)),
+                (_unsigned(content, start + 48, 16), _unsigned(content, start + 64, 16)),
+            )
 
 
-def _own(content: bytes, place: int) -> tuple[int, _Counted, _Counted]:
-    """The share of a bin, and what was counted of rewards and of fees."""
-    if place < BINS:
+def _position_part(content: bytes, number: int) -> tuple[int, _Checkpoint, _Checkpoint]:
+    """Return the share, the rewards and the fees of a position in its bin `number`, counted from 0."""
+    if number < BINS:
         return (
-            _whole(content, SHARES_AT + place * SHARE, SHARE), _counted(content, REWARDS_AT + place * PAID),
-            _counted(content, FEES_AT + place * PAID),
-        )  # fmt: skip
-    at = LONGER_AT + (place - BINS) * LONGER
-    return _whole(content, at, SHARE), _counted(content, at + SHARE), _counted(content, at + SHARE + PAID)
+            _unsigned(content, SHARES_AT + number * SHARE_SIZE, SHARE_SIZE),
+            _checkpoint(content, REWARDS_AT + number * CHECKPOINT_SIZE),
+            _checkpoint(content, FEES_AT + number * CHECKPOINT_SIZE),
+        )
+    start = EXTENSION_AT + (number - BINS) * EXTENSION_SIZE
+    rewards_at = start + SHARE_SIZE
+    return (
+        _unsigned(content, start, SHARE_SIZE),
+        _checkpoint(content, rewards_at),
+        _checkpoint(content, rewards_at + CHECKPOINT_SIZE),
+    )
 
 
-def _counted(content: bytes, at: int) -> _Counted:
-    first, second, *owed = TWO_AND_TWO.unpack_from(content, at)
-    return _Counted((int.from_bytes(first, "little"), int.from_bytes(second, "little")), (owed[0], owed[1]))
+def _checkpoint(content: bytes, offset: int) -> _Checkpoint:
+    growth_a, growth_b, owed_a, owed_b = CHECKPOINT.unpack_from(content, offset)
+    return _Checkpoint((int.from_bytes(growth_a, "little"), int.from_bytes(growth_b, "little")), (owed_a, owed_b))
 
 
-def _whole(content: bytes, at: int, size: int) -> int:
-    return int.from_bytes(content[at : at + size], "little")
+def _unsigned(content: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(content[offset : offset + size], "little")
 
 
-def _rewards(pair: BinPair) -> list[tuple[int, str, str, int, int, int]]:
-    """Number, mint, vault, end, pay a second and up to when that is counted, of each reward that there is."""
-    every = [
-        (0, pair.reward_mint_0, pair.reward_vault_0, pair.end_0, pair.per_second_0, pair.paid_0),
-        (1, pair.reward_mint_1, pair.reward_vault_1, pair.end_1, pair.per_second_1, pair.paid_1),
+def _rewards(pair: BinPair) -> list[_Reward]:
+    """Return the rewards of a pair; none if it has limit orders instead."""
+    if pair.function_type == LIMIT_ORDERS:
+        return []
+    rewards = [
+        _Reward(
+            0,
+            pair.reward_mint_0,
+            pair.reward_vault_0,
+            pair.reward_end_s_0,
+            pair.reward_per_second_0,
+            pair.reward_updated_s_0,
+        ),
+        _Reward(
+            1,
+            pair.reward_mint_1,
+            pair.reward_vault_1,
+            pair.reward_end_s_1,
+            pair.reward_per_second_1,
+            pair.reward_updated_s_1,
+        ),
     ]
-    return [each for each in every if each[1] != SYSTEM] if pair.function != ORDERS else []
+    return [reward for reward in rewards if reward.mint != SYSTEM]
 
 
-def _worth(
-    claim: Claim, stored: BinPosition, pair: BinPair, bins: Sequence[_Bin], vaults: Sequence[Any]
+def _decode_bins(
+    claim: Claim,
+    stored: BinPosition,
+    pair: BinPair,
+    bins: Sequence[_Bin],
+    rewards: Sequence[_Reward],
+    vaults: Sequence[TokenAccount],
 ) -> DecodedPosition:
     mints = (pair.mint_a, pair.mint_b)
-    raws = [sum(each.part(each.raws[side]) for each in bins) for side in (0, 1)]
+    raws = [sum(bin.part(bin.reserves[side]) for bin in bins) for side in (0, 1)]
     fees = [
-        sum(each.earned(each.fee_growth[side], each.fees.seen[side], each.fees.owed[side]) for each in bins)
+        sum(bin.uncollected(bin.fee_growth[side], bin.fees.growth[side], bin.fees.owed_raws[side]) for bin in bins)
         for side in (0, 1)
     ]
-    ours = stored.fee_owner in (SYSTEM, claim.account)
-    paid = [TokenAmount(mint, fee) for mint, fee in zip(mints, fees, strict=True) if ours]
-    for (number, mint, _, end_s, per_second, paid_s), vault in zip(_rewards(pair), vaults[2:], strict=True):
-        seconds = max(0, min(claim.time_s, end_s) - paid_s)
-        owed = sum(_rewarded(each, number, per_second * seconds if each.number == pair.active else 0) for each in bins)
-        paid.append(TokenAmount(mint, min(owed, held(vault, mint))))
-    covered = all(
-        held(vault, mint) >= raw + fee for vault, mint, raw, fee in zip(vaults, mints, raws, fees, strict=False)
+    gets_fees = stored.fee_owner in (SYSTEM, claim.account)
+    payable = [TokenAmount(mint, fee) for mint, fee in zip(mints, fees, strict=True) if gets_fees]
+    for reward, vault in zip(rewards, vaults[2:], strict=True):
+        seconds = max(0, min(claim.time_s, reward.end_s) - reward.updated_s)
+        reward_raw = sum(
+            _reward_owed(bin, reward.number, reward.per_second * seconds if bin.index == pair.active_bin else 0)
+            for bin in bins
+        )
+        payable.append(TokenAmount(reward.mint, min(reward_raw, vault_balance(vault, reward.mint))))
+    is_covered = all(
+        vault_balance(vault, mint) >= raw + fee
+        for vault, mint, raw, fee in zip(vaults, mints, raws, fees, strict=False)
     )
     return DecodedPosition(
-        "LIQUIDITYPOOL", supplied=tuple(TokenAmount(mint, raw) for mint, raw in zip(mints, raws, strict=True)),
-        rewards=summed(paid), pool=stored.pair, unlock_s=_unlock_s(stored, pair, claim),
-        unverified="" if covered else NOT_COVERED,
-    )  # fmt: skip
+        "LIQUIDITYPOOL",
+        supplied=tuple(TokenAmount(mint, raw) for mint, raw in zip(mints, raws, strict=True)),
+        rewards=sum_by_token(payable),
+        pool=stored.pair,
+        unlock_s=_unlock_s(stored, pair, claim),
+        unverified="" if is_covered else NOT_COVERED,
+    )
 
 
-def _rewarded(each: _Bin, number: int, fresh: int) -> int:
-    """What a bin earned of a reward, with what was paid since it was last counted (times 2^64, for all shares)."""
-    liquidity = each.supply >> 64
-    growth = each.reward_growth[number] + (fresh // SPLIT // liquidity if liquidity else 0)
-    return each.earned(growth, each.rewards.seen[number], each.rewards.owed[number])
+def _reward_owed(bin: _Bin, number: int, new_reward: int) -> int:
+    """Return the uncollected raw units of a reward in a bin.
+
+    Args:
+        bin: The bin.
+        number: Of the reward, 0 or 1.
+        new_reward: Paid to the pair since its last update, times 2^64.
+    """
+    liquidity = bin.supply >> 64
+    growth = bin.reward_growth[number] + (new_reward // REWARD_SHARE // liquidity if liquidity else 0)
+    return bin.uncollected(growth, bin.rewards.growth[number], bin.rewards.owed_raws[number])
 
 
 def _unlock_s(stored: BinPosition, pair: BinPair, claim: Claim) -> int:
-    """Until when the position is locked; 0 where it is not."""
-    if pair.by_time:
-        return stored.locked_until if stored.locked_until > claim.time_s else 0
-    left = stored.locked_until - claim.slot
-    return claim.time_s + left * SLOT_MS // 1000 if left > 0 else 0
+    """Return the time until which the position is locked; 0 if it is not. Slots count as 400 ms."""
+    if pair.locks_by_time:
+        return stored.lock_release_point if stored.lock_release_point > claim.time_s else 0
+    slots = stored.lock_release_point - claim.slot
+    return claim.time_s + slots * SLOT_MS // 1000 if slots > 0 else 0
 
 
-FAMILY = Family("meteora_dlmm", position=position, role="dlmm", stands=ACCOUNT, owned=("dlmm_position", 40))
+FAMILY = Family("meteora_dlmm", position=position, role="dlmm", claim_kind=ACCOUNT, owner_field=("dlmm_position", 40))

@@ -1,78 +1,99 @@
-"""Orca's Whirlpools: each position is a token, worth its liquidity, its fees and its rewards; a bundle has several."""
+"""Orca's Whirlpools: position NFTs, and bundle NFTs with many positions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from adapters.solana.account_layouts import TICKS, RangePosition, Whirlpool
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.layouts import SYSTEM
-from adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import checked, places, worth
-from adapters.solana.ticks import orca_root
+from chainfolio.adapters.solana.account_layouts import TICKS, PositionBundle, RangePosition, Whirlpool
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.layouts import SYSTEM
+from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.ranges import RangeReward, check_position, decode_range, tick_locations
+from chainfolio.adapters.solana.ticks import orca_root
 from chainfolio.plans import Unknown
 
-BUNDLED: Final = range(256)  # the places of a bundle
+BUNDLE_SIZE: Final = 256  # positions
+
+
+class _Reward(NamedTuple):
+    """A reward of a pool; rate and growth are times 2^64."""
+
+    number: int
+    mint: str
+    vault: str
+    per_second: int
+    growth: int
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What closing the position gives, or all positions of the bundle that the token stands for."""
-    own = AccountRead(claim.program, "whirlpool_position", (b"position", claim.subject))
-    bundle = AccountRead(claim.program, "whirlpool_bundle", (b"position_bundle", claim.subject))
-    single, several = yield [own, bundle]
-    reads = [own]
+    """Decode an NFT: what closing its position pays, or each position of its bundle.
+
+    Returns an empty list if the token is neither a position nor a bundle.
+
+    Raises:
+        Unreadable: An account could not be read, or is inconsistent with the position.
+    """
+    single_read = AccountRead(claim.program, "whirlpool_position", (b"position", claim.subject))
+    bundle_read = AccountRead(claim.program, "whirlpool_bundle", (b"position_bundle", claim.subject))
+    single, bundle = yield [single_read, bundle_read]
+    reads = [single_read]
     if isinstance(single, Unknown):
-        if isinstance(several, Unknown):
-            for said in (single, several):
-                if said.cause != "absent":
-                    raise Unreadable(said.reason)
+        if isinstance(bundle, Unknown):
+            for unknown in (single, bundle):
+                if unknown.cause != "absent":
+                    raise Unreadable(unknown.reason)
             return []
-        reads = [
-            AccountRead(claim.program, "whirlpool_position", (b"bundled_position", claim.subject, str(place).encode()))
-            for place in BUNDLED
-            if several.taken >> place & 1
-        ]
-    stored: list[RangePosition] = [checked(sure(each), claim.subject) for each in (yield reads)]
-    wholes = yield [AccountRead(claim.program, "whirlpool", (each.pool,)) for each in stored]
-    pools: list[Whirlpool] = [sure(each) for each in wholes]
-    asks = [list(_reads(claim.program, each, pool)) for each, pool in zip(stored, pools, strict=True)]
-    answers = iter((yield [read for several in asks for read in several]))
-    found = []
-    for each, pool, asked in zip(stored, pools, asks, strict=True):
-        lower, upper, *vaults = [sure(next(answers)) for _ in asked]
+        reads = list(_bundle_reads(claim, bundle))
+    results = yield reads
+    positions: list[RangePosition] = [check_position(require(each), claim.subject) for each in results]
+    results = yield [AccountRead(claim.program, "whirlpool", (each.pool,)) for each in positions]
+    pools: list[Whirlpool] = [require(each) for each in results]
+    reads_by_position = [list(_reads(claim.program, each, pool)) for each, pool in zip(positions, pools, strict=True)]
+    records = iter((yield [read for reads in reads_by_position for read in reads]))
+    decoded = []
+    for each, pool, reads in zip(positions, pools, reads_by_position, strict=True):
+        lower, upper, *vaults = [require(next(records)) for _ in reads]
         rewards = [
-            (number, mint, growth + _since(pool, per_second, claim.time_s), vault)
-            for (number, mint, _, per_second, growth), vault in zip(_rewards(pool), vaults[2:], strict=True)
+            RangeReward(reward.number, reward.mint, reward.growth + _new_growth(pool, reward, claim.time_s), vault)
+            for reward, vault in zip(_rewards(pool), vaults[2:], strict=True)
         ]
-        roots = (orca_root(each.lower), orca_root(each.upper))
-        found.append(worth(each, pool, roots, (lower, upper), vaults[:2], rewards))
-    return found
+        sqrt_prices = (orca_root(each.tick_lower), orca_root(each.tick_upper))
+        decoded.append(decode_range(each, pool, sqrt_prices, (lower, upper), vaults[:2], rewards))
+    return decoded
+
+
+def _bundle_reads(claim: Claim, bundle: PositionBundle) -> Iterator[AccountRead]:
+    """Yield a read of each position in a bundle."""
+    for index in range(BUNDLE_SIZE):
+        if bundle.occupied_bits >> index & 1:
+            seeds = (b"bundled_position", claim.subject, str(index).encode())
+            yield AccountRead(claim.program, "whirlpool_position", seeds)
 
 
 def _reads(program: str, stored: RangePosition, pool: Whirlpool) -> Iterator[AccountRead]:
-    """The two ticks, the vaults, and those of rewards."""
-    for start, place in places(stored, pool, TICKS):
-        seeds = (b"tick_array", stored.pool, str(start).encode())
-        yield AccountRead(program, "whirlpool_tick", seeds, (place,))
-    for vault in (pool.vault_a, pool.vault_b, *(vault for _, _, vault, *_ in _rewards(pool))):
+    """Yield reads of both ticks, the vaults of tokens a and b, and the vault of each reward."""
+    for first_tick, index in tick_locations(stored, pool, TICKS):
+        seeds = (b"tick_array", stored.pool, str(first_tick).encode())
+        yield AccountRead(program, "whirlpool_tick", seeds, (index,))
+    for vault in (pool.vault_a, pool.vault_b, *(reward.vault for reward in _rewards(pool))):
         yield AccountRead("", "token_account", (vault,))
 
 
-def _rewards(pool: Whirlpool) -> list[tuple[int, str, str, int, int]]:
-    """Number, mint, vault, pay a second and growth of each reward that there is."""
-    every = [
-        (0, pool.reward_mint_0, pool.reward_vault_0, pool.per_second_0, pool.reward_growth_0),
-        (1, pool.reward_mint_1, pool.reward_vault_1, pool.per_second_1, pool.reward_growth_1),
-        (2, pool.reward_mint_2, pool.reward_vault_2, pool.per_second_2, pool.reward_growth_2),
+def _rewards(pool: Whirlpool) -> list[_Reward]:
+    """Return the initialized rewards of a pool."""
+    rewards = [
+        _Reward(0, pool.reward_mint_0, pool.reward_vault_0, pool.reward_per_second_0, pool.reward_growth_0),
+        _Reward(1, pool.reward_mint_1, pool.reward_vault_1, pool.reward_per_second_1, pool.reward_growth_1),
+        _Reward(2, pool.reward_mint_2, pool.reward_vault_2, pool.reward_per_second_2, pool.reward_growth_2),
     ]
-    return [each for each in every if each[1] != SYSTEM]
+    return [reward for reward in rewards if reward.mint != SYSTEM]
 
 
-def _since(pool: Whirlpool, per_second: int, time_s: int) -> int:
-    """What a unit of liquidity earned of a reward since it was last counted."""
-    seconds = max(0, time_s - pool.paid_s)
-    return seconds * per_second // pool.liquidity if pool.liquidity else 0
+def _new_growth(pool: Whirlpool, reward: _Reward, time_s: int) -> int:
+    """Return the growth of a reward per unit of liquidity since the pool was last updated, times 2^64."""
+    seconds = max(0, time_s - pool.rewards_updated_s)
+    return seconds * reward.per_second // pool.liquidity if pool.liquidity else 0
 
 
 FAMILY = Family("orca_whirlpool", position=position)

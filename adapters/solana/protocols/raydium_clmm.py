@@ -1,28 +1,29 @@
-"""Raydium's concentrated liquidity: each position is a token, worth its liquidity, its fees and its rewards."""
+"""Raydium's concentrated liquidity (CLMM): position NFTs with liquidity, fees and rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from adapters.solana.account_layouts import RangePosition, RaydiumPool
-from adapters.solana.account_reads import AccountRead
-from adapters.solana.layouts import SYSTEM
-from adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import checked, places, worth
-from adapters.solana.ticks import raydium_root
+from chainfolio.adapters.solana.account_layouts import RangePosition, RaydiumPool
+from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.layouts import SYSTEM
+from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.ranges import RangeReward, check_position, decode_range, tick_locations
+from chainfolio.adapters.solana.ticks import raydium_root
 from chainfolio.plans import Unknown
 
-TICKS: Final = 60  # of an array
+TICKS: Final = 60  # per tick array
+REWARDS: Final = 3  # per pool
 
 
 class _Reward(NamedTuple):
-    """A reward of a pool: from when to when it is paid, up to when that is counted, and how much."""
+    """A reward of a pool; rate and growth are times 2^64."""
 
     number: int
-    open_s: int
+    start_s: int
     end_s: int
-    paid_s: int
+    updated_s: int
     per_second: int
     mint: str
     vault: str
@@ -30,44 +31,53 @@ class _Reward(NamedTuple):
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What closing the position gives."""
-    [said] = yield [AccountRead(claim.program, "raydium_position", (b"position", claim.subject))]
-    if isinstance(said, Unknown):
-        if said.cause != "absent":
-            raise Unreadable(said.reason)
+    """Decode an NFT: the amounts, fees and rewards that closing its position pays.
+
+    Returns an empty list if the token is no position.
+
+    Raises:
+        Unreadable: An account could not be read, or is inconsistent with the position.
+    """
+    [result] = yield [AccountRead(claim.program, "raydium_position", (b"position", claim.subject))]
+    if isinstance(result, Unknown):
+        if result.cause != "absent":
+            raise Unreadable(result.reason)
         return []
-    stored: RangePosition = checked(said, claim.subject)
-    [whole] = yield [AccountRead(claim.program, "raydium_clmm", (stored.pool,))]
-    pool: RaydiumPool = sure(whole)
-    rewards = _rewards(pool)
-    lower, upper, *vaults = [sure(each) for each in (yield list(_reads(claim.program, stored, pool)))]
-    grown = [
-        (each.number, each.mint, each.growth + _since(pool, each, claim.time_s), vault)
-        for each, vault in zip(rewards, vaults[2:], strict=True)
+    stored: RangePosition = check_position(result, claim.subject)
+    [result] = yield [AccountRead(claim.program, "raydium_clmm", (stored.pool,))]
+    pool: RaydiumPool = require(result)
+    results = yield list(_reads(claim.program, stored, pool))
+    lower, upper, *vaults = [require(each) for each in results]
+    rewards = [
+        RangeReward(reward.number, reward.mint, reward.growth + _new_growth(pool, reward, claim.time_s), vault)
+        for reward, vault in zip(_rewards(pool), vaults[2:], strict=True)
     ]
-    roots = (raydium_root(stored.lower), raydium_root(stored.upper))
-    return [worth(stored, pool, roots, (lower, upper), vaults[:2], grown)]
+    sqrt_prices = (raydium_root(stored.tick_lower), raydium_root(stored.tick_upper))
+    return [decode_range(stored, pool, sqrt_prices, (lower, upper), vaults[:2], rewards)]
 
 
 def _reads(program: str, stored: RangePosition, pool: RaydiumPool) -> Iterator[AccountRead]:
-    """The two ticks, the vaults, and those of rewards."""
-    for start, place in places(stored, pool, TICKS):
-        seeds = (b"tick_array", stored.pool, start.to_bytes(4, "big", signed=True))
-        yield AccountRead(program, "raydium_tick", seeds, (place,))
-    for vault in (pool.vault_a, pool.vault_b, *(each.vault for each in _rewards(pool))):
+    """Yield reads of both ticks, the vaults of tokens a and b, and the vault of each reward."""
+    for first_tick, index in tick_locations(stored, pool, TICKS):
+        seeds = (b"tick_array", stored.pool, first_tick.to_bytes(4, "big", signed=True))
+        yield AccountRead(program, "raydium_tick", seeds, (index,))
+    for vault in (pool.vault_a, pool.vault_b, *(reward.vault for reward in _rewards(pool))):
         yield AccountRead("", "token_account", (vault,))
 
 
 def _rewards(pool: RaydiumPool) -> list[_Reward]:
-    fields = ("open", "end", "paid", "per_second", "reward_mint", "reward_vault", "reward_growth")
-    every = [_Reward(number, *(getattr(pool, f"{field}_{number}") for field in fields)) for number in range(3)]
-    return [each for each in every if each.mint != SYSTEM]
+    """Return the initialized rewards of a pool."""
+    fields = ("start_s", "end_s", "updated_s", "per_second", "mint", "vault", "growth")
+    rewards = [
+        _Reward(number, *(getattr(pool, f"reward_{field}_{number}") for field in fields)) for number in range(REWARDS)
+    ]
+    return [reward for reward in rewards if reward.mint != SYSTEM]
 
 
-def _since(pool: RaydiumPool, reward: _Reward, time_s: int) -> int:
-    """What a unit of liquidity earned of a reward since it was last counted."""
-    seconds = min(time_s, reward.end_s) - reward.paid_s
-    if time_s <= reward.open_s or seconds <= 0 or not pool.liquidity:
+def _new_growth(pool: RaydiumPool, reward: _Reward, time_s: int) -> int:
+    """Return the growth of a reward per unit of liquidity since the pool was last updated, times 2^64."""
+    seconds = min(time_s, reward.end_s) - reward.updated_s
+    if time_s <= reward.start_s or seconds <= 0 or not pool.liquidity:
         return 0
     return seconds * reward.per_second // pool.liquidity
 

@@ -1,42 +1,50 @@
-"""Shares of Raydium's pools by product (CPMM): their part of what the vaults hold, without the fees of others."""
+"""Shares of Raydium's constant-product pools (CPMM): their part of the vaults, without fees of others."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from adapters.solana.account_layouts import RaydiumReserves
-from adapters.solana.account_reads import AccountRead, ListRead, derived
-from adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, sure
-from adapters.solana.ranges import held
-from adapters.solana.shares import issued
+from chainfolio.adapters.solana.account_layouts import RaydiumReserves
+from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, derived
+from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.ranges import vault_balance
+from chainfolio.adapters.solana.shares import issued
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-SHARE_AT: Final = 136  # where a pool names the mint of its shares
+LP_MINT_AT: Final = 136  # offset of the share's mint in a pool account
 
 
 def position(claim: Claim) -> DecoderPlan:
-    """What withdrawing a share gives, rounded down, before fees that a mint withholds."""
+    """Decode shares: the amounts that withdrawing them pays, before transfer fees of the mints.
+
+    Returns an empty list if the program did not issue the token.
+
+    Raises:
+        Unreadable: The pool was not found, an account could not be read, or the numbers are inconsistent.
+    """
     share = yield from issued(claim, b"vault_and_lp_mint_auth_seed")
     if not share:
         return []
-    [listed] = yield [ListRead(claim.program, "raydium_cpmm", SHARE_AT, claim.subject)]
-    ours = [each for each in sure(listed) if derived(claim.program, (b"pool_lp_mint", each)) == claim.subject]
-    if not ours:
+    [result] = yield [ListRead(claim.program, "raydium_cpmm", LP_MINT_AT, claim.subject)]
+    issuers = [each for each in require(result) if derived(claim.program, (b"pool_lp_mint", each)) == claim.subject]
+    if not issuers:
         raise Unreadable("the pool of this share was not found")
-    [said] = yield [AccountRead(claim.program, "raydium_cpmm", (ours[0],))]
-    pool: RaydiumReserves = sure(said)
-    vaults = yield [AccountRead("", "token_account", (each,)) for each in (pool.vault_a, pool.vault_b)]
-    raws = [held(sure(each), token) for each, token in zip(vaults, (pool.mint_a, pool.mint_b), strict=True)]
+    [result] = yield [AccountRead(claim.program, "raydium_cpmm", (issuers[0],))]
+    pool: RaydiumReserves = require(result)
+    vaults = yield [AccountRead("", "token_account", (vault,)) for vault in (pool.vault_a, pool.vault_b)]
+    raws = [vault_balance(require(vault), mint) for vault, mint in zip(vaults, (pool.mint_a, pool.mint_b), strict=True)]
     reserves = pool.reserves(raws[0], raws[1])
-    if max(claim.raw, share.supply) > pool.shares or min(reserves) < 0:
+    if max(claim.raw, share.supply) > pool.lp_supply or min(reserves) < 0:
         raise Unreadable("its pool issued less than the account has, or owes more than it has")
-    parts = [claim.raw * reserve // pool.shares for reserve in reserves]
+    parts = [claim.raw * reserve // pool.lp_supply for reserve in reserves]
     return [
         DecodedPosition(
-            "LIQUIDITYPOOL", supplied=(TokenAmount(pool.mint_a, parts[0]), TokenAmount(pool.mint_b, parts[1])),
-            pool=ours[0], replaces=(claim.subject,),
+            "LIQUIDITYPOOL",
+            supplied=(TokenAmount(pool.mint_a, parts[0]), TokenAmount(pool.mint_b, parts[1])),
+            pool=issuers[0],
+            replaces=(claim.subject,),
         )
-    ]  # fmt: skip
+    ]
 
 
-FAMILY = Family("raydium_cpmm", position=position, role="cpmm", stands=SHARE)
+FAMILY = Family("raydium_cpmm", position=position, role="cpmm", claim_kind=SHARE)

@@ -1,21 +1,23 @@
-"""How the state store came to its present tables: one file a step, run by itself when the store is opened.
+"""Migrations of the state store: one file per revision, run when the store is opened.
 
-Alembic writes the SQL, and the database's own driver runs it, all steps in one transaction: two SQLite libraries that
-have one file open in one process can break each other's locks.
+Alembic writes the SQL, and the database's own driver runs it, all revisions in one transaction: two SQLite libraries
+that have one file open in one process can break each other's locks.
 """
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from chainfolio.errors import StoreError
-from storage.disk import held, private
+from chainfolio.storage.disk import lock_file, make_private
 
 if TYPE_CHECKING:
     import apsw
     import psycopg
+
+    from chainfolio.storage.sqlite import Rows
 
 VERSION_TABLE: Final = "alembic_version"
 _REVISION: Final = f"SELECT version_num FROM {VERSION_TABLE}"
@@ -23,48 +25,55 @@ _LOCK: Final = 0x6368_6169_6E66_6F6C  # "chainfol": one upgrade at a time
 
 
 def migrate_sqlite(path: Path, head: str) -> None:
-    """Bring an SQLite file to `head`, once, whoever else opens it now; a file of a newer release is refused.
+    """Migrate an SQLite file to the revision `head`, and create it if it is missing.
 
-    What was there before is kept beside it, as `<name>.before-<head>`.
+    A file of an earlier revision is copied first, to `<name>.before-<head>`. Safe with several processes.
+
+    Raises:
+        StoreError: The file has a later revision.
     """
     import apsw
 
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = apsw.Connection(str(path))
     try:
-        private(path)  # before anything of a tenant is in it: its journals are made like it
+        make_private(path)  # before it has data: its journals get the same permissions
         connection.set_busy_timeout(5000)
         if _sqlite_revision(connection) == head:
             return
-        with held(path.with_name(path.name + ".lock"), store="state", what=f"the upgrade of {path}", wait=True):
-            found = _sqlite_revision(connection)
-            if not _underlying(found, head):
+        with lock_file(path.with_name(path.name + ".lock"), store="state", subject=f"the upgrade of {path}", wait=True):
+            current = _sqlite_revision(connection)
+            if not _needs_migration(current, head):
                 return
-            if found is not None:
+            if current is not None:
                 _copy(connection, path.with_name(f"{path.name}.before-{head}"))
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             with connection:
-                connection.execute(script("sqlite", found)).fetchall()  # all of it: a row would stop it
+                connection.execute(script("sqlite", current)).fetchall()  # an unread row would end it
     finally:
         connection.close()
 
 
 def migrate_postgres(url: str, head: str) -> None:
-    """Bring a PostgreSQL database to `head`, once, whoever else opens it now; that of a newer release is refused."""
+    """Migrate a PostgreSQL database to the revision `head`. Safe with several processes.
+
+    Raises:
+        StoreError: The database has a later revision.
+    """
     import psycopg
 
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         if _postgres_revision(connection) == head:
             return
         connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-        found = _postgres_revision(connection)
-        if _underlying(found, head):
+        current = _postgres_revision(connection)
+        if _needs_migration(current, head):
             with connection.transaction():
-                connection.execute(script("postgresql", found).encode())
+                connection.execute(script("postgresql", current).encode())
 
 
-def script(dialect: str, found: str | None, revision: str = "head") -> str:
-    """The SQL of all steps after `found`."""
+def script(dialect: str, current: str | None, revision: str = "head") -> str:
+    """Return the SQL of all migrations after the revision `current` (None: none yet)."""
     from alembic import command
     from alembic.config import Config
 
@@ -72,31 +81,35 @@ def script(dialect: str, found: str | None, revision: str = "head") -> str:
     config = Config(output_buffer=text)
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["dialect"] = dialect
-    command.upgrade(config, f"{found}:{revision}" if found else revision, sql=True)
+    command.upgrade(config, f"{current}:{revision}" if current else revision, sql=True)
     return text.getvalue()
 
 
-def _underlying(found: str | None, head: str) -> bool:
-    if found is not None and found > head:
-        raise StoreError("state", f"it has revision {found}, this release knows {head}", remedy="upgrade Chainfolio")
-    return found != head
+def _needs_migration(current: str | None, head: str) -> bool:
+    if current is not None and current > head:
+        raise StoreError(
+            "state",
+            f"it has revision {current}, this release reads revision {head}",
+            remedy="use the release of Chainfolio that wrote it, or an empty store",
+        )
+    return current != head
 
 
 def _sqlite_revision(connection: apsw.Connection) -> str | None:
-    there = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (VERSION_TABLE,)).fetchall()
-    rows: list[Any] = connection.execute(_REVISION).fetchall() if there else []
+    tables = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (VERSION_TABLE,)).fetchall()
+    rows: Rows = connection.execute(_REVISION).fetchall() if tables else []
     return rows[0][0] if rows else None
 
 
-def _postgres_revision(connection: psycopg.Connection[Any]) -> str | None:
-    there = connection.execute("SELECT to_regclass(%s)", [VERSION_TABLE]).fetchone()
-    rows: list[Any] = connection.execute(_REVISION).fetchall() if there and there[0] else []
+def _postgres_revision(connection: psycopg.Connection[tuple[str, ...]]) -> str | None:
+    table = connection.execute("SELECT to_regclass(%s)", [VERSION_TABLE]).fetchone()
+    rows: Rows = connection.execute(_REVISION).fetchall() if table and table[0] else []
     return rows[0][0] if rows else None
 
 
-def _copy(source: apsw.Connection, place: Path) -> None:
-    """A whole copy, made through SQLite so that what still lies in its journal is in it."""
-    draft = place.with_name(place.name + ".part")
+def _copy(source: apsw.Connection, path: Path) -> None:
+    """Copy a file through SQLite, which includes the data of its journal."""
+    draft = path.with_name(path.name + ".part")
     draft.unlink(missing_ok=True)
     source.execute("VACUUM INTO ?", (str(draft),))
-    draft.replace(place)
+    draft.replace(path)

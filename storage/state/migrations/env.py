@@ -1,10 +1,10 @@
-"""What Alembic runs to write the SQL of the steps, in the words of one database."""
+"""The script that Alembic runs to write the SQL of the migrations for one database."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from storage.state.schema import metadata
+from chainfolio.storage.state.schema import metadata
 
 context.configure(
     dialect_name=context.config.attributes["dialect"],

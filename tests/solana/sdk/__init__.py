@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from localchain import install
-from localchain.errors import InstallFailed, NodeJsMissing
+from chainfolio.localchain import install
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
 
 HERE = Path(__file__).parent
 PATIENCE_S = 300.0

@@ -6,12 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chainfolio.assets import Asset
-from chainfolio.blocks import Block
-from chainfolio.contracts import Issue
-from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Report, batched
-from chainfolio.positions import AccountState, Describe
+from chainfolio.plugins.chain import AccountState, Asset, Block, Describe, Interactions, Issue, Plan, Report, batched
 
 from .ledger import Ledger
 
@@ -35,7 +30,7 @@ class Accounts:
     issues: Sequence[Issue] = ()
     finds_tokens = False
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+    def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """Nothing is unknown."""
         return iter(())
 
@@ -47,14 +42,14 @@ class Accounts:
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[Asset],
-        named: Describe | None = None,
-        expected: Plan[Any, Any, None] | None = None,
+        assets: Sequence[Asset],
+        describe: Describe | None = None,
+        prefetch: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
         """Balances, and what the tokens are called that are held."""
-        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
+        state: Plan[Any, Any, Any] = self._state(account, assets, describe)
         reports: Mapping[str, Report[Any]] = yield from batched(
-            {"state": state, **({"expected": expected} if expected else {})}
+            {"state": state, **({"expected": prefetch} if prefetch else {})}
         )
         for report in reports.values():
             if report.error is not None:

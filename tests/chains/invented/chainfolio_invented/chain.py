@@ -8,23 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from chainfolio.assets import Asset
-from chainfolio.blocks import Block, Span
-from chainfolio.budgets import Budget
-from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
-from chainfolio.contracts import Holding, Token, TransactionDetails
-from chainfolio.datasets import Dataset
-from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
-from chainfolio.plans import Plan, Unknown
-from chainfolio.reads import ReadResult
-from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.plugins.chain import (
+    Asset,
+    Block,
+    Budget,
+    Capability,
+    ChainInfo,
+    EndpointHealth,
+    Heads,
+    Holding,
+    IndexedTransaction,
+    NoBlock,
+    NodeBehind,
+    Plan,
+    ReadResult,
+    Reorged,
+    SourceError,
+    Span,
+    SpanTables,
+    Token,
+    TransactionDetails,
+    Unknown,
+)
+from chainfolio.plugins.dataset import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS, Dataset
 
 from .accounts import Accounts, Balance
 from .ledger import BLOCK_TIME_US, TOKENS, Ledger, Minted
 
 if TYPE_CHECKING:
-    from chainfolio.chain_settings import ChainSettings
-    from chainfolio.protocols import InstalledProtocols
+    from chainfolio.plugins.chain import ChainSettings, InstalledProtocols
 
 FINALITY = 64
 HEIGHTS = 40  # of which payments of accounts are listed at once
@@ -36,18 +48,34 @@ STANDARDS = {"native": "native", "transfers": "token"}
 DATASETS = {
     "blocks": Dataset("blocks", BLOCKS),
     "transactions": Dataset(
-        "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
-        loss="transactions are not indexed", by_account="places", parties=("sender", "recipient"),
+        "transactions",
+        TRANSACTIONS,
+        history=ACCOUNT_TRANSACTIONS.name,
+        in_activity=True,
+        loss="transactions are not indexed",
+        by_account="places",
+        account_columns=("sender", "recipient"),
     ),
     "native": Dataset(
-        "native", TRANSFERS, standards=("native",), history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        loss="native coins are not indexed", by_account="places", parties=("sender", "recipient"),
+        "native",
+        TRANSFERS,
+        standards=("native",),
+        history=ACCOUNT_TRANSFERS.name,
+        in_activity=True,
+        loss="native coins are not indexed",
+        by_account="places",
+        account_columns=("sender", "recipient"),
     ),
     "transfers": Dataset(
-        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        by_account="logs", parties=("sender", "recipient"),
+        "transfers",
+        TRANSFERS,
+        filtered_by="contract",
+        history=ACCOUNT_TRANSFERS.name,
+        in_activity=True,
+        by_account="logs",
+        account_columns=("sender", "recipient"),
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +94,7 @@ class InventedChain:
 
     kind = "invented"
     datasets: Mapping[str, Dataset] = DATASETS
-    usual = tuple(DATASETS)
+    default_datasets = tuple(DATASETS)
     capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS, Capability.ACCOUNT_HISTORY])
 
     def __init__(
@@ -121,7 +149,7 @@ class InventedChain:
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Collected:
+    ) -> SpanTables:
         """The blocks, transactions and payments in a span. Nothing filters coins."""
         ledger = self._ask(span, contracts)
         if span.last > ledger.head.height:
@@ -136,7 +164,7 @@ class InventedChain:
             tables["blocks"] = self._blocks(found)
         if "transactions" in datasets:
             tables["transactions"] = self._transactions(found)
-        return Collected(span, tables, blocks[-1] if blocks else None, blocks, len(tables["transfers"]), 0, True)
+        return SpanTables(span, tables, blocks[-1] if blocks else None, blocks, len(tables["transfers"]), 0, True)
 
     async def collect_accounts(
         self,
@@ -145,58 +173,81 @@ class InventedChain:
         datasets: Sequence[str],
         before: Block | None = None,
         budget: Budget | None = None,
-    ) -> Collected:
+    ) -> SpanTables:
         """The payments of some accounts, of `HEIGHTS` heights at once."""
         if budget is not None:
             budget.charge(1, 1)
         part = Span(span.first, min(span.last, span.first + HEIGHTS - 1))
         found = await self.collect(part, datasets, (), before)
         tables = {
-            name: next(each for each in DATASETS.values() if each.table.name == name).concerning(rows, accounts)
+            name: next(each for each in DATASETS.values() if each.table.name == name).rows_of_accounts(rows, accounts)
             for name, rows in found.tables.items()
         }
         linked, events = before is not None, sum(map(len, tables.values()))
         return replace(
-            found, tables=tables, chain=found.chain if linked else [], events=events, is_linked=linked,
-            ways=dict.fromkeys(datasets, "list"),
-        )  # fmt: skip
+            found,
+            tables=tables,
+            blocks=found.blocks if linked else [],
+            event_count=events,
+            is_linked=linked,
+            read_methods=dict.fromkeys(datasets, "list"),
+        )
 
     def _blocks(self, found: Iterable[Minted]) -> pa.Table:
         """Nobody mines here, and there is no gas."""
         rows = [
             {
-                "chain": self.key, "height": each.block.height, "time": each.block.time, "hash": each.block.hash,
-                "parent": each.block.parent, "tx_count": len(each.transactions),
+                "chain": self.key,
+                "height": each.block.height,
+                "time": each.block.time,
+                "hash": each.block.hash,
+                "parent": each.block.parent,
+                "tx_count": len(each.transactions),
             }
             for each in found
-        ]  # fmt: skip
+        ]
         return pa.Table.from_pylist(rows, BLOCKS.schema())
 
     def _transactions(self, found: Iterable[Minted]) -> pa.Table:
         """They cost nothing and call nothing; neither nonces nor types are known here."""
         rows = [
             {
-                "chain": self.key, "height": each.block.height, "time": each.block.time, "tx_index": paid.tx_index,
-                "hash": paid.tx_hash, "sender": paid.sender, "recipient": paid.recipient, "status": 1,
-                "raw": paid.coins.to_bytes(32, "big"), "fee": bytes(32),
+                "chain": self.key,
+                "height": each.block.height,
+                "time": each.block.time,
+                "tx_index": paid.tx_index,
+                "hash": paid.tx_hash,
+                "sender": paid.sender,
+                "recipient": paid.recipient,
+                "status": 1,
+                "raw": paid.coins.to_bytes(32, "big"),
+                "fee": bytes(32),
             }
             for each in found
             for paid in each.transactions
-        ]  # fmt: skip
+        ]
         return pa.Table.from_pylist(rows, TRANSACTIONS.schema())
 
     def _payments(self, found: Iterable[Minted], standards: set[str], contracts: Sequence[str]) -> pa.Table:
         rows = [
             {
-                "chain": self.key, "height": each.block.height, "time": each.block.time, "tx_index": paid.tx_index,
-                "log_index": -1, "item": paid.item, "tx_hash": paid.tx_hash, "token": paid.token,
+                "chain": self.key,
+                "height": each.block.height,
+                "time": each.block.time,
+                "tx_index": paid.tx_index,
+                "log_index": -1,
+                "item": paid.item,
+                "tx_hash": paid.tx_hash,
+                "token": paid.token,
                 "standard": STANDARDS["transfers"] if paid.token else STANDARDS["native"],
-                "sender": paid.sender, "recipient": paid.recipient, "raw": paid.raw.to_bytes(32, "big"),
+                "sender": paid.sender,
+                "recipient": paid.recipient,
+                "raw": paid.raw.to_bytes(32, "big"),
             }
             for each in found
             for paid in each.payments
             if not (paid.token and contracts and paid.token not in contracts)
-        ]  # fmt: skip
+        ]
         return pa.Table.from_pylist([row for row in rows if row["standard"] in standards], TRANSFERS.schema())
 
     async def answer(self, reads: Sequence[Read], block: Block) -> list[Any]:
@@ -215,29 +266,29 @@ class InventedChain:
         held = read.answered(ledger, height)
         return Unknown("there is no such token", "absent") if held is None else held
 
-    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
         """The same at several blocks."""
         results: list[list[Any] | SourceError] = []
-        for block, reads in asked:
+        for block, reads in requests:
             try:
                 results.append(await self.answer(reads, block))
             except SourceError as error:
                 results.append(error)
         return results
 
-    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+    async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows. They cost nothing, and none fails."""
         ledger = self._ask()
-        return [self._details(ledger, each) for each in known]
+        return [self._details(ledger, each) for each in transactions]
 
-    def _details(self, ledger: Ledger, known: KnownTransaction) -> TransactionDetails:
+    def _details(self, ledger: Ledger, known: IndexedTransaction) -> TransactionDetails:
         minted = ledger.minted.get(known.height)
         found = next((each for each in minted.transactions if each.tx_hash == known.tx_hash), None) if minted else None
         if found is None:
             raise Reorged(self.key, known.height, known.tx_hash)
         return TransactionDetails(found.sender, found.recipient, None, found.coins, 0, False, None)
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
+    def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
         """What reads accounts; there are no protocols here."""
         return Accounts()
 

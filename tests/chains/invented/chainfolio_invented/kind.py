@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from chainfolio.addresses import AddressRules
-from chainfolio.chain_settings import ChainSettings, doc
-from chainfolio.errors import BadSettings
-from chainfolio.kinds import EndpointMemory
-from chainfolio.seams import Seams
+from chainfolio.plugins.chain import AddressRules, BadSettings, ChainSettings, EndpointMemory, Environment, doc
 
 from .chain import ENDPOINT, InventedChain
 from .ledger import NOBODY, Ledger
@@ -45,7 +41,7 @@ class InventedKind:
     addresses = AddressRules(name, "Invented", "inv1 + 20 letters", ADDRESS, canonical, frozenset([NOBODY]), prefix=4)
 
     def build(
-        self, key: str, settings: InventedSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+        self, key: str, settings: InventedSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
     ) -> InventedChain:
         """The chain of a key, which is the seed of its history."""
         ledger = Ledger(key, settings.heights)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
 
-from chainfolio.blocks import Block
+from chainfolio.plugins.chain import Block
 
 START_US = 1_735_689_600_000_000  # 2025-01-01
 BLOCK_TIME_US = 3_600_000_250  # times are no whole seconds

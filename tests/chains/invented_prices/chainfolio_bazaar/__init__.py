@@ -9,13 +9,18 @@ from typing import Any
 
 from chainfolio_invented.accounts import Balance  # type: ignore[import-not-found]  # of another package
 
-from chainfolio.amounts import amount
-from chainfolio.assets import Asset
-from chainfolio.blocks import Block
-from chainfolio.contracts import Price
-from chainfolio.plans import Plan, Unknown
-from pricing.http_reads import HttpGet
-from pricing.quotes import PriceSection, Quotes, Refusal
+from chainfolio.plugins.price_source import (
+    Asset,
+    Block,
+    HttpGet,
+    Plan,
+    Price,
+    PriceSection,
+    Quotes,
+    Refusal,
+    Unknown,
+    amount,
+)
 
 SURE = Decimal(1)
 COIN_DECIMALS = 9

@@ -1,0 +1,97 @@
+"""Which branches of each package `make test` takes, and which every test takes together.
+
+python -m bench.coverage [tests/portfolio …]
+
+The tests that `make test` runs and those that it leaves out are run once each. Without folders this takes the time of
+`make test-all` and more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, main
+from bench.places import HERE
+
+ROOT = HERE.parent
+LINKS = sorted(path for path in (ROOT / "chainfolio").iterdir() if path.is_symlink())
+SOURCES = [
+    str(path.resolve()) for path in (ROOT / "chainfolio", *LINKS)
+]  # coverage.py resolves links in names of files
+MOST_LOST = 2.0  # percentage points of branches
+NO_TESTS = 5  # the exit code of pytest where a selection is empty
+SETTINGS = """[run]
+branch = true
+parallel = true
+patch = subprocess
+source = {sources}
+data_file = {data}
+"""
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Run both selections and compare what they take of each package."""
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        for selection in ("not slow", "slow"):
+            _test(selection, where, options.tests)
+        files = {selection: sorted(where.glob(f"{selection}.data.*")) for selection in ("not slow", "slow")}
+        alone = branches(_report(where / "alone", files["not slow"]))
+        together = branches(_report(where / "together", [*files["not slow"], *files["slow"]]))
+    return [
+        _figure(package, alone.get(package, (0, total)), (taken, total))
+        for package, (taken, total) in sorted(together.items())
+        if total
+    ]
+
+
+def branches(report: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return by package how many branches were taken, and how many there are."""
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for name, file in report["files"].items():
+        package = Path(name).parts[0]
+        taken, total = found[package]
+        summary = file["summary"]
+        found[package] = taken + summary["covered_branches"], total + summary["num_branches"]
+    return dict(found)
+
+
+def _test(selection: str, where: Path, tests: list[str]) -> None:
+    settings = where / f"{selection}.ini"
+    settings.write_text(SETTINGS.format(sources=",".join(SOURCES), data=where / f"{selection}.data"))
+    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-n", "2"]
+    ended = subprocess.run([*command, "--dist", "loadgroup", "-m", selection, *tests], cwd=ROOT, check=False)
+    if ended.returncode not in (0, NO_TESTS):
+        sys.exit(f"The tests that are {selection} failed: what they cover means nothing.")
+
+
+def _report(data: Path, files: list[Path]) -> dict[str, Any]:
+    tool = [sys.executable, "-m", "coverage"]
+    subprocess.run([*tool, "combine", "-q", "--keep", f"--data-file={data}", *files], cwd=ROOT, check=True)
+    report = data.with_suffix(".json")
+    subprocess.run([*tool, "json", "-q", f"--data-file={data}", "-o", report], cwd=ROOT, check=True)
+    said: dict[str, Any] = json.loads(report.read_text())
+    return said
+
+
+def _figure(package: str, alone: tuple[int, int], together: tuple[int, int]) -> Figure:
+    shares = [100 * taken / total for taken, total in (alone, together)]
+    value = f"{shares[0]:.1f} % of branches in `make test`, {shares[1]:.1f} % in all"
+    bar = f"≤ {MOST_LOST:g} points less"
+    return Figure("coverage", package, value, bar, shares[1] - shares[0] <= MOST_LOST, in_readme=False)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The folders of tests to run."""
+    parser.add_argument("tests", nargs="*", help="folders of tests; all without any")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

@@ -1,0 +1,318 @@
+"""`chainfolio.AsyncSession`: questions about wallets from a program that has an event loop.
+
+A session is made of an endpoint or of a data folder. It connects when it is first asked, and is closed by `async with`
+or by `close()`. Answers are those of the commands; errors are those of `chainfolio.errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal
+
+from chainfolio.errors import BadRequest, BadSettings, NotFound
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.assets import Account
+    from chainfolio.chains import Chain
+    from chainfolio.engine.history.day_values import DayValues
+    from chainfolio.engine.prices.reasons import Reasons
+    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.engine.service import Engine
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.document import Portfolio
+    from chainfolio.portfolio.nav import Nav
+    from chainfolio.portfolio.pnl.report import PnlDocument
+    from chainfolio.portfolio.transactions import Transactions
+    from chainfolio.settings import Settings
+
+SETTINGS: Final = "chainfolio.toml"
+DATA: Final = ("lake", "tail.db")  # what a data folder has
+Addresses = str | Sequence[str]
+log = logging.getLogger("chainfolio.session")
+
+
+class AsyncSession:
+    """Questions about wallets, asked with the nodes and the data of one place. Make it with `connect` or `open`."""
+
+    def __init__(self, begin: Callable[[], Awaitable[System]]) -> None:
+        self._begin = begin
+        self._engine: Engine | None = None
+        self._lock = asyncio.Lock()
+        self._is_closed = False
+
+    @classmethod
+    def connect(cls, rpc: str | Sequence[str], *, data: str | Path | None = None) -> AsyncSession:
+        """A session with the chains that some nodes serve. Without `data`, a folder, nothing is kept."""
+
+        async def begin() -> System:
+            from chainfolio.settings import load
+
+            if not rpc:
+                raise BadRequest("rpc", "no node is named", remedy="its address, as http://127.0.0.1:8545")
+            return await _system(load(None, {}), _as_list(rpc), data)
+
+        return cls(begin)
+
+    @classmethod
+    def open(cls, path: str | Path, *, rpc: str | Sequence[str] = ()) -> AsyncSession:
+        """A session with a settings file, a folder that has one, or a data folder; with `rpc` the nodes are these."""
+
+        async def begin() -> System:
+            settings = _settings(Path(path))
+            return await _system(settings, _as_list(rpc), settings.data_dir)
+
+        return cls(begin)
+
+    async def __aenter__(self) -> AsyncSession:
+        await self._ready()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of connections and files. A closed session cannot be asked."""
+        self._is_closed = True
+        async with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            from chainfolio.engine.questions import settle_prices
+
+            try:
+                await asyncio.to_thread(settle_prices, engine.system)
+            finally:
+                await engine.system.close()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    async def portfolio(
+        self,
+        address: str,
+        *,
+        chain: str | None = None,
+        block: int | None = None,
+        include_spam: bool = False,
+        sources: bool = False,
+    ) -> Portfolio:
+        """What an address holds and what it is worth: on all chains now, on one `chain`, or there at a `block`."""
+        (portfolio,) = await self.portfolios(
+            [address], chain=chain, block=block, include_spam=include_spam, sources=sources
+        )
+        return portfolio
+
+    async def portfolios(
+        self,
+        addresses: Addresses,
+        *,
+        chain: str | None = None,
+        block: int | None = None,
+        include_spam: bool = False,
+        sources: bool = False,
+    ) -> list[Portfolio]:
+        """The same of several addresses, in their order, each once."""
+        from chainfolio.engine.questions import portfolios
+        from chainfolio.portfolio.facts import Options
+
+        engine = await self._ready()
+        options = Options(sources=sources, spam=include_spam, nfts=True, rates=True)
+        accounts = await _accounts(engine, addresses, [chain] if chain else [])
+        return await portfolios(engine, accounts, chain, block, options)
+
+    async def nav(self, addresses: Addresses, *, currency: str = "USD") -> Nav:
+        """The net asset value of addresses together, now, in a currency."""
+        engine = await self._ready()
+        return await engine.nav(await _accounts(engine, addresses), currency, wait=True)
+
+    async def history(
+        self,
+        addresses: Addresses,
+        *,
+        first: str | None = None,
+        last: str | None = None,
+        interval: Literal["day", "week", "month"] = "day",
+        chains: Sequence[str] = (),
+        again: bool = False,
+    ) -> DayValues:
+        """What addresses were worth day by day, from `first` (30 days before) to `last` (today), as YYYY-MM-DD.
+
+        `again` reads the days anew of which a read failed."""
+        from chainfolio.engine.history.day_values import DayValues
+        from chainfolio.engine.named_accounts import chains_with_past
+        from chainfolio.engine.questions import days_between, today, values
+
+        engine = await self._ready()
+        days = days_between(first, last, interval, today(engine.system))
+        accounts = await _accounts(engine, addresses, chains)
+        on = chains_with_past(engine.system, accounts, chains)
+        return DayValues(tuple(await values(engine, accounts, on, days, again=again)))
+
+    async def transactions(
+        self,
+        address: str,
+        *,
+        chain: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        first: str | None = None,
+        last: str | None = None,
+    ) -> Transactions:
+        """What an address did, the newest first: all of it, or `limit` of it behind the first `offset`; from the day
+        `first` to the day `last`."""
+        from chainfolio.engine.questions import PAGE, joined_pages, transaction_filter, transaction_pages
+
+        if limit is not None and not 1 <= limit <= PAGE:
+            raise BadRequest("limit", f"{limit} is not between 1 and {PAGE}", remedy="without a limit all are read")
+        engine = await self._ready()
+        question = transaction_filter(chain, limit or PAGE, offset, first, last)
+        (owner,) = await _accounts(engine, address, [chain] if chain else [])
+        return joined_pages([each async for each in transaction_pages(engine, owner, question, every=limit is None)])
+
+    async def gains(
+        self,
+        addresses: Addresses,
+        *,
+        method: str = "fifo",
+        per_wallet: bool = False,
+        chain: str | None = None,
+        deposits_are_disposals: bool = False,
+        received_at: Literal["spot", "unknown"] = "spot",
+        zone: str | None = None,
+    ) -> PnlDocument:
+        """What addresses of one owner gained, lot by lot, from all that is indexed of them."""
+        from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
+
+        if received_at not in ("spot", "unknown"):
+            raise BadRequest("received_at", f"{received_at!r} is neither 'spot' nor 'unknown'")
+        networks = (chain,) if chain else ()
+        request = PnlRequest(
+            method, per_wallet, deposits_are_disposals, received_at == "spot", zone_of(zone, method), networks
+        )
+        request.check()
+        engine = await self._ready()
+        return await pnl(engine, await _accounts(engine, addresses, networks), request)
+
+    async def price(self, asset: str, *, at: int | str | None = None) -> Reasons:
+        """What an asset was worth at a height, a day or a moment (UTC), by default now; and why."""
+        from chainfolio.engine.named_accounts import check_chains
+        from chainfolio.engine.prices.reasons import reasons
+
+        engine = await self._ready()
+        check_chains(engine.system)
+        return await reasons(engine.system, asset, at, ask=False)
+
+    async def reconcile(
+        self,
+        addresses: Addresses,
+        *,
+        chains: Sequence[str] = (),
+        first: int | None = None,
+        last: int | None = None,
+        checkpoints: int = 32,
+        max_requests: int | None = None,
+    ) -> list[Reconciliation]:
+        """Whether the indexed movements of addresses explain their balances on chain, by chain and address."""
+        from chainfolio.engine.questions import check_reconcile, on_each_chain, reconciliations
+
+        check_reconcile(first, checkpoints, max_requests)
+        engine = await self._ready()
+        system, accounts = engine.system, await _accounts(engine, addresses, chains)
+
+        async def work(chain: Chain, owners: Sequence[str]) -> list[Reconciliation]:
+            return (await reconciliations(system, chain, owners, first, last, checkpoints, max_requests))[0]
+
+        return await on_each_chain(system, accounts, chains, work)
+
+    async def tables(self) -> list[str]:
+        """The names of the tables that have rows here; `docs/tables.md` describes them."""
+        from chainfolio.tables import TABLES
+
+        lake = (await self._ready()).system.lake
+        return await asyncio.to_thread(lambda: [name for name, table in TABLES.items() if lake.exists(table)])
+
+    async def table(self, name: str) -> pl.LazyFrame:
+        """The rows of a table as of now, as a lazy frame: what a query does not need is not read.
+
+        Raises:
+            BadRequest: there is no table of this name.
+            NotFound: nothing was ever stored in it here.
+            StaleTable: another release wrote it.
+        """
+        from chainfolio.tables import TABLES
+
+        if name not in TABLES:
+            raise BadRequest("table", f"there is no table {name[:40]!r}", remedy=f"one of {', '.join(TABLES)}")
+        lake = (await self._ready()).system.lake
+        if not await asyncio.to_thread(lake.exists, TABLES[name]):
+            raise NotFound(f"nothing of the table {name} is stored here", remedy="tables() names those that are")
+        return await asyncio.to_thread(lake.scan, TABLES[name])
+
+    async def _ready(self) -> Engine:
+        from chainfolio.engine.service import Engine
+
+        async with self._lock:
+            if self._is_closed:
+                raise BadRequest("session", "it is closed", remedy="connect or open another one")
+            self._engine = self._engine or Engine(await self._begin())
+            return self._engine
+
+
+def _as_list(text: str | Sequence[str]) -> list[str]:
+    return [text] if isinstance(text, str) else list(text)
+
+
+async def _accounts(engine: Engine, names: Addresses, chains: Sequence[str] = ()) -> list[Account]:
+    """The accounts behind some addresses and names; what a name stands for is logged."""
+    from chainfolio.engine.named_accounts import accounts_of
+
+    addresses = _as_list(names)
+    if not addresses:
+        raise BadRequest("address", "no address is given")
+    return await accounts_of(engine.system, addresses, chains, log.info)
+
+
+def _settings(path: Path) -> Settings:
+    """The settings of a file, of a folder that has a settings file, or of the data folder beside one."""
+    import msgspec
+
+    from chainfolio.settings import load
+
+    if not path.is_dir():
+        return load(path)
+    if (path / SETTINGS).exists():
+        return load(path / SETTINGS)
+    if (sibling := path.absolute().parent / SETTINGS).exists():
+        settings = load(sibling)
+        if settings.data_dir.resolve() == path.resolve():
+            return settings
+    if not any((path / name).exists() for name in DATA):
+        remedy = f"name a settings file, a folder with a {SETTINGS}, or the data folder of one"
+        raise BadSettings(str(path), "the folder has neither settings nor data", remedy=remedy)
+    return msgspec.structs.replace(load(None, {}), data=str(path))
+
+
+async def _system(settings: Settings, urls: Sequence[str], data: str | Path | None) -> System:
+    """The parts of some settings; with nodes, of the chains that these serve."""
+    import msgspec
+
+    from chainfolio.environment import Environment
+    from chainfolio.indexer.endpoints import at_endpoints
+    from chainfolio.indexer.wiring import CONFIGS, System
+
+    environment = Environment()
+    if data is None:  # a folder that is not there: its lake is empty
+        with tempfile.TemporaryDirectory() as folder:
+            settings = msgspec.structs.replace(settings, data=folder)
+    else:
+        settings = msgspec.structs.replace(settings, data=str(data))
+    if urls:
+        settings = await at_endpoints(settings, urls, environment, configs=CONFIGS)
+    return System(settings, environment, keeps_nothing=data is None)

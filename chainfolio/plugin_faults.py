@@ -1,0 +1,23 @@
+"""Explanations of failed plug-in imports, with the new module if the plug-in was written for an older release."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The top-level modules of releases before `chainfolio.plugins`, and where plug-ins have the same names now.
+OLD: Final = {
+    "adapters.solana": "chainfolio.plugins.solana_protocol",
+    "adapters": "chainfolio.plugins.protocol",
+    "pricing": "chainfolio.plugins.price_source",
+} | dict.fromkeys(
+    ("api", "cli", "configs", "engine", "indexer", "localchain", "portfolio", "storage", "transport"),
+    "chainfolio.plugins",
+)
+
+
+def load_fault(error: BaseException) -> str:
+    """Return the error of importing a plug-in as a sentence."""
+    message = f"{type(error).__name__}: {error}"
+    name = (error.name if isinstance(error, ImportError) else "") or ""
+    new = next((new for old, new in OLD.items() if name == old or name.startswith(f"{old}.")), "")
+    return f"{message}; `{name}` is of an older release: import from `{new}`" if new else message

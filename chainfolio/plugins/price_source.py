@@ -1,0 +1,41 @@
+"""What a source of prices needs: its section, its answers, and the reads of chains and of the web that it may yield."""
+
+from __future__ import annotations
+
+from chainfolio.adapters.evm.reads import Call, NativeBalance
+from chainfolio.amounts import amount
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Price
+from chainfolio.errors import BadSettings
+from chainfolio.kinds import contract_calls
+from chainfolio.plans import Plan, Unknown, run_offline
+from chainfolio.pricing.http_reads import Batch, BatchedRead, HttpGet
+from chainfolio.pricing.quotes import PriceSection, PriceSource, Quotes, Refusal, RelativePrice, by_chain
+from chainfolio.reads import AtParent, Read, ReadResult
+
+__all__ = [
+    "Asset",
+    "AtParent",
+    "BadSettings",
+    "Batch",
+    "BatchedRead",
+    "Block",
+    "Call",
+    "HttpGet",
+    "NativeBalance",
+    "Plan",
+    "Price",
+    "PriceSection",
+    "PriceSource",
+    "Quotes",
+    "Read",
+    "ReadResult",
+    "Refusal",
+    "RelativePrice",
+    "Unknown",
+    "amount",
+    "by_chain",
+    "contract_calls",
+    "run_offline",
+]

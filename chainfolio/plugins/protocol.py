@@ -1,0 +1,68 @@
+"""What a decoder of a protocol on an EVM chain needs: its family, the rules, and what a position is."""
+
+from __future__ import annotations
+
+from chainfolio import amounts
+from chainfolio.adapters.evm.positions.price_guard import Reserves, guard_price, guard_reserves, reserves
+from chainfolio.adapters.evm.positions.rules import (
+    AtEarlierBlock,
+    Collection,
+    Counterparty,
+    DecoderPlan,
+    DecoderRead,
+    Event,
+    EveryAccount,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    ReadError,
+    Rule,
+    Token,
+    is_backed,
+    run_decoder,
+)
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read, balance_of
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.plans import Plan, Unknown, all_of
+from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
+from chainfolio.tick_math import MAX_TICK, Q128, WORD, sqrt_price
+
+__all__ = [
+    "MAX_TICK",
+    "Q128",
+    "WORD",
+    "ZERO_ADDRESS",
+    "AnnotatedShare",
+    "AtEarlierBlock",
+    "Call",
+    "Collection",
+    "Counterparty",
+    "DecodedPosition",
+    "DecoderPlan",
+    "DecoderRead",
+    "Event",
+    "EveryAccount",
+    "Family",
+    "MayRefuse",
+    "NativeBalance",
+    "Plan",
+    "ProtocolMatch",
+    "Read",
+    "ReadError",
+    "Reserves",
+    "Rule",
+    "Token",
+    "TokenAmount",
+    "Unknown",
+    "UnlistedShare",
+    "UnverifiedShare",
+    "all_of",
+    "amounts",
+    "balance_of",
+    "guard_price",
+    "guard_reserves",
+    "is_backed",
+    "reserves",
+    "run_decoder",
+    "sqrt_price",
+]

@@ -1,0 +1,33 @@
+"""What a decoder of a protocol on Solana needs: its family, the claims, and what a position is."""
+
+from __future__ import annotations
+
+from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, derived
+from chainfolio.adapters.solana.layouts import SYSTEM
+from chainfolio.adapters.solana.positions import SHARED, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.shares import issued
+from chainfolio.plans import Plan, Unknown, all_of
+from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
+
+__all__ = [
+    "SHARED",
+    "SLOT_MS",
+    "SYSTEM",
+    "AccountRead",
+    "AnnotatedShare",
+    "Claim",
+    "DecodedPosition",
+    "DecoderPlan",
+    "Family",
+    "ListRead",
+    "Plan",
+    "TokenAmount",
+    "Unknown",
+    "UnlistedShare",
+    "Unreadable",
+    "UnverifiedShare",
+    "all_of",
+    "derived",
+    "issued",
+    "require",
+]

@@ -1,0 +1,236 @@
+"""`chainfolio.connect` and `chainfolio.open`: questions about wallets from scripts and notebooks.
+
+A `Session` is an `AsyncSession` whose event loop runs in a thread of its own, so it works where a loop is running
+already. It can be asked from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from chainfolio.async_session import Addresses, AsyncSession
+from chainfolio.errors import BadRequest
+from chainfolio.loop import loop_factory
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.engine.history.day_values import DayValues
+    from chainfolio.engine.prices.reasons import Reasons
+    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.portfolio.document import Portfolio
+    from chainfolio.portfolio.nav import Nav
+    from chainfolio.portfolio.pnl.report import PnlDocument
+    from chainfolio.portfolio.transactions import Transactions
+
+T = TypeVar("T")
+
+
+def connect(rpc: str | Sequence[str], *, data: str | Path | None = None) -> Session:
+    """A session with the chains that some nodes serve, as `--rpc` of the commands. Without `data`, a folder, nothing is
+    kept.
+
+    Raises:
+        BadRequest: an address is malformed, or a node serves a chain that no file describes.
+        SourceError: a node cannot be reached, or is no node of any installed kind.
+    """
+    return Session(AsyncSession.connect(rpc, data=data))
+
+
+def open(path: str | Path, *, rpc: str | Sequence[str] = ()) -> Session:
+    """A session with a settings file, a folder that has one, or a data folder; with `rpc` the nodes are these.
+
+    Raises:
+        BadSettings: there are neither settings nor data, or the settings have a mistake.
+    """
+    return Session(AsyncSession.open(path, rpc=rpc))
+
+
+class Session:
+    """Questions about wallets, asked with the nodes and the data of one place. Each method waits for its answer."""
+
+    def __init__(self, inner: AsyncSession) -> None:
+        self._inner = inner
+        self._begun = Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._ended: asyncio.Event
+        self._thread = Thread(target=self._serve, args=[loop_factory()], name="chainfolio", daemon=True)
+        self._thread.start()
+        self._begun.wait()
+        try:
+            self._answer(inner.__aenter__())
+        except BaseException:  # whatever ends it: nothing may go on behind the caller
+            self.close()
+            raise
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of connections and files. A closed session cannot be asked."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self._answer(self._inner.close())
+        finally:
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join()
+
+    def _serve(self, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None) -> None:
+        """Run the loop of the thread until the session is closed."""
+
+        async def until_closed() -> None:
+            self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+            self._begun.set()
+            await self._ended.wait()
+
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(until_closed())
+
+    def _answer(self, question: Coroutine[Any, Any, T]) -> T:
+        """Wait for an answer; whoever is interrupted meanwhile does not want it any more."""
+        if not self._thread.is_alive():
+            question.close()
+            raise BadRequest("session", "it is closed", remedy="connect or open another one")
+        answer = asyncio.run_coroutine_threadsafe(question, self._loop)
+        try:
+            return answer.result()
+        except BaseException:  # whatever ends it: nothing may go on behind the caller
+            answer.cancel()
+            raise
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def portfolio(
+        self,
+        address: str,
+        *,
+        chain: str | None = None,
+        block: int | None = None,
+        include_spam: bool = False,
+        sources: bool = False,
+    ) -> Portfolio:
+        """What an address holds and what it is worth: on all chains now, on one `chain`, or there at a `block`."""
+        return self._answer(
+            self._inner.portfolio(address, chain=chain, block=block, include_spam=include_spam, sources=sources)
+        )
+
+    def portfolios(
+        self,
+        addresses: Addresses,
+        *,
+        chain: str | None = None,
+        block: int | None = None,
+        include_spam: bool = False,
+        sources: bool = False,
+    ) -> list[Portfolio]:
+        """The same of several addresses, in their order, each once."""
+        return self._answer(
+            self._inner.portfolios(addresses, chain=chain, block=block, include_spam=include_spam, sources=sources)
+        )
+
+    def nav(self, addresses: Addresses, *, currency: str = "USD") -> Nav:
+        """The net asset value of addresses together, now, in a currency."""
+        return self._answer(self._inner.nav(addresses, currency=currency))
+
+    def history(
+        self,
+        addresses: Addresses,
+        *,
+        first: str | None = None,
+        last: str | None = None,
+        interval: Literal["day", "week", "month"] = "day",
+        chains: Sequence[str] = (),
+        again: bool = False,
+    ) -> DayValues:
+        """What addresses were worth day by day, from `first` (30 days before) to `last` (today), as YYYY-MM-DD.
+
+        `again` reads the days anew of which a read failed."""
+        return self._answer(
+            self._inner.history(addresses, first=first, last=last, interval=interval, chains=chains, again=again)
+        )
+
+    def transactions(
+        self,
+        address: str,
+        *,
+        chain: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        first: str | None = None,
+        last: str | None = None,
+    ) -> Transactions:
+        """What an address did, the newest first: all of it, or `limit` of it behind the first `offset`; from the day
+        `first` to the day `last`."""
+        return self._answer(
+            self._inner.transactions(address, chain=chain, limit=limit, offset=offset, first=first, last=last)
+        )
+
+    def gains(
+        self,
+        addresses: Addresses,
+        *,
+        method: str = "fifo",
+        per_wallet: bool = False,
+        chain: str | None = None,
+        deposits_are_disposals: bool = False,
+        received_at: Literal["spot", "unknown"] = "spot",
+        zone: str | None = None,
+    ) -> PnlDocument:
+        """What addresses of one owner gained, lot by lot, from all that is indexed of them."""
+        return self._answer(
+            self._inner.gains(
+                addresses,
+                method=method,
+                per_wallet=per_wallet,
+                chain=chain,
+                deposits_are_disposals=deposits_are_disposals,
+                received_at=received_at,
+                zone=zone,
+            )
+        )
+
+    def price(self, asset: str, *, at: int | str | None = None) -> Reasons:
+        """What an asset was worth at a height, a day or a moment (UTC), by default now; and why."""
+        return self._answer(self._inner.price(asset, at=at))
+
+    def reconcile(
+        self,
+        addresses: Addresses,
+        *,
+        chains: Sequence[str] = (),
+        first: int | None = None,
+        last: int | None = None,
+        checkpoints: int = 32,
+        max_requests: int | None = None,
+    ) -> list[Reconciliation]:
+        """Whether the indexed movements of addresses explain their balances on chain, by chain and address."""
+        return self._answer(
+            self._inner.reconcile(
+                addresses, chains=chains, first=first, last=last, checkpoints=checkpoints, max_requests=max_requests
+            )
+        )
+
+    def tables(self) -> list[str]:
+        """The names of the tables that have rows here; `docs/tables.md` describes them."""
+        return self._answer(self._inner.tables())
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """The rows of a table as of now, as a lazy frame: what a query does not need is not read.
+
+        Raises:
+            BadRequest: there is no table of this name.
+            NotFound: nothing was ever stored in it here.
+            StaleTable: another release wrote it.
+        """
+        return self._answer(self._inner.table(name))

@@ -1,0 +1,1 @@
+"""Approvals that accounts gave, and what they still allow."""

@@ -1,0 +1,1 @@
+"""Gains of accounts, from their transactions and the prices of their blocks."""

@@ -1,0 +1,105 @@
+"""What accounts were worth day by day: the sum of what each chain says, and nothing where one of them cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from chainfolio import amounts
+from chainfolio.engine.history.past_days import ABSENT
+from chainfolio.engine.history.snapshot_store import DaySnapshot
+from chainfolio.portfolio.document import rounded
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NO_CHAIN: Final = "no chain had begun"
+COLUMNS: Final = ("day", "address", "value", "completeness", "reason", "blocks")
+USD_PLACES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DayValue:
+    """One account on one day. `value` is None where it is not known, and `reason` says why; `parts` are its chains."""
+
+    account: str
+    day: date
+    value: Decimal | None
+    completeness: str
+    reason: str
+    parts: tuple[DaySnapshot, ...]
+
+    @property
+    def row(self) -> list[str | None]:
+        """The cells of `COLUMNS`."""
+        blocks = " ".join(f"{part.chain}:{part.block.height}" for part in self.parts if part.block.hash)
+        value = None if self.value is None else amounts.text(self.value)
+        return [str(self.day), self.account, value, self.completeness, self.reason, blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class DayValues:
+    """What accounts were worth on some days: a value for each account and day, in this order."""
+
+    values: tuple[DayValue, ...]
+
+    def __iter__(self) -> Iterator[DayValue]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each value: `value` is the exact text, `value_usd` the same rounded to 12 places, for computing."""
+        return frame(self.values)
+
+
+def frame(values: Sequence[DayValue]) -> pl.DataFrame:
+    """The values as a table, as of `DayValues.to_polars`."""
+    import polars as pl
+
+    found = pl.DataFrame([each.row for each in values], dict.fromkeys(COLUMNS, pl.String), orient="row")
+    usd = [None if each.value is None else rounded(Fraction(each.value), USD_PLACES) for each in values]
+    return found.with_columns(
+        pl.col("day").str.to_date(), pl.Series("value_usd", usd, dtype=pl.Decimal(38, USD_PLACES))
+    )
+
+
+def day_values(accounts: Sequence[str], days: Sequence[date], found: Iterable[DaySnapshot]) -> list[DayValue]:
+    """A value for each account and day, in this order, from the snapshots of its chains."""
+    parts: dict[tuple[str, date], list[DaySnapshot]] = {(each, day): [] for each in accounts for day in days}
+    for snapshot in found:
+        parts[snapshot.account, snapshot.day].append(snapshot)
+    return [_value(account, day, sorted(each, key=_chain)) for (account, day), each in parts.items()]
+
+
+def total(values: Iterable[DayValue]) -> list[tuple[date, Decimal | None]]:
+    """The sum of all accounts by day; unknown where that of one is."""
+    by_day: dict[date, list[Decimal | None]] = {}
+    for each in values:
+        by_day.setdefault(each.day, []).append(each.value)
+    return [(day, _sum(some)) for day, some in sorted(by_day.items())]
+
+
+def _value(account: str, day: date, parts: Sequence[DaySnapshot]) -> DayValue:
+    there = [each for each in parts if each.completeness != ABSENT]
+    if not there:
+        return DayValue(account, day, None, ABSENT, NO_CHAIN, tuple(parts))
+    value = _sum([None if each.value is None else Decimal(each.value) for each in there])
+    worst = next((each.completeness for each in there if each.value is None), "")
+    partial = any(each.completeness != "complete" for each in there)
+    reason = "; ".join(f"{each.chain}: {each.reason}" for each in there if each.reason)
+    return DayValue(account, day, value, worst or ("partial" if partial else "complete"), reason, tuple(parts))
+
+
+def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
+    known = [each for each in values if each is not None]
+    return amounts.total(known) if len(known) == len(values) else None
+
+
+def _chain(snapshot: DaySnapshot) -> str:
+    return snapshot.chain

@@ -1,0 +1,250 @@
+"""Daily snapshots in the lake: each is a row of `snapshots` with its document, and its assets in `snapshot_holdings`.
+
+A batch of snapshots is one commit. What they hold is made of their documents, in a second commit with the same number;
+where a process died between the two, the next one that writes makes up for it, and asks no node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from chainfolio.blocks import Block
+from chainfolio.engine.history.day_blocks import midnight
+from chainfolio.portfolio.document import Portfolio, encode_one
+from chainfolio.portfolio.snapshot_rows import holdings_of
+from chainfolio.storage.disk import lock_file
+from chainfolio.table import bucket
+from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+UNREADABLE: Final = "unreadable"
+KINDS: Final = ("complete", "partial", UNREADABLE)
+KEY: Final = ("account", "day", "attempt")
+FACTS: Final = (*KEY, "height", "time", "hash", "completeness", "reason", "retry", "unindexed", "value", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class DaySnapshot:
+    """What an account held on one chain as a day began. Without a document nobody could read it, and `reason` says why.
+
+    `retry`: whether a read failed, so that reading it again may give more. `unindexed` is a digest of what the index
+    lacked, empty where it lacked nothing."""
+
+    chain: str
+    account: str
+    day: date
+    block: Block
+    completeness: str
+    reason: str = ""
+    retry: bool = False
+    unindexed: str = ""
+    value: str | None = None
+    document: bytes | None = field(default=None, repr=False, compare=False)
+    digest: str = ""
+
+    @property
+    def portfolio(self) -> Portfolio:
+        """The document as what it was written from."""
+        assert self.document is not None, "nobody could read it"
+        return msgspec.json.decode(self.document, type=Portfolio)
+
+    def says(self, other: DaySnapshot) -> bool:
+        """Whether another one says the same, whenever it was taken."""
+        mine, theirs = (
+            (each.block.height, each.block.hash, each.completeness, each.reason, each.unindexed, each.digest)
+            for each in (self, other)
+        )
+        return mine == theirs
+
+
+def of_document(
+    chain: str, day: date, block: Block, document: Portfolio, reason: str, *, retry: bool, unindexed: str
+) -> DaySnapshot:
+    """The snapshot of a document."""
+    written = encode_one(document)
+    digest, place = hashlib.sha256(written).hexdigest(), replace(block, parent="")
+    return DaySnapshot(
+        chain,
+        document.address,
+        day,
+        place,
+        document.completeness,
+        reason,
+        retry,
+        unindexed,
+        document.networth,
+        written,
+        digest,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStore:
+    """The snapshots of all chains. Several processes may keep some: one at a time writes those of a chain."""
+
+    lake: Lake
+    tail: Tail
+
+    def newest(
+        self, chain: str, accounts: Sequence[str], days: Iterable[date] | None = None, *, documents: bool = True
+    ) -> dict[tuple[str, date], DaySnapshot]:
+        """The newest snapshot of each account and day that is kept, of some days or of all."""
+        import polars as pl
+
+        columns = [*FACTS, *(["document"] if documents else [])]
+        rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, columns)
+        if days is not None:
+            rows = rows.filter(pl.col("day").is_in([midnight(day) for day in days]))
+        newest = rows.sort("attempt").unique(["account", "day"], keep="last", maintain_order=True).collect()
+        found = [_snapshot(chain, row) for row in newest.iter_rows(named=True)]
+        return {(each.account, each.day): each for each in found}
+
+    def holdings(self, chain: str, accounts: Sequence[str], days: Iterable[date]) -> pl.DataFrame:
+        """What the newest snapshots of some days hold: a row for each asset of which there is something."""
+        import polars as pl
+
+        wanted = pl.col("day").is_in([midnight(day) for day in days])
+        counts = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY).filter(wanted)
+        newest = counts.group_by("account", "day").agg(pl.col("attempt").max())
+        columns = [*KEY, "asset", "protocol", "raw", "value", "spam"]
+        rows = self.lake.of_accounts(SNAPSHOT_HOLDINGS, chain, accounts, columns).filter(wanted)
+        is_held = pl.col("raw").is_null() | (pl.col("raw") != bytes(32))
+        return rows.filter(is_held).join(newest, on=list(KEY), how="semi").collect()
+
+    def first_days(self, chain: str, accounts: Sequence[str]) -> dict[str, date]:
+        """The first day that is kept of each account that has one."""
+        import polars as pl
+
+        rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, ["account", "day"])
+        return {each: day.date() for each, day in rows.group_by("account").agg(pl.col("day").min()).collect().rows()}
+
+    def summary(self, chain: str) -> dict[str, Any]:
+        """What is kept of a chain: accounts, days and snapshots by their completeness."""
+        import polars as pl
+
+        rows = self.lake.scan(SNAPSHOTS, chain=chain).select(*KEY, "completeness")
+        newest = rows.collect().sort(KEY).unique(["account", "day"], keep="last", maintain_order=True)
+        counts = {name: newest.filter(pl.col("completeness") == name).height for name in KINDS}
+        ends = newest["day"].min(), newest["day"].max()
+        first, last = (str(each.date()) if isinstance(each, datetime) else None for each in ends)
+        return {"accounts": newest["account"].n_unique(), "first": first, "last": last, **counts}
+
+    def keep(self, chain: str, taken: Sequence[DaySnapshot], now: datetime) -> int:
+        """Keep snapshots of a chain; how many said something new. What another process kept meanwhile is not kept
+        twice."""
+        import pyarrow as pa
+
+        with self._writing(chain):
+            self.settle(chain)
+            accounts = sorted({each.account for each in taken})
+            known = self.newest(chain, accounts, {each.day for each in taken}, documents=False)
+            new = [each for each in taken if not (old := known.get((each.account, each.day))) or not old.says(each)]
+            if not new:
+                return 0
+            attempts = self._attempts(chain, accounts)
+            batch = self.lake.last(SNAPSHOTS, _stream(chain)) + 1
+            rows = [
+                {**_row(each), "attempt": attempts.get((each.account, each.day), -1) + 1, "taken": now, "batch": batch}
+                for each in new
+            ]
+            content = pa.Table.from_pylist(rows, schema=SNAPSHOTS.schema())
+            self.lake.append(SNAPSHOTS, content, stream=_stream(chain), batch=batch)
+            self._keep_holdings(chain, rows, batch)
+            return len(new)
+
+    def settle(self, chain: str) -> None:
+        """Make the holdings of snapshots whose writer died before it had."""
+        import polars as pl
+
+        last, made = (self.lake.last(table, _stream(chain)) for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS))
+        if made >= last:
+            return
+        left = pl.col("batch") > made
+        accounts = self.lake.scan(SNAPSHOTS, chain=chain).filter(left).select("account").unique().collect()
+        columns = ["chain", "bucket", *KEY, "height", "batch", "document"]
+        rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts["account"].to_list(), columns).filter(left).collect()
+        self._keep_holdings(chain, rows.to_dicts(), last)
+
+    def _keep_holdings(self, chain: str, rows: Sequence[dict[str, Any]], batch: int) -> None:
+        import pyarrow as pa
+
+        columns = ("chain", "bucket", *KEY, "height")
+        made = [
+            {**{name: row[name] for name in columns}, **holding}
+            for row in rows
+            if row["document"] is not None
+            for holding in holdings_of(msgspec.json.decode(row["document"], type=Portfolio))
+        ]
+        content = pa.Table.from_pylist(made, schema=SNAPSHOT_HOLDINGS.schema())
+        self.lake.append(SNAPSHOT_HOLDINGS, content, stream=_stream(chain), batch=batch)
+
+    def _attempts(self, chain: str, accounts: Sequence[str]) -> dict[tuple[str, date], int]:
+        import polars as pl
+
+        rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY)
+        counted = rows.group_by("account", "day").agg(pl.col("attempt").max()).collect()
+        return {(account, day.date()): attempt for account, day, attempt in counted.iter_rows()}
+
+    @contextmanager
+    def _writing(self, chain: str) -> Iterator[None]:
+        with lock_file(
+            self.tail.path.parent / "locks" / f"{chain}.snapshots.lock",
+            store="lake",
+            subject=f"the snapshots of {chain}",
+            wait=True,
+        ):
+            yield
+
+
+def _stream(chain: str) -> str:
+    return f"{chain}/snapshots"
+
+
+def _row(each: DaySnapshot) -> dict[str, Any]:
+    return {
+        "chain": each.chain,
+        "bucket": bucket(each.account),
+        "account": each.account,
+        "day": midnight(each.day),
+        "height": each.block.height,
+        "time": each.block.time,
+        "hash": each.block.hash,
+        "completeness": each.completeness,
+        "reason": each.reason or None,
+        "retry": each.retry,
+        "unindexed": each.unindexed or None,
+        "value": each.value,
+        "digest": each.digest or None,
+        "document": None if each.document is None else each.document.decode(),
+    }
+
+
+def _snapshot(chain: str, row: dict[str, Any]) -> DaySnapshot:
+    time_us = (row["time"] - EPOCH) // timedelta(microseconds=1)
+    document = row.get("document")
+    return DaySnapshot(
+        chain,
+        row["account"],
+        row["day"].date(),
+        Block(row["height"], row["hash"], "", time_us),
+        row["completeness"],
+        row["reason"] or "",
+        row["retry"],
+        row["unindexed"] or "",
+        row["value"],
+        None if document is None else document.encode(),
+        row["digest"] or "",
+    )

@@ -1,0 +1,1 @@
+"""Comparison of balances on chain with the movements in the index."""

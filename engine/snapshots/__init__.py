@@ -1,0 +1,1 @@
+"""Portfolios of accounts on one chain at one block: candidates, reading, judgement, snapshot."""

@@ -1,0 +1,145 @@
+"""Arrival of tokens by the index: in whose transactions they came, and to how many recipients at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.assets import Asset
+from chainfolio.blocks import Span
+from chainfolio.engine.rows import rows_at, rows_of
+from chainfolio.engine.snapshots.account_index import ZERO_RAW
+from chainfolio.portfolio.spam import TokenArrival
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
+
+TRANSACTION_KEY: Final = ("height", "tx_index")
+ACCOUNT_TOKEN: Final = ("account", "token")
+ACCOUNT_TRANSACTION: Final = ("account", *TRANSACTION_KEY)
+KEY: Final = (*ACCOUNT_TRANSACTION, "log_index", "item", "direction")
+TOKEN_AMOUNT: Final = ("token", "raw")
+# How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
+# go first.
+MAX_TRANSACTIONS: Final = 64
+
+
+def arrivals(
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    tokens: Mapping[str, Collection[Asset]],
+    trusted: Mapping[str, Collection[Asset]],
+    height: int,
+    listed_tokens: Collection[Asset] = (),
+) -> dict[str, dict[Asset, TokenArrival]]:
+    """Return how tokens first came to accounts up to a height, by account and asset.
+
+    Tokens that the index has not seen arrive are absent. An arrival counts as the account's own action if the account
+    sent the transaction, or if the native coin, a `trusted` or a `listed` token left the account in it. Logs of other
+    contracts prove nothing.
+
+    Args:
+      tokens: The tokens to look up, by account.
+      trusted: Tokens that prove an own action when they leave, by account.
+      height: The last block that counts.
+      listed: Tokens that prove it for every account.
+    """
+    import polars as pl
+
+    arrivals_by_account: dict[str, dict[Asset, TokenArrival]] = {account: {} for account in tokens}
+    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT), span=Span(0, height))
+    transfers = rows.select(*ACCOUNT_TRANSACTION, "direction", *TOKEN_AMOUNT)
+    token_transfers = transfers.join(_pairs(tokens), on=ACCOUNT_TOKEN, how="semi")
+    if token_transfers.is_empty():
+        return arrivals_by_account
+    transactions = token_transfers.select(ACCOUNT_TRANSACTION).unique()
+    outgoing = transfers.filter(pl.col("direction") == "out", pl.col("raw") != ZERO_RAW)
+    coins = outgoing.filter(
+        pl.col("token").is_null() | pl.col("token").is_in([asset.reference for asset in listed_tokens])
+    )
+    payments = pl.concat([coins, outgoing.join(_pairs(trusted), on=ACCOUNT_TOKEN, how="semi")])
+    own_actions = payments.select(ACCOUNT_TRANSACTION).unique().join(transactions, on=ACCOUNT_TRANSACTION, how="semi")
+    # No own action is known for these tokens yet: the account may have sent their newest transaction itself.
+    undecided = token_transfers.join(
+        token_transfers.join(own_actions, on=ACCOUNT_TRANSACTION, how="semi"), on=ACCOUNT_TOKEN, how="anti"
+    )
+    candidates = undecided.sort(TRANSACTION_KEY).unique(ACCOUNT_TOKEN, keep="last").select(ACCOUNT_TRANSACTION).unique()
+    own_actions = pl.concat([own_actions, _sent_by_account(lake, tail, chain, _newest(candidates))])
+    solicited = token_transfers.join(own_actions, on=ACCOUNT_TRANSACTION, how="semi").select(ACCOUNT_TOKEN).unique()
+    unsolicited = token_transfers.join(solicited, on=ACCOUNT_TOKEN, how="anti").filter(pl.col("direction") == "in")
+    nonzero_counts = _by_pair(token_transfers.filter(pl.col("raw") != ZERO_RAW).group_by(ACCOUNT_TOKEN).len())
+    recipients, own_pairs = _by_pair(_recipients(lake, tail, chain, unsolicited)), set(solicited.iter_rows())
+    net = _net(token_transfers)
+    assets = {(account, asset.reference): asset for account, transfers in tokens.items() for asset in transfers}
+    for pair in sorted(token_transfers.select(ACCOUNT_TOKEN).unique().iter_rows()):
+        arrival = TokenArrival(nonzero_counts.get(pair, 0), pair in own_pairs, recipients.get(pair, 0), net[pair])
+        arrivals_by_account[pair[0]][assets[pair]] = arrival
+    return arrivals_by_account
+
+
+def _net(transfers: pl.DataFrame) -> dict[tuple[str, str], int]:
+    """Return received minus sent raw amounts, by account and token."""
+    net: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for account, token, direction, raw in transfers.select(*ACCOUNT_TOKEN, "direction", "raw").iter_rows():
+        net[account, token] += int.from_bytes(raw, "big") * (1 if direction == "in" else -1)
+    return net
+
+
+def _pairs(tokens: Mapping[str, Collection[Asset]]) -> pl.DataFrame:
+    """Return one row for each account and token."""
+    import polars as pl
+
+    rows = [(account, asset.reference) for account, assets in tokens.items() for asset in assets]
+    return pl.DataFrame(rows, schema=dict.fromkeys(ACCOUNT_TOKEN, pl.String), orient="row")
+
+
+def _by_pair(counts: pl.DataFrame) -> dict[tuple[str, str], int]:
+    return {(account, token): count for account, token, count in counts.iter_rows()}
+
+
+def _sent_by_account(lake: Lake, tail: Tail, chain: str, transactions: pl.DataFrame) -> pl.DataFrame:
+    """Return those of the transactions that their accounts sent, as far as transactions are indexed."""
+    import polars as pl
+
+    rows = [
+        rows.select(pl.col("sender").alias("account"), *TRANSACTION_KEY).join(
+            transactions, on=ACCOUNT_TRANSACTION, how="semi"
+        )
+        for rows in rows_at(lake, tail, chain, TRANSACTIONS, transactions["height"], (*TRANSACTION_KEY, "sender"))
+    ]
+    return pl.concat(rows).unique() if rows else transactions.clear()
+
+
+def _recipients(lake: Lake, tail: Tail, chain: str, transfers: pl.DataFrame) -> pl.DataFrame:
+    """Return, by account and token, the number of recipients in the transaction that first moved it."""
+    import polars as pl
+
+    # The first time is enough: what is sent to thousands at once is so from the start.
+    first = _newest(transfers.sort(TRANSACTION_KEY).unique(ACCOUNT_TOKEN, keep="first"))
+    key = ("token", *TRANSACTION_KEY)
+    transfer_rows = [
+        rows.join(first, on=key, how="semi")
+        for rows in rows_at(
+            lake, tail, chain, TRANSFERS, first["height"], (*key, "recipient"), pl.col("raw") != ZERO_RAW
+        )
+    ]
+    if not transfer_rows:
+        return first.select(ACCOUNT_TOKEN).clear().with_columns(pl.lit(0).alias("count"))
+    counts = pl.concat(transfer_rows).group_by(key).agg(pl.col("recipient").n_unique().alias("count"))
+    return first.join(counts, on=key).select(*ACCOUNT_TOKEN, "count")
+
+
+def _newest(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Return the newest `MAX_TRANSACTIONS` transactions of each account."""
+    newest = (
+        transactions.sort(TRANSACTION_KEY, descending=True)
+        .group_by("account", maintain_order=True)
+        .head(MAX_TRANSACTIONS)
+    )
+    return newest.select(transactions.columns)

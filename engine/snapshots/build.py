@@ -1,0 +1,82 @@
+"""Build the snapshot of a reading and its judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import Asset
+from chainfolio.contracts import DayFlows, Holding, Issue, Snapshot, Token
+from chainfolio.engine.snapshots.day_flows import Flows
+from chainfolio.engine.snapshots.judgement import Judgement
+from chainfolio.engine.snapshots.reading import Reading, natives_of
+from chainfolio.engine.snapshots.trust import group_untrusted_issues
+from chainfolio.pricing.fixed import pegged_assets
+from chainfolio.pricing.quotes import PriceSource, Quotes
+from chainfolio.pricing.rules import rules_of
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+
+
+def build_snapshot(chain: Chain, reading: Reading, judgement: Judgement, sources: Sequence[PriceSource]) -> Snapshot:
+    """Return the snapshot; issues are in the order of their cause: balances, positions, prices, the index."""
+    context, native = reading.context, chain.info.native
+    tokens, quotes = context.tokens, context.quotes
+    natives, native_issues = natives_of(reading.states, native)
+    issues = [
+        *native_issues,
+        *judgement.issues,
+        *reading.balance_issues,
+        *(issue for state in reading.states.values() for issue in state.issues),
+        *context.issues,
+        *price_issues(quotes, reading.account_tokens, sources),
+        *reading.issues,
+    ]
+    return Snapshot(
+        chain=chain.key,
+        block=reading.block,
+        accounts=tuple(reading.states),
+        holdings=(*natives, *(Holding(account, tokens[asset], raw) for account, asset, raw in reading.holdings)),
+        prices=quotes.prices,
+        issues=tuple(group_untrusted_issues(issues)),
+        positions=tuple(each.with_tokens(tokens) for each in judgement.positions),
+        spam=judgement.spam,
+        fees=tuple(Holding(account, native, raw) for account, raw in reading.fees.items()),
+        day_flows=tuple(_day(account, each, tokens) for account, each in reading.flows.items()),
+        pegged=pegged_assets(sources),
+        day_flows_problem=reading.no_days,
+        collectibles=reading.collectibles,
+    )
+
+
+def price_issues(
+    quotes: Quotes, account_tokens: Mapping[str, Set[Asset]], sources: Sequence[PriceSource]
+) -> list[Issue]:
+    """Return an issue for each refused price and each disagreement of sources, for each account concerned.
+
+    Only an unread feed makes the answer partial: without its price the sums are too low.
+    """
+    priced: set[Asset] = {price.asset for price in quotes.prices}
+    guards = rules_of(sources).guards
+    reasons = [
+        (each.source, each.asset, each.reason, each.is_unread) for each in quotes.refused if each.asset not in priced
+    ]
+    reasons += [
+        (each.source, each.asset, guards.disagreements(each), False) for each in quotes.prices if each.alternatives
+    ]
+    return [
+        Issue(source, str(asset), reason, makes_partial=is_unread, account=account)
+        for source, asset, reason, is_unread in reasons
+        if reason
+        for account, tokens in account_tokens.items()
+        if asset in tokens
+    ]
+
+
+def _day(account: str, flows: Flows, tokens: Mapping[Asset, Token]) -> DayFlows:
+    incoming, outgoing = (
+        tuple(Holding(account, tokens[asset], raw) for asset, raw in sorted(side.items()) if raw)
+        for side in (flows.incoming, flows.outgoing)
+    )
+    return DayFlows(account, incoming, outgoing)

@@ -1,0 +1,58 @@
+"""Transactions that accounts sent and the fees that they paid, by the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from chainfolio import amounts
+from chainfolio.blocks import Block, Span
+from chainfolio.engine.rows import rows_of
+from chainfolio.indexer.scopes import indexed_for_all
+from chainfolio.tables import ACCOUNT_TRANSACTIONS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
+
+FEE_COLUMNS: Final = ("account", "height", "tx_index", "fee")
+
+
+def sent_transactions(
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    accounts: Sequence[str],
+    columns: Sequence[str],
+    span: Span,
+    row_filter: pl.Expr | None = None,
+) -> pl.DataFrame:
+    """Return the transactions that accounts sent in a span of heights."""
+    import polars as pl
+
+    is_sender = (
+        pl.col("sender").is_in(accounts) if row_filter is None else pl.col("sender").is_in(accounts) & row_filter
+    )
+    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSACTIONS, accounts, (*columns, "sender"), span=span, where=is_sender)
+    return rows.filter(pl.col("sender") == pl.col("account")).select(columns)
+
+
+def paid_fees(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block) -> dict[str, int]:
+    """Return fees up to and including the block by account, in the native coin's smallest unit.
+
+    Every account has an entry. Empty if a block up to this one is not indexed, or if the index has another block at its
+    height.
+    """
+    span = Span(0, block.height)
+    if not indexed_for_all(tail, chain, "transactions", accounts).covers(span):
+        return {}
+    rows = sent_transactions(lake, tail, chain, accounts, FEE_COLUMNS, span)
+    tail_hashes = {each.height: each.hash for each in tail.blocks(chain)}
+    if tail_hashes.get(block.height, block.hash) != block.hash:
+        return {}
+    fees = dict.fromkeys(accounts, 0)
+    for account, fee in rows.select("account", "fee").iter_rows():
+        fees[account] += amounts.raw_from_bytes(fee)
+    return fees

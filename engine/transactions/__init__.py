@@ -1,0 +1,1 @@
+"""Transactions of accounts, as pages of one list over all chains."""

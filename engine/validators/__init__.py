@@ -1,0 +1,1 @@
+"""Validators of the beacon chain: records, rewards, and the stake of accounts."""

@@ -1,0 +1,56 @@
+"""Answers as Polars frames, without loss: a number is the text that the answer has, null where it is not known. Beside
+it stands `<name>Decimal` to compute with: rounded to 18 places, and null where that does not fit in 38 digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio import amounts
+from chainfolio.portfolio.numbers import UNKNOWN, rounded
+
+if TYPE_CHECKING:
+    import polars as pl
+
+DECIMAL_PLACES: Final = 18
+
+
+def frame(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    numbers: Sequence[str] = (),
+    times: Sequence[str] = (),
+    counts: Sequence[str] = (),
+    decimal_places: int = DECIMAL_PLACES,
+) -> pl.DataFrame:
+    """Rows as a frame: `numbers` are decimals as text, `moments` ISO 8601, `counts` whole numbers, the others text.
+
+    `N/A` is null in `numbers`, an empty text in `moments`.
+    """
+    import polars as pl
+
+    columns_of_cells = list(zip(*rows, strict=True)) or [()] * len(columns)
+    content: dict[str, Sequence[Any]] = dict(zip(columns, columns_of_cells, strict=True))
+    content |= {name: [None if each == UNKNOWN else each for each in content[name]] for name in numbers}
+    content |= {name: [datetime.fromisoformat(each) if each else None for each in content[name]] for name in times}
+    content |= {name: [None if each is None else int(each) for each in content[name]] for name in counts}
+    computable = {f"{name}Decimal": [_computable(each, decimal_places) for each in content[name]] for name in numbers}
+    types: dict[str, Any] = {
+        **dict.fromkeys(columns, pl.String),
+        **dict.fromkeys(times, pl.Datetime("us", "UTC")),
+        **dict.fromkeys(counts, pl.Int64),
+        **dict.fromkeys(computable, pl.Decimal(38, decimal_places)),
+    }
+    return pl.DataFrame({**content, **computable}, types)
+
+
+def _computable(number: str | None, decimal_places: int) -> Decimal | None:
+    """A number to so many places, half to even, where it is known and has room in 38 digits."""
+    if number is None:
+        return None
+    number_rounded = rounded(Fraction(number), decimal_places)
+    return number_rounded if abs(number_rounded) < amounts.EXACT.scaleb(Decimal(1), 38 - decimal_places) else None

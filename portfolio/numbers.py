@@ -1,0 +1,16 @@
+"""How answers write numbers: decimals as text, rounded once, and one word for what is not known."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from chainfolio import amounts
+
+UNKNOWN: Final = "N/A"
+
+
+def rounded(exact: Fraction, decimal_places: int) -> Decimal:
+    """A rational to so many decimal places, half to even, from the exact value and so only once."""
+    return amounts.EXACT.scaleb(Decimal(round(exact * 10**decimal_places)), -decimal_places)

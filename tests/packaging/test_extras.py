@@ -1,0 +1,94 @@
+"""The smallest environment works without the packages of the extras; a command names the extra that it lacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.footprint import required
+from chainfolio.errors import MissingDependency, needs_extra
+from chainfolio.localchain.node import LocalNode
+
+EXTRAS = {
+    "server": ("alembic", "prometheus_client", "sqlalchemy", "structlog"),
+    "postgres": ("psycopg",),
+    "ens": ("ens", "web3"),
+    "sql": ("duckdb", "pytz"),
+    "plot": ("matplotlib",),
+}
+ALL = tuple(module for modules in EXTRAS.values() for module in modules)
+WALLET = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
+CHILD = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
+from chainfolio.cli.main import main
+sys.exit(main())
+"""
+
+
+def run(folder: Path, missing: tuple[str, ...], *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process in which some modules cannot be imported."""
+    command = [sys.executable, "-c", CHILD, ",".join(missing), *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("server", ("serve",)),
+        ("server", ("worker",)),
+        ("server", ("demo",)),
+        ("server", ("account", "list")),
+        ("server", ("key", "list", "--account", "acc_1")),
+        ("sql", ("sql", "SELECT 1")),
+        ("plot", ("history", WALLET, "-o", "a.png", "--rpc", "http://127.0.0.1:1")),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, extra: str, words: tuple[str, ...]) -> None:
+    ran = run(tmp_path, EXTRAS[extra], *words)
+    assert (ran.returncode, f'pip install "chainfolio[{extra}]"' in ran.stderr) == (7, True), ran.stderr
+
+
+def test_accounts_in_postgresql_name_their_extra(tmp_path: Path) -> None:
+    (tmp_path / "chainfolio.toml").write_text('[state]\nurl = "postgresql://nobody@127.0.0.1:1/x"\n')
+    ran = run(tmp_path, EXTRAS["postgres"], "account", "list")
+    assert (ran.returncode, 'pip install "chainfolio[postgres]"' in ran.stderr) == (7, True), ran.stderr
+
+
+@pytest.mark.parametrize("words", [("portfolio", WALLET), ("watch", WALLET), ("transactions", WALLET)])
+def test_a_wallet_by_rpc_needs_no_extra(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Nothing listens there: the command ends at the node, and not at an import."""
+    ran = run(tmp_path, ALL, *words, "--rpc", "http://127.0.0.1:1")
+    assert ran.returncode == 3, ran.stderr
+    assert "cannot be reached" in ran.stderr
+
+
+def test_a_name_names_its_extra(tmp_path: Path) -> None:
+    (tmp_path / "chainfolio.toml").write_text('[chains.ethereum]\nrpc = ["http://127.0.0.1:1"]\n')
+    ran = run(tmp_path, EXTRAS["ens"], "portfolio", "vitalik.eth")
+    assert (ran.returncode, 'pip install "chainfolio[ens]"' in ran.stderr) == (7, True), ran.stderr
+
+
+@pytest.mark.node
+def test_a_wallet_is_read_from_a_real_node_without_any_extra(tmp_path: Path) -> None:
+    with LocalNode() as node:
+        for words in (("portfolio",), ("nav",), ("watch",), ("transactions",), ("pnl",)):
+            ran = run(tmp_path, ALL, *words, node.accounts[0], "--rpc", node.url)
+            assert ran.returncode == 0, ran.stderr
+
+
+def test_the_packages_of_extras_are_in_no_smaller_environment() -> None:
+    smallest = required("chainfolio")
+    optional = {"alembic", "sqlalchemy", "psycopg", "web3", "duckdb", "matplotlib", "prometheus-client"}
+    assert not smallest & optional
+    assert optional <= required("chainfolio", ["all"])
+
+
+def test_a_module_of_ours_that_is_missing_is_no_missing_extra() -> None:
+    with pytest.raises(ModuleNotFoundError), needs_extra("ens", "a name"):
+        __import__("chainfolio.nowhere")
+    with pytest.raises(MissingDependency, match="no_such_package"), needs_extra("ens", "a name"):
+        __import__("no_such_package")

@@ -1,0 +1,61 @@
+"""What stops an installation is said before anything is downloaded, by a script that old interpreters can run."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / ".ci" / "ready.py"
+READY = runpy.run_path(str(SCRIPT))
+
+
+def problems(
+    version: tuple[int, int] = (3, 12),
+    libc: str = "glibc",
+    machine: str = "x86_64",
+    *,
+    compiler: bool = True,
+    root: Path = ROOT,
+) -> str:
+    return "\n".join(READY["problems"](str(root), version, libc, machine, compiler))
+
+
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+@pytest.mark.parametrize("machine", ["x86_64", "arm64", "aarch64"])
+def test_a_machine_with_wheels_is_ready_without_a_compiler(version: tuple[int, int], machine: str) -> None:
+    assert problems(version, machine=machine, compiler=False) == ""
+
+
+@pytest.mark.parametrize("version", [(2, 7), (3, 10), (3, 14)])
+def test_a_python_of_another_release_is_named(version: tuple[int, int]) -> None:
+    assert f"this one is {version[0]}.{version[1]}. Choose another: make PYTHON=python3.12" in problems(version)
+
+
+def test_musl_is_refused_with_the_packages_that_have_no_wheels_for_it() -> None:
+    text = problems(libc="musl")
+    assert all(name in text for name in READY["WITHOUT_MUSL_WHEELS"])
+
+
+def test_a_processor_without_wheels_needs_a_compiler() -> None:
+    assert "no compiler" in problems(machine="riscv64", compiler=False)
+    assert problems(machine="riscv64", compiler=True) == ""
+
+
+def test_a_checkout_without_links_is_told_how_to_clone(tmp_path: Path) -> None:
+    (tmp_path / "chainfolio").mkdir()
+    (tmp_path / "chainfolio" / "storage").write_text("../storage")  # what git writes where it can make no link
+    assert "core.symlinks=true" in problems(root=tmp_path)
+
+
+def test_old_interpreters_can_read_the_script() -> None:
+    ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
+
+
+def test_installing_asks_first() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "install: ready $(INSTALLED)" in makefile
+    assert ".ci/ready.py" in makefile[makefile.index("ready:") : makefile.index("install: ready")]

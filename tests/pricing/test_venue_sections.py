@@ -1,0 +1,71 @@
+"""What sections of the settings make of venues, shares and sources, without a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from chainfolio.adapters.evm.reads import Call
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.plans import run_offline
+from chainfolio.pricing.markets import Pair, Pool
+from chainfolio.pricing.quotes import by_chain
+from chainfolio.pricing.shares import ExchangeRate, Shares
+from chainfolio.pricing.venues import slipstream, uniswap_v3
+from chainfolio.pricing.venues.section import VenueSection
+from chainfolio.reads import AtParent
+
+LOW, HIGH, FACTORY = "0x" + "01" * 20, "0x" + "02" * 20, "0x" + "0f" * 20
+PAIR = Pair(LOW, HIGH)
+Q96 = 1 << 96
+BLOCK = Block(7, "0x" + "77" * 32, "0x" + "66" * 32, 1_700_000_000_000_000)
+
+
+def test_a_pool_at_tick_0_is_a_market_and_one_without_a_price_is_none() -> None:
+    at_par = uniswap_v3.concentrated_state(PAIR, (Q96, 0), 1_000, 500, 700)
+    assert at_par is not None
+    assert at_par.price == 1
+    assert uniswap_v3.concentrated_state(PAIR, (0, 7), 1_000, 500, 700) is None
+
+
+@pytest.mark.parametrize(
+    ("family", "tiers", "getter"),
+    [
+        (uniswap_v3, {"fees": [500, 3000]}, uniswap_v3.GET_POOL),
+        (slipstream, {"spacings": [500, 3000]}, slipstream.GET_POOL),
+    ],
+)
+def test_a_venue_asks_its_factory_for_each_tier_and_its_pools_for_ten_minutes(
+    family: Any, tiers: dict[str, Any], getter: str
+) -> None:
+    venue = family.build(VenueSection({"family": "v", "factory": FACTORY, **tiers}, "here"))
+    assert venue.lookups(PAIR) == [Call(FACTORY, getter, (LOW, HIGH, tier)) for tier in (500, 3000)]
+    pools = venue.pools(PAIR, [FACTORY, LOW])
+    assert [each.key for each in pools] == [FACTORY, LOW]
+    assert len({each.label for each in pools}) == 2
+    assert Call(FACTORY, uniswap_v3.OBSERVE, ((600, 0),)) in venue.reads(Pool(PAIR, "", FACTORY))
+
+
+def test_the_rate_of_a_token_is_its_own_price() -> None:
+    token, other = (Asset("eip155:1", "erc20", "0x" + letter * 40) for letter in "ab")
+    source = Shares((), {token: ExchangeRate(other, "rate()(uint256)")}, None)
+    read = Call(token.reference, "rate()(uint256)")
+    quotes = run_offline(source.prices([token], BLOCK), {read: 3 * 10**18, AtParent(read): 3 * 10**18})
+    (relative,) = quotes.relative
+    assert (relative.asset, relative.parts) == (token, ((other, Fraction(3)),))
+
+
+def test_a_source_by_chain_is_built_of_the_section_of_that_chain() -> None:
+    built: list[Any] = []
+
+    def build(section: Mapping[str, Any], where: str) -> Any:
+        built.append((section, where))
+
+    factory = by_chain(build)
+    factory({"base": {"key": 1}}, "base", "prices.toml: [mine]")
+    factory({"base": {"key": 1}}, "ethereum", "prices.toml: [mine]")
+    assert built == [({"key": 1}, "prices.toml: [mine].base"), ({}, "prices.toml: [mine].ethereum")]

@@ -1,0 +1,86 @@
+"""Which tests the commands run: `make test` some of every file, `make test-all` all; each slow one says why."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "tests").rglob("test_*.py"))
+SELECTIONS = dict(
+    re.findall(
+        r"^(quick|test|test-all):.*\n\t.*loadgroup (?:-m \"([^\"]*)\" )?\$\(ARGS\)$",
+        (ROOT / "Makefile").read_text(),
+        re.M,
+    )
+)
+
+
+def marks(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.Call | None]]:
+    """Every `pytest.mark.slow` below a node, with the call that it is part of."""
+    calls = {id(each.func): each for each in ast.walk(tree) if isinstance(each, ast.Call)}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Attribute) and ast.unparse(each) == "pytest.mark.slow":
+            yield each, calls.get(id(each))
+
+
+def reasons(text: str) -> list[str]:
+    """The reason of every mark; empty where there is none."""
+    found = []
+    for _, call in marks(ast.parse(text)):
+        values = [each.value for each in call.args if isinstance(each, ast.Constant)] if call else []
+        found.append(values[0].strip() if len(values) == 1 and isinstance(values[0], str) else "")
+    return found
+
+
+def in_make_test(text: str) -> list[str]:
+    """The tests of a file that are not slow as a whole; a state machine is the test that it is assigned to."""
+    tree = ast.parse(text)
+    assigned = {ast.unparse(each.targets[0]): each for each in tree.body if isinstance(each, ast.Assign)}
+    if "pytestmark" in assigned and any(marks(assigned["pytestmark"])):
+        return []
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [name for name in assigned if name.startswith("Test")] + [
+        each.name
+        for each in functions
+        if each.name.startswith("test_")
+        and not any(ast.unparse(decorator).startswith("pytest.mark.slow") for decorator in each.decorator_list)
+    ]
+
+
+def test_the_commands_leave_out_what_they_say() -> None:
+    assert SELECTIONS == {"quick": "not node and not slow", "test": "not slow", "test-all": ""}
+
+
+def test_the_rest_of_all_tests_is_run_before_a_change_is_taken() -> None:
+    commands = re.findall(r"\bmake (check|test(?:-all ARGS='-m [^']*')?) ", (ROOT / ".ci/run").read_text())
+    assert commands == ["check", "test", "test-all ARGS='-m slow'"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_file_has_a_test_that_is_not_slow_and_slow_ones_say_why(path: Path) -> None:
+    text = path.read_text()
+    assert in_make_test(text)
+    assert all(len(each.split()) >= 4 for each in reasons(text)), "a reason in words"
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "why"),
+    [
+        ("@pytest.mark.slow('a')\ndef test_a(): pass\ndef test_b(): pass", ["test_b"], ["a"]),
+        ("@pytest.mark.slow\nasync def test_a(): pass", [], [""]),
+        ("@pytest.mark.slow()\ndef test_a(): pass", [], [""]),
+        ("pytestmark = [pytest.mark.node, pytest.mark.slow('a b')]\ndef test_a(): pass", [], ["a b"]),
+        (
+            "@pytest.mark.parametrize('a', [pytest.param(1, marks=pytest.mark.slow('c'))])\ndef test_a(a): pass",
+            ["test_a"],
+            ["c"],
+        ),
+    ],
+)
+def test_marks_are_read_where_they_stand(text: str, left: list[str], why: list[str]) -> None:
+    assert (in_make_test(text), reasons(text)) == (left, why)
