@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.beacon_ssz import encoded, registered
-from chainfolio.adapters.beacon.ssz import FORM
+from chainfolio.adapters.beacon.ssz import MEDIA_TYPE
 
 SLOTS, SEATS, PERIOD = 32, 512, 256  # of an epoch, of a sync committee, in epochs
 ETH: Final = 10**9
@@ -315,7 +315,7 @@ class Connection(asyncio.Protocol):
         if (parts := self._answers.state(path)) is not None:
             self._transport.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\neth-consensus-version: electra\r\ncontent-length: %d\r\n\r\n"
-                % (FORM.encode(), sum(map(len, parts)))
+                % (MEDIA_TYPE.encode(), sum(map(len, parts)))
             )
             self._transport.writelines(parts)
             return

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainfolio.adapters.beacon.answers import Genesis
+from chainfolio.adapters.beacon.responses import Genesis
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.ssz import BALANCE, OF_EACH, OFFSET, RECORDS, VALIDATOR, layout_of
+from chainfolio.adapters.beacon.ssz import BALANCE, OFFSET, PER_VALIDATOR_LISTS, RECORDS, VALIDATOR, state_layout
 
 # What mainnet has in lists that are as long as its history and its queues, in bytes.
 OTHERS: Final = {"historical_roots": 758 * 32, "historical_summaries": 700 * 64, "pending_deposits": 130_000 * 192}
@@ -18,7 +18,7 @@ OTHERS: Final = {"historical_roots": 758 * 32, "historical_summaries": 700 * 64,
 def encoded(values: Mapping[str, Any], genesis_root: str, slot: int, rows: Any, balances: Any) -> list[bytes]:
     """The parts of a state after a slot: `rows` of `VALIDATOR`, balances in gwei."""
     spec = Spec("bench", Genesis(0, genesis_root, "0x00000000"), values)
-    layout = layout_of(spec, spec.epoch(slot))
+    layout = state_layout(spec, spec.epoch(slot))
     assert layout is not None, "the fork and the preset are known"
     fixed = bytearray(layout.size)
     fixed[layout.root : layout.root + 32] = bytes.fromhex(genesis_root[2:])
@@ -31,7 +31,7 @@ def encoded(values: Mapping[str, Any], genesis_root: str, slot: int, rows: Any, 
         elif name == "balances":
             part = balances.astype(BALANCE).tobytes()
         else:
-            part = bytes(len(rows) * RECORDS[name] if name in OF_EACH else OTHERS.get(name, 0))
+            part = bytes(len(rows) * RECORDS[name] if name in PER_VALIDATOR_LISTS else OTHERS.get(name, 0))
         at += len(part)
         parts.append(part)
     return [bytes(fixed), *parts]

@@ -12,35 +12,35 @@ import numpy as np
 
 from bench.beacon_node import GENESIS_ROOT, SLOTS, SPEC, Answers, Network, text
 from bench.figures import Figure
-from chainfolio.adapters.beacon.answers import Genesis, KeyedRow, RegistryRow, SignedBlock, decoded
-from chainfolio.adapters.beacon.registry import PIECE
+from chainfolio.adapters.beacon.registry import PAGE_SIZE
+from chainfolio.adapters.beacon.responses import Genesis, KeyedRow, RegistryRow, SignedBlock, response_decoder
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.ssz import FORM, Layout, StateSink, layout_of
-from chainfolio.adapters.beacon.states import States, columns, joined
+from chainfolio.adapters.beacon.ssz import MEDIA_TYPE, Layout, StateSink, state_layout
+from chainfolio.adapters.beacon.validator_table import ValidatorTable, concatenate, validator_table
 
 REST_SLOT: Final = 20 * SLOTS
 ARRIVES: Final = 1 << 18  # bytes at once
 
 
-def from_json(pieces: Sequence[bytes], *, keyed: bool, known: Any) -> States:
+def from_json(pieces: Sequence[bytes], *, keyed: bool, known: Any) -> ValidatorTable:
     """As the adapter reads it: with the public keys, or with those that it knows."""
     found = []
     for at, piece in enumerate(pieces):
         if keyed:
-            found.append(columns("node", decoded(list[KeyedRow])("node", piece).data))
+            found.append(validator_table("node", response_decoder(list[KeyedRow])("node", piece).data))
         else:
-            keys = known[at * PIECE : (at + 1) * PIECE]
-            found.append(columns("node", decoded(list[RegistryRow])("node", piece).data, keys))
-    return joined(found)
+            keys = known[at * PAGE_SIZE : (at + 1) * PAGE_SIZE]
+            found.append(validator_table("node", response_decoder(list[RegistryRow])("node", piece).data, keys))
+    return concatenate(found)
 
 
-def from_ssz(layout: Layout, body: memoryview) -> States:
+def from_ssz(layout: Layout, body: memoryview) -> ValidatorTable:
     """The same out of a state, as it comes: in pieces."""
     sink = StateSink("node", layout, REST_SLOT, GENESIS_ROOT)
-    sink.begin({b"content-type": FORM, b"eth-consensus-version": "electra"}, len(body))
+    sink.begin({b"content-type": MEDIA_TYPE, b"eth-consensus-version": "electra"}, len(body))
     for at in range(0, len(body), ARRIVES):
         sink.take(body[at : at + ARRIVES])
-    return sink.states()
+    return sink.table()
 
 
 def spent(work: Callable[[], object], repeat: int) -> float:
@@ -57,15 +57,15 @@ def run(count: int, repeat: int) -> list[Figure]:
     """Processor time and bytes of both, and of the blocks of an epoch."""
     answers = Answers(Network(count, REST_SLOT + SLOTS), ssz=True)
     path = f"/eth/v1/beacon/states/{REST_SLOT}/validators"
-    asked = [[str(each) for each in range(at, min(at + PIECE, count))] for at in range(0, count, PIECE)]
+    asked = [[str(each) for each in range(at, min(at + PAGE_SIZE, count))] for at in range(0, count, PAGE_SIZE)]
     pieces = [answers.answer(path, json.dumps({"ids": ids}).encode()) or b"" for ids in asked]
     read = from_json(pieces, keyed=True, known=None)
     body = memoryview(b"".join(answers.state(f"/eth/v2/debug/beacon/states/{REST_SLOT}") or ()))
     spec = Spec("node", Genesis(0, GENESIS_ROOT, "0x00000000"), json.loads(text(SPEC)))
-    layout = layout_of(spec, spec.epoch(REST_SLOT))
+    layout = state_layout(spec, spec.epoch(REST_SLOT))
     assert layout is not None, "its fork is known"
     same = from_ssz(layout, body)
-    assert all(np.array_equal(getattr(read, name), getattr(same, name)) for name in States.__slots__), (
+    assert all(np.array_equal(getattr(read, name), getattr(same, name)) for name in ValidatorTable.__slots__), (
         "the same columns"
     )
     first_s = spent(lambda: from_json(pieces, keyed=True, known=None), repeat)
@@ -73,7 +73,7 @@ def run(count: int, repeat: int) -> list[Figure]:
     ssz_s = spent(lambda: from_ssz(layout, body), repeat)
     mb = sum(map(len, pieces)) / 1e6
     block = answers.answer(f"/eth/v2/beacon/blocks/{REST_SLOT}", b"") or b""
-    block_s = spent(lambda: [decoded(SignedBlock)("node", block) for _ in range(SLOTS)], repeat)
+    block_s = spent(lambda: [response_decoder(SignedBlock)("node", block) for _ in range(SLOTS)], repeat)
     name = f"a registry of {count:,} validators"
     return [
         Figure(

@@ -14,11 +14,11 @@ HALVES = "halves the heights between two ends"
 PIECES = "each piece ends behind its beginning, up to the end of the span"
 # Each function with such a `while`, and what ends it whatever is answered.
 BOUNDS = {
-    "adapters/beacon/chosen.py::_look_through": "MAX_VALIDATORS",
-    "adapters/beacon/correlation.py::_of_earlier": HALVES,
-    "adapters/beacon/epochs.py::settled_in_turn": "takes the epochs that it is given",
+    "adapters/beacon/selection.py::_scan_registry": "MAX_VALIDATORS",
+    "adapters/beacon/correlation.py::_balance_when_slashed": HALVES,
+    "adapters/beacon/epochs.py::settle_epochs": "takes the epochs that it is given",
     "adapters/beacon/events.py::_listen": SERVICE,
-    "adapters/beacon/registry.py::_whole": "MAX_VALIDATORS",
+    "adapters/beacon/registry.py::_read_pages": "MAX_VALIDATORS",
     "adapters/evm/accounts/bodies.py::at": "takes the heights that it is given",
     "adapters/evm/accounts/history.py::_recover_logs": PIECES,
     "adapters/evm/accounts/logs.py::_read_span": PIECES,

@@ -1,37 +1,43 @@
 """One epoch of every validator: what its duties brought, and whether that explains its balance to the gwei.
 
-The balance after an epoch is the one before it, with the attestations of two epochs ago (paid as it begins), with
-what its blocks and its seats in the sync committee brought, less withdrawals and penalties, with deposits and
-consolidations. No floats; all arrays have one entry for each validator of `index`.
+The balance after an epoch is the one before, plus attestation rewards of two epochs ago (paid as the epoch begins),
+plus rewards of blocks and sync committees, plus deposits and consolidations, minus withdrawals and penalties. Integers
+only; arrays have one entry for each validator of `index`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from chainfolio.adapters.beacon.answers import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
-from chainfolio.adapters.beacon.reader import Earned, Seats
+from chainfolio.adapters.beacon.reader import BlockRewards, Seats
+from chainfolio.adapters.beacon.responses import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.states import NEVER, Held, States
+from chainfolio.adapters.beacon.validator_table import NEVER, Array, BalanceTable, ValidatorTable
 
-VOTES: Final = 3  # of an attestation: each is rounded by itself
+Entry = TypeVar("Entry", bound=Hashable)
+VOTES: Final = 3  # of an attestation; a node may round each of them by a gwei
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot with a block, and what the block brought."""
+    """A slot with a block, and the rewards of the block."""
 
     block: BlockMessage
-    earned: Earned
+    rewards: BlockRewards
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A change of a balance that is neither a reward nor a withdrawal. `slot`: after it the balance has it."""
+class BalanceChange:
+    """A change of a balance that is neither a reward nor a withdrawal.
+
+    Attributes:
+        slot: The first slot after which the balance has the change.
+        other: The other validator of a consolidation.
+    """
 
     validator: int
     slot: int
@@ -41,226 +47,276 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Balances:
-    """All that moved balances in an epoch. `before` and `at` are what validators had at the end of the last epoch and
-    of this one; `paid` are the attestations of two epochs ago, which were paid as it began.
+class EpochBalances:
+    """Everything that moved balances in an epoch.
 
-    `near` is the registry at one of the two. Of whom blocks accuse, it is known at both (`accused`); of whom a leak may
-    have cost more than was told, at the end of the last epoch (`leaked`). `half_way` is what those owe who were slashed
-    half a vector ago; None where it cannot be computed, and then it is what else would be left.
+    Attributes:
+        number: The epoch.
+        before: Balances at the end of the epoch before.
+        after: Balances at the end of this epoch.
+        attestations: Rewards of two epochs ago, paid as this epoch began: index, source, target, head, inactivity.
+        slots: Slots with a block.
+        nearby: Validators at the end of this epoch or of the one before.
+        accused: Validators in slashings of the epoch, before and after it.
+        leaked: Validators that may have paid more for inactivity than the node says, at the end of the epoch before.
+        changes: Deposits, consolidations and the like.
+        correlation: Correlation penalties by validator; None if they are to be inferred from the balances.
     """
 
     number: int
-    before: Held
-    at: Held
-    paid: Any
+    before: BalanceTable
+    after: BalanceTable
+    attestations: Array
     slots: Sequence[Slot]
-    near: States
-    accused: tuple[States, States]
-    leaked: States | None = None
-    changes: Sequence[Change] = ()
-    half_way: Mapping[int, int] | None = None
+    nearby: ValidatorTable
+    accused: tuple[ValidatorTable, ValidatorTable]
+    leaked: ValidatorTable | None = None
+    changes: Sequence[BalanceChange] = ()
+    correlation: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
-    """How the balances of an epoch close, for the validators of `index`.
+class Reconciliation:
+    """The balances of an epoch compared with what moved them.
 
-    `left` is what nothing explains. `paid` are the attestations as they were really paid: some nodes round them, or
-    weigh inactivity by the wrong fork, and the balance tells. `sync` and `slashing` belong to the epoch itself.
+    Attributes:
+        index: The validators.
+        unexplained: Gwei that nothing explains.
+        attestations: Rewards as they were really paid: source, target, head, inactivity, and 1 if the node gave them.
+            Some nodes round votes, or weigh inactivity by the wrong fork, which the balance corrects.
+        sync: Sync committee rewards of the epoch.
+        slashing: Slashing penalties of the epoch, negative.
+        changes: Deposits, consolidations and the like.
     """
 
-    index: Any
-    left: Any
-    paid: Any
-    sync: Any
-    slashing: Any
-    changes: tuple[Change, ...] = ()
+    index: Array
+    unexplained: Array
+    attestations: Array
+    sync: Array
+    slashing: Array
+    changes: tuple[BalanceChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """What is known of the duties of an epoch: what attesting could have brought, who sat in the sync committee, who
-    was to propose. `after` are the validators at the end of the next epoch, when attestations are weighed."""
+    """The duties of an epoch.
+
+    Attributes:
+        number: The epoch.
+        at: Validators at its end.
+        after: Validators at the end of the next epoch, when attestations are weighed.
+        ideal: Ideal attestation rewards by effective balance.
+        attestations: Rewards as the node gives them: index, source, target, head, inactivity.
+        slots: Slots with a block.
+        seats: Of the sync committee, None before Altair.
+        proposers: By slot; None if unknown.
+    """
 
     number: int
-    at: States
-    after: States
+    at: ValidatorTable
+    after: ValidatorTable
     ideal: Mapping[int, int]
-    attested: Any
+    attestations: Array
     slots: Sequence[Slot]
     seats: Seats | None
     proposers: Mapping[int, int] | None
 
 
 class Adder:
-    """Adds amounts to validators that are known by their index; those of others are left out."""
+    """Sums amounts by validator, for the validators of `index`. Amounts of others are ignored."""
 
-    def __init__(self, index: Any) -> None:
+    def __init__(self, index: Array) -> None:
         self._index = index
-        self._place = None if len(index) > 4096 else {each: at for at, each in enumerate(index.tolist())}
+        self._rows = None if len(index) > 4096 else {each: row for row, each in enumerate(index.tolist())}
 
-    def sums(self, pairs: Iterable[tuple[int, int]]) -> Any:
-        """The sum of amounts by validator."""
-        found = np.zeros(len(self._index), np.int64)
-        if (place := self._place) is not None:
+    def sums(self, pairs: Iterable[tuple[int, int]]) -> Array:
+        """Return the sum of each validator's amounts, from pairs of validator and amount."""
+        sums = np.zeros(len(self._index), np.int64)
+        if (rows := self._rows) is not None:
             for validator, amount in pairs:
-                if validator in place:
-                    found[place[validator]] += amount
-            return found
+                if validator in rows:
+                    sums[rows[validator]] += amount
+            return sums
         for validator, amount in pairs:
-            at = int(np.searchsorted(self._index, validator))
-            if at < len(found) and self._index[at] == validator:
-                found[at] += amount
-        return found
+            row = int(np.searchsorted(self._index, validator))
+            if row < len(sums) and self._index[row] == validator:
+                sums[row] += amount
+        return sums
 
 
-def by_index(rows: Any, index: Any) -> Any:
-    """Rows of attestations in the order of the validators, zeros where there is none, and a last column that says
-    whether there is one."""
-    found = np.zeros((len(index), 5), np.int64)
-    if len(rows) and len(index):
-        at = np.minimum(np.searchsorted(rows[:, 0], index), len(rows) - 1)
-        is_there = rows[at, 0] == index
-        found[is_there, :4] = rows[at[is_there], 1:]
-        found[:, 4] = is_there
-    return found
+def by_index(rewards: Array, index: Array) -> Array:
+    """Return attestation rewards in the order of `index`, with a last column: 1, or 0 if there are none."""
+    ordered = np.zeros((len(index), 5), np.int64)
+    if len(rewards) and len(index):
+        rows = np.minimum(np.searchsorted(rewards[:, 0], index), len(rewards) - 1)
+        is_present = rewards[rows, 0] == index
+        ordered[is_present, :4] = rewards[rows[is_present], 1:]
+        ordered[:, 4] = is_present
+    return ordered
 
 
-def penalties(spec: Spec, epoch: Balances) -> list[Change]:
-    """The first penalty of those whom a block of the epoch slashed."""
-    before, now = epoch.accused
-    quotient, found, done = spec.slashing_quotient(epoch.number), list[Change](), set[int]()
-    is_fresh = now.slashed & ~before.of("slashed", now.index).astype(bool)
-    fresh = dict(zip(now.index[is_fresh].tolist(), now.effective_balance[is_fresh].tolist(), strict=True))
+def initial_penalties(spec: Spec, epoch: EpochBalances) -> list[BalanceChange]:
+    """Return the initial penalties of validators that were slashed in the epoch."""
+    before, after = epoch.accused
+    quotient, changes, slashed = spec.slashing_quotient(epoch.number), list[BalanceChange](), set[int]()
+    is_new = after.slashed & ~before.column("slashed", after.index).astype(bool)
+    new = dict(zip(after.index[is_new].tolist(), after.effective_balance[is_new].tolist(), strict=True))
     for slot in epoch.slots:
-        for validator in slot.block.accused:
-            if validator in fresh and validator not in done:
-                done.add(validator)
-                found.append(Change(validator, slot.block.slot, "slashed", -(fresh[validator] // quotient)))
-    return found
+        for validator in slot.block.accused_validators:
+            if validator in new and validator not in slashed:
+                slashed.add(validator)
+                changes.append(BalanceChange(validator, slot.block.slot, "slashed", -(new[validator] // quotient)))
+    return changes
 
 
-def seat_counts(epoch: Duties, adder: Adder) -> tuple[Any, Any, Any]:
-    """Seats that signed and seats that did not, and what all of them could have brought."""
+def seat_counts(epoch: Duties, adder: Adder) -> tuple[Array, Array, Array]:
+    """Return the signed seats, the missed seats, and the ideal sync reward of each validator."""
     hits: dict[int, int] = {}
     misses: dict[int, int] = {}
-    could: dict[int, int] = {}
+    ideal: dict[int, int] = {}
     for slot in epoch.slots:
-        if epoch.seats is None or not slot.earned.sync or slot.block.body.sync_aggregate is None:
+        if epoch.seats is None or not slot.rewards.sync or slot.block.body.sync_aggregate is None:
             continue
         bits = bytes.fromhex(slot.block.body.sync_aggregate.sync_committee_bits[2:])
         signed: dict[int, int] = {}
         seats: dict[int, int] = {}
-        for place, validator in epoch.seats.places:
-            bit = bits[place // 8] >> (place % 8) & 1 if place // 8 < len(bits) else 0
+        for position, validator in epoch.seats.seats:
+            bit = bits[position // 8] >> (position % 8) & 1 if position // 8 < len(bits) else 0
             signed[validator] = signed.get(validator, 0) + bit
             seats[validator] = seats.get(validator, 0) + 1
-        unit = 0
-        for validator, reward in slot.earned.sync:
+        seat_reward = 0
+        for validator, reward in slot.rewards.sync:
             net = 2 * signed[validator] - seats[validator]
-            unit = max(unit, abs(reward) // abs(net) if net else 0)
+            seat_reward = max(seat_reward, abs(reward) // abs(net) if net else 0)
         for validator, count in seats.items():
             hits[validator] = hits.get(validator, 0) + signed[validator]
             misses[validator] = misses.get(validator, 0) + count - signed[validator]
-            could[validator] = could.get(validator, 0) + unit * count
-    return adder.sums(hits.items()), adder.sums(misses.items()), adder.sums(could.items())
+            ideal[validator] = ideal.get(validator, 0) + seat_reward * count
+    return adder.sums(hits.items()), adder.sums(misses.items()), adder.sums(ideal.items())
 
 
-def closing(spec: Spec, epoch: Balances) -> Closing:
-    """Whether the balances of an epoch close, and what they say of what nodes do not say exactly."""
-    index = epoch.at.index
+def reconcile(spec: Spec, epoch: EpochBalances) -> Reconciliation:
+    """Compare the balances of an epoch with what moved them, and correct the amounts that nodes give inexactly."""
+    index = epoch.after.index
     adder = Adder(index)
-    paid = by_index(epoch.paid, index)
-    sync = adder.sums(pair for slot in epoch.slots for pair in slot.earned.sync)
-    slashing = adder.sums((each.validator, each.gwei) for each in penalties(spec, epoch))
-    if epoch.half_way:
-        held = epoch.before.of("balance", index) + paid[:, :4].sum(axis=1)
-        slashing -= np.minimum(adder.sums(epoch.half_way.items()), np.maximum(0, held))
-    explained = paid[:, :4].sum(axis=1) + sync + slashing
-    explained += adder.sums(
-        (s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None
-    )
+    attestations = by_index(epoch.attestations, index)
+    sync = adder.sums(pair for slot in epoch.slots for pair in slot.rewards.sync)
+    slashing = adder.sums((each.validator, each.gwei) for each in initial_penalties(spec, epoch))
+    balance_before = epoch.before.column("balance", index)
+    if epoch.correlation:
+        available = np.maximum(0, balance_before + attestations[:, :4].sum(axis=1))
+        slashing -= np.minimum(adder.sums(epoch.correlation.items()), available)
+    explained = attestations[:, :4].sum(axis=1) + sync + slashing + adder.sums(_proposal_rewards(epoch.slots))
     explained += adder.sums((each.validator, each.gwei) for each in epoch.changes)
-    explained -= adder.sums((each.validator_index, each.amount) for each in withdrawn(epoch.slots))
-    left = epoch.at.balance - epoch.before.of("balance", index) - explained
-    # A balance does not fall below zero: what of a penalty was more than there was, nobody paid.
-    unpaid = np.where((epoch.at.balance == 0) & (left > 0) & (sync < 0), np.minimum(left, -sync), 0)
-    sync, left = sync + unpaid, left - unpaid
-    if epoch.half_way is None:
-        slashing, left = _half_way(spec, epoch, index, slashing, left)
+    explained -= adder.sums((each.validator_index, each.amount) for each in withdrawals(epoch.slots))
+    unexplained = epoch.after.balance - balance_before - explained
+    # A balance does not fall below zero: the part of a sync penalty that exceeds it is not paid.
+    is_unpaid = (epoch.after.balance == 0) & (unexplained > 0) & (sync < 0)
+    unpaid = np.where(is_unpaid, np.minimum(unexplained, -sync), 0)
+    sync, unexplained = sync + unpaid, unexplained - unpaid
+    if epoch.correlation is None:
+        slashing, unexplained = _infer_correlation_penalties(spec, epoch, index, slashing, unexplained)
     if epoch.leaked is not None:
-        more = inactivity(spec, epoch.number - 1, epoch.leaked.of("effective_balance", index, 1), paid, left)
-        paid[:, 3] += more
-        left = left - more
-    return Closing(index, _rounded(paid, left), paid, sync, slashing, tuple(epoch.changes))
+        effective = epoch.leaked.column("effective_balance", index, 1)
+        penalties = missing_inactivity(spec, epoch.number - 1, effective, attestations, unexplained)
+        attestations[:, 3] += penalties
+        unexplained = unexplained - penalties
+    unexplained = _absorb_rounding(attestations, unexplained)
+    return Reconciliation(index, unexplained, attestations, sync, slashing, tuple(epoch.changes))
 
 
-def _half_way(spec: Spec, epoch: Balances, index: Any, slashing: Any, left: Any) -> tuple[Any, Any]:
-    """What else would be left of who is half-way to the end of its stay after a slashing is what it paid for that."""
+def _proposal_rewards(slots: Iterable[Slot]) -> Iterator[tuple[int, int]]:
+    """Yield proposer and reward of the blocks whose proposer is selected."""
+    for slot in slots:
+        if slot.rewards.proposer is not None:
+            yield slot.rewards.proposer, slot.rewards.proposal
+
+
+def _infer_correlation_penalties(
+    spec: Spec, epoch: EpochBalances, index: Array, slashing: Array, unexplained: Array
+) -> tuple[Array, Array]:
+    """Take the unexplained loss of slashed validators that are halfway to withdrawal as their correlation penalty."""
     half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
-    is_half_way = epoch.near.of("withdrawable_epoch", index) == epoch.number - 1 + half
-    due = epoch.near.of("slashed", index).astype(bool) & is_half_way & (left < -VOTES)
-    return slashing + np.where(due, left, 0), np.where(due, 0, left)
+    is_halfway = epoch.nearby.column("withdrawable_epoch", index) == epoch.number - 1 + half
+    is_due = epoch.nearby.column("slashed", index).astype(bool) & is_halfway & (unexplained < -VOTES)
+    return slashing + np.where(is_due, unexplained, 0), np.where(is_due, 0, unexplained)
 
 
-def suspects(paid: Any, left: Any) -> Any:
-    """Who missed its target, and of whose balance something is left to explain."""
-    return (paid[:, 1] < 0) & (np.abs(left) > VOTES)
+def has_inactivity_doubts(attestations: Array, unexplained: Array) -> Array:
+    """Return which validators missed their target and have an unexplained balance."""
+    doubts: Array = (attestations[:, 1] < 0) & (np.abs(unexplained) > VOTES)
+    return doubts
 
 
-def inactivity(spec: Spec, number: int, effective: Any, paid: Any, left: Any) -> Any:
-    """What nodes leave out of the penalties for inactivity at the end of an epoch, or weigh by another fork: that of a
-    validator of which a whole score explains what is left, but for the rounding of its votes. No score grows by more
-    than the bias an epoch: what is larger stays unexplained."""
+def missing_inactivity(spec: Spec, epoch: int, effective: Array, attestations: Array, unexplained: Array) -> Array:
+    """Return inactivity penalties that the node leaves out or weighs by another fork, negative.
+
+    A penalty counts if a whole inactivity score explains the balance, up to the rounding of votes. As a score grows by
+    at most the bias in an epoch, larger amounts stay unexplained.
+
+    Args:
+        spec: The network.
+        epoch: The epoch at whose end the penalty is computed.
+        effective: Effective balances.
+        attestations: As in `Reconciliation`.
+        unexplained: Gwei that nothing else explains.
+    """
     bias = spec.number("INACTIVITY_SCORE_BIAS")
-    parts = bias * spec.inactivity_quotient(number)
+    divisor = bias * spec.inactivity_quotient(epoch)
     effective = np.maximum(1, effective)
-    total = -(paid[:, 3] + left)
-    score = (total * parts + effective // 2) // effective
-    penalty = effective * score // parts
-    is_score = (score > 0) & (score <= bias * (number + 1))
-    fits = suspects(paid, left) & is_score & (np.abs(total - penalty) <= VOTES)
-    return np.where(fits, -penalty - paid[:, 3], 0)
+    total = -(attestations[:, 3] + unexplained)
+    score = (total * divisor + effective // 2) // effective
+    penalty = effective * score // divisor
+    is_score = (score > 0) & (score <= bias * (epoch + 1))
+    fits = has_inactivity_doubts(attestations, unexplained) & is_score & (np.abs(total - penalty) <= VOTES)
+    return np.where(fits, -penalty - attestations[:, 3], 0)
 
 
-def withdrawn(slots: Iterable[Slot]) -> Iterator[Withdrawal]:
-    """What blocks paid out."""
+def withdrawals(slots: Iterable[Slot]) -> Iterator[Withdrawal]:
+    """Yield the withdrawals in blocks."""
     for slot in slots:
         if (payload := slot.block.body.execution_payload) is not None:
             yield from payload.withdrawals
 
 
-def _rounded(paid: Any, left: Any) -> Any:
-    """Take what a node rounded up, a gwei a vote at most, out of the votes; what is left then. Which of the votes it
-    was is not known: the largest first."""
+def _absorb_rounding(attestations: Array, unexplained: Array) -> Array:
+    """Correct votes that the node rounded, in `attestations`, and return what stays unexplained.
+
+    At most one gwei a vote. It is unknown which vote was rounded: the one with the largest weight is corrected first.
+    """
     for vote in (1, 0, 2):
-        step = np.where((np.abs(left) <= VOTES) & (paid[:, 4] > 0) & (paid[:, vote] != 0), np.sign(left), 0)
-        paid[:, vote] += step
-        left = left - step
-    return left
+        is_rounded = (np.abs(unexplained) <= VOTES) & (attestations[:, 4] > 0) & (attestations[:, vote] != 0)
+        step = np.where(is_rounded, np.sign(unexplained), 0)
+        attestations[:, vote] += step
+        unexplained = unexplained - step
+    return unexplained
 
 
-def rows(epoch: Duties, own: Closing, later: Closing, height: int) -> dict[str, Any]:
-    """The columns of `validator_rewards` of an epoch but chain and bucket. `own` is the closing of the epoch, `later`
-    that of the one in which its attestations were paid."""
+def reward_columns(epoch: Duties, own: Reconciliation, payment: Reconciliation, height: int) -> dict[str, Any]:
+    """Return the columns of `validator_rewards` for an epoch, without chain and bucket.
+
+    Args:
+        epoch: The duties of the epoch.
+        own: The balances of the epoch.
+        payment: The balances of the epoch in which its attestations were paid.
+        height: The slot whose block settled the epoch.
+
+    Returns:
+        Arrays, pairs of values and their validity, or None for unknown values. In addition to the columns of the table,
+        `on_duty` (has rewards) and `is_rewarded` (the node gave attestation rewards).
+    """
     index = epoch.at.index
     adder = Adder(index)
-    is_told = by_index(epoch.attested, index)[:, 4]
-    at, is_there = _places(later.index, index)
-    votes = np.where(is_there[:, None], later.paid[at] if len(later.paid) else np.zeros((1, 5), np.int64), 0)
-    proposed = adder.sums((slot.block.proposer_index, 1) for slot in epoch.slots)
-    proposals = adder.sums((s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None)
-    hits, misses, could = seat_counts(epoch, adder)
-    known = np.array(sorted(epoch.ideal), np.int64)
-    values = np.array([epoch.ideal[each] for each in known.tolist()], np.int64)
-    ideal, has_ideal = _looked_up(known, values, epoch.after.of("effective_balance", index))
+    is_rewarded = by_index(epoch.attestations, index)[:, 4]
+    rows, is_present = _search(payment.index, index)
+    rewards = payment.attestations[rows] if len(payment.attestations) else np.zeros((1, 5), np.int64)
+    votes = np.where(is_present[:, None], rewards, 0)
+    hits, misses, sync_ideal = seat_counts(epoch, adder)
+    balances = np.array(sorted(epoch.ideal), np.int64)
+    values = np.array([epoch.ideal[each] for each in balances.tolist()], np.int64)
+    rows, has_ideal = _search(balances, epoch.after.column("effective_balance", index))
+    ideal = values[rows] if len(values) else rows
     on_duty = is_on_duty(epoch, index)
-    missed = None
-    if epoch.proposers is not None:
-        taken = {slot.block.slot for slot in epoch.slots}
-        # Slot 0 has no block that anybody proposed.
-        missed = adder.sums((each, 1) for slot, each in epoch.proposers.items() if slot not in taken and slot > 0)
     return {
         "validator": index,
         "epoch": np.full(len(index), epoch.number),
@@ -271,105 +327,136 @@ def rows(epoch: Duties, own: Closing, later: Closing, height: int) -> dict[str, 
         "inactivity": votes[:, 3],
         "ideal": (np.where(on_duty, ideal, 0), has_ideal | ~on_duty),
         "sync": own.sync,
-        "sync_ideal": could,
+        "sync_ideal": sync_ideal,
         "sync_hits": hits,
         "sync_misses": misses,
-        "proposals": proposals,
-        "proposed": proposed,
-        "missed": missed,
+        "proposals": adder.sums(_proposal_rewards(epoch.slots)),
+        "proposed": adder.sums((slot.block.proposer_index, 1) for slot in epoch.slots),
+        "missed": _missed_proposals(epoch, adder),
         "slashing": own.slashing,
         "effective": epoch.at.effective_balance,
-        "unexplained": own.left,
+        "unexplained": own.unexplained,
         "on_duty": on_duty,
-        "is_told": is_told.astype(bool),
+        "is_rewarded": is_rewarded.astype(bool),
     }
 
 
-def is_on_duty(epoch: Duties, index: Any) -> Any:
-    """Who has rewards of an epoch: the active ones, and the slashed ones until they can withdraw."""
-    begun = epoch.after.of("activation_epoch", index, NEVER) <= epoch.number
-    active = begun & (epoch.number < epoch.after.of("exit_epoch", index))
-    slashed = epoch.after.of("slashed", index).astype(bool)
-    return active | (begun & slashed & (epoch.number + 1 < epoch.after.of("withdrawable_epoch", index)))
+def _missed_proposals(epoch: Duties, adder: Adder) -> Array | None:
+    if epoch.proposers is None:
+        return None
+    with_block = {slot.block.slot for slot in epoch.slots}
+    # The block of slot 0 is the genesis block, which has no proposer.
+    return adder.sums((each, 1) for slot, each in epoch.proposers.items() if slot not in with_block and slot > 0)
 
 
-def _places(known: Any, wanted: Any) -> tuple[Any, Any]:
-    if not len(known):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return at, known[at] == wanted
+def is_on_duty(epoch: Duties, index: Array) -> Array:
+    """Return which validators have rewards of an epoch: active ones, and slashed ones until they can withdraw."""
+    is_activated = epoch.after.column("activation_epoch", index, NEVER) <= epoch.number
+    is_active = epoch.number < epoch.after.column("exit_epoch", index)
+    is_slashed = epoch.after.column("slashed", index).astype(bool)
+    is_locked: Array = is_slashed & (epoch.number + 1 < epoch.after.column("withdrawable_epoch", index))
+    return is_activated & (is_active | is_locked)
 
 
-def _looked_up(known: Any, values: Any, wanted: Any) -> tuple[Any, Any]:
-    at, is_there = _places(known, wanted)
-    return (values[at] if len(values) else at), is_there
+def _search(array: Array, values: Array) -> tuple[Array, Array]:
+    """Return the position of each value in a sorted array, and whether it is present."""
+    if not len(array):
+        return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
+    positions = np.minimum(np.searchsorted(array, values), len(array) - 1)
+    return positions, array[positions] == values
 
 
-# --- what changes balances beside rewards ----------------------------------------------------------------------------
+# --- balance changes other than rewards ------------------------------------------------------------------------------
 
 
-def credited_at_once(slots: Iterable[Slot], index_of: Mapping[str, int]) -> list[Change]:
-    """Deposits of the bridge before Electra, which the block itself credits."""
+def immediate_deposits(slots: Iterable[Slot], index_of: Mapping[str, int]) -> list[BalanceChange]:
+    """Return the deposits before Electra, which the block itself credits.
+
+    Args:
+        slots: Slots with a block.
+        index_of: Validators by public key. Deposits for other keys are ignored.
+    """
     return [
-        Change(validator, slot.block.slot, "deposit", deposit.data.amount)
+        BalanceChange(validator, slot.block.slot, "deposit", deposit.data.amount)
         for slot in slots
         for deposit in slot.block.body.deposits
         if (validator := index_of.get(deposit.data.pubkey.lower())) is not None
     ]
 
 
-Pending = tuple[Sequence[PendingDeposit], Sequence[PendingConsolidation]]
+Queues = tuple[Sequence[PendingDeposit], Sequence[PendingConsolidation]]
 
 
-def gone(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
-    """What a queue had before and has no more, each as often as it is gone."""
-    left: dict[Any, int] = {}
+def removed_entries(before: Sequence[Entry], after: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that a queue had before and has no more, with their multiplicity."""
+    counts: dict[Entry, int] = {}
     for each in after:
-        left[each] = left.get(each, 0) + 1
-    found = []
+        counts[each] = counts.get(each, 0) + 1
+    removed = []
     for each in before:
-        if left.get(each, 0):
-            left[each] -= 1
+        if counts.get(each, 0):
+            counts[each] -= 1
         else:
-            found.append(each)
-    return found
+            removed.append(each)
+    return removed
 
 
-def from_queues(
-    epoch: Balances, slot: int, before: Pending, after: Pending, index_of: Mapping[str, int], sources: States
-) -> list[Change]:
-    """What the transition into an epoch, whose first slot it is, took out of the queues of Electra. `sources` are those
-    of the consolidations, at the end of the last epoch."""
-    found = []
-    for deposit in gone(before[0], after[0]):
+def queue_changes(
+    epoch: EpochBalances,
+    slot: int,
+    before: Queues,
+    after: Queues,
+    index_of: Mapping[str, int],
+    sources: ValidatorTable,
+) -> list[BalanceChange]:
+    """Return the deposits and consolidations that the transition into an epoch took from the queues of Electra.
+
+    Args:
+        epoch: The epoch that begins.
+        slot: Its first slot.
+        before: The queues before the transition.
+        after: The queues after it.
+        index_of: Validators by public key. Deposits for other keys are ignored.
+        sources: The sources of consolidations, at the end of the epoch before.
+    """
+    changes = []
+    for deposit in removed_entries(before[0], after[0]):
         validator = index_of.get(deposit.pubkey.lower())
         if validator is not None:
-            found.append(Change(validator, slot, "deposit", deposit.amount))
-    settled = {int(row[0]): int(row[1:].sum()) for row in epoch.paid} if gone(before[1], after[1]) else {}
+            changes.append(BalanceChange(validator, slot, "deposit", deposit.amount))
+    consolidations = removed_entries(before[1], after[1])
+    rewards = {int(row[0]): int(row[1:].sum()) for row in epoch.attestations} if consolidations else {}
     credits: dict[int, int] = {}
-    for each in found:
-        credits[each.validator] = credits.get(each.validator, 0) + each.gwei
-    for each in gone(before[1], after[1]):
+    for change in changes:
+        credits[change.validator] = credits.get(change.validator, 0) + change.gwei
+    for each in consolidations:
         source, target = np.array([each.source_index]), each.target_index
-        if bool(sources.of("slashed", source)[0]):
+        if bool(sources.column("slashed", source)[0]):
             continue
-        held = int(sources.of("balance", source)[0]) + settled.get(each.source_index, 0)
-        held = max(0, held + credits.get(each.source_index, 0))
-        moved = min(held, int(sources.of("effective_balance", source)[0]))
-        credits[each.source_index] = credits.get(each.source_index, 0) - moved
-        credits[target] = credits.get(target, 0) + moved
-        found.append(Change(each.source_index, slot, "consolidation", -moved, target))
-        found.append(Change(target, slot, "consolidation", moved, each.source_index))
-    return found
+        balance = int(sources.column("balance", source)[0]) + rewards.get(each.source_index, 0)
+        balance = max(0, balance + credits.get(each.source_index, 0))
+        moved_gwei = min(balance, int(sources.column("effective_balance", source)[0]))
+        credits[each.source_index] = credits.get(each.source_index, 0) - moved_gwei
+        credits[target] = credits.get(target, 0) + moved_gwei
+        changes.append(BalanceChange(each.source_index, slot, "consolidation", -moved_gwei, target))
+        changes.append(BalanceChange(target, slot, "consolidation", moved_gwei, each.source_index))
+    return changes
 
 
-def queued(
+def requeued_balances(
     slot: int, before: Sequence[PendingDeposit], after: Sequence[PendingDeposit], index_of: Mapping[str, int]
-) -> list[Change]:
-    """What of a balance a block put back into the queue: a validator that becomes compounding keeps 32 ETH."""
-    found = []
-    for deposit in gone(after, before):
+) -> list[BalanceChange]:
+    """Return the balances above 32 ETH that a block put into the queue as their validators became compounding.
+
+    Args:
+        slot: The slot of the block.
+        before: The queue of deposits before the block.
+        after: The queue after it.
+        index_of: Validators by public key. Others are ignored.
+    """
+    changes = []
+    for deposit in removed_entries(after, before):
         validator = index_of.get(deposit.pubkey.lower()) if deposit.slot == 0 else None
         if validator is not None:
-            found.append(Change(validator, slot, "queued", -deposit.amount))
-    return found
+            changes.append(BalanceChange(validator, slot, "queued", -deposit.amount))
+    return changes

@@ -1,4 +1,4 @@
-"""A beacon chain has validators and no accounts: what asks for accounts hears that nothing is known of them."""
+"""The reader of accounts of a beacon chain, which has none: every balance is Unknown."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Unknown
 from chainfolio.positions import AccountState, Describe
 
-NONE = Unknown("a beacon chain has no accounts", "absent")
+NO_ACCOUNTS = Unknown("a beacon chain has no accounts", "absent")
 
 
 class NoAccounts:
-    """Reads nothing."""
+    """An `AccountReader` and `BlockReader` without results."""
 
     events: Sequence[str] = ()
     issues: Sequence[Issue] = ()
 
     def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """Nothing is unknown."""
+        """Yield nothing."""
         return iter(())
 
     def at(self, block: Block) -> NoAccounts:
-        """The same at every block."""
+        """Return this reader for any block."""
         return self
 
     def read(
@@ -36,6 +36,6 @@ class NoAccounts:
         describe: Describe | None = None,
         prefetch: Plan[object, object, None] | None = None,
     ) -> Plan[object, object, AccountState]:
-        """No balance, in no round."""
+        """Return Unknown for every balance, without a read."""
         yield from ()
-        return AccountState(NONE, dict.fromkeys(assets, NONE), (), ())
+        return AccountState(NO_ACCOUNTS, dict.fromkeys(assets, NO_ACCOUNTS), (), ())

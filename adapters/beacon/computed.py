@@ -1,17 +1,24 @@
-"""Rewards of nodes that do not say them: from committees, the votes in blocks, and the registry. Each is read once."""
+"""Rewards that no node serves, computed from committees, the votes in blocks, and the registry. Each is read once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from chainfolio.adapters.beacon import voting
-from chainfolio.adapters.beacon.answers import AttestedBlock, BlockMessage, Checkpoints, Committee, SignedAttestedBlock
 from chainfolio.adapters.beacon.memo import Memo
-from chainfolio.adapters.beacon.states import States
-from chainfolio.adapters.beacon.voting import Committees, Stakes, Voted
+from chainfolio.adapters.beacon.responses import (
+    AttestedBlock,
+    BlockMessage,
+    Checkpoints,
+    Committee,
+    SignedAttestedBlock,
+)
+from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
+from chainfolio.adapters.beacon.voting import Committees, NetworkStake, Seat, TimelyVotes
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 from chainfolio.transport.rest import Absent
 
@@ -22,131 +29,139 @@ LIMITS: Final = {"committees": 6, "votes": 8, "blocks": 8, "stakes": 6}
 
 
 @dataclass(slots=True)
-class Computed:
-    """What duties brought by the rules. `everybody` reads the whole network: a reward depends on all of its stake."""
+class ComputedRewards:
+    """Rewards by the rules of Altair and later. Its methods raise UnsupportedMethod for earlier epochs.
 
-    everybody: Reader
+    Attributes:
+        network: Reads all validators, as a reward depends on the stake of all.
+        is_used: Whether any reward had to be computed so far.
+    """
+
+    network: Reader
     is_used: bool = False
     _memo: Memo = field(default_factory=lambda: Memo(LIMITS))
 
-    async def attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
-        """As `Reader.attestations`, of all validators."""
-        self._check(epoch)
-        spec, reader = self.everybody.spec, self.everybody
-        flags = (await self._voted(epoch, epoch + 1)).flags
-        slot = (epoch + 2) * spec.slots
-        final = (await reader.of(slot, f"/eth/v1/beacon/states/{slot}/finality_checkpoints", Checkpoints)).finalized
-        is_leak = epoch - final.epoch > spec.number("MIN_EPOCHS_TO_INACTIVITY_PENALTY")
-        after = await reader.states(epoch + 1)
-        rows, ideal = voting.attestation_rewards(spec, epoch, after, _grown(flags, len(after)), is_leak=is_leak)
+    async def attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
+        """Return the same as `Reader.attestations`, for all validators."""
+        self._use(epoch)
+        spec, reader = self.network.spec, self.network
+        flags = (await self._timely_votes(epoch, epoch + 1)).flags
+        slot = (epoch + 2) * spec.slots_per_epoch
+        checkpoints = await reader.read(slot, f"/eth/v1/beacon/states/{slot}/finality_checkpoints", Checkpoints)
+        is_leak = epoch - checkpoints.finalized.epoch > spec.number("MIN_EPOCHS_TO_INACTIVITY_PENALTY")
+        registry = await reader.validators(epoch + 1)
+        flags = _extended(flags, len(registry))
+        rows, ideal = voting.attestation_rewards(spec, epoch, registry, flags, is_leak=is_leak)
         return ideal, rows
 
     async def proposal(self, block: BlockMessage) -> int:
-        """What a block brought its proposer on the beacon chain."""
-        spec = self.everybody.spec
+        """Return the consensus reward of a block's proposer, in gwei."""
+        spec = self.network.spec
         epoch = spec.epoch(block.slot)
-        self._check(epoch)
-        stakes, found = await self._stakes(epoch), 0
+        self._use(epoch)
+        stake, reward = await self._network_stake(epoch), 0
         for target in range(max(0, epoch - 1), epoch + 1):
-            found += (await self._voted(target, epoch)).brought.get(block.slot, 0)
+            reward += (await self._timely_votes(target, epoch)).proposer_rewards.get(block.slot, 0)
         if block.body.sync_aggregate is not None:
             bits = bytes.fromhex(block.body.sync_aggregate.sync_committee_bits[2:])
-            share = stakes.seat(spec) * voting.PROPOSER_WEIGHT // (voting.DENOMINATOR - voting.PROPOSER_WEIGHT)
-            found += share * sum(each.bit_count() for each in bits)
-        return found + await self._reported(block, epoch)
+            divisor = voting.DENOMINATOR - voting.PROPOSER_WEIGHT
+            share = stake.seat_reward(spec) * voting.PROPOSER_WEIGHT // divisor
+            reward += share * sum(each.bit_count() for each in bits)
+        return reward + await self._slashing_rewards(block, epoch)
 
-    async def sync(self, block: BlockMessage, places: tuple[tuple[int, int], ...]) -> dict[int, int]:
-        """What a block brought the members of the sync committee that sit at some places, or cost them."""
-        epoch = self.everybody.spec.epoch(block.slot)
-        self._check(epoch)
-        return voting.seated(block, places, (await self._stakes(epoch)).seat(self.everybody.spec))
+    async def sync(self, block: BlockMessage, seats: Sequence[Seat]) -> dict[int, int]:
+        """Return the sync committee rewards of a block for some seats, by validator."""
+        epoch = self.network.spec.epoch(block.slot)
+        self._use(epoch)
+        return voting.sync_rewards(block, seats, (await self._network_stake(epoch)).seat_reward(self.network.spec))
 
-    def _check(self, epoch: int) -> None:
+    def _use(self, epoch: int) -> None:
         self.is_used = True
-        if not self.everybody.spec.is_at_least("altair", epoch):
-            raise UnsupportedMethod(
-                self.everybody.nodes.key, f"no node says the rewards of epoch {epoch}, before Altair"
-            )
+        if not self.network.spec.is_at_least("altair", epoch):
+            raise UnsupportedMethod(self.network.nodes.key, f"no node says the rewards of epoch {epoch}, before Altair")
 
-    async def _reported(self, block: BlockMessage, epoch: int) -> int:
-        """What the slashings of a block brought: of those who were slashed by it, and not before."""
-        if not (named := block.accused):
+    async def _slashing_rewards(self, block: BlockMessage, epoch: int) -> int:
+        """Return the proposer's reward for validators that a block slashed and that were not slashed before."""
+        if not (accused := block.accused_validators):
             return 0
-        spec, reader = self.everybody.spec, self.everybody
-        before = await reader.some(epoch - 1, sorted(set(named)))
-        done = {int(each) for each in before.index[before.slashed]}
-        for slot in range(epoch * spec.slots, block.slot):
-            if (older := await reader.block(slot)) is not None:
-                done |= set(older.accused)
-        now = await reader.some(epoch, sorted(set(named)))
-        fresh = now.slashed & ~np.isin(now.index, list(done))
-        return sum(voting.slashing_gain(spec, epoch, each) for each in now.effective_balance[fresh].tolist())
+        spec, reader = self.network.spec, self.network
+        before = await reader.select_validators(epoch - 1, sorted(set(accused)))
+        slashed_before = {int(each) for each in before.index[before.slashed]}
+        for slot in range(epoch * spec.slots_per_epoch, block.slot):
+            if (earlier := await reader.block(slot)) is not None:
+                slashed_before |= set(earlier.accused_validators)
+        now = await reader.select_validators(epoch, sorted(set(accused)))
+        is_new = now.slashed & ~np.isin(now.index, list(slashed_before))
+        return sum(voting.whistleblower_reward(spec, epoch, each) for each in now.effective_balance[is_new].tolist())
 
-    # --- what it rests on --------------------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------------------------------
 
-    async def _stakes(self, epoch: int) -> Stakes:
-        async def read() -> Stakes:
-            return voting.stakes_in(self.everybody.spec, epoch, await self._registry(epoch))
+    async def _network_stake(self, epoch: int) -> NetworkStake:
+        async def read() -> NetworkStake:
+            return voting.network_stake(self.network.spec, epoch, await self._registry(epoch))
 
         return await self._memo.get("stakes", epoch, read)
 
-    async def _registry(self, epoch: int) -> States:
-        found = await self.everybody.states(epoch)
-        if not np.array_equal(found.index, np.arange(len(found))):
-            raise BadAnswer(self.everybody.nodes.key, "a registry with a gap")
-        return found
+    async def _registry(self, epoch: int) -> ValidatorTable:
+        registry = await self.network.validators(epoch)
+        if not np.array_equal(registry.index, np.arange(len(registry))):
+            raise BadAnswer(self.network.nodes.key, "a registry with a gap")
+        return registry
 
-    async def _voted(self, target: int, epoch: int) -> Voted:
-        """The votes for a target in the blocks up to the end of an epoch: of that target or the one after it."""
-        return await self._memo.get("votes", (target, epoch), lambda: self._votes(target, epoch))
+    async def _timely_votes(self, target: int, epoch: int) -> TimelyVotes:
+        """Return the votes for a target in the blocks up to the end of an epoch: the target or the next."""
+        return await self._memo.get("votes", (target, epoch), lambda: self._count_votes(target, epoch))
 
-    async def _votes(self, target: int, epoch: int) -> Voted:
-        flags = np.zeros(0, np.uint8) if epoch == target else (await self._voted(target, target)).flags
-        stakes, blocks = await self._stakes(epoch), await self._blocks(epoch)
+    async def _count_votes(self, target: int, epoch: int) -> TimelyVotes:
+        flags = np.zeros(0, np.uint8) if epoch == target else (await self._timely_votes(target, target)).flags
+        stake, blocks = await self._network_stake(epoch), await self._blocks(epoch)
         roots = await self._roots(target, epoch)
-        flags = _grown(flags, len(stakes.increments))
-        return voting.voted(self.everybody.spec, target, blocks, roots, await self._committees(target), stakes, flags)
+        flags = _extended(flags, len(stake.increments))
+        committees = await self._committees(target)
+        return voting.count_votes(self.network.spec, target, blocks, roots, committees, stake, flags)
 
     async def _roots(self, target: int, epoch: int) -> dict[int, str]:
-        """The root of the newest block at each slot of a target, as far as blocks up to the end of an epoch tell: each
-        names the one before it."""
-        slots, found = self.everybody.spec.slots, dict[int, str]()
+        """Return the root of the newest block at each slot of a target.
+
+        Slots are missing if no later block up to the end of `epoch` names the root as its parent.
+        """
+        slots, roots = self.network.spec.slots_per_epoch, dict[int, str]()
         blocks = [*await self._blocks(target), *(await self._blocks(epoch) if epoch > target else ())]
         slot = target * slots
         for block in blocks:
             while slot < min(block.slot, (target + 1) * slots):
-                found[slot], slot = block.parent_root.lower(), slot + 1
-        return found
+                roots[slot], slot = block.parent_root.lower(), slot + 1
+        return roots
 
     async def _blocks(self, epoch: int) -> tuple[AttestedBlock, ...]:
         return await self._memo.get("blocks", epoch, lambda: self._read_blocks(epoch))
 
     async def _read_blocks(self, epoch: int) -> tuple[AttestedBlock, ...]:
-        found = []
-        for slot in range(epoch * self.everybody.spec.slots, self.everybody.end(epoch) + 1):
-            if await self.everybody.block(slot) is None:
+        blocks = []
+        for slot in range(epoch * self.network.spec.slots_per_epoch, self.network.last_slot(epoch) + 1):
+            if await self.network.block(slot) is None:
                 continue
             try:
-                block = await self.everybody.nodes.data(f"/eth/v2/beacon/blocks/{slot}", SignedAttestedBlock)
+                block = await self.network.nodes.read(f"/eth/v2/beacon/blocks/{slot}", SignedAttestedBlock)
             except Absent:
-                raise BadAnswer(self.everybody.nodes.key, f"the block of slot {slot} is gone") from None
-            found.append(block.message)
-        return tuple(found)
+                raise BadAnswer(self.network.nodes.key, f"the block of slot {slot} is gone") from None
+            blocks.append(block.message)
+        return tuple(blocks)
 
     async def _committees(self, epoch: int) -> Committees:
         return await self._memo.get("committees", epoch, lambda: self._read_committees(epoch))
 
     async def _read_committees(self, epoch: int) -> Committees:
-        slot = self.everybody.end(epoch)
+        slot = self.network.last_slot(epoch)
         path = f"/eth/v1/beacon/states/{slot}/committees?epoch={epoch}"
-        found = await self.everybody.of(slot, path, list[Committee])
-        return {(each.slot, each.index): np.array(each.validators, np.int64) for each in found}
+        committees = await self.network.read(slot, path, list[Committee])
+        return {(each.slot, each.index): np.array(each.validators, np.int64) for each in committees}
 
     def close(self) -> None:
-        """Ask for nothing any more."""
+        """Cancel all requests."""
         self._memo.close()
 
 
-def _grown(flags: Any, count: int) -> Any:
-    """Flags with room for validators that came later."""
+def _extended(flags: Array, count: int) -> Array:
+    """Return flags with zeros for validators that came later."""
     return np.concatenate([flags, np.zeros(count - len(flags), np.uint8)]) if len(flags) < count else flags

@@ -1,90 +1,109 @@
-"""What a slashed validator pays half-way to the end of its stay, by the rules: the more, the more others were."""
+"""Compute the correlation penalty: a validator pays it halfway to its withdrawal after a slashing.
+
+It is higher if more stake was slashed at about the same time.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from chainfolio.adapters.beacon.reader import NOT_TOLD, Reader, gathered
+from chainfolio.adapters.beacon.reader import NOT_SERVED, Reader, gather_all
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.states import States
+from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
 from chainfolio.adapters.beacon.voting import is_active
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
+async def correlation_penalties(reader: Reader, epoch: int, validators: ValidatorTable) -> Mapping[int, int] | None:
+    """Return the penalties in gwei that the transition into an epoch takes, by validator.
 
-async def half_way(reader: Reader, number: int, near: States) -> Mapping[int, int] | None:
-    """What the transition into an epoch takes from wanted validators, in gwei by validator; `near` is their registry
-    just before it or at the end of the epoch. None where no node keeps what it rests on."""
+    Args:
+        reader: Its selected validators are covered.
+        epoch: The epoch that begins.
+        validators: The selected ones, at the end of the epoch before or of this one.
+
+    Returns:
+        None if no node has the states that it depends on.
+    """
     half = reader.spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
-    due = near.index[near.slashed.astype(bool) & (near.withdrawable_epoch == number - 1 + half)]
+    is_due = validators.slashed.astype(bool) & (validators.withdrawable_epoch == epoch - 1 + half)
+    due = validators.index[is_due]
     if not len(due):
         return {}
     try:
-        return await _by_rule(reader, number - 1, due)
-    except NOT_TOLD:
+        return await _compute_penalties(reader, epoch - 1, due)
+    except NOT_SERVED:
         return None
 
 
-async def _by_rule(reader: Reader, epoch: int, due: Any) -> Mapping[int, int]:
-    """Of the whole network it takes the active stake, and what was slashed in the epochs that the state remembers."""
-    everybody = reader.computing().everybody
-    states = await everybody.states(epoch)
-    total = int(states.effective_balance[is_active(states, epoch)].sum())
-    slashed = await _slashed(everybody, epoch, states.only(states.index[states.slashed.astype(bool)]))
-    own = states.only(due)
-    return dict(
-        zip(own.index.tolist(), penalties(reader.spec, epoch, own.effective_balance, slashed, total), strict=True)
-    )
+async def _compute_penalties(reader: Reader, epoch: int, due: Array) -> Mapping[int, int]:
+    """Return the penalties at the end of an epoch, from the active stake and the recent slashings of the network."""
+    network = reader.computed_rewards().network
+    registry = await network.validators(epoch)
+    active_balance = int(registry.effective_balance[is_active(registry, epoch)].sum())
+    slashed = registry.select(registry.index[registry.slashed.astype(bool)])
+    slashed_balance = await _slashed_balance(network, epoch, slashed)
+    due_validators = registry.select(due)
+    amounts = penalties(reader.spec, epoch, due_validators.effective_balance, slashed_balance, active_balance)
+    return dict(zip(due_validators.index.tolist(), amounts, strict=True))
 
 
-def penalties(spec: Spec, epoch: int, effective: Any, slashed: int, total: int) -> list[int]:
-    """The penalty of each, at the end of an epoch in which the stake of the network is `total`."""
+def penalties(spec: Spec, epoch: int, effective: Array, slashed: int, total: int) -> list[int]:
+    """Return the penalty for each effective balance, at the end of an epoch.
+
+    Args:
+        spec: The network.
+        epoch: The epoch.
+        effective: Effective balances in gwei.
+        slashed: Gwei that were slashed in the network recently.
+        total: Active gwei of the network.
+    """
     name = "PROPORTIONAL_SLASHING_MULTIPLIER"
     fork = spec.fork(epoch)
     suffix = {"phase0": "", "altair": "_ALTAIR"}.get(fork, "_BELLATRIX")
     increment = spec.number("EFFECTIVE_BALANCE_INCREMENT")
     total = max(increment, total)
-    counted = min(slashed * spec.number(name + suffix), total)
+    adjusted = min(slashed * spec.number(name + suffix), total)
     increments = [each // increment for each in effective.tolist()]  # products of them are too large for an array
     if spec.is_at_least("electra", epoch):
-        return [each * (counted // (total // increment)) for each in increments]
-    return [each * counted // total * increment for each in increments]
+        return [each * (adjusted // (total // increment)) for each in increments]
+    return [each * adjusted // total * increment for each in increments]
 
 
-async def _slashed(reader: Reader, epoch: int, slashed: States) -> int:
-    """The effective balances of who was slashed in the epochs that count, each as it was then."""
+async def _slashed_balance(reader: Reader, epoch: int, slashed: ValidatorTable) -> int:
+    """Return the effective balance that was slashed in the epochs of the slashings vector, as it was then."""
     vector = reader.spec.number("EPOCHS_PER_SLASHINGS_VECTOR")
     first = max(0, epoch - vector + 1)
-    # Who is slashed stays for a whole vector at least: longer where it waits in a long queue of exits.
+    # A slashed validator stays for at least a whole vector, and longer if the exit queue is long.
     latest = np.minimum(slashed.withdrawable_epoch - vector, epoch)
-    latest[latest < 0] = epoch  # an end that no slashing brings says nothing of when it was
-    groups = {at: slashed.index[latest == at].tolist() for at in np.unique(latest[latest >= first]).tolist()}
-    return sum(await gathered(_of_group(reader, first, at, group) for at, group in groups.items()))
+    latest[latest < 0] = epoch  # such an early withdrawable epoch was not set by the slashing
+    groups = {last: slashed.index[latest == last].tolist() for last in np.unique(latest[latest >= first]).tolist()}
+    return sum(await gather_all(_group_balance(reader, first, last, group) for last, group in groups.items()))
 
 
-async def _of_group(reader: Reader, first: int, latest: int, group: list[int]) -> int:
-    """Those whose exit says that they were slashed in one epoch or before it."""
+async def _group_balance(reader: Reader, first: int, latest: int, group: list[int]) -> int:
+    """Return the slashed balance of validators that were slashed in the epoch `latest` or earlier."""
     earlier: list[int] = []
     if latest > 0:
-        before = await reader.some(latest - 1, group)
+        before = await reader.select_validators(latest - 1, group)
         earlier = before.index[before.slashed.astype(bool)].tolist()
-    now = await reader.some(latest, sorted(set(group) - set(earlier)))
+    now = await reader.select_validators(latest, sorted(set(group) - set(earlier)))
     return int(now.effective_balance.sum()) + sum(
-        await gathered(_of_earlier(reader, first, latest - 1, each) for each in earlier)
+        await gather_all(_balance_when_slashed(reader, first, latest - 1, each) for each in earlier)
     )
 
 
-async def _of_earlier(reader: Reader, first: int, last: int, validator: int) -> int:
-    """One that is slashed by the end of `last`: what it had in the epoch in which it was, 0 where that was before the
-    first that counts."""
+async def _balance_when_slashed(reader: Reader, first: int, last: int, validator: int) -> int:
+    """Return the effective balance in the epoch in which a validator was slashed, 0 if that was before `first`.
+
+    It is slashed at the end of `last`. The epoch is found by bisection.
+    """
     low, high = max(0, first - 1), last
     while low < high:
         middle = (low + high) // 2
-        if (await reader.some(middle, [validator])).slashed.any():
+        if (await reader.select_validators(middle, [validator])).slashed.any():
             high = middle
         else:
             low = middle + 1
-    return 0 if low < first else int((await reader.some(low, [validator])).effective_balance.sum())
+    return 0 if low < first else int((await reader.select_validators(low, [validator])).effective_balance.sum())

@@ -16,8 +16,8 @@ from chainfolio.tables import (
     WITHDRAWALS,
 )
 
-# Those of settled epochs are read together; each is one by itself, as a table is.
-OF_EPOCHS: Final = ("validator_rewards", "validators", "stake_changes")
+# Filled from settled epochs, which are read once for all three.
+EPOCH_DATASETS: Final = ("validator_rewards", "validators", "stake_changes")
 DATASETS: Final = {
     "blocks": Dataset("blocks", BLOCKS),
     **{

@@ -1,5 +1,7 @@
-"""New heads, reorganisations and finality as nodes announce them. An announcement only ends a wait: what is true is
-asked for afterwards, so that one that is wrong or missing changes no row."""
+"""Listen to announcements of nodes: new heads, reorganisations, finality.
+
+An announcement only ends a wait. The chain is read afterwards, so that a wrong or missing one changes no row.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +15,33 @@ from chainfolio.adapters.beacon.node import Nodes
 from chainfolio.errors import SourceError, UnsupportedMethod
 from chainfolio.transport.sse import OPEN, events
 
-# Repeated, for some clients refuse a list with commas.
+# The parameter is repeated because some clients refuse a list with commas.
 PATH: Final = "/eth/v1/events?topics=head&topics=chain_reorg&topics=finalized_checkpoint"
-FIRST_WAIT_S, MAX_WAIT_S, UNSERVED_WAIT_S = 0.5, 60.0, 600.0  # before it connects again
-MIN_PAUSE_S: Final = 0.2  # between two announcements, however many there are
-SILENT_SLOTS: Final = 64  # two epochs without any news: nobody is there any more
+FIRST_WAIT_S, MAX_WAIT_S, UNSERVED_WAIT_S = 0.5, 60.0, 600.0  # before a new connection
+MIN_PAUSE_S: Final = 0.2  # after an announcement
+SILENT_SLOTS: Final = 64  # two epochs without an announcement: the connection is dead
 
 log = logging.getLogger("chainfolio.node")
 
 
 @dataclass(slots=True)
 class Announcements:
-    """Listens to one node at a time, and to the next one when it breaks off."""
+    """Listens to one node at a time, and to the next one if the connection breaks.
+
+    Attributes:
+        connections: Number of connections so far.
+        failures: Number of restarts after an error that is not a node's.
+    """
 
     nodes: Nodes
     slot_s: float
-    connections: int = 0  # made so far
-    failures: int = 0  # times that it ended by an error of ours, which is no node's
+    connections: int = 0
+    failures: int = 0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
 
     async def wait(self, within_s: float) -> bool:
-        """Until something is announced, or as long as that; whether it was."""
+        """Wait for an announcement, at most `within_s` seconds. Return True if there was one."""
         if self._task is None or self._task.done():
             if self._task is not None and not self._task.cancelled():
                 self.failures += 1
@@ -50,30 +57,30 @@ class Announcements:
         return True
 
     async def _listen(self) -> None:
-        wait_s, turn = FIRST_WAIT_S, 0
+        wait_s, attempt = FIRST_WAIT_S, 0
         while True:
-            node = self.nodes.endpoints[turn % len(self.nodes.endpoints)]
+            node = self.nodes.endpoints[attempt % len(self.nodes.endpoints)]
             try:
                 await node.greet()
                 async with aclosing(events(node.name, node.url + PATH, SILENT_SLOTS * self.slot_s)) as stream:
                     async for each in stream:
-                        if each.kind == OPEN:  # what happened while nobody listened is looked for now
+                        if each.kind == OPEN:  # the chain may have changed before the connection
                             self.connections += 1
                         else:
                             wait_s = FIRST_WAIT_S
                         self._news.set()
             except SourceError as error:
                 node.errors.note(error)
-                turn += 1
+                attempt += 1
                 if not isinstance(error, UnsupportedMethod):
-                    self._news.set()  # what is missed from now on is looked for at once
-                if isinstance(error, UnsupportedMethod) and turn % len(self.nodes.endpoints) == 0:
+                    self._news.set()  # announcements are missed from now on
+                if isinstance(error, UnsupportedMethod) and attempt % len(self.nodes.endpoints) == 0:
                     wait_s = UNSERVED_WAIT_S
             await self.nodes.environment.clock.sleep(wait_s * (1 + self.nodes.environment.random.random() / 4))
             wait_s = min(2 * wait_s, MAX_WAIT_S)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,5 +1,4 @@
-"""What attesting could have brought, by effective balance: of two thousand entries that nodes list, only some are
-decoded."""
+"""Ideal attestation rewards by effective balance. Only the needed entries of the two thousand in a list are decoded."""
 
 from __future__ import annotations
 
@@ -9,51 +8,63 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from chainfolio.adapters.beacon.answers import IdealReward, TotalReward
+from chainfolio.adapters.beacon.responses import IdealReward, TotalReward
 from chainfolio.errors import BadAnswer
 
-FEW: Final = 8  # balances, above which the whole list is decoded sooner
-TRIES: Final = 16  # places with the digits of a balance that are looked at
-_one: Final = msgspec.json.Decoder(IdealReward, strict=False)
-_all: Final = msgspec.json.Decoder(list[IdealReward], strict=False)
+MAX_SEARCHED: Final = 8  # balances; for more, it is faster to decode the whole list
+MAX_MATCHES: Final = 16  # occurrences of a balance's digits that are tried
+_entry: Final = msgspec.json.Decoder(IdealReward, strict=False)
+_list: Final = msgspec.json.Decoder(list[IdealReward], strict=False)
 
 
-class ToldRewards(Struct, frozen=True):
-    """As `AttestationRewards`, with the list of what could have been as it was written."""
+class RawAttestationRewards(Struct, frozen=True):
+    """`AttestationRewards` with the list of ideal rewards as JSON."""
 
     ideal_rewards: msgspec.Raw
     total_rewards: list[TotalReward]
 
 
-def ideal_of(source: str, listed: bytes | msgspec.Raw, known: Collection[int] | None) -> dict[int, int]:
-    """What attesting could have brought validators with some effective balances, None for all that are listed; without
-    those that are not."""
-    written, found = bytes(listed), dict[int, int]()
-    for balance in known if known is not None and len(known) <= FEW else ():
-        if (one := _found(written, balance)) is None:
+def decode_ideal_rewards(source: str, content: bytes | msgspec.Raw, balances: Collection[int] | None) -> dict[int, int]:
+    """Return ideal rewards by effective balance, without balances that the list lacks.
+
+    Args:
+        source: The node, for errors.
+        content: The list as JSON.
+        balances: The needed effective balances in gwei, None for all in the list.
+
+    Raises:
+        BadAnswer: The list is malformed.
+    """
+    data, rewards = bytes(content), dict[int, int]()
+    for balance in balances if balances is not None and len(balances) <= MAX_SEARCHED else ():
+        if (entry := _search(data, balance)) is None:
             break
-        found[balance] = one.source + one.target + one.head
+        rewards[balance] = _total(entry)
     else:
-        if known is not None and len(found) == len(known):
-            return found
+        if balances is not None and len(rewards) == len(balances):
+            return rewards
     try:
-        every = _all.decode(written)
+        entries = _list.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
-    sums = {each.effective_balance: each.source + each.target + each.head for each in every}
-    return sums if known is None else {each: sums[each] for each in known if each in sums}
+    totals = {each.effective_balance: _total(each) for each in entries}
+    return totals if balances is None else {each: totals[each] for each in balances if each in totals}
 
 
-def _found(written: bytes, balance: int) -> IdealReward | None:
-    """The entry of a balance: what stands in braces around its digits, and says that it is of that balance."""
+def _total(entry: IdealReward) -> int:
+    return entry.source + entry.target + entry.head
+
+
+def _search(data: bytes, balance: int) -> IdealReward | None:
+    """Return the entry of a balance, found by its digits; None if it is not among the first matches."""
     digits, at = b"%d" % balance, -1
-    for _ in range(TRIES):
-        if (at := written.find(digits, at + 1)) < 0:
+    for _ in range(MAX_MATCHES):
+        if (at := data.find(digits, at + 1)) < 0:
             return None
         try:
-            one = _one.decode(written[written.rfind(b"{", 0, at) : written.find(b"}", at) + 1])
+            entry = _entry.decode(data[data.rfind(b"{", 0, at) : data.find(b"}", at) + 1])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if one.effective_balance == balance:
-            return one
+        if entry.effective_balance == balance:
+            return entry
     return None

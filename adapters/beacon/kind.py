@@ -1,4 +1,7 @@
-"""The beacon chain as a kind of chain: the entry point `chainfolio.chains`. Light: every settings file loads it."""
+"""The beacon chain as a kind of chain: the entry point `chainfolio.chains`.
+
+Every command that reads settings loads this module, so large imports stand inside the methods.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chainfolio.adapters.beacon.facts import read_facts
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.kinds import EndpointMemory, Probe
 
@@ -18,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BeaconKind:
-    """The beacon chain of Ethereum, and every chain with its Beacon API."""
+    """The beacon chain of Ethereum, and other chains with the Beacon API."""
 
     name: str = "beacon"
     settings: type[BeaconSettings] = BeaconSettings
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
-        """The datasets that its chains have."""
+        """The datasets of a beacon chain, by name."""
         from chainfolio.adapters.beacon.datasets import DATASETS
 
         return DATASETS
@@ -33,25 +37,27 @@ class BeaconKind:
     def build(
         self, key: str, settings: BeaconSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
     ) -> BeaconChain:
-        """One chain, from its settings and its file of facts."""
+        """Build a chain from its settings and its file of facts.
+
+        Raises:
+            BadSettings: A setting or a fact is invalid.
+        """
         from chainfolio.adapters.beacon.chain import build
 
         return build(key, settings, environment, configs=configs)
 
     def identities(self, settings: BeaconSettings) -> Sequence[tuple[str, str]]:
-        """The name and the identity of each node."""
+        """Return the name and the identity of each node."""
         from chainfolio.transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def identity(self, key: str, settings: BeaconSettings, *, configs: Path) -> str:
         """Return the root of the first validators in the chain's file of facts, empty if it has none."""
-        from chainfolio.adapters.beacon.chain import facts_of
-
-        return facts_of(key, settings, configs).genesis.lower()
+        return read_facts(key, settings, configs).genesis.lower()
 
     async def served(self, node: Probe) -> str | None:
-        """Return the root of the first validators that a node gives; None if the node does not say one."""
+        """Return the root of the first validators that a node gives; None if it gives none."""
         answer = await node.read("/eth/v1/beacon/genesis")
         genesis = answer.get("data") if isinstance(answer, dict) else None
         root = genesis.get("genesis_validators_root") if isinstance(genesis, dict) else None

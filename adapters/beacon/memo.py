@@ -1,66 +1,66 @@
-"""What several readers want at about the same time is asked of the node once."""
+"""A cache of requests: what several readers need at about the same time is requested once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class Memo:
-    """Answers by their keys, at most so many of each kind; an error is forgotten at once."""
+    """Caches results by kind and key, up to a limit per kind. Errors are not cached."""
 
     def __init__(self, limits: dict[str, int]) -> None:
         self._limits = limits
-        self._kept: dict[str, OrderedDict[Any, asyncio.Task[Any]]] = {name: OrderedDict() for name in limits}
+        self._tasks: dict[str, OrderedDict[Hashable, asyncio.Task[Any]]] = {name: OrderedDict() for name in limits}
 
-    async def get(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer to a key, asked now where nobody did before."""
-        task = self.asked(kind, key, ask)
-        # Whoever is cancelled leaves the others their answer.
+    async def get(self, kind: str, key: Hashable, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result for a key, from `request` if it is not cached. Errors of the request are raised."""
+        task = self.task(kind, key, request)
+        # A caller that is cancelled must not cancel the request of the others.
         return task.result() if task.done() else await asyncio.shield(task)
 
-    def asked(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """The same as it is on its way: whoever waits for it must not cancel it, for others may wait, too."""
-        kept = self._kept[kind]
-        task = kept.get(key)
+    def task(self, kind: str, key: Hashable, request: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+        """Return the task of a request, started if there is none. Do not cancel it: others may wait for it."""
+        tasks = self._tasks[kind]
+        task = tasks.get(key)
         if task is None:
-            task = kept[key] = asyncio.ensure_future(self._answered(kind, key, ask))
-            while len(kept) > self._limits[kind]:
-                kept.popitem(last=False)
+            task = tasks[key] = asyncio.ensure_future(self._run(kind, key, request))
+            while len(tasks) > self._limits[kind]:
+                tasks.popitem(last=False)
         return task
 
-    def has(self, kind: str, key: Any) -> bool:
-        """Whether it was asked for, and did not fail so far."""
-        return key in self._kept[kind]
+    def has(self, kind: str, key: Hashable) -> bool:
+        """Return True if a result is cached or being requested."""
+        return key in self._tasks[kind]
 
-    def drop(self, kind: str, key: Any) -> None:
-        """Keep an answer no longer: nobody will ask for it again."""
-        self._kept[kind].pop(key, None)
+    def drop(self, kind: str, key: Hashable) -> None:
+        """Remove a result from the cache."""
+        self._tasks[kind].pop(key, None)
 
-    async def _answered(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _run(self, kind: str, key: Hashable, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
-            return await ask()
-        except BaseException:  # whatever ends it, a cancellation too, it is no answer
+            return await request()
+        except BaseException:  # whatever ends the request, also a cancellation, gives no result to cache
             task = asyncio.current_task()
             assert task is not None
-            if self._kept[kind].get(key) is task:
-                del self._kept[kind][key]
-            task.add_done_callback(_looked_at)
+            if self._tasks[kind].get(key) is task:
+                del self._tasks[kind][key]
+            task.add_done_callback(_retrieve_error)
             raise
 
     def close(self) -> None:
-        """Ask for nothing any more."""
-        for kept in self._kept.values():
-            for task in kept.values():
+        """Cancel all requests and clear the cache."""
+        for tasks in self._tasks.values():
+            for task in tasks.values():
                 task.cancel()
-            kept.clear()
+            tasks.clear()
 
 
-def _looked_at(task: asyncio.Task[Any]) -> None:
-    """Whoever waited for it has its error, and nobody need have waited."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Mark the error as retrieved: asyncio would log it if no caller waited."""
     if not task.cancelled():
         task.exception()

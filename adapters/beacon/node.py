@@ -1,5 +1,4 @@
-"""The beacon nodes of one chain as one: each is asked who it is before it is believed, and another one where one cannot
-answer."""
+"""The beacon nodes of one chain as one: each is checked for its network, and another one answers if it cannot."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from chainfolio.adapters.beacon.answers import Genesis, StateRoot, Told, decoded
-from chainfolio.adapters.beacon.ssz import StateSink, layout_of
+from chainfolio.adapters.beacon.responses import Genesis, StateResponse, StateRoot, response_decoder
+from chainfolio.adapters.beacon.ssz import StateSink, state_layout
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, SourceError, Unavailable, UnsupportedMethod, WrongChain
 from chainfolio.transport.pool import Pool
@@ -19,87 +18,95 @@ from chainfolio.transport.rest import Absent, RestEndpoint
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.spec import Spec
-    from chainfolio.adapters.beacon.states import States
+    from chainfolio.adapters.beacon.validator_table import ValidatorTable
 
 log = logging.getLogger("chainfolio.beacon")
 T = TypeVar("T")
-IDS_IN_ADDRESS: Final = 64
+IDS_PER_URL: Final = 64
 GENESIS: Final = "/eth/v1/beacon/genesis"
 
 
 class BeaconNode(RestEndpoint):
-    """The Beacon API at one address."""
+    """The Beacon API at one address. `serves_ssz_states` is False after a whole state in SSZ could not be read."""
 
-    tells_states = True  # in SSZ, as far as it is known
+    serves_ssz_states = True
 
-    async def told(self, path: str, kind: type[T], body: Any = None) -> Told[T]:
-        """What a path says about some state. Unavailable where the node itself does not believe it yet."""
+    async def fetch(self, path: str, kind: type[T], body: Any = None) -> StateResponse[T]:
+        """Return the response of a path (GET if `body` is None).
+
+        Raises:
+            Unavailable: The node has not verified the block yet.
+            SourceError: The node has no such data, or cannot answer.
+        """
         try:
-            found = await self.ask(path, decoded(kind), body)
+            response = await self.ask(path, response_decoder(kind), body)
         except (Absent, UnsupportedMethod):
-            if (ids := _ids_of(path, body)) is None:
+            if (ids := _validator_ids(path, body)) is None:
                 raise
-            found = await self._got(path, kind, ids)
-        if found.execution_optimistic:
+            response = await self._get_validators(path, kind, ids)
+        if response.execution_optimistic:
             raise Unavailable(self.name, "it has not checked that block's payload yet (optimistic)")
-        return found
+        return response
 
-    async def _got(self, path: str, kind: type[T], ids: Sequence[str]) -> Told[T]:
-        """Validators of a state, as nodes of before 2024 are asked for them: by the address, so many at a time."""
-        asked = [f"{path}?{urlencode([('id', each) for each in part])}" for part in batched(ids, IDS_IN_ADDRESS)]
-        parts = [await self.ask(each, decoded(kind)) for each in asked or [path]]
-        every: Any = [row for part in parts for row in cast("list[Any]", part.data)]
-        doubts = any(part.execution_optimistic for part in parts)
-        return Told(every, doubts, parts[0].finalized, parts[0].version)
+    async def _get_validators(self, path: str, kind: type[T], ids: Sequence[str]) -> StateResponse[T]:
+        """Read validators by GET in parts, as nodes of before 2024 require it."""
+        parts = [ids[start : start + IDS_PER_URL] for start in range(0, len(ids), IDS_PER_URL)]
+        urls = [f"{path}?{urlencode([('id', each) for each in part])}" for part in parts]
+        responses = [await self.ask(each, response_decoder(kind)) for each in urls or [path]]
+        rows: Any = [row for response in responses for row in cast("list[object]", response.data)]
+        is_optimistic = any(response.execution_optimistic for response in responses)
+        return StateResponse(rows, is_optimistic, responses[0].finalized, responses[0].version)
 
-    async def data(self, path: str, kind: type[T], body: Any = None) -> T:
-        """The same without how sure the node is."""
-        return (await self.told(path, kind, body)).data
+    async def read(self, path: str, kind: type[T], body: Any = None) -> T:
+        """Return the data in the response of a path, with the errors of `fetch`."""
+        return (await self.fetch(path, kind, body)).data
 
-    async def whole(self, slot: int, spec: Spec) -> States | None:
-        """The registry in the state after a slot, out of the whole state in SSZ. None where the node does not offer
-        that, or did not bring it to its end: it is not asked for it again. BadAnswer where it is another state."""
-        layout = layout_of(spec, spec.epoch(slot))
-        if layout is None or not self.tells_states:
+    async def fetch_ssz_validators(self, slot: int, spec: Spec) -> ValidatorTable | None:
+        """Return all validators in the state after a slot, from the whole state in SSZ.
+
+        None if the node lacks the state, or cannot serve it in SSZ; in the latter case later calls send no request.
+
+        Raises:
+            BadAnswer: It is another state, or malformed.
+        """
+        layout = state_layout(spec, spec.epoch(slot))
+        if layout is None or not self.serves_ssz_states:
             return None
         sink = StateSink(self.name, layout, slot, spec.genesis.genesis_validators_root)
-        # Whether there is that state, and the node believes it, it says in JSON alone.
-        is_there = await self.tried(f"/eth/v1/beacon/states/{slot}/root", StateRoot)
-        if isinstance(is_there, Absent):
+        # Only JSON tells whether the state exists and whether the node has verified it.
+        root = await self.try_fetch(f"/eth/v1/beacon/states/{slot}/root", StateRoot)
+        if isinstance(root, Absent):
             return None
         try:
             await self.stream(f"/eth/v2/debug/beacon/states/{slot}", sink)
         except SourceError as error:
             if sink.has_begun and isinstance(error, BadAnswer):
                 raise
-            self.tells_states = False
+            self.serves_ssz_states = False
             log.info("%s: registries are read in JSON from now on: %s", self.name, error.reason)
             return None
-        return sink.states()
+        return sink.table()
 
-    async def tried(self, path: str, kind: type[T], body: Any = None) -> Told[T] | Absent | UnsupportedMethod:
-        """What a path says, or that it has nothing of that name, which is an answer, too."""
+    async def try_fetch(
+        self, path: str, kind: type[T], body: Any = None
+    ) -> StateResponse[T] | Absent | UnsupportedMethod:
+        """Return the response of a path, or the error that says that the node does not have it."""
         try:
-            return await self.told(path, kind, body)
+            return await self.fetch(path, kind, body)
         except (Absent, UnsupportedMethod) as error:
             return error
 
 
-def _ids_of(path: str, body: Any) -> list[str] | None:
-    """The validators that a posted question names; None for any other question."""
+def _validator_ids(path: str, body: Any) -> list[str] | None:
+    """Return the ids in the body of a request for validators, None for any other request."""
     if body is None or not path.endswith(("/validators", "/validator_balances")):
         return None
-    asked = body["ids"] if isinstance(body, dict) else body
-    return msgspec.json.decode(asked, type=list[str]) if isinstance(asked, msgspec.Raw) else list(asked)
-
-
-def batched(values: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Values, so many at a time."""
-    return [values[start : start + size] for start in range(0, len(values), size)]
+    ids = body["ids"] if isinstance(body, dict) else body
+    return msgspec.json.decode(ids, type=list[str]) if isinstance(ids, msgspec.Raw) else list(ids)
 
 
 class Nodes(Pool[BeaconNode]):
-    """All nodes of one network: that of a genesis, or of the first node that says one."""
+    """All nodes of one network: the one with the given genesis, or that of the first node that answers."""
 
     def __init__(
         self, key: str, nodes: Sequence[BeaconNode], environment: Environment, genesis: str = "", *, hedge: bool = True
@@ -107,45 +114,54 @@ class Nodes(Pool[BeaconNode]):
         super().__init__(key, nodes, environment, hedge=hedge)
         self._genesis = genesis.lower()
         for node in self.endpoints:
-            node.handshake = self._same_network
+            node.handshake = self._check_genesis
 
-    async def _same_network(self, node: RestEndpoint) -> None:
-        found = (await node.put(GENESIS, decoded(Genesis))).data.genesis_validators_root.lower()
-        if found != (self._genesis or found):
+    async def _check_genesis(self, node: RestEndpoint) -> None:
+        genesis = (await node.put(GENESIS, response_decoder(Genesis))).data.genesis_validators_root.lower()
+        if genesis != (self._genesis or genesis):
             raise WrongChain(
                 node.name,
-                f"it serves another network than {self.key}: its genesis is {found}",
+                f"it serves another network than {self.key}: its genesis is {genesis}",
                 remedy=f"give chains.{self.key}.rpc nodes of one network",
             )
-        self._genesis = found
+        self._genesis = genesis
 
-    async def data(self, path: str, kind: type[T], body: Any = None) -> T:
-        """What a path says, of the first node that says something."""
-        return (await self.told(path, kind, body)).data
+    async def read(self, path: str, kind: type[T], body: Any = None) -> T:
+        """Return the data in the response of a path, with the errors of `fetch`."""
+        return (await self.fetch(path, kind, body)).data
 
-    async def whole(self, slot: int, spec: Spec) -> States | None:
-        """The registry in the state after a slot, of the first node that tells it in SSZ; None where none does.
-        BadAnswer where all tell another one."""
-        lies, nodes = list[BadAnswer](), self.ranked()
+    async def fetch_ssz_validators(self, slot: int, spec: Spec) -> ValidatorTable | None:
+        """Return all validators in the state after a slot, from the first node that serves it in SSZ, else None.
+
+        Raises:
+            BadAnswer: All nodes gave another state.
+        """
+        errors, nodes = list[BadAnswer](), self.ranked()
         for node in nodes:
-            found = await self._tried(lambda node: node.whole(slot, spec), node, "state")
-            if isinstance(found, BadAnswer):
-                lies.append(found)
-            elif found is not None and not isinstance(found, SourceError):
-                return found
-        if len(lies) == len(nodes):
-            raise lies[-1]
+            result = await self._tried(lambda node: node.fetch_ssz_validators(slot, spec), node, "state")
+            if isinstance(result, BadAnswer):
+                errors.append(result)
+            elif result is not None and not isinstance(result, SourceError):
+                return result
+        if len(errors) == len(nodes):
+            raise errors[-1]
         return None
 
-    async def told(self, path: str, kind: type[T], body: Any = None) -> Told[T]:
-        """The same with how sure it is. Absent or UnsupportedMethod where no node that answers has it."""
-        about = path.partition("?")[0].rpartition("/")[0]
-        found = await self.with_any(lambda node: node.tried(path, kind, body), kind=about)
-        if isinstance(found, Told):
-            return found
+    async def fetch(self, path: str, kind: type[T], body: Any = None) -> StateResponse[T]:
+        """Return the response of a path, from the first node that has it.
+
+        Raises:
+            Absent: No node that answers has it.
+            UnsupportedMethod: No node that answers serves it.
+            SourceError: No node answers.
+        """
+        metric = path.partition("?")[0].rpartition("/")[0]
+        result = await self.with_any(lambda node: node.try_fetch(path, kind, body), kind=metric)
+        if isinstance(result, StateResponse):
+            return result
         for node in self.ranked():
-            if node.name != found.source:
-                other = await self._tried(lambda node: node.tried(path, kind, body), node, about)
+            if node.name != result.source:
+                other = await self._tried(lambda node: node.try_fetch(path, kind, body), node, metric)
                 if not isinstance(other, SourceError):
                     return other
-        raise found
+        raise result

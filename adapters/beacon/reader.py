@@ -1,16 +1,22 @@
-"""What is read of a chain: blocks by slot, and the rewards, states and duties of epochs. Each is asked for once."""
+"""Read a beacon chain: blocks by slot; rewards, validators and duties by epoch. Each is requested once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from chainfolio.adapters.beacon.answers import (
+from chainfolio.adapters.beacon.computed import ComputedRewards
+from chainfolio.adapters.beacon.ideal import RawAttestationRewards, decode_ideal_rewards
+from chainfolio.adapters.beacon.memo import Memo
+from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.registry import PAGE_SIZE, Registry, encoded_indexes
+from chainfolio.adapters.beacon.responses import (
     FORKS,
     BlockMessage,
     BlockReward,
@@ -26,57 +32,59 @@ from chainfolio.adapters.beacon.answers import (
     TotalReward,
     ValidatorState,
 )
-from chainfolio.adapters.beacon.computed import Computed
-from chainfolio.adapters.beacon.ideal import ToldRewards, ideal_of
-from chainfolio.adapters.beacon.memo import Memo
-from chainfolio.adapters.beacon.node import Nodes
-from chainfolio.adapters.beacon.registry import PIECE, Registry, numbered
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.states import Held, States, columns, joined
-from chainfolio.adapters.beacon.voting import seated, worth_of_seat
+from chainfolio.adapters.beacon.validator_table import (
+    Array,
+    BalanceTable,
+    ValidatorTable,
+    concatenate,
+    validator_table,
+)
+from chainfolio.adapters.beacon.voting import Seat, infer_seat_reward, sync_rewards
 from chainfolio.errors import BadAnswer, HistoryUnavailable, UnsupportedMethod
 from chainfolio.transport.rest import Absent
 
 T = TypeVar("T")
 P = ParamSpec("P")
-LITTLE: Final = 2_000  # rows
-NOT_TOLD: Final = (
+THREAD_MIN_ROWS: Final = 2_000  # fewer rows are decoded without a thread
+NOT_SERVED: Final = (
     HistoryUnavailable,
     UnsupportedMethod,
-)  # 404, 405 or 501: then it is computed, as far as the rest is there
+)  # status 404, 405 or 501: the value is computed, if it can be
+# Cached results by kind. A table or the rewards of a million validators take 40 MB each: of a whole network, no more of
+# them are cached than two consecutive epochs need.
 LIMITS: Final = {
     "block": 4096,
     "slots": 8,
-    "states": 6,
-    "held": 4,
+    "validators": 6,
+    "balances": 4,
     "attestations": 6,
-    "closing": 4,
+    "reconciliation": 4,
     "committee": 8,
     "duties": 64,
-    "worth": 64,
+    "seat_reward": 64,
 }
-# A million validators fill 40 MB with each of these: no more of them than two epochs need that follow each other.
-WHOLE_LIMITS: Final = {**LIMITS, "states": 4, "held": 2, "attestations": 2, "closing": 3}
-MANY: Final = 20_000  # validators: of so many no more spans are read at once than of a whole network
-TWO_SPANS: Final = 16  # epochs that two spans of some validators read at once
+WHOLE_LIMITS: Final = {**LIMITS, "validators": 4, "balances": 2, "attestations": 2, "reconciliation": 3}
+LARGE_SELECTION: Final = 20_000  # validators: spans of more are read as few at once as those of a whole network
+MIN_CACHED_EPOCHS: Final = 16  # that two spans of selected validators read at once
 
 
-def limits_of(epochs: int) -> dict[str, int]:
-    """Of some validators so many epochs are read at once, by several spans."""
-    return LIMITS | dict.fromkeys(("slots", "states", "attestations", "closing"), epochs)
+def memo_limits(epochs: int) -> dict[str, int]:
+    """Return the limits for selected validators, of which so many epochs are read at once."""
+    return LIMITS | dict.fromkeys(("slots", "validators", "attestations", "reconciliation"), epochs)
 
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """The seats of a sync committee: those of wanted validators, as (place, validator), and who they are."""
+    """The seats of the selected validators in a sync committee."""
 
-    places: tuple[tuple[int, int], ...]
-    wanted: frozenset[int]
+    seats: tuple[Seat, ...]
+    validators: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Earned:
-    """What a block brought: to its proposer, and to the wanted members of the sync committee."""
+class BlockRewards:
+    """The rewards in gwei of a block's proposer (None if not selected), and of selected sync committee members."""
 
     proposer: int | None = None
     proposal: int = 0
@@ -85,333 +93,376 @@ class Earned:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads one chain for some validators; `wanted` None stands for all of them. Blocks are the same for all readers:
-    `blocks` has them, where that is another memory."""
+    """Reads one chain for the selected validators.
+
+    All its methods raise HistoryUnavailable if no node has the state any more, BadAnswer if a response is malformed,
+    and other SourceErrors if no node answers.
+
+    Attributes:
+        nodes: The nodes.
+        spec: The network.
+        selection: Indexes of the selected validators, None for all.
+        memo: Caches results.
+        block_memo: Caches blocks; `memo` if None. Readers with different selections share it.
+        registry: Reads all validators; made when needed.
+        computed: Computes rewards that no node serves; made when needed.
+        includes: Returns True for the index of a selected validator.
+    """
 
     nodes: Nodes
     spec: Spec
-    wanted: tuple[int, ...] | None
+    selection: tuple[int, ...] | None
     memo: Memo = field(default_factory=lambda: Memo(LIMITS))
-    blocks: Memo | None = None
+    block_memo: Memo | None = None
     registry: Registry | None = None
-    computed: Computed | None = None
-    is_wanted: Callable[[int], bool] = field(init=False)  # whether a validator is one of those that are read
+    computed: ComputedRewards | None = None
+    includes: Callable[[int], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_wanted = _anybody if self.wanted is None else frozenset(self.wanted).__contains__
+        self.includes = _includes_all if self.selection is None else frozenset(self.selection).__contains__
 
     # --- slots -------------------------------------------------------------------------------------------------------
 
     async def block(self, slot: int) -> BlockMessage | None:
-        """The block of a slot; None where its proposal was missed, as far as one node knows."""
-        return await (self.blocks or self.memo).get("block", slot, lambda: self._block(slot))
+        """Return the block of a slot, None if the node has none: the proposal was missed, or the node lost it."""
+        return await (self.block_memo or self.memo).get("block", slot, lambda: self._read_block(slot))
 
-    async def blocks_of(self, slots: Iterable[int]) -> list[BlockMessage]:
-        """The blocks of some slots, without those that were missed; the first error ends it."""
-        asked = [self._asked(slot) for slot in slots]
-        if on_their_way := [each for each in asked if not each.done()]:
-            # One callback each, where to gather what is shielded takes three; and it cancels none of them.
-            await asyncio.wait(on_their_way, return_when=asyncio.FIRST_EXCEPTION)
-            for each in asked:
-                if each.done() and (error := each.exception()) is not None:
+    async def read_blocks(self, slots: Iterable[int]) -> list[BlockMessage]:
+        """Return the blocks of some slots, without missed ones. The first error is raised at once."""
+        memo = self.block_memo or self.memo
+        tasks = [memo.task("block", slot, partial(self._read_block, slot)) for slot in slots]
+        if running := [task for task in tasks if not task.done()]:
+            # Takes one callback a task, where gathering shielded tasks takes three; and it cancels none of them.
+            await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task.done() and (error := task.exception()) is not None:
                     raise error
-        return [block for each in asked if (block := each.result()) is not None]
+        return [block for task in tasks if (block := task.result()) is not None]
 
-    def _asked(self, slot: int) -> asyncio.Task[BlockMessage | None]:
-        return (self.blocks or self.memo).asked("block", slot, lambda: self._block(slot))
-
-    async def _block(self, slot: int) -> BlockMessage | None:
+    async def _read_block(self, slot: int) -> BlockMessage | None:
         try:
-            found = await self.nodes.told(f"/eth/v2/beacon/blocks/{slot}", SignedBlock)
+            response = await self.nodes.fetch(f"/eth/v2/beacon/blocks/{slot}", SignedBlock)
         except Absent:
             return None
-        if found.version not in FORKS:
+        if response.version not in FORKS:
             raise UnsupportedMethod(
                 self.nodes.key,
-                f"slot {slot} has a block of the fork `{found.version:.20}`, which is not known here",
+                f"slot {slot} has a block of the fork `{response.version:.20}`, which is not known here",
                 remedy="upgrade Chainfolio, then index on",
             )
-        if found.data.message.slot != slot:
-            raise BadAnswer(self.nodes.key, f"the block of slot {found.data.message.slot} in the place of {slot}")
-        return found.data.message
+        block = response.data.message
+        if block.slot != slot:
+            raise BadAnswer(self.nodes.key, f"the block of slot {block.slot} in the place of {slot}")
+        return block
 
-    async def header(self, which: int | str) -> Header:
-        """The header at a slot, or of a root. Absent where there is none."""
-        return await self.nodes.data(f"/eth/v1/beacon/headers/{which}", Header)
+    async def header(self, slot: int) -> Header:
+        """Return the header at a slot.
 
-    async def earned(self, blocks: Sequence[BlockMessage]) -> list[Earned]:
-        """What blocks of one epoch brought to the wanted validators."""
-        own = [block for block in blocks if self.is_wanted(block.proposer_index)]
-        proposals = dict(zip((block.slot for block in own), await gathered(map(self._proposal, own)), strict=True))
+        Raises:
+            Absent: There is none.
+        """
+        return await self.nodes.read(f"/eth/v1/beacon/headers/{slot}", Header)
+
+    async def block_rewards(self, blocks: Sequence[BlockMessage]) -> list[BlockRewards]:
+        """Return the rewards of blocks of one epoch, for the selected validators."""
+        own = [block for block in blocks if self.includes(block.proposer_index)]
+        proposals = dict(zip((block.slot for block in own), await gather_all(map(self._proposal, own)), strict=True))
         has_seats = any(block.body.sync_aggregate is not None for block in blocks)
-        seats, found = await self.seats(self.spec.epoch(blocks[0].slot)) if has_seats else None, list[Earned]()
+        seats = await self.seats(self.spec.epoch(blocks[0].slot)) if has_seats else None
+        rewards = list[BlockRewards]()
         for block in blocks:
             proposer = block.proposer_index if block.slot in proposals else None
-            is_seated = seats is not None and seats.wanted and block.body.sync_aggregate is not None
-            sync = await self._sync(block, seats) if seats is not None and is_seated else {}
-            found.append(Earned(proposer, proposals.get(block.slot, 0), tuple(sorted(sync.items()))))
-        return found
+            has_sync = seats is not None and seats.validators and block.body.sync_aggregate is not None
+            sync = await self._sync(block, seats) if seats is not None and has_sync else {}
+            rewards.append(BlockRewards(proposer, proposals.get(block.slot, 0), tuple(sorted(sync.items()))))
+        return rewards
 
     async def _proposal(self, block: BlockMessage) -> int:
         try:
-            reward = await self.of(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
-        except NOT_TOLD:
-            return await self.computing().proposal(block)
+            reward = await self.read(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
+        except NOT_SERVED:
+            return await self.computed_rewards().proposal(block)
         parts = reward.attestations + reward.sync_aggregate + reward.proposer_slashings + reward.attester_slashings
         if reward.proposer_index != block.proposer_index or reward.total != parts:
             raise BadAnswer(self.nodes.key, f"the reward of the block at slot {block.slot} is not its proposer's")
         return reward.total
 
     async def _sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
-        """What a block brought the wanted members of the sync committee. A seat is worth the same in all blocks of an
-        epoch: the first that is asked about tells it of all, and the balances at its end bear it out."""
+        """Return the sync rewards of selected members.
+
+        The seat reward is the same in all blocks of an epoch. It is inferred from the first one that is read, and the
+        balances at the end of the epoch confirm it.
+        """
         epoch = self.spec.epoch(block.slot)
-        worth = await self.memo.get("worth", epoch, lambda: self._worth(block, seats))
-        return await self._told_sync(block, seats) if worth is None else seated(block, seats.places, worth)
+        seat_reward = await self.memo.get("seat_reward", epoch, lambda: self._infer_seat_reward(block, seats))
+        if seat_reward is None:
+            return await self._read_sync(block, seats)
+        return sync_rewards(block, seats.seats, seat_reward)
 
-    async def _worth(self, block: BlockMessage, seats: Seats) -> int | None:
-        """What a seat is worth, by what a block brought; None where that is not the same for all."""
-        return worth_of_seat(block, seats.places, await self._told_sync(block, seats))
+    async def _infer_seat_reward(self, block: BlockMessage, seats: Seats) -> int | None:
+        return infer_seat_reward(block, seats.seats, await self._read_sync(block, seats))
 
-    async def doubts(self, epoch: int) -> bool:
-        """Balances do not bear out what seats are worth: whether each block of an epoch can be asked about instead."""
-        if await self.memo.get("worth", epoch, _nothing) is None:
+    async def read_sync_per_block(self, epoch: int) -> bool:
+        """Discard an epoch's seat reward, which its balances contradict, and read sync rewards per block from now on.
+
+        Return False if they were read per block already.
+        """
+        if await self.memo.get("seat_reward", epoch, _no_seat_reward) is None:
             return False
-        self.memo.drop("worth", epoch)
+        self.memo.drop("seat_reward", epoch)
         self.memo.drop("slots", epoch)
-        return await self.memo.get("worth", epoch, _nothing) is None
+        return await self.memo.get("seat_reward", epoch, _no_seat_reward) is None
 
-    async def _told_sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
-        asked = [] if self.wanted is None else [str(each) for each in sorted(seats.wanted)]
+    async def _read_sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
+        ids = [] if self.selection is None else [str(each) for each in sorted(seats.validators)]
         path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
         try:
-            rewards = await self.of(block.slot, path, list[SyncReward], asked)
-        except NOT_TOLD:
-            return await self.computing().sync(block, seats.places)
+            rewards = await self.read(block.slot, path, list[SyncReward], ids)
+        except NOT_SERVED:
+            return await self.computed_rewards().sync(block, seats.seats)
         sync: dict[int, int] = {}
         for each in rewards:
-            if each.validator_index in seats.wanted:
+            if each.validator_index in seats.validators:
                 sync[each.validator_index] = sync.get(each.validator_index, 0) + each.reward
-        if missing := seats.wanted - sync.keys():
+        if missing := seats.validators - sync.keys():
             raise BadAnswer(self.nodes.key, f"no sync reward of validator {min(missing)} at slot {block.slot}")
         return sync
 
-    def computing(self) -> Computed:
-        """What computes rewards that no node says, of the whole network."""
+    def computed_rewards(self) -> ComputedRewards:
+        """Return the rewards that are computed for the whole network, made on the first call."""
         if self.computed is None:
-            everybody = self if self.wanted is None else Reader(self.nodes, self.spec, None, blocks=self.blocks)
-            self.computed = Computed(everybody)
+            is_whole = self.selection is None
+            self.computed = ComputedRewards(
+                self if is_whole else Reader(self.nodes, self.spec, None, block_memo=self.block_memo)
+            )
         return self.computed
 
     @property
-    def of_everybody(self) -> Reader | None:
-        """The reader of the whole network; None if only some validators are read."""
-        if self.wanted is None:
+    def network_reader(self) -> Reader | None:
+        """The reader of the whole network; None if only selected validators are read."""
+        if self.selection is None:
             return self
-        return self.computed.everybody if self.computed is not None and self.computed.is_used else None
+        return self.computed.network if self.computed is not None and self.computed.is_used else None
 
     @property
-    def is_told(self) -> bool:
-        """Whether nodes have said all rewards so far."""
+    def has_served_rewards(self) -> bool:
+        """True if nodes have served all rewards so far."""
         return self.computed is None or not self.computed.is_used
 
     # --- epochs ------------------------------------------------------------------------------------------------------
 
     async def seats(self, epoch: int) -> Seats | None:
-        """The sync committee of an epoch; None before Altair."""
+        """Return the selected seats in the sync committee of an epoch, None before Altair."""
         if not self.spec.is_at_least("altair", epoch):
             return None
         period = epoch // self.spec.number("EPOCHS_PER_SYNC_COMMITTEE_PERIOD")
-        return await self.memo.get("committee", period, lambda: self._seats(epoch))
+        return await self.memo.get("committee", period, lambda: self._read_seats(epoch))
 
-    async def _seats(self, epoch: int) -> Seats:
-        slot = epoch * self.spec.slots
+    async def _read_seats(self, epoch: int) -> Seats:
+        slot = epoch * self.spec.slots_per_epoch
         path = f"/eth/v1/beacon/states/{slot}/sync_committees?epoch={epoch}"
-        members = tuple((await self.of(slot, path, SyncCommittee)).validators)
-        places = tuple((at, each) for at, each in enumerate(members) if self.is_wanted(each))
-        return Seats(places, frozenset(each for _, each in places))
+        members = (await self.read(slot, path, SyncCommittee)).validators
+        seats = tuple((position, each) for position, each in enumerate(members) if self.includes(each))
+        return Seats(seats, frozenset(validator for _, validator in seats))
 
-    def end(self, epoch: int) -> int:
-        """The last slot of an epoch."""
-        return (epoch + 1) * self.spec.slots - 1
+    def last_slot(self, epoch: int) -> int:
+        """Return the last slot of an epoch."""
+        return (epoch + 1) * self.spec.slots_per_epoch - 1
 
-    async def states(self, epoch: int) -> States:
-        """The wanted validators at the end of an epoch."""
-        return await self.memo.get("states", epoch, lambda: self._states(self.end(epoch)))
+    async def validators(self, epoch: int) -> ValidatorTable:
+        """Return the selected validators at the end of an epoch."""
+        return await self.memo.get("validators", epoch, lambda: self._read_validators(self.last_slot(epoch)))
 
-    async def _states(self, slot: int) -> States:
-        return await self._registry().at(slot, self.spec) if self.wanted is None else await self.part(slot, self.wanted)
+    async def _read_validators(self, slot: int) -> ValidatorTable:
+        if self.selection is None:
+            return await self._registry().validators(slot, self.spec)
+        return await self.validators_at_slot(slot, self.selection)
 
     def _registry(self) -> Registry:
         self.registry = self.registry or Registry(self.nodes)
         return self.registry
 
-    async def held(self, epoch: int) -> Held:
-        """What the wanted validators have at the end of an epoch. Of a whole network the balances alone are read: a
-        tenth of its registry, of which little else changes."""
-        if self.wanted is not None or self.memo.has("states", epoch):
-            return await self.states(epoch)
-        return await self.memo.get("held", epoch, lambda: self._held(self.end(epoch)))
+    async def balances(self, epoch: int) -> BalanceTable:
+        """Return the balances of the selected validators at the end of an epoch.
 
-    async def _held(self, slot: int) -> Held:
+        For a whole network only the balances are read, a tenth of the bytes of its validators.
+        """
+        if self.selection is not None or self.memo.has("validators", epoch):
+            return await self.validators(epoch)
+        return await self.memo.get("balances", epoch, lambda: self._read_balances(self.last_slot(epoch)))
+
+    async def _read_balances(self, slot: int) -> BalanceTable:
         try:
-            return await self._registry().held(slot)
+            return await self._registry().balances(slot)
         except UnsupportedMethod:
-            return await self._registry().at(slot, self.spec)
+            return await self._registry().validators(slot, self.spec)
 
-    async def near(self, epoch: int) -> States:
-        """The wanted validators at the end of an epoch or of the one before: whichever is read anyway."""
-        return await self.states(epoch if self.memo.has("states", epoch) or not epoch else epoch - 1)
+    async def nearby_validators(self, epoch: int) -> ValidatorTable:
+        """Return the selected validators at the end of an epoch, or of the one before if only that is cached."""
+        return await self.validators(epoch if self.memo.has("validators", epoch) or not epoch else epoch - 1)
 
-    async def some(self, epoch: int, indexes: Sequence[int]) -> States:
-        """Some validators at the end of an epoch, wanted or not."""
-        if epoch >= 0 and self.memo.has("states", epoch):
-            known = await self.states(epoch)
-            if known.places(asked := np.array(indexes, np.int64))[1].all():
-                return known.only(asked)
-        return await self.part(self.end(epoch) if epoch >= 0 else 0, indexes)
+    async def select_validators(self, epoch: int, indexes: Sequence[int]) -> ValidatorTable:
+        """Return any validators at the end of an epoch (-1: at genesis), by ascending index."""
+        if epoch >= 0 and self.memo.has("validators", epoch):
+            table = await self.validators(epoch)
+            array = np.array(indexes, np.int64)
+            if table.locate(array)[1].all():
+                return table.select(array)
+        return await self.validators_at_slot(self.last_slot(epoch) if epoch >= 0 else 0, indexes)
 
-    async def indexes(self, epoch: int, pubkeys: Collection[str]) -> dict[str, int]:
-        """The wanted validators that have some public keys at the end of an epoch, by their keys."""
-        if self.wanted is not None:
-            known = await self.states(epoch)
-            own = zip((f"0x{bytes(each).hex()}" for each in known.pubkey), known.index.tolist(), strict=True)
-            return {key: index for key, index in own if key in pubkeys}
-        keys, found = sorted(pubkeys), dict[str, int]()
-        for start in range(0, len(keys), PIECE):
-            for each in await self.named(self.end(epoch), keys[start : start + PIECE]):
-                found[each.validator.pubkey.lower()] = each.index
-        return found
+    async def indexes_of_keys(self, epoch: int, pubkeys: Collection[str]) -> dict[str, int]:
+        """Return the indexes of selected validators at the end of an epoch, by public key. Unknown keys are omitted."""
+        if self.selection is not None:
+            table = await self.validators(epoch)
+            pairs = zip((f"0x{bytes(each).hex()}" for each in table.pubkey), table.index.tolist(), strict=True)
+            return {key: index for key, index in pairs if key in pubkeys}
+        keys, indexes = sorted(pubkeys), dict[str, int]()
+        for start in range(0, len(keys), PAGE_SIZE):
+            for each in await self.find_validators(self.last_slot(epoch), keys[start : start + PAGE_SIZE]):
+                indexes[each.validator.pubkey.lower()] = each.index
+        return indexes
 
-    def settled(self, epoch: int) -> None:
-        """An epoch is settled: what of a whole network no later one needs is given up, 40 MB of a million each."""
-        if self.wanted is None:
-            for kind, key in (("attestations", epoch - 2), ("attestations", epoch), ("closing", epoch)):
+    def release(self, epoch: int) -> None:
+        """Remove the results for a whole network that no epoch after a settled one needs from the cache."""
+        if self.selection is None:
+            for kind, key in (("attestations", epoch - 2), ("attestations", epoch), ("reconciliation", epoch)):
                 self.memo.drop(kind, key)
 
-    async def origin(self, at: Held) -> States:
-        """The validators before the first slot: those of genesis, as far as they are in a later state."""
-        if self.wanted is None:
-            return await self.memo.get("states", -1, lambda: self._states(0))
-        return await self.memo.get("states", -1, lambda: self.part(0, at.index.tolist()))
+    async def genesis_validators(self, later: BalanceTable) -> ValidatorTable:
+        """Return the validators of genesis, without those that `later` lacks."""
+        if self.selection is None:
+            return await self.memo.get("validators", -1, lambda: self._read_validators(0))
+        return await self.memo.get("validators", -1, lambda: self.validators_at_slot(0, later.index.tolist()))
 
-    async def part(self, slot: int, indexes: Sequence[int]) -> States:
-        """Some validators in the state after a slot."""
+    async def validators_at_slot(self, slot: int, indexes: Sequence[int]) -> ValidatorTable:
+        """Return any validators in the state after a slot, by ascending index. Absent ones are omitted."""
         if not indexes:
-            return columns(self.nodes.key, [])
-        path, parts = f"/eth/v1/beacon/states/{slot}/validators", list[States]()
-        for start in range(0, len(indexes), PIECE):
-            asked = {"ids": [str(each) for each in indexes[start : start + PIECE]]}
-            found = await self.of(slot, path, list[KeyedRow], asked)
-            parts.append(await _beside(len(found), columns, self.nodes.key, found))
-        part = joined(parts)
-        if not set(part.index.tolist()) <= set(indexes):
+            return validator_table(self.nodes.key, [])
+        path, parts = f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorTable]()
+        for start in range(0, len(indexes), PAGE_SIZE):
+            body = {"ids": [str(each) for each in indexes[start : start + PAGE_SIZE]]}
+            rows = await self.read(slot, path, list[KeyedRow], body)
+            parts.append(await _decode(len(rows), validator_table, self.nodes.key, rows))
+        table = concatenate(parts)
+        if not set(table.index.tolist()) <= set(indexes):
             raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
-        return part
+        return table
 
-    async def named(self, slot: int, ids: Sequence[str]) -> list[ValidatorState]:
-        """The validators that indexes and public keys name in the state after a slot."""
-        return await self.of(slot, f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorState], {"ids": ids})
+    async def find_validators(self, slot: int, ids: Sequence[str]) -> list[ValidatorState]:
+        """Return the validators with some indexes or public keys in the state after a slot."""
+        return await self.read(slot, f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorState], {"ids": ids})
 
-    async def attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
-        """What attesting in an epoch could bring, by effective balance, and what it brought: one row of index, source,
-        target, head, inactivity a validator."""
+    async def attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
+        """Return ideal attestation rewards of an epoch by effective balance, and the rewards of selected validators.
+
+        The latter are rows of index, source, target, head, inactivity, by index.
+        """
         return await self.memo.get("attestations", epoch, lambda: self._attestations(epoch))
 
-    async def _attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
-        states = await self.held(epoch + 1)
+    async def _attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
+        balances = await self.balances(epoch + 1)
         try:
-            return await self._told(epoch, states)
-        except NOT_TOLD:
-            ideal, rows = await self.computing().attestations(epoch)
-            return ideal, rows[np.isin(rows[:, 0], states.index)]
+            return await self._read_attestations(epoch, balances)
+        except NOT_SERVED:
+            ideal, rows = await self.computed_rewards().attestations(epoch)
+            return ideal, rows[np.isin(rows[:, 0], balances.index)]
 
-    async def _told(self, epoch: int, states: Held) -> tuple[dict[int, int], Any]:
+    async def _read_attestations(self, epoch: int, balances: BalanceTable) -> tuple[dict[int, int], Array]:
         ideal: dict[int, int] = {}
-        known = set(states.effective_balance.tolist()) if isinstance(states, States) and self.wanted else None
-        rows = [np.zeros((0, 5), np.int64)]
-        for start in range(0, len(states), PIECE):
-            indexes = states.index[start : start + PIECE]
-            is_whole = self.wanted is None and start + PIECE <= len(states)
-            asked = numbered(start, PIECE) if is_whole else [str(each) for each in indexes.tolist()]
+        needed = (
+            set(balances.effective_balance.tolist())
+            if isinstance(balances, ValidatorTable) and self.selection
+            else None
+        )
+        parts = [np.zeros((0, 5), np.int64)]
+        for start in range(0, len(balances), PAGE_SIZE):
+            indexes = balances.index[start : start + PAGE_SIZE]
+            is_full_page = self.selection is None and start + PAGE_SIZE <= len(balances)
+            ids = encoded_indexes(start, PAGE_SIZE) if is_full_page else [str(each) for each in indexes.tolist()]
             path = f"/eth/v1/beacon/rewards/attestations/{epoch}"
-            found = await self.of(self.end(epoch + 1), path, ToldRewards, asked)
-            ideal |= ideal_of(self.nodes.key, found.ideal_rewards, known)
-            rows.append(await _beside(len(found.total_rewards), _rows, found.total_rewards))
-        every = np.concatenate(rows)
-        every = every[np.argsort(every[:, 0], kind="stable")]
-        if (every[1:, 0] == every[:-1, 0]).any() or not states.places(every[:, 0])[1].all():
+            response = await self.read(self.last_slot(epoch + 1), path, RawAttestationRewards, ids)
+            ideal |= decode_ideal_rewards(self.nodes.key, response.ideal_rewards, needed)
+            parts.append(await _decode(len(response.total_rewards), _reward_rows, response.total_rewards))
+        rows = np.concatenate(parts)
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        if (rows[1:, 0] == rows[:-1, 0]).any() or not balances.locate(rows[:, 0])[1].all():
             raise BadAnswer(self.nodes.key, f"rewards of epoch {epoch} twice, or of a validator that nobody asked for")
-        return ideal, every
+        return ideal, rows
 
-    async def duties(self, epoch: int) -> dict[int, int] | None:
-        """Who was to propose in each slot of an epoch; None where the node does not say it of so old an epoch."""
-        return await self.memo.get("duties", epoch, lambda: self._duties(epoch))
+    async def proposer_duties(self, epoch: int) -> dict[int, int] | None:
+        """Return the proposer of each slot of an epoch, None if the node does not serve it for past epochs."""
+        return await self.memo.get("duties", epoch, lambda: self._read_duties(epoch))
 
-    async def _duties(self, epoch: int) -> dict[int, int] | None:
+    async def _read_duties(self, epoch: int) -> dict[int, int] | None:
         try:
-            found = await self.nodes.data(f"/eth/v1/validator/duties/proposer/{epoch}", list[ProposerDuty])
+            duties = await self.nodes.read(f"/eth/v1/validator/duties/proposer/{epoch}", list[ProposerDuty])
         except (Absent, BadAnswer):  # a refusal, which many nodes give for the past
             return None
-        if {each.slot for each in found} - {0} != set(range(epoch * self.spec.slots, self.end(epoch) + 1)) - {0}:
+        slots = range(epoch * self.spec.slots_per_epoch, self.last_slot(epoch) + 1)
+        if {each.slot for each in duties} - {0} != set(slots) - {0}:
             raise BadAnswer(self.nodes.key, f"proposers of other slots than those of epoch {epoch}")
-        return {each.slot: each.validator_index for each in found}
+        return {each.slot: each.validator_index for each in duties}
 
-    async def mix(self, epoch: int, at: int) -> bytes | None:
-        """The RANDAO mix of an epoch by the state at the end of the epoch `at`, below 0 that of genesis; None where no
-        node says it."""
-        state = self.end(at) if epoch >= 0 else "genesis"
+    async def randao_mix(self, epoch: int, state_epoch: int) -> bytes | None:
+        """Return the RANDAO mix of an epoch (negative: of genesis), None if no node serves it.
+
+        It is read from the state at the end of `state_epoch`.
+        """
+        state = self.last_slot(state_epoch) if epoch >= 0 else "genesis"
         path = f"/eth/v1/beacon/states/{state}/randao?epoch={max(0, epoch)}"
         try:
-            return bytes.fromhex((await self.nodes.data(path, Randao)).randao[2:])
+            return bytes.fromhex((await self.nodes.read(path, Randao)).randao[2:])
         except (Absent, BadAnswer):
             return None
 
-    async def pending(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
-        """What waits in the state after a slot: deposits that are not credited yet, and consolidations."""
+    async def pending_queues(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
+        """Return the queues of deposits and consolidations in the state after a slot."""
         path = f"/eth/v1/beacon/states/{slot}/pending_consolidations"
-        return await self.pending_deposits(slot), await self.of(slot, path, list[PendingConsolidation])
+        return await self.pending_deposits(slot), await self.read(slot, path, list[PendingConsolidation])
 
     async def pending_deposits(self, slot: int) -> list[PendingDeposit]:
-        """The deposits that wait in the state after a slot, in their order."""
-        return await self.of(slot, f"/eth/v1/beacon/states/{slot}/pending_deposits", list[PendingDeposit])
+        """Return the queue of deposits in the state after a slot."""
+        return await self.read(slot, f"/eth/v1/beacon/states/{slot}/pending_deposits", list[PendingDeposit])
 
-    async def of(self, slot: int, path: str, kind: type[T], body: Any = None) -> T:
-        """What the node says about a slot that it has passed. HistoryUnavailable where it says there is nothing."""
+    async def read(self, slot: int, path: str, kind: type[T], body: object = None) -> T:
+        """Return the data of a path about a past slot.
+
+        Raises:
+            HistoryUnavailable: No node has it.
+        """
         try:
-            return await self.nodes.data(path, kind, body)
+            return await self.nodes.read(path, kind, body)
         except Absent as error:
             raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None
 
 
-async def _beside(count: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What some work on so many rows makes of them: beside the event loop, unless it is too little to go there."""
-    return await asyncio.to_thread(work, *args, **kwargs) if count > LITTLE else work(*args, **kwargs)
+async def _decode(count: int, decode: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Decode rows, in a thread if there are many."""
+    return await asyncio.to_thread(decode, *args, **kwargs) if count > THREAD_MIN_ROWS else decode(*args, **kwargs)
 
 
-def _rows(rows: Sequence[TotalReward]) -> Any:
-    count = len(rows)
+def _reward_rows(rewards: Sequence[TotalReward]) -> Array:
+    count = len(rewards)
     names = ("validator_index", "source", "target", "head", "inactivity")
-    table = np.empty((count, 5), np.int64)
-    for at, name in enumerate(names):
-        table[:, at] = np.fromiter(map(attrgetter(name), rows), np.int64, count)
-    if rows and rows[0].inclusion_delay is not None:  # before Altair
-        table[:, 4] += np.fromiter((each.inclusion_delay or 0 for each in rows), np.int64, count)
-    return table
+    rows = np.empty((count, 5), np.int64)
+    for column, name in enumerate(names):
+        rows[:, column] = np.fromiter(map(attrgetter(name), rewards), np.int64, count)
+    if rewards and rewards[0].inclusion_delay is not None:  # before Altair
+        rows[:, 4] += np.fromiter((each.inclusion_delay or 0 for each in rewards), np.int64, count)
+    return rows
 
 
-def _anybody(validator: int) -> bool:
+def _includes_all(validator: int) -> bool:
     return True
 
 
-async def _nothing() -> int | None:
-    """What is not known."""
+async def _no_seat_reward() -> int | None:
     return None
 
 
-async def gathered(asks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All answers in order; the first error ends the others."""
-    tasks = [asyncio.ensure_future(each) for each in asks]
+async def gather_all(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all results in order. The first error cancels the other requests and is raised."""
+    tasks = [asyncio.ensure_future(each) for each in requests]
     try:
         return list(await asyncio.gather(*tasks))
     finally:

@@ -1,4 +1,4 @@
-"""The whole registry of a network: a million validators, one state after the other, read in one piece or in several."""
+"""Read the whole registry of a network, up to a million validators, in SSZ or in pages of JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import numpy as np
 
-from chainfolio.adapters.beacon.answers import BalanceRow, KeyedRow, RegistryRow
 from chainfolio.adapters.beacon.node import Nodes
-from chainfolio.adapters.beacon.states import Held, States, columns, held, joined, shared
+from chainfolio.adapters.beacon.responses import BalanceRow, KeyedRow, RegistryRow
+from chainfolio.adapters.beacon.validator_table import (
+    BalanceTable,
+    ValidatorTable,
+    balance_table,
+    concatenate,
+    share_columns,
+    validator_table,
+)
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.transport.rest import Absent
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.spec import Spec
 
-H = TypeVar("H", bound=Held)
+Table = TypeVar("Table", bound=BalanceTable)
 T = TypeVar("T")
-PIECE: Final = 50_000  # validators in one request
+PAGE_SIZE: Final = 50_000  # validators in one request
 MAX_VALIDATORS: Final = 2**24  # of a network: the largest has two million
 
 
@@ -33,74 +40,90 @@ def check_count(source: str, count: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def numbered(first: int, count: int) -> msgspec.Raw:
-    """The indexes from one on as JSON: they are the same for every state."""
+def encoded_indexes(first: int, count: int) -> msgspec.Raw:
+    """Return `count` consecutive indexes as JSON. Requests of all states share them."""
     return msgspec.Raw(msgspec.json.encode([str(each) for each in range(first, first + count)]))
 
 
 @dataclass(slots=True)
 class Registry:
-    """Reads states. What a state shares with the one that was read before is kept once, and no public key is read
-    twice."""
+    """Reads the validators of states, one state at a time.
+
+    Columns that equal those of the last state share their memory, and public keys are decoded once.
+    """
 
     nodes: Nodes
-    _last: States | None = None
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _last: ValidatorTable | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def at(self, slot: int, spec: Spec) -> States:
-        """All validators in the state after a slot."""
-        async with self._turn:
-            found = await self._read(slot, spec)
-            self._last = found if self._last is None else await asyncio.to_thread(shared, found, self._last)
+    async def validators(self, slot: int, spec: Spec) -> ValidatorTable:
+        """Return all validators in the state after a slot.
+
+        Raises:
+            HistoryUnavailable: No node has the state.
+            BadAnswer: Validators are missing or malformed.
+        """
+        async with self._lock:
+            table = await self._read(slot, spec)
+            self._last = table if self._last is None else await asyncio.to_thread(share_columns, table, self._last)
             return self._last
 
-    async def held(self, slot: int) -> Held:
-        """What all validators have in the state after a slot: a tenth of the bytes."""
-        async with self._turn:
-            return await self._whole(lambda first: self._held(slot, first))
+    async def balances(self, slot: int) -> BalanceTable:
+        """Return all balances in the state after a slot, which take a tenth of the bytes of the validators.
 
-    async def _read(self, slot: int, spec: Spec) -> States:
-        """All of them: by SSZ, where nodes offer it and they are more than one piece. Of few the whole state would be
-        more bytes than their part of it."""
-        first = [] if self._last is not None else [await self._states(slot, 0)]
-        known = len(first[0] if self._last is None else self._last)
-        if known >= PIECE and (found := await self.nodes.whole(slot, spec)) is not None:
-            return found
-        return await self._whole(lambda start: self._states(slot, start), first)
+        Raises:
+            HistoryUnavailable: No node has the state.
+            BadAnswer: Validators are missing or malformed.
+        """
+        async with self._lock:
+            return await self._read_pages(lambda first: self._read_balances(slot, first))
 
-    async def _whole(self, read: Callable[[int], Coroutine[Any, Any, H]], begun: Sequence[H] = ()) -> H:
-        parts: list[H] = [self._in_order(each, 0) for each in begun]
-        while not parts or len(parts[-1]) == PIECE:
-            first = len(parts) * PIECE
+    async def _read(self, slot: int, spec: Spec) -> ValidatorTable:
+        """Read all validators: in SSZ if nodes serve it and there is more than one page, else in pages.
+
+        For few validators, the whole state in SSZ is larger than their JSON.
+        """
+        pages = [] if self._last is not None else [await self._read_validators(slot, 0)]
+        count = len(pages[0] if self._last is None else self._last)
+        if count >= PAGE_SIZE and (table := await self.nodes.fetch_ssz_validators(slot, spec)) is not None:
+            return table
+        return await self._read_pages(lambda first: self._read_validators(slot, first), pages)
+
+    async def _read_pages(
+        self, read: Callable[[int], Coroutine[object, object, Table]], first_pages: Sequence[Table] = ()
+    ) -> Table:
+        pages: list[Table] = [self._check_indexes(each, 0) for each in first_pages]
+        while not pages or len(pages[-1]) == PAGE_SIZE:
+            first = len(pages) * PAGE_SIZE
             check_count(self.nodes.key, first)
-            parts.append(self._in_order(await read(first), first))
-        return await asyncio.to_thread(joined, parts)
+            pages.append(self._check_indexes(await read(first), first))
+        return await asyncio.to_thread(concatenate, pages)
 
-    def _in_order(self, part: H, first: int) -> H:
-        if not np.array_equal(part.index, np.arange(first, first + len(part))):
+    def _check_indexes(self, page: Table, first: int) -> Table:
+        if not np.array_equal(page.index, np.arange(first, first + len(page))):
             raise BadAnswer(self.nodes.key, "validators that nobody asked for, or some are left out")
-        return part
+        return page
 
-    async def _held(self, slot: int, first: int) -> Held:
+    async def _read_balances(self, slot: int, first: int) -> BalanceTable:
         path = f"/eth/v1/beacon/states/{slot}/validator_balances"
-        found = await self._of(slot, path, list[BalanceRow], numbered(first, PIECE))
-        return await asyncio.to_thread(held, found)
+        rows = await self._fetch(slot, path, list[BalanceRow], encoded_indexes(first, PAGE_SIZE))
+        return await asyncio.to_thread(balance_table, rows)
 
-    async def _states(self, slot: int, first: int) -> States:
-        known = None
-        if self._last is not None and first + PIECE <= len(self._last):
-            known = self._last.pubkey[first : first + PIECE]
-        path, asked = f"/eth/v1/beacon/states/{slot}/validators", {"ids": numbered(first, PIECE)}
+    async def _read_validators(self, slot: int, first: int) -> ValidatorTable:
+        pubkeys = None
+        if self._last is not None and first + PAGE_SIZE <= len(self._last):
+            pubkeys = self._last.pubkey[first : first + PAGE_SIZE]
+        path, body = f"/eth/v1/beacon/states/{slot}/validators", {"ids": encoded_indexes(first, PAGE_SIZE)}
         rows: list[KeyedRow] | list[RegistryRow]
-        if known is None:
-            rows = await self._of(slot, path, list[KeyedRow], asked)
+        if pubkeys is None:
+            rows = await self._fetch(slot, path, list[KeyedRow], body)
         else:
-            rows = await self._of(slot, path, list[RegistryRow], asked)
-        # An older state may have fewer validators than the one that was read before.
-        return await asyncio.to_thread(columns, self.nodes.key, rows, None if known is None else known[: len(rows)])
+            rows = await self._fetch(slot, path, list[RegistryRow], body)
+            pubkeys = pubkeys[: len(rows)]  # an older state may have fewer validators than the last one read
+        return await asyncio.to_thread(validator_table, self.nodes.key, rows, pubkeys)
 
-    async def _of(self, slot: int, path: str, kind: type[T], asked: Any) -> T:
+    async def _fetch(self, slot: int, path: str, kind: type[T], body: object) -> T:
         try:
-            return await self.nodes.data(path, kind, asked)
+            return await self.nodes.read(path, kind, body)
         except Absent as error:
             raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None

@@ -1,4 +1,4 @@
-"""What was read as rows of the tables."""
+"""Rows of the tables from blocks and settled epochs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from chainfolio.adapters.beacon.answers import BlockMessage
-from chainfolio.adapters.beacon.epochs import Settled
+from chainfolio.adapters.beacon.epochs import SettledEpoch
+from chainfolio.adapters.beacon.responses import BlockMessage
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.states import NEVER, States
+from chainfolio.adapters.beacon.validator_table import NEVER, Array, ValidatorTable
 from chainfolio.blocks import Block
 from chainfolio.table import BUCKETS, Table, bucket
 from chainfolio.tables import (
@@ -26,12 +26,13 @@ from chainfolio.tables import (
     WITHDRAWALS,
 )
 
-Wanted = Callable[[int], bool]
-PART: Final = 50_000  # rows whose letters are written at a time
+IndexFilter = Callable[[int], bool]
+KeyFilter = Callable[[str, str], bool]  # public key and withdrawal credentials
+HEX_ROWS: Final = 50_000  # rows that are encoded at a time
 
 
-def blocks(chain: str, found: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
-    """The headers. The fee recipient is who gets the fees on the execution chain."""
+def blocks(chain: str, pairs: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
+    """Return the rows of blocks. `miner` is the fee recipient on the execution chain."""
     rows = [
         {
             "chain": chain,
@@ -42,18 +43,18 @@ def blocks(chain: str, found: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
             "miner": message.body.execution_payload and message.body.execution_payload.fee_recipient.lower(),
             "tx_count": 0,
         }
-        for block, message in found
+        for block, message in pairs
     ]
     return pa.Table.from_pylist(rows, BLOCKS.schema())
 
 
-def proposals(chain: str, spec: Spec, found: Iterable[BlockMessage], wanted: Wanted) -> pa.Table:
-    """Who proposed which block, and what it brought to the execution chain."""
+def proposals(chain: str, spec: Spec, messages: Iterable[BlockMessage], includes: IndexFilter) -> pa.Table:
+    """Return the rows of proposals: the proposer of each block, and its execution block."""
     rows = []
-    for each in found:
+    for each in messages:
         payload, proposer = each.body.execution_payload, each.proposer_index
         has_payload = payload is not None and int(payload.block_hash, 16) != 0
-        if wanted(proposer):
+        if includes(proposer):
             rows.append(
                 {
                     "chain": chain,
@@ -69,8 +70,8 @@ def proposals(chain: str, spec: Spec, found: Iterable[BlockMessage], wanted: Wan
     return pa.Table.from_pylist(rows, PROPOSALS.schema())
 
 
-def withdrawals(chain: str, spec: Spec, found: Sequence[tuple[Block, BlockMessage]], wanted: Wanted) -> pa.Table:
-    """What was paid out."""
+def withdrawals(chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]], includes: IndexFilter) -> pa.Table:
+    """Return the rows of withdrawals."""
     rows = [
         {
             "chain": chain,
@@ -83,20 +84,18 @@ def withdrawals(chain: str, spec: Spec, found: Sequence[tuple[Block, BlockMessag
             "address": each.address.lower(),
             "gwei": each.amount,
         }
-        for block, message in found
+        for block, message in pairs
         if message.body.execution_payload is not None
         for each in message.body.execution_payload.withdrawals
-        if wanted(each.validator_index)
+        if includes(each.validator_index)
     ]
     return pa.Table.from_pylist(rows, WITHDRAWALS.schema())
 
 
-def deposits(
-    chain: str, spec: Spec, found: Sequence[tuple[Block, BlockMessage]], wanted: Callable[[str, str], bool]
-) -> pa.Table:
-    """What was paid in: of the bridge, whose numbers no block names, and by request."""
+def deposits(chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]], includes: KeyFilter) -> pa.Table:
+    """Return the rows of deposits: by the bridge, whose number no block gives, and by request (EIP-6110)."""
     rows = []
-    for block, message in found:
+    for block, message in pairs:
         parts: list[tuple[str, int | None, str, str, int]] = [
             ("bridge", None, each.data.pubkey, each.data.withdrawal_credentials, each.data.amount)
             for each in message.body.deposits
@@ -106,7 +105,7 @@ def deposits(
             for each in message.body.execution_requests.deposits
         ]
         for item, (kind, number, pubkey, credentials, gwei) in enumerate(parts):
-            if wanted(pubkey.lower(), credentials.lower()):
+            if includes(pubkey.lower(), credentials.lower()):
                 rows.append(
                     {
                         "chain": chain,
@@ -125,23 +124,23 @@ def deposits(
     return pa.Table.from_pylist(rows, DEPOSITS.schema())
 
 
-def requests(
-    chain: str, spec: Spec, found: Sequence[tuple[Block, BlockMessage]], wanted: Callable[[str, str], bool]
+def stake_requests(
+    chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]], includes: KeyFilter
 ) -> pa.Table:
-    """What the execution chain asked for."""
+    """Return the rows of execution requests: withdrawals, exits and consolidations."""
     rows = []
-    for block, message in found:
-        asked = message.body.execution_requests
+    for block, message in pairs:
+        requests = message.body.execution_requests
         parts: list[tuple[str, str, str, str | None, int | None]] = [
             ("withdrawal" if each.amount else "exit", each.validator_pubkey, each.source_address, None, each.amount)
-            for each in asked.withdrawals
+            for each in requests.withdrawals
         ]
         parts += [
             ("consolidation", each.source_pubkey, each.source_address, each.target_pubkey.lower(), None)
-            for each in asked.consolidations
+            for each in requests.consolidations
         ]
         for item, (kind, pubkey, address, target, gwei) in enumerate(parts):
-            if wanted(pubkey.lower(), f"0x01{'0' * 22}{address[2:].lower()}"):
+            if includes(pubkey.lower(), f"0x01{'0' * 22}{address[2:].lower()}"):
                 rows.append(
                     {
                         "chain": chain,
@@ -160,54 +159,56 @@ def requests(
     return pa.Table.from_pylist(rows, STAKE_REQUESTS.schema())
 
 
-def rewards(chain: str, found: Sequence[Settled]) -> pa.Table:
-    """The rewards of some epochs, column by column."""
-    counts = [len(each.columns["validator"]) for each in found]
-    columns = {name: _one(counts, [each.columns[name] for each in found]) for name in found[0].columns}
-    return _made(VALIDATOR_REWARDS, chain, {**columns, "bucket": columns["validator"] % BUCKETS})
+def rewards(chain: str, epochs: Sequence[SettledEpoch]) -> pa.Table:
+    """Return the rows of validator rewards of epochs, of which there is at least one."""
+    counts = [len(each.columns["validator"]) for each in epochs]
+    columns = {name: _join_column(counts, [each.columns[name] for each in epochs]) for name in epochs[0].columns}
+    return _build_table(VALIDATOR_REWARDS, chain, {**columns, "bucket": columns["validator"] % BUCKETS})
 
 
-def _one(counts: Sequence[int], parts: Sequence[Any]) -> Any:
-    """Parts of a column as one, each of so many rows: values, values beside which of them are there, or None of whom
-    nothing is known."""
+def _join_column(counts: Sequence[int], parts: Sequence[Any]) -> Any:
+    """Return the parts of a column as one.
+
+    A part with `count` rows is an array, a pair of an array and its validity, or None if all values are unknown.
+    """
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(each, np.ndarray) for each in parts):
         return np.concatenate(parts)
-    values, is_there = zip(*map(_beside, counts, parts), strict=True)
-    return np.concatenate(values), np.concatenate(is_there)
+    values, is_valid = zip(*map(_with_validity, counts, parts), strict=True)
+    return np.concatenate(values), np.concatenate(is_valid)
 
 
-def _beside(count: int, part: Any) -> tuple[Any, Any]:
+def _with_validity(count: int, part: Any) -> tuple[Array, Array]:
     if part is None:
         return np.zeros(count, np.int64), np.zeros(count, np.bool_)
     return part if isinstance(part, tuple) else (part, np.ones(count, np.bool_))
 
 
-def registry(chain: str, epoch: int, height: int, now: States, places: Any) -> pa.Table:
-    """Validators of a state, at some places of it."""
-    index = now.index[places]
+def validators(chain: str, epoch: int, height: int, state: ValidatorTable, selected: Array | slice) -> pa.Table:
+    """Return the rows of validators for the selected rows of a state."""
+    index = state.index[selected]
     columns = {
         "bucket": index % BUCKETS,
         "validator": index,
         "epoch": np.full(len(index), epoch),
         "height": np.full(len(index), height),
-        "pubkey": _hex(now.pubkey[places]),
-        "credentials": _hex(now.credentials[places]),
-        "effective": now.effective_balance[places],
-        "slashed": now.slashed[places],
-        "eligible": _epochs(now.activation_eligibility_epoch[places]),
-        "activated": _epochs(now.activation_epoch[places]),
-        "exited": _epochs(now.exit_epoch[places]),
-        "withdrawable": _epochs(now.withdrawable_epoch[places]),
+        "pubkey": _hex(state.pubkey[selected]),
+        "credentials": _hex(state.credentials[selected]),
+        "effective": state.effective_balance[selected],
+        "slashed": state.slashed[selected],
+        "eligible": _epochs(state.activation_eligibility_epoch[selected]),
+        "activated": _epochs(state.activation_epoch[selected]),
+        "exited": _epochs(state.exit_epoch[selected]),
+        "withdrawable": _epochs(state.withdrawable_epoch[selected]),
     }
-    return _made(VALIDATORS, chain, columns)
+    return _build_table(VALIDATORS, chain, columns)
 
 
-def changes(chain: str, found: Sequence[Settled]) -> pa.Table:
-    """What changed balances beside rewards and withdrawals in some epochs."""
+def changes(chain: str, epochs: Sequence[SettledEpoch]) -> pa.Table:
+    """Return the rows of balance changes other than rewards and withdrawals."""
     rows = []
-    for epoch in found:
+    for epoch in epochs:
         counts: dict[int, int] = {}
         for each in epoch.changes:
             item = counts[each.validator] = counts.get(each.validator, -1) + 1
@@ -228,28 +229,28 @@ def changes(chain: str, found: Sequence[Settled]) -> pa.Table:
     return pa.Table.from_pylist(rows, STAKE_CHANGES.schema())
 
 
-def together(parts: Sequence[pa.Table], table: Table) -> pa.Table:
-    """Some rows of a table as one."""
+def concatenate(parts: Sequence[pa.Table], table: Table) -> pa.Table:
+    """Return the parts of a table as one, empty if there are none."""
     return pa.concat_tables(parts) if parts else table.schema().empty_table()
 
 
-def _hex(values: Any) -> pa.Array:
-    """Bytes of one length as texts."""
+def _hex(values: Array) -> pa.Array:
+    """Return bytes of one size as hex texts."""
     count, size = len(values), values.dtype.itemsize
-    written = np.empty((count, 1 + size), "V2")  # two letters for each byte
-    written[:, 0] = np.void(b"0x")
-    for first in range(0, count, PART):
-        part = values[first : first + PART]
-        written[first : first + PART, 1:] = np.frombuffer(hexlify(part.tobytes()), "V2").reshape(len(part), size)
+    text = np.empty((count, 1 + size), "V2")  # two letters for each byte
+    text[:, 0] = np.void(b"0x")
+    for first in range(0, count, HEX_ROWS):
+        part = values[first : first + HEX_ROWS]
+        text[first : first + HEX_ROWS, 1:] = np.frombuffer(hexlify(part.tobytes()), "V2").reshape(len(part), size)
     ends = np.arange(count + 1, dtype=np.int32) * (2 + 2 * size)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(written))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(text))
 
 
-def _epochs(values: Any) -> tuple[Any, Any]:
+def _epochs(values: Array) -> tuple[Array, Array]:
     return values, values != NEVER
 
 
-def _made(table: Table, chain: str, columns: dict[str, Any]) -> pa.Table:
+def _build_table(table: Table, chain: str, columns: dict[str, Any]) -> pa.Table:
     schema, count = table.schema(), len(columns["validator"])
     arrays = []
     for each in schema:

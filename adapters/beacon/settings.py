@@ -13,17 +13,20 @@ from chainfolio.transport.settings import EndpointSettings
 from chainfolio.validators import normalised_id
 
 
-def canonical(written: str) -> str:
-    """The one form of what names validators: an index, a public key, or the address to which they withdraw; BadSettings
-    for anything else."""
-    found = normalised_id(written)
-    if found is None:
-        raise BadSettings("validators", f"`{written:.120}` is no index, no public key and no withdrawal address")
-    return found
+def canonical(text: str) -> str:
+    """Return the normal form of a validator's index, public key or withdrawal address.
+
+    Raises:
+        BadSettings: The text is none of these.
+    """
+    name = normalised_id(text)
+    if name is None:
+        raise BadSettings("validators", f"`{text:.120}` is no index, no public key and no withdrawal address")
+    return name
 
 
 class BeaconSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
-    """A beacon chain: its nodes, and of which validators it is indexed. Slots are its heights."""
+    """Settings of a beacon chain: its nodes, and the validators that are indexed. Slots are its heights."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {**EndpointSettings.RENAMED, "nodes": "rpc"}
 
@@ -42,11 +45,15 @@ class BeaconSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
 
     @property
     def chosen(self) -> list[str]:
-        """The validators that it is indexed of, each in its one form; none for all."""
+        """The indexed validators in their normal form, empty for all."""
         return [canonical(each) for each in self.validators]
 
     def check(self, section: str) -> None:
-        """Whether every value can be meant; BadSettings names the first that cannot."""
+        """Check all values.
+
+        Raises:
+            BadSettings: A value is invalid.
+        """
         EndpointSettings.check(self, section)
         if self.requests < 1:
             raise BadSettings(section, "requests is at least 1")

@@ -1,4 +1,4 @@
-"""What the node says of its network: slots, seconds, forks and quotients. Nothing of it is known beforehand."""
+"""The specification of a network as its node gives it: slots, seconds, forks and quotients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chainfolio.adapters.beacon.answers import FAR_FUTURE, FORKS, Genesis
 from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.responses import FAR_FUTURE, FORKS, Genesis
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 
 SECOND_US = 1_000_000
@@ -15,68 +15,72 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One network."""
+    """The genesis and the constants of one network."""
 
     source: str
     genesis: Genesis
     values: Mapping[str, Any]
-    _read: dict[str, int] = field(default_factory=dict)
-    _begins: dict[str, int] = field(default_factory=dict)  # forks, and the epoch of each
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _fork_epochs: dict[str, int] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
-        """One value; BadAnswer where the node does not say it."""
-        found = self._read.get(name)
-        if found is None:
-            found = self._read[name] = self._number(name)
-        return found
+        """Return a constant.
 
-    def _number(self, name: str) -> int:
-        written = self.values.get(name)
-        if not isinstance(written, str) or not written.isdecimal() or len(written) > 78:
-            raise BadAnswer(self.source, f"its specification has no number {name}")
-        return int(written)
+        Raises:
+            BadAnswer: The node does not give it.
+        """
+        if name not in self._numbers:
+            text = self.values.get(name)
+            if not isinstance(text, str) or not text.isdecimal() or len(text) > 78:
+                raise BadAnswer(self.source, f"its specification has no number {name}")
+            self._numbers[name] = int(text)
+        return self._numbers[name]
 
     @property
-    def slots(self) -> int:
+    def slots_per_epoch(self) -> int:
         """Slots in an epoch."""
         return self.number("SLOTS_PER_EPOCH")
 
     @property
     def slot_us(self) -> int:
-        """How long a slot takes."""
+        """Duration of a slot, in microseconds."""
         return self.number("SECONDS_PER_SLOT") * SECOND_US
 
     @property
     def chain_id(self) -> int:
-        """The number of the chain whose deposit contract it listens to."""
+        """Id of the execution chain that has the deposit contract."""
         return self.number("DEPOSIT_CHAIN_ID")
 
     def epoch(self, slot: int) -> int:
-        """The epoch of a slot."""
-        return slot // self.slots
+        """Return the epoch of a slot."""
+        return slot // self.slots_per_epoch
 
     def time_us(self, slot: int) -> int:
-        """When a slot begins."""
+        """Return when a slot begins, in microseconds since 1970."""
         return self.genesis.genesis_time * SECOND_US + slot * self.slot_us
 
     def fork(self, epoch: int) -> str:
-        """The fork at an epoch; Unsupported where the node's schedule has one by then that is not known here."""
-        if not self._begins:
+        """Return the fork that is active in an epoch.
+
+        Raises:
+            UnsupportedMethod: The fork is unknown to this version.
+        """
+        if not self._fork_epochs:
             names = [name for name in self.values if name.endswith("_FORK_EPOCH")]
-            self._begins.update((name.removesuffix("_FORK_EPOCH").lower(), self.number(name)) for name in names)
-        begun = {name for name, first in self._begins.items() if first <= epoch and first != FAR_FUTURE}
-        if unknown := sorted(begun - set(FORKS)):
+            self._fork_epochs.update((name.removesuffix("_FORK_EPOCH").lower(), self.number(name)) for name in names)
+        active = {name for name, first in self._fork_epochs.items() if first <= epoch and first != FAR_FUTURE}
+        if unknown := sorted(active - set(FORKS)):
             raise UnsupportedMethod(
                 self.source, f"the fork `{unknown[0]}` is not known here", remedy="upgrade Chainfolio, then index on"
             )
-        return next((name for name in reversed(FORKS) if name in begun), FORKS[0])
+        return next((name for name in reversed(FORKS) if name in active), FORKS[0])
 
     def is_at_least(self, fork: str, epoch: int) -> bool:
-        """Whether a fork has begun by an epoch."""
+        """Return True if a fork or a later one is active in an epoch."""
         return FORKS.index(self.fork(epoch)) >= FORKS.index(fork)
 
     def slashing_quotient(self, epoch: int) -> int:
-        """By what the effective balance is divided for the first penalty of who is slashed."""
+        """Return the divisor of the effective balance for the initial penalty of a slashed validator."""
         name = "MIN_SLASHING_PENALTY_QUOTIENT"
         fork = self.fork(epoch)
         if fork in ("phase0", "altair"):
@@ -84,16 +88,21 @@ class Spec:
         return self.number(f"{name}_ELECTRA" if self.is_at_least("electra", epoch) else f"{name}_BELLATRIX")
 
     def inactivity_quotient(self, epoch: int) -> int:
-        """By what the penalty for inactivity is divided."""
+        """Return the divisor of the inactivity penalty."""
         suffix = "BELLATRIX" if self.is_at_least("bellatrix", epoch) else "ALTAIR"
         return self.number(f"INACTIVITY_PENALTY_QUOTIENT_{suffix}")
 
 
-async def read(nodes: Nodes) -> Spec:
-    """What the nodes say."""
-    genesis = await nodes.data("/eth/v1/beacon/genesis", Genesis)
-    values = await nodes.data("/eth/v1/config/spec", dict[str, Any])
+async def read_spec(nodes: Nodes) -> Spec:
+    """Read the specification of a network.
+
+    Raises:
+        BadAnswer: Epochs or slots have no length.
+        SourceError: No node answers.
+    """
+    genesis = await nodes.read("/eth/v1/beacon/genesis", Genesis)
+    values = await nodes.read("/eth/v1/config/spec", dict[str, Any])
     spec = Spec(nodes.key, genesis, values)
-    if min(spec.slots, spec.slot_us) < 1:
+    if min(spec.slots_per_epoch, spec.slot_us) < 1:
         raise BadAnswer(nodes.key, "its specification has epochs or slots of no length")
     return spec

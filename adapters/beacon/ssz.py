@@ -1,4 +1,4 @@
-"""A whole state in SSZ: its registry is taken out of it while it arrives, by the offsets of its fork and preset."""
+"""Decode the validators of a whole state in SSZ while it arrives, by the layout of its fork and preset."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from chainfolio.adapters.beacon.states import NEVER, NUMBERS, States
+from chainfolio.adapters.beacon.validator_table import NEVER, NUMBER_COLUMNS, ValidatorTable
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.spec import Spec
 
 FORKS: Final = ("capella", "deneb", "electra", "fulu")
-FORM: Final = "application/octet-stream"
+MEDIA_TYPE: Final = "application/octet-stream"
 MAX_STATE: Final = 1 << 30  # bytes: three times a network of two million validators
-MAX_FIXED: Final = 1 << 26
-# Numbers have their least byte first, an offset has four.
-OFFSET: Final = 4
+MAX_FIXED: Final = 1 << 26  # bytes of the fixed part
+OFFSET: Final = 4  # bytes; numbers are little-endian
 VALIDATOR: Final = np.dtype(
     [
         ("pubkey", "V48"),
@@ -34,7 +33,7 @@ VALIDATOR: Final = np.dtype(
     ]
 )
 BALANCE: Final = np.dtype("<u8")
-# The lists of a state, and the bytes of one of their records; 1 where these vary.
+# The lists of a state, and the bytes of one record; 1 if they vary.
 RECORDS: Final = {
     "historical_roots": 32,
     "eth1_data_votes": 72,
@@ -49,12 +48,25 @@ RECORDS: Final = {
     "pending_partial_withdrawals": 24,
     "pending_consolidations": 16,
 }
-OF_EACH: Final = ("balances", "previous_epoch_participation", "current_epoch_participation", "inactivity_scores")
+PER_VALIDATOR_LISTS: Final = (
+    "balances",
+    "previous_epoch_participation",
+    "current_epoch_participation",
+    "inactivity_scores",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What of a state has a fixed place: so many bytes, with the root of genesis, the slot and the offsets of lists."""
+    """The fixed part of a state.
+
+    Attributes:
+        fork: Name of the fork.
+        size: Bytes.
+        root: Position of the genesis root.
+        slot: Position of the slot.
+        lists: Position of each list's offset.
+    """
 
     fork: str
     size: int
@@ -63,26 +75,31 @@ class Layout:
     lists: Mapping[str, int]
 
 
-def layout_of(spec: Spec, epoch: int) -> Layout | None:
-    """The layout of states of an epoch; None of a fork that is not read in this form, or where the node does not say
-    the lengths of its preset."""
+def state_layout(spec: Spec, epoch: int) -> Layout | None:
+    """Return the layout of states in an epoch.
+
+    None if the fork is not supported in SSZ, or the node does not give the lengths of its preset.
+
+    Raises:
+        UnsupportedMethod: The fork is unknown to this version.
+    """
     try:
         fork = spec.fork(epoch)
         parts = _parts(spec, fork) if fork in FORKS else {}
     except BadAnswer:
         return None
-    places, size = dict[str, int](), 0
+    positions, size = dict[str, int](), 0
     for name, length in parts.items():
-        places[name] = size
+        positions[name] = size
         size += length
     if not 0 < size <= MAX_FIXED:
         return None
-    lists = {name: places[name] for name in parts if name in RECORDS}
-    return Layout(fork, size, places["genesis_validators_root"], places["slot"], lists)
+    lists = {name: positions[name] for name in parts if name in RECORDS}
+    return Layout(fork, size, positions["genesis_validators_root"], positions["slot"], lists)
 
 
 def _parts(spec: Spec, fork: str) -> dict[str, int]:
-    """The bytes that each field takes in the fixed part, in the order of the rules of consensus."""
+    """Return the bytes of each field in the fixed part, in the order of the consensus specification."""
     roots = 32 * spec.number("SLOTS_PER_HISTORICAL_ROOT")
     committee = 48 * (spec.number("SYNC_COMMITTEE_SIZE") + 1)
     parts = {
@@ -128,133 +145,146 @@ def _parts(spec: Spec, fork: str) -> dict[str, int]:
             "pending_consolidations": OFFSET,
         }
     if fork == "fulu":
-        parts["proposer_lookahead"] = 8 * (spec.number("MIN_SEED_LOOKAHEAD") + 1) * spec.slots
+        parts["proposer_lookahead"] = 8 * (spec.number("MIN_SEED_LOOKAHEAD") + 1) * spec.slots_per_epoch
     return parts
 
 
 class StateSink:
-    """Takes a state as its bytes arrive, of which it keeps the registry alone: a `Sink` of transport/exchange.py.
+    """Receives a state as its bytes arrive, and stores its validators: a `Sink` of transport/exchange.py.
 
-    BadAnswer where it is not the state that was asked for, or none; Unsupported where a node answers in another form.
+    Its methods raise BadAnswer if it is another state or malformed.
     """
 
-    form: str = FORM
+    form: str = MEDIA_TYPE
     reads: frozenset[bytes] = frozenset((b"content-type", b"eth-consensus-version"))
 
     def __init__(self, source: str, layout: Layout, slot: int, genesis_root: str) -> None:
         self.has_begun = False
         self._source, self._layout, self._slot = source, layout, slot
         self._root = bytes.fromhex(genesis_root.removeprefix("0x"))
-        self._kept, self._at = bytearray(), 0  # what is not read yet, and where in the state that begins
+        self._buffer, self._position = bytearray(), 0  # unread bytes, and the position of the first of them
         self._offsets: dict[str, int] = {}
-        self._steps: list[tuple[int, int, Callable[[int], None]]] = []  # where each ends, and its records
+        self._steps: list[tuple[int, int, Callable[[int], None]]] = []  # end position, record size, decoder
         self._columns: dict[str, Any] = {}
-        self._done = {"validators": 0, "balances": 0}
+        self._decoded_counts = {"validators": 0, "balances": 0}
 
-    def begin(self, told: Mapping[bytes, str], size: int | None) -> None:
-        """Whether it is what was asked for, by its headers."""
-        kind = told.get(b"content-type", "").partition(";")[0].strip().lower()
-        fork = told.get(b"eth-consensus-version", "").strip().lower()
-        if kind != FORM or fork not in FORKS:
+    def begin(self, headers: Mapping[bytes, str], size: int | None) -> None:
+        """Check the headers of the response.
+
+        Raises:
+            UnsupportedMethod: The node answers in another form than SSZ.
+            BadAnswer: The state is of another fork or too large.
+        """
+        media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        fork = headers.get(b"eth-consensus-version", "").strip().lower()
+        if media_type != MEDIA_TYPE or fork not in FORKS:
             raise UnsupportedMethod(self._source, "it tells no states in SSZ, or not their fork")
         self.has_begun = True
         if fork != self._layout.fork:
-            raise self._lie(f"of the fork `{fork}`, which that slot is not of")
+            raise self._wrong_state(f"of the fork `{fork}`, which that slot is not of")
         if size is not None and size > MAX_STATE:
-            raise self._lie(f"of more than {MAX_STATE >> 20} MiB")
+            raise self._wrong_state(f"of more than {MAX_STATE >> 20} MiB")
 
     def take(self, piece: bytes | memoryview) -> None:
-        """The next bytes."""
-        self._kept += piece
-        if self._at + len(self._kept) > MAX_STATE:
-            raise self._lie(f"of more than {MAX_STATE >> 20} MiB")
+        """Receive the next bytes."""
+        self._buffer += piece
+        if self._position + len(self._buffer) > MAX_STATE:
+            raise self._wrong_state(f"of more than {MAX_STATE >> 20} MiB")
         if not self._offsets:
-            if len(self._kept) < self._layout.size:
+            if len(self._buffer) < self._layout.size:
                 return
-            self._fixed()
+            self._decode_fixed_part()
         while self._steps:
             end, record, read = self._steps[0]
-            count = min(len(self._kept), end - self._at) // record
+            count = min(len(self._buffer), end - self._position) // record
             read(count)
-            del self._kept[: count * record]
-            self._at += count * record
-            if self._at < end:
+            del self._buffer[: count * record]
+            self._position += count * record
+            if self._position < end:
                 return
             self._steps.pop(0)
-        self._at += len(self._kept)
-        self._kept.clear()
+        self._position += len(self._buffer)
+        self._buffer.clear()
 
-    def _fixed(self) -> None:
-        """Read the fixed part, which is there."""
-        layout, kept = self._layout, bytes(self._kept[: self._layout.size])
-        if kept[layout.root : layout.root + 32] != self._root:
-            raise self._lie("of another network")
-        if (slot := int.from_bytes(kept[layout.slot : layout.slot + 8], "little")) != self._slot:
-            raise self._lie(f"of slot {slot}")
+    def _decode_fixed_part(self) -> None:
+        layout, fixed = self._layout, bytes(self._buffer[: self._layout.size])
+        if fixed[layout.root : layout.root + 32] != self._root:
+            raise self._wrong_state("of another network")
+        if (slot := int.from_bytes(fixed[layout.slot : layout.slot + 8], "little")) != self._slot:
+            raise self._wrong_state(f"of slot {slot}")
         self._offsets = {
-            name: int.from_bytes(kept[place : place + OFFSET], "little") for name, place in layout.lists.items()
+            name: int.from_bytes(fixed[position : position + OFFSET], "little")
+            for name, position in layout.lists.items()
         }
-        count = self._checked()
-        del self._kept[: layout.size]
-        self._at = layout.size
-        self._columns = {name: np.empty(count, np.int64) for name in (*NUMBERS, "balance")}
+        count = self._check_offsets()
+        del self._buffer[: layout.size]
+        self._position = layout.size
+        self._columns = {name: np.empty(count, np.int64) for name in (*NUMBER_COLUMNS, "balance")}
         kinds = {"pubkey": "V48", "credentials": "V32", "slashed": "?"}
         self._columns |= {name: np.empty(count, kind) for name, kind in kinds.items()}
         ends = self._ends()
         self._steps = [
             (self._offsets["validators"], 1, lambda _: None),
-            (ends["validators"], VALIDATOR.itemsize, self._validators),
-            (ends["balances"], BALANCE.itemsize, self._balances),
+            (ends["validators"], VALIDATOR.itemsize, self._decode_validators),
+            (ends["balances"], BALANCE.itemsize, self._decode_balances),
         ]
 
-    def _checked(self) -> int:
-        """How many validators there are, by the offsets; BadAnswer where these are no offsets of such a state."""
-        places = list(self._offsets.values())
-        if places != sorted(places) or places[0] != self._layout.size or places[-1] > MAX_STATE:
-            raise self._lie("with offsets that are out of order or out of its bytes")
+    def _check_offsets(self) -> int:
+        """Return the number of validators according to the offsets.
+
+        Raises:
+            BadAnswer: The offsets are those of no state.
+        """
+        positions = list(self._offsets.values())
+        if positions != sorted(positions) or positions[0] != self._layout.size or positions[-1] > MAX_STATE:
+            raise self._wrong_state("with offsets that are out of order or out of its bytes")
         ends = self._ends()
         counts = {}
         for name, end in ends.items():
-            counts[name], rest = divmod(end - self._offsets[name], RECORDS[name])
-            if rest:
-                raise self._lie(f"with a part of a record at the end of its {name}")
-        if any(counts[name] != counts["validators"] for name in OF_EACH):
-            raise self._lie("with another number of validators than of what they have")
+            counts[name], remainder = divmod(end - self._offsets[name], RECORDS[name])
+            if remainder:
+                raise self._wrong_state(f"with a part of a record at the end of its {name}")
+        if any(counts[name] != counts["validators"] for name in PER_VALIDATOR_LISTS):
+            raise self._wrong_state("with another number of validators than of what they have")
         return counts["validators"]
 
     def _ends(self) -> dict[str, int]:
-        """Where each list ends but the last."""
+        """Return the end of each list but the last."""
         return {name: self._offsets[after] for name, after in pairwise(self._offsets)}
 
-    def _validators(self, count: int) -> None:
-        rows = np.frombuffer(self._kept, VALIDATOR, count)
+    def _decode_validators(self, count: int) -> None:
+        rows = np.frombuffer(self._buffer, VALIDATOR, count)
         part = self._next("validators", count)
-        for name in NUMBERS:
+        for name in NUMBER_COLUMNS:
             self._columns[name][part] = np.minimum(rows[name], NEVER)
         for name in ("pubkey", "credentials", "slashed"):
             self._columns[name][part] = rows[name]
         if (rows["slashed"] > 1).any() or (rows["effective_balance"] > NEVER).any():
-            raise self._lie("with a number that is none")
+            raise self._wrong_state("with a number that is none")
 
-    def _balances(self, count: int) -> None:
-        rows = np.frombuffer(self._kept, BALANCE, count)
+    def _decode_balances(self, count: int) -> None:
+        rows = np.frombuffer(self._buffer, BALANCE, count)
         self._columns["balance"][self._next("balances", count)] = rows
         if (rows > NEVER).any():
-            raise self._lie("with a number that is none")
+            raise self._wrong_state("with a number that is none")
 
     def _next(self, name: str, count: int) -> slice:
-        begin = self._done[name]
-        self._done[name] = begin + count
+        begin = self._decoded_counts[name]
+        self._decoded_counts[name] = begin + count
         return slice(begin, begin + count)
 
-    def states(self) -> States:
-        """The registry, once all has arrived; BadAnswer where something is left out."""
-        last = next(reversed(self._offsets), "")
-        if self._steps or not last or self._at < self._offsets[last]:
-            raise self._lie(f"that breaks off after {self._at + len(self._kept)} bytes")
-        if (self._at - self._offsets[last]) % RECORDS[last]:
-            raise self._lie(f"with a part of a record at the end of its {last}")
-        return States(np.arange(len(self._columns["balance"])), **self._columns)
+    def table(self) -> ValidatorTable:
+        """Return the validators after the last byte.
 
-    def _lie(self, what: str) -> BadAnswer:
-        return BadAnswer(self._source, f"in the place of the state after slot {self._slot} one {what}")
+        Raises:
+            BadAnswer: The state is incomplete.
+        """
+        last = next(reversed(self._offsets), "")
+        if self._steps or not last or self._position < self._offsets[last]:
+            raise self._wrong_state(f"that breaks off after {self._position + len(self._buffer)} bytes")
+        if (self._position - self._offsets[last]) % RECORDS[last]:
+            raise self._wrong_state(f"with a part of a record at the end of its {last}")
+        return ValidatorTable(np.arange(len(self._columns["balance"])), **self._columns)
+
+    def _wrong_state(self, description: str) -> BadAnswer:
+        return BadAnswer(self._source, f"in the place of the state after slot {self._slot} one {description}")

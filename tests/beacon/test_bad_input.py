@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.beacon.answers import KeyedFields, KeyedRow
 from chainfolio.adapters.beacon.chain import BeaconChain, build
 from chainfolio.adapters.beacon.registry import Registry
+from chainfolio.adapters.beacon.responses import KeyedFields, KeyedRow
 from chainfolio.adapters.beacon.settings import BeaconSettings
-from chainfolio.adapters.beacon.states import columns
+from chainfolio.adapters.beacon.validator_table import validator_table
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment, SystemClock
 from chainfolio.errors import (
@@ -230,13 +230,13 @@ async def test_what_is_no_number_is_refused(node: BeaconRuntime, bad: Any) -> No
 def test_a_public_key_that_is_no_hex_is_refused(bad: str) -> None:
     fields = KeyedFields("0x01" + "00" * 31, 0, False, 0, 0, 0, 0, pubkey=bad)
     with pytest.raises(BadAnswer, match="a pubkey that is no hex"):
-        columns("node", [KeyedRow(7, 0, fields)])
+        validator_table("node", [KeyedRow(7, 0, fields)])
 
 
 async def test_a_registry_with_a_gap_is_refused_and_one_read_again_is_the_same(
     node: BeaconRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PIECE", 16)
+    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PAGE_SIZE", 16)
 
     def leave_out(path: str, status: int, found: Any) -> tuple[int, Any]:
         if "/states/16/validators" in path:
@@ -245,12 +245,12 @@ async def test_a_registry_with_a_gap_is_refused_and_one_read_again_is_the_same(
 
     chain = wrong(node, leave_out).chain
     registry, spec = Registry(chain.nodes), await chain.spec()
-    first, again = await registry.at(15, spec), await registry.at(17, spec)
+    first, again = await registry.validators(15, spec), await registry.validators(17, spec)
     assert len(set(map(bytes, first.pubkey))) == 64
-    assert again.pubkey.tolist() == (await Registry(chain.nodes).at(17, spec)).pubkey.tolist()
+    assert again.pubkey.tolist() == (await Registry(chain.nodes).validators(17, spec)).pubkey.tolist()
     assert (len(first), again.pubkey is first.pubkey, again.balance is first.balance) == (64, True, False)
     with pytest.raises(BadAnswer, match="some are left out"):
-        await registry.at(16, spec)
+        await registry.validators(16, spec)
     await chain.close()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.beacon.chain import BeaconChain, build
-from chainfolio.adapters.beacon.chosen import Chosen
 from chainfolio.adapters.beacon.reader import Reader
+from chainfolio.adapters.beacon.selection import ValidatorSelector
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment
@@ -62,10 +62,10 @@ async def earned_by_slot(chain: BeaconChain, last: int) -> dict[int, dict[int, i
     found: dict[int, dict[int, int]] = {}
     for slot in range(1, last + 1):
         if (block := await reader.block(slot)) is not None:
-            (earned,), own = await reader.earned([block]), defaultdict[int, int](int)
-            assert earned.proposer is not None
-            own[earned.proposer] += earned.proposal
-            for validator, reward in earned.sync:
+            (rewards,), own = await reader.block_rewards([block]), defaultdict[int, int](int)
+            assert rewards.proposer is not None
+            own[rewards.proposer] += rewards.proposal
+            for validator, reward in rewards.sync:
                 own[validator] += reward
             found[slot] = own
     return found
@@ -75,7 +75,7 @@ async def test_every_balance_after_every_slot_is_the_one_before_with_what_is_sto
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:
     chain = chain_at(lived.node.url)
-    per_epoch = (await chain.spec()).slots
+    per_epoch = (await chain.spec()).slots_per_epoch
     rewards = tables["validator_rewards"]
     last = (max(each["epoch"] for each in rewards) + 1) * per_epoch - 1
     moved = defaultdict[int, dict[int, int]](lambda: defaultdict(int), await earned_by_slot(chain, last))
@@ -241,7 +241,7 @@ async def test_the_registry_is_looked_through_once_by_pieces_that_are_on_their_w
     wanted = [
         int(each["index"]) for each in withdrawing if each["validator"]["withdrawal_credentials"][26:] == address[2:]
     ]
-    chosen = Chosen(chain.nodes)
+    chosen = ValidatorSelector(chain.nodes)
     assert await asyncio.gather(*(chosen.indexes([address]) for _ in range(3))) == [tuple(sorted(wanted))] * 3
     firsts = [json.loads(body)["ids"][0] for url, body in heard.asked.elements() if url.endswith("/validators")]
     assert firsts == ["0", str(len(states)), str(len(states))], (

@@ -33,7 +33,7 @@ async def collected(node: BeaconRuntime) -> tuple[int, Tables]:
     chain = chain_at(node.url)
     head = (await chain.heads()).latest.height
     found = await chain.collect(Span(0, head), chain.default_datasets)
-    per_epoch = (await chain.spec()).slots
+    per_epoch = (await chain.spec()).slots_per_epoch
     await chain.close()
     return per_epoch, {name: rows.to_pylist() for name, rows in found.tables.items()}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.adapters.beacon.ideal import TRIES, ideal_of
+from chainfolio.adapters.beacon.ideal import MAX_MATCHES, decode_ideal_rewards
 from chainfolio.errors import BadAnswer
 
 ETH = 10**9
@@ -40,16 +40,16 @@ def test_the_entries_of_some_balances_are_what_the_whole_list_says(
 ) -> None:
     written = json.dumps(listed([each * ETH for each in there], as_text=as_text), indent=indent).encode()
     asked = {each * ETH for each in known}
-    assert ideal_of("node", written, asked) == {each: total(each) for each in asked if each // ETH in there}
-    assert ideal_of("node", written, None) == {each * ETH: total(each * ETH) for each in there}
+    assert decode_ideal_rewards("node", written, asked) == {each: total(each) for each in asked if each // ETH in there}
+    assert decode_ideal_rewards("node", written, None) == {each * ETH: total(each * ETH) for each in there}
 
 
 def test_digits_that_mean_something_else_are_no_entry() -> None:
     entries = listed([132 * ETH, 32 * ETH])
     entries[0]["note"] = f"{32 * ETH}"
-    entries += [{"effective_balance": "1", "head": f"{32 * ETH}", "target": "0", "source": "0"}] * (TRIES + 5)
+    entries += [{"effective_balance": "1", "head": f"{32 * ETH}", "target": "0", "source": "0"}] * (MAX_MATCHES + 5)
     for each in (entries, entries[::-1]):
-        assert ideal_of("node", json.dumps(each).encode(), {32 * ETH}) == {32 * ETH: total(32 * ETH)}
+        assert decode_ideal_rewards("node", json.dumps(each).encode(), {32 * ETH}) == {32 * ETH: total(32 * ETH)}
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_digits_that_mean_something_else_are_no_entry() -> None:
 )
 def test_a_list_that_is_none_is_refused(written: bytes) -> None:
     with pytest.raises(BadAnswer, match="of the wrong shape"):
-        ideal_of("node", written, {32 * ETH})
+        decode_ideal_rewards("node", written, {32 * ETH})
 
 
 def test_a_list_of_digits_alone_takes_no_longer_than_its_bytes() -> None:
     written = b'["' + b"32000000000" * 500_000 + b'"]'
     with pytest.raises(BadAnswer):
-        ideal_of("node", written, {32 * ETH})
+        decode_ideal_rewards("node", written, {32 * ETH})

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from chainfolio.adapters.beacon import correlation
-from chainfolio.adapters.beacon.accounting import VOTES, inactivity
-from chainfolio.adapters.beacon.answers import Genesis
+from chainfolio.adapters.beacon.accounting import VOTES, missing_inactivity
 from chainfolio.adapters.beacon.reader import Reader
+from chainfolio.adapters.beacon.responses import Genesis
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.states import NEVER, States
+from chainfolio.adapters.beacon.validator_table import NEVER, ValidatorTable
 
 ETH = 10**9
 VECTOR = 64
@@ -83,18 +83,18 @@ class Registry:
     newest: int
     spec: Spec = field(default_factory=lambda: spec_of("deneb"))
 
-    async def some(self, epoch: int, indexes: list[int]) -> States:
+    async def select_validators(self, epoch: int, indexes: list[int]) -> ValidatorTable:
         """The validators in an epoch; it is an error to look before the first one, or at one that may not be there."""
         assert 0 <= epoch <= self.newest
         return self.at(epoch, indexes)
 
-    def at(self, epoch: int, indexes: list[int], ends: dict[int, int] | None = None) -> States:
+    def at(self, epoch: int, indexes: list[int], ends: dict[int, int] | None = None) -> ValidatorTable:
         index = np.array(sorted(indexes), np.int64)
         slashed = np.array([self.slashed_in[each] <= epoch for each in index.tolist()], np.bool_)
         had = np.array([max(1, min(epoch, self.slashed_in[each])) * ETH for each in index.tolist()], np.int64)
         end = np.array([(ends or {}).get(each, NEVER) for each in index.tolist()], np.int64)
         zero, texts = np.zeros(len(index), np.int64), np.zeros(len(index), "V48")
-        return States(index, had, had, slashed, zero, zero, end, end, texts, texts)
+        return ValidatorTable(index, had, had, slashed, zero, zero, end, end, texts, texts)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_who_was_slashed_counts_with_what_it_had_then_for_a_vector(
     slashed_in: int, end: int, now: int, counted: int
 ) -> None:
     network = Registry({7: slashed_in}, now)
-    found = await correlation._slashed(cast("Reader", network), now, network.at(now, [7], {7: end}))
+    found = await correlation._slashed_balance(cast("Reader", network), now, network.at(now, [7], {7: end}))
     assert found == counted * ETH
 
 
@@ -131,7 +131,7 @@ def left_of(score: int, *, number: int, more: int = 0, target: int = -9, told: i
     penalty = 32 * ETH * score // (4 * 2**24)
     paid = np.array([[-3, target, 0, -told, 1]], np.int64)
     left = np.array([told - penalty - more], np.int64)
-    return inactivity(spec_of("deneb"), number, np.array([32 * ETH]), paid, left)[0], told - penalty
+    return missing_inactivity(spec_of("deneb"), number, np.array([32 * ETH]), paid, left)[0], told - penalty
 
 
 @pytest.mark.parametrize("told", [0, 100])

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.beacon import rows
-from chainfolio.adapters.beacon.answers import (
+from chainfolio.adapters.beacon.responses import (
     AttestationRewards,
     BlockReward,
     Genesis,
     NodeVersion,
     SignedBlock,
     ValidatorState,
-    decoded,
+    response_decoder,
 )
 from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.blocks import Block
@@ -36,7 +36,7 @@ def recorded(name: str) -> list[dict[str, Any]]:
 
 def answer(exchange: dict[str, Any], kind: Any) -> Any:
     """What an exchange says."""
-    return decoded(kind)("node", msgspec.json.encode(exchange["json"])).data
+    return response_decoder(kind)("node", msgspec.json.encode(exchange["json"])).data
 
 
 def test_the_reward_of_a_block_of_mainnet_is_the_sum_of_its_parts() -> None:

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from chainfolio.adapters.beacon import rows
-from chainfolio.adapters.beacon.accounting import Change
-from chainfolio.adapters.beacon.epochs import Settled
-from chainfolio.adapters.beacon.states import States
+from chainfolio.adapters.beacon.accounting import BalanceChange
+from chainfolio.adapters.beacon.epochs import SettledEpoch
+from chainfolio.adapters.beacon.validator_table import ValidatorTable
 from chainfolio.tables import VALIDATOR_REWARDS
 
 PLAIN = [each.name for each in VALIDATOR_REWARDS.schema() if each.name not in ("chain", "bucket", "ideal", "missed")]
 
 
-def epoch(number: int, validators: list[int], missed: Any, changes: tuple[Change, ...] = ()) -> Settled:
+def epoch(number: int, validators: list[int], missed: Any, changes: tuple[BalanceChange, ...] = ()) -> SettledEpoch:
     """An epoch in which `missed` is known or not, and what attesting could have brought of every second validator."""
     count = len(validators)
     columns: dict[str, Any] = {name: np.arange(count) * 7 - number for name in PLAIN}
@@ -25,7 +25,7 @@ def epoch(number: int, validators: list[int], missed: Any, changes: tuple[Change
     columns["height"] = np.full(count, 32 * (number + 3))
     columns["effective"] = np.full(count, 32 * 10**9)
     columns["ideal"] = (np.arange(count) + 9, np.arange(count) % 2 == 0)
-    return Settled(number, 32 * (number + 3), columns, changes, cast("States", None))
+    return SettledEpoch(number, 32 * (number + 3), columns, changes, cast("ValidatorTable", None))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_epochs_of_which_different_things_are_known_keep_what_is_known_of_each(k
 
 
 def test_changes_of_one_validator_are_numbered_in_each_epoch_anew() -> None:
-    change = Change(7, 170, "deposit", 10**9)
+    change = BalanceChange(7, 170, "deposit", 10**9)
     found = [epoch(5, [7], None, (change, change)), epoch(6, [7], None), epoch(7, [7], None, (change,))]
     told = rows.changes("own", found).to_pylist()
     assert [(each["epoch"], each["height"], each["item"]) for each in told] == [(5, 256, 0), (5, 256, 1), (7, 320, 0)]

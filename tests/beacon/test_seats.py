@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chainfolio.adapters.beacon.answers import BlockMessage, Body, SyncAggregate
-from chainfolio.adapters.beacon.voting import seated, worth_of_seat
+from chainfolio.adapters.beacon.responses import BlockBody, BlockMessage, SyncAggregate
+from chainfolio.adapters.beacon.voting import infer_seat_reward, sync_rewards
 
 ROOT = "0x" + "00" * 32
 PLACES = ((0, 7), (3, 8), (9, 7), (17, 9))
@@ -13,7 +13,7 @@ PLACES = ((0, 7), (3, 8), (9, 7), (17, 9))
 
 def block(bits: str | None) -> BlockMessage:
     """A block whose sync committee signed like that; None before there was one."""
-    return BlockMessage(1, 1, ROOT, ROOT, Body(sync_aggregate=None if bits is None else SyncAggregate(bits)))
+    return BlockMessage(1, 1, ROOT, ROOT, BlockBody(sync_aggregate=None if bits is None else SyncAggregate(bits)))
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def block(bits: str | None) -> BlockMessage:
 )
 def test_what_one_block_brought_tells_it_of_all(bits: str | None, nets: dict[int, int]) -> None:
     told = {validator: 16_411 * net for validator, net in nets.items()}
-    assert worth_of_seat(block(bits), PLACES, told) == 16_411
-    assert seated(block(bits), PLACES, 16_411) == told
+    assert infer_seat_reward(block(bits), PLACES, told) == 16_411
+    assert sync_rewards(block(bits), PLACES, 16_411) == told
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_what_one_block_brought_tells_it_of_all(bits: str | None, nets: dict[int
     ],
 )
 def test_what_no_one_number_explains_is_told_of_no_other_block(bits: str, told: dict[int, int]) -> None:
-    assert worth_of_seat(block(bits), PLACES, told) is None
+    assert infer_seat_reward(block(bits), PLACES, told) is None
 
 
 def test_seats_of_which_as_many_signed_as_did_not_tell_nothing() -> None:
-    assert worth_of_seat(block("0x0100"), ((0, 7), (9, 7)), {7: 0}) is None
+    assert infer_seat_reward(block("0x0100"), ((0, 7), (9, 7)), {7: 0}) is None

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.beacon.computed import Computed
+from chainfolio.adapters.beacon.computed import ComputedRewards
 from chainfolio.adapters.beacon.memo import Memo
-from chainfolio.adapters.beacon.reader import LIMITS, MANY, Reader
+from chainfolio.adapters.beacon.reader import LARGE_SELECTION, LIMITS, Reader
 from chainfolio.blocks import Span
 from chainfolio.chains import SpanTables
 from tests.beacon.conftest import chain_at
@@ -21,8 +21,8 @@ from tests.beacon.conftest import chain_at
     [
         ((), 0, False, 2),
         (("7",), 1, False, 5),
-        (("7",), MANY, False, 5),
-        (("0x" + "57" * 20,), MANY + 1, False, 2),  # an address to which so many withdraw
+        (("7",), LARGE_SELECTION, False, 5),
+        (("0x" + "57" * 20,), LARGE_SELECTION + 1, False, 2),  # an address to which so many withdraw
         (("7",), 1, True, 2),  # nodes that do not say rewards: they are computed of all validators
     ],
 )
@@ -39,9 +39,10 @@ async def test_what_needs_a_whole_network_is_read_two_spans_at_a_time(
         running -= 1
         return SpanTables(span, {}, None, [], 0, 0, True)
 
-    monkeypatch.setattr(chain, "_collected", collected)
+    monkeypatch.setattr(chain, "_collect", collected)
     chain._memos[tuple(range(known))] = Memo(LIMITS)
-    chain._computed[False] = Computed(Reader(chain.nodes, None, None), is_used=is_computed)  # type: ignore[arg-type]
+    reader = Reader(chain.nodes, None, None)  # type: ignore[arg-type]
+    chain._computed[False] = ComputedRewards(reader, is_used=is_computed)
     spans = [Span(first, first + 9) for first in range(0, 50, 10)]
     found = await asyncio.gather(*(chain.collect(each, ["validators"], contracts) for each in spans))
     assert [each.span for each in found] == spans

@@ -19,8 +19,8 @@ import pytest
 from chainfolio.adapters.beacon.chain import BeaconChain, build
 from chainfolio.adapters.beacon.registry import Registry
 from chainfolio.adapters.beacon.settings import BeaconSettings
-from chainfolio.adapters.beacon.ssz import FORM, MAX_STATE, Layout, StateSink, layout_of
-from chainfolio.adapters.beacon.states import States
+from chainfolio.adapters.beacon.ssz import MAX_STATE, MEDIA_TYPE, Layout, StateSink, state_layout
+from chainfolio.adapters.beacon.validator_table import ValidatorTable
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
@@ -113,7 +113,7 @@ def asked(node: BeaconRuntime, path: str, body: bytes | None, form: str) -> Told
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few validators are a large network."""
-    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PIECE", 16)
+    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PAGE_SIZE", 16)
 
 
 @pytest.fixture(scope="module")
@@ -140,15 +140,15 @@ def in_json(node: BeaconRuntime) -> BeaconChain:
     return build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(same))
 
 
-def equal(one: States, other: States) -> bool:
+def equal(one: ValidatorTable, other: ValidatorTable) -> bool:
     """Whether all columns are the same, byte for byte."""
-    pairs = [(getattr(one, each.name), getattr(other, each.name)) for each in fields(States)]
+    pairs = [(getattr(one, each.name), getattr(other, each.name)) for each in fields(ValidatorTable)]
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
-async def read(chain: BeaconChain, slot: int = SLOT) -> States:
+async def read(chain: BeaconChain, slot: int = SLOT) -> ValidatorTable:
     """The registry after a slot, by a reader that knows of none."""
-    return await Registry(chain.nodes).at(slot, await chain.spec())
+    return await Registry(chain.nodes).validators(slot, await chain.spec())
 
 
 def unaltered(path: str, told: Told) -> None:
@@ -181,15 +181,15 @@ async def test_rows_of_states_in_ssz_are_those_of_states_in_json(preset: str, sl
 @pytest.mark.parametrize("size", [1, 7, 121, 5_000, 1 << 20])
 async def test_a_state_may_arrive_in_pieces_of_any_size(node: BeaconRuntime, size: int) -> None:
     chain = chain_of(node.url)
-    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, FORM)
-    layout = layout_of(spec, spec.epoch(SLOT))
+    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, MEDIA_TYPE)
+    layout = state_layout(spec, spec.epoch(SLOT))
     assert layout is not None
     sink = StateSink("node", layout, SLOT, spec.genesis.genesis_validators_root)
     sink.begin({each.encode(): value for each, value in told.headers.items()}, None)
     for at in range(0, len(told.body), size):
         sink.take(told.body[at : at + size])
     plain = in_json(node)
-    assert equal(sink.states(), await read(plain))
+    assert equal(sink.table(), await read(plain))
     await chain.close()
     await plain.close()
 
@@ -269,7 +269,7 @@ async def test_of_a_small_network_or_of_unknown_lengths_no_state_is_asked_for(
         assert len(await read(chain)) >= 64
         assert heard.states == 0
         await chain.close()
-    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PIECE", 1_000)
+    monkeypatch.setattr("chainfolio.adapters.beacon.registry.PAGE_SIZE", 1_000)
     with between(node, unaltered) as heard:
         chain = chain_of(heard.url)
         assert len(await read(chain)) >= 64
@@ -290,9 +290,9 @@ async def test_a_state_that_is_gone_or_not_believed_is_not_asked_for_in_ssz(node
         with between(node, alter) as heard:
             chain = chain_of(heard.url)
             registry, spec = Registry(chain.nodes), await chain.spec()
-            await registry.at(SLOT - 1, spec)
+            await registry.validators(SLOT - 1, spec)
             with pytest.raises(kind):
-                await registry.at(SLOT, spec)
+                await registry.validators(SLOT, spec)
             assert heard.states == 1
             await chain.close()
 
@@ -405,7 +405,7 @@ async def test_what_is_no_such_state_is_refused(node: BeaconRuntime, how: str) -
     chain = chain_of(node.url)
     spec = await chain.spec()
     await chain.close()
-    layout = layout_of(spec, spec.epoch(SLOT))
+    layout = state_layout(spec, spec.epoch(SLOT))
     assert layout is not None
 
     def alter(path: str, told: Told) -> None:
@@ -421,7 +421,7 @@ async def test_a_state_of_another_fork_slot_or_size_than_it_says_is_refused(node
         told.headers["eth-consensus-version"] = "deneb"
 
     def other_slot(path: str, told: Told) -> None:
-        told.body = asked(node, f"{STATE}{SLOT - 1}", None, FORM).body
+        told.body = asked(node, f"{STATE}{SLOT - 1}", None, MEDIA_TYPE).body
 
     def huge(path: str, told: Told) -> None:
         told.says_length = MAX_STATE + 1
@@ -431,17 +431,17 @@ async def test_a_state_of_another_fork_slot_or_size_than_it_says_is_refused(node
         await lied(node, alter, says)
 
 
-def taken(sink: StateSink, body: bytes) -> States:
+def taken(sink: StateSink, body: bytes) -> ValidatorTable:
     """What a sink makes of a body."""
     sink.take(body)
-    return sink.states()
+    return sink.table()
 
 
 async def test_noise_is_never_a_state(node: BeaconRuntime) -> None:
     chain, chance = chain_of(node.url), np.random.default_rng(7)
-    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, FORM)
+    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, MEDIA_TYPE)
     await chain.close()
-    layout = layout_of(spec, spec.epoch(SLOT))
+    layout = state_layout(spec, spec.epoch(SLOT))
     assert layout is not None
     for _ in range(300):
         body = bytearray(told.body[: chance.integers(0, len(told.body))])

@@ -199,7 +199,7 @@ def without_queue(told: Callable[[Reader, int], Awaitable[Deposits]]) -> Callabl
     """As of a node that says what was credited, and not what waits now."""
 
     async def pending_deposits(reader: Reader, slot: int) -> Deposits:
-        if reader.wanted == ():
+        if reader.selection == ():
             raise HistoryUnavailable("a node", slot, "404 for a slot that it has passed")
         return await told(reader, slot)
 

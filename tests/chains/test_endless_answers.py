@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from chainfolio.adapters.beacon import chosen as beacon_chosen
 from chainfolio.adapters.beacon import registry as beacon_registry
-from chainfolio.adapters.beacon.chosen import Chosen
+from chainfolio.adapters.beacon import selection as beacon_selection
+from chainfolio.adapters.beacon.selection import ValidatorSelector
 from chainfolio.adapters.evm.accounts import logs as account_logs
 from chainfolio.adapters.solana import history as solana_history
 from chainfolio.adapters.solana.account_fields import KEY_SIZE
@@ -217,7 +217,7 @@ class Registry:
 
     key = "beacon"
 
-    async def data(self, path: str, kind: Any, body: Any) -> Any:
+    async def read(self, path: str, kind: Any, body: Any) -> Any:
         """As many as are asked for."""
         texts = {"pubkey": "0x" + "aa" * 48, "withdrawal_credentials": "0x" + "00" * 32}
         row = {"balance": "0", "validator": {**dict.fromkeys(NUMBERS, "0"), **texts, "slashed": False}}
@@ -226,16 +226,16 @@ class Registry:
 
 async def test_registry_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beacon_registry, "MAX_VALIDATORS", 100)
-    monkeypatch.setattr(beacon_registry, "PIECE", 10)
-    monkeypatch.setattr(beacon_chosen, "PIECE", 10)
+    monkeypatch.setattr(beacon_registry, "PAGE_SIZE", 10)
+    monkeypatch.setattr(beacon_selection, "PAGE_SIZE", 10)
     with pytest.raises(BadAnswer, match="more than 100 validators"):
-        await Chosen(Registry()).indexes(["0x" + "bb" * 20])  # type: ignore[arg-type]
+        await ValidatorSelector(Registry()).indexes(["0x" + "bb" * 20])  # type: ignore[arg-type]
 
     async def part(first: int) -> Any:
         return type("Part", (), {"index": np.arange(first, first + 10), "__len__": lambda self: 10})()
 
     with pytest.raises(BadAnswer, match="more than 100 validators"):
-        await beacon_registry.Registry(Registry(), None)._whole(part)  # type: ignore[arg-type]
+        await beacon_registry.Registry(Registry(), None)._read_pages(part)  # type: ignore[arg-type]
 
 
 class Gone:

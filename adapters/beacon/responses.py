@@ -1,5 +1,7 @@
-"""The answers of the Beacon API that are read here, as types. Numbers come as text, and some nodes write them as
-numbers; both are read. Fields that nobody needs are not looked at."""
+"""The responses of the Beacon API as structs, with the fields that are used.
+
+Numbers come as text from most nodes and as numbers from some; both are accepted.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ T = TypeVar("T")
 FAR_FUTURE: Final = 2**64 - 1
 FORKS: Final = ("phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu")
 
-Epoch = Annotated[int, Meta(ge=0)]  # FAR_FUTURE where it is not known yet
+Epoch = Annotated[int, Meta(ge=0)]  # FAR_FUTURE if it is not scheduled
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 Gwei = Number
-Signed = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+SignedNumber = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 Root = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{64}$", max_length=66)]
 Key = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{96}$", max_length=98)]
 LongRoot = Annotated[str, Meta(min_length=66, max_length=66)]
@@ -28,8 +30,8 @@ Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$", max_length=42)]
 Bits = Annotated[str, Meta(pattern="^0x([0-9a-fA-F]{2})*$", max_length=2**16)]
 
 
-class Told(Struct, Generic[T], frozen=True, gc=False):
-    """An answer about some state: what it says, and how sure the node is of it."""
+class StateResponse(Struct, Generic[T], frozen=True, gc=False):
+    """A response about a state. `execution_optimistic`: the node has not verified the block's payload yet."""
 
     data: T
     execution_optimistic: bool = False
@@ -93,7 +95,7 @@ class ValidatorState(Struct, frozen=True, gc=False):
 
 
 class RegistryFields(Struct, frozen=True, gc=False):
-    """What may change of a validator. Texts are looked at where they become columns: all of them together."""
+    """The fields of a validator that may change. Hex digits are checked when a whole column is built."""
 
     withdrawal_credentials: LongRoot
     effective_balance: Gwei
@@ -109,7 +111,7 @@ class KeyedFields(RegistryFields, frozen=True, gc=False, kw_only=True):
 
 
 class RegistryRow(Struct, frozen=True, gc=False):
-    """A validator among a million. Its public key never changes, and is not read twice."""
+    """A validator without its public key, which never changes and is not decoded twice."""
 
     index: Number
     balance: Gwei
@@ -129,18 +131,18 @@ class BalanceRow(Struct, frozen=True, gc=False):
 
 class IdealReward(Struct, frozen=True, gc=False):
     effective_balance: Gwei
-    head: Signed
-    target: Signed
-    source: Signed
+    head: SignedNumber
+    target: SignedNumber
+    source: SignedNumber
 
 
 class TotalReward(Struct, frozen=True, gc=False):
     validator_index: Number
-    head: Signed
-    target: Signed
-    source: Signed
-    inactivity: Signed = 0
-    inclusion_delay: Signed | None = None
+    head: SignedNumber
+    target: SignedNumber
+    source: SignedNumber
+    inactivity: SignedNumber = 0
+    inclusion_delay: SignedNumber | None = None
 
 
 class AttestationRewards(Struct, frozen=True, gc=False):
@@ -150,7 +152,7 @@ class AttestationRewards(Struct, frozen=True, gc=False):
 
 class SyncReward(Struct, frozen=True, gc=False):
     validator_index: Number
-    reward: Signed
+    reward: SignedNumber
 
 
 class BlockReward(Struct, frozen=True, gc=False):
@@ -198,7 +200,7 @@ class Withdrawal(Struct, frozen=True, gc=False):
     amount: Gwei
 
 
-class Payload(Struct, frozen=True, gc=False):
+class ExecutionPayload(Struct, frozen=True, gc=False):
     block_number: Number
     block_hash: Root
     fee_recipient: Address
@@ -238,7 +240,7 @@ class ConsolidationRequest(Struct, frozen=True, gc=False):
     target_pubkey: Key
 
 
-class Requests(Struct, frozen=True, gc=False):
+class ExecutionRequests(Struct, frozen=True, gc=False):
     deposits: list[DepositRequest] = []
     withdrawals: list[WithdrawalRequest] = []
     consolidations: list[ConsolidationRequest] = []
@@ -256,13 +258,13 @@ class ProposerSlashing(Struct, frozen=True, gc=False):
     signed_header_1: SlashedSigned
 
 
-class Indexed(Struct, frozen=True, gc=False):
+class IndexedAttestation(Struct, frozen=True, gc=False):
     attesting_indices: list[Number]
 
 
 class AttesterSlashing(Struct, frozen=True, gc=False):
-    attestation_1: Indexed
-    attestation_2: Indexed
+    attestation_1: IndexedAttestation
+    attestation_2: IndexedAttestation
 
 
 class CredentialsChange(Struct, frozen=True, gc=False):
@@ -274,14 +276,14 @@ class SignedCredentialsChange(Struct, frozen=True, gc=False):
     message: CredentialsChange
 
 
-class Body(Struct, frozen=True, gc=False):
+class BlockBody(Struct, frozen=True, gc=False):
     proposer_slashings: list[ProposerSlashing] = []
     attester_slashings: list[AttesterSlashing] = []
     deposits: list[Deposit] = []
     sync_aggregate: SyncAggregate | None = None
-    execution_payload: Payload | None = None
+    execution_payload: ExecutionPayload | None = None
     bls_to_execution_changes: list[SignedCredentialsChange] = []
-    execution_requests: Requests = Requests()
+    execution_requests: ExecutionRequests = ExecutionRequests()
 
 
 class BlockMessage(Struct, frozen=True, gc=False):
@@ -289,15 +291,15 @@ class BlockMessage(Struct, frozen=True, gc=False):
     proposer_index: Number
     parent_root: Root
     state_root: Root
-    body: Body
+    body: BlockBody
 
     @property
-    def accused(self) -> list[int]:
-        """Whom it accuses, in its order."""
-        found = [each.signed_header_1.message.proposer_index for each in self.body.proposer_slashings]
+    def accused_validators(self) -> list[int]:
+        """The validators in its slashings, in the order of the block."""
+        accused = [each.signed_header_1.message.proposer_index for each in self.body.proposer_slashings]
         for pair in self.body.attester_slashings:
-            found += sorted(set(pair.attestation_1.attesting_indices) & set(pair.attestation_2.attesting_indices))
-        return found
+            accused += sorted(set(pair.attestation_1.attesting_indices) & set(pair.attestation_2.attesting_indices))
+        return accused
 
 
 class SignedBlock(Struct, frozen=True, gc=False):
@@ -312,7 +314,7 @@ class VoteData(Struct, frozen=True, gc=False):
 
 
 class Attestation(Struct, frozen=True, gc=False):
-    """A vote of one committee, or since Electra of those of `committee_bits`."""
+    """An attestation of one committee, or since Electra of those in `committee_bits`."""
 
     aggregation_bits: Bits
     data: VoteData
@@ -324,7 +326,7 @@ class AttestedBody(Struct, frozen=True, gc=False):
 
 
 class AttestedBlock(Struct, frozen=True, gc=False):
-    """A block with its votes, which only those read whose node does not say rewards."""
+    """A block with its attestations, which are only read if no node serves rewards."""
 
     slot: Number
     parent_root: Root
@@ -351,18 +353,18 @@ class Syncing(Struct, frozen=True, gc=False):
     is_optimistic: bool = False
 
 
-def decoded(kind: type[T]) -> Callable[[str, bytes], Told[T]]:
-    """What decodes answers of a type; BadAnswer where one does not fit. None of its words is repeated."""
-    wanted: Any = kind
-    return _decoding(wanted)
+def response_decoder(kind: type[T]) -> Callable[[str, bytes], StateResponse[T]]:
+    """Return a decoder of responses with data of a type. It raises BadAnswer if a response does not fit."""
+    hashable: Any = kind
+    return _response_decoder(hashable)
 
 
 @lru_cache(maxsize=64)
-def _decoding(kind: Any) -> Callable[[str, bytes], Told[Any]]:
-    told: Any = Told
-    decoder: msgspec.json.Decoder[Told[Any]] = msgspec.json.Decoder(told[kind], strict=False)
+def _response_decoder(kind: Any) -> Callable[[str, bytes], StateResponse[Any]]:
+    response: Any = StateResponse
+    decoder: msgspec.json.Decoder[StateResponse[Any]] = msgspec.json.Decoder(response[kind], strict=False)
 
-    def decode(source: str, body: bytes) -> Told[Any]:
+    def decode(source: str, body: bytes) -> StateResponse[Any]:
         try:
             return decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
