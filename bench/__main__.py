@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from bench import figures
-from bench.places import Absent
+from bench.places import MissingPrerequisite
 
 # With --quick: once through everything, for whoever wants to see that it works.
 QUICK = {
@@ -69,7 +69,7 @@ def main() -> int:
             parser.error(f"there is no benchmark `{name}`")
     try:
         failed = run(names, quick=chosen.quick)
-    except Absent as error:
+    except MissingPrerequisite as error:
         sys.exit(str(error))
     if not chosen.quick:
         figures.rewrite()

@@ -20,7 +20,7 @@ from typing import Any
 from bench import wallet_truth
 from bench.figures import Figure, main, table
 from bench.node import ReplayNode, replay, served
-from bench.places import HERE, Absent, home, scratch
+from bench.places import HERE, MissingPrerequisite, home, scratch
 from bench.runs import empty, ours, product, run
 from bench.wallet_truth import Row, Wallets
 
@@ -63,7 +63,7 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     folder = Path(options.wallets or home() / "wallets")
     if not (folder / "chain.json").exists():
-        raise Absent("there is no long chain: run bench/setup.sh wallets, or set PEERS_HOME")
+        raise MissingPrerequisite("there is no long chain: run bench/setup.sh wallets, or set PEERS_HOME")
     chain, figures = wallet_truth.read(folder), []
     wanted = wallet_truth.expected(chain)
     modules = str(options.modules or home() / "ganache" / "node_modules")

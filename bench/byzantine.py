@@ -38,7 +38,7 @@ from chainfolio.kinds import EndpointMemory
 from chainfolio.localchain.deploy import Deployment, deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 
 URLS = ("http://one.test", "http://two.test", "http://three.test")
@@ -63,7 +63,7 @@ class ByzantineNode:
     requests: int = 0
     _real: HttpTransport = field(default_factory=HttpTransport)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the real node, and what becomes of it."""
         self.requests += 1
         posted = await self._real.post(source, self.url, body, timeout_s)
@@ -89,7 +89,7 @@ class ByzantineNode:
         return {**reply, "result": result}
 
 
-def _again(posted: Posted, replies: Any) -> Posted:
+def _again(posted: HttpResponse, replies: Any) -> HttpResponse:
     return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
 
 

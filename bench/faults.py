@@ -15,7 +15,7 @@ from typing import Any
 from bench import peers, truth
 from bench.figures import Figure, main
 from bench.node import replay
-from bench.places import Absent, recorded, scratch
+from bench.places import MissingPrerequisite, recorded, scratch
 from bench.runs import empty, index
 
 SCENARIOS = {
@@ -92,7 +92,7 @@ def _peers(url: str, folder: Path, last: int, chosen: Sequence[str]) -> dict[str
     part = last - chain.first + 1
     found = {}
     if "cryo" in chosen:
-        with contextlib.suppress(Absent):
+        with contextlib.suppress(MissingPrerequisite):
             done = peers.cryo(url, folder / "cryo", last=last)
             found["cryo"] = _said(peers.cryo_rows(folder / "cryo"), chain.transfers * part // chain.blocks)
             if done.code or found["cryo"] != COMPLETE:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.places import HERE, Absent, results
+from bench.places import HERE, MissingPrerequisite, results
 
 README = HERE / "README.md"
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
@@ -194,7 +194,7 @@ def main(about: str | None, run: Bench, add: Options = lambda parser: None) -> N
     """One benchmark as a command: measure, print, keep."""
     try:
         measured = run(options(about, add, sys.argv[1:]))
-    except Absent as error:
+    except MissingPrerequisite as error:
         sys.exit(str(error))
     print(table(measured))
     print(f"\nappended to {append(measured)}")

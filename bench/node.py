@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.places import HERE, Absent, recorded
+from bench.places import HERE, MissingPrerequisite, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def served(command: Sequence[str]) -> Iterator[str]:
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except FileNotFoundError:
-        raise Absent("node was not found: install Node.js 20 or newer") from None
+        raise MissingPrerequisite("node was not found: install Node.js 20 or newer") from None
     try:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())["url"]

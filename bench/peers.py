@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.places import HERE, Absent, home, recorded
+from bench.places import HERE, MissingPrerequisite, home, recorded
 from bench.runs import Run, empty, environment, run
 
 PONDER_PORT = 18700
@@ -24,7 +24,7 @@ def cryo(url: str, out: Path, *, dataset: str = "erc20_transfers", last: int | N
     chain = recorded()
     python = home() / "cryo" / "bin" / "python"
     if not python.exists():
-        raise Absent("cryo is not installed: run bench/setup.sh, or set PEERS_HOME")
+        raise MissingPrerequisite("cryo is not installed: run bench/setup.sh, or set PEERS_HOME")
     told = {
         "RPC_URL": url,
         "FIRST": str(chain.first),

@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 
 
-class Absent(Exception):
+class MissingPrerequisite(Exception):
     """Something that a benchmark needs is not installed; the text says what to run."""
 
 
@@ -59,7 +59,7 @@ def recorded() -> Recorded:
     """The chain that `setup.sh` recorded."""
     folder = home() / "recorded"
     if not (folder / "chain.json").exists():
-        raise Absent("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")
+        raise MissingPrerequisite("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")
     about = json.loads((folder / "chain.json").read_text())
     return Recorded(
         folder,

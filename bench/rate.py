@@ -13,7 +13,7 @@ from typing import Any
 from bench import peers, truth
 from bench.figures import Figure, main, spread
 from bench.node import ReplayNode, replay
-from bench.places import Absent, recorded, scratch
+from bench.places import MissingPrerequisite, recorded, scratch
 from bench.runs import USUAL, Run, empty, index, size
 
 DATASETS = {"cryo-erc20": "erc20_transfers", "cryo-logs": "logs"}
@@ -38,7 +38,7 @@ def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run]
         try:
             for name, dataset in DATASETS.items():
                 theirs.setdefault(name, []).append(_cryo(node, folder / name, dataset))
-        except Absent as error:
+        except MissingPrerequisite as error:
             theirs.clear()
             print(error)
     return mine[1:], {name: runs[1:] for name, runs in theirs.items()}

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, pattern, places
 from chainfolio.errors import ResponseTooLarge, Unavailable
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 
 EXCHANGES = ("status", "broken line", "too much", "of another question", "of an earlier question", "late refusal")
@@ -51,7 +51,7 @@ class Plan:
     targets: frozenset[str]
     once: bool
     done: list[tuple[str, str]] = field(default_factory=list)
-    given: dict[bytes, Posted | Exception] = field(default_factory=dict)
+    given: dict[bytes, HttpResponse | Exception] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Replay:
     _exchanges: dict[bytes, Exchange] = field(default_factory=dict)
     _known: dict[bytes, Reply] = field(default_factory=dict)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange, from memory where the same was asked before."""
         exchange = self._exchanges.get(body)
         if exchange is None:
@@ -75,7 +75,7 @@ class Replay:
         self.asked[body] = exchange
         if self.plan is None:
             self.met.update(exchange.fields)
-            return Posted(200, None, exchange.body)
+            return HttpResponse(200, None, exchange.body)
         given = self._given(self.plan, body, exchange)
         if isinstance(given, Exception):
             raise given
@@ -101,8 +101,8 @@ class Replay:
 
     # --- damage ------------------------------------------------------------------------------------------------------
 
-    def _given(self, plan: Plan, body: bytes, exchange: Exchange) -> Posted | Exception:
-        honest = Posted(200, None, exchange.body)
+    def _given(self, plan: Plan, body: bytes, exchange: Exchange) -> HttpResponse | Exception:
+        honest = HttpResponse(200, None, exchange.body)
         if plan.once and plan.done:
             return honest
         if body not in plan.given:
@@ -115,7 +115,7 @@ class Replay:
                     break
         return plan.given[body]
 
-    def _damaged(self, target: str, exchange: Exchange) -> tuple[str, Posted | Exception | None]:
+    def _damaged(self, target: str, exchange: Exchange) -> tuple[str, HttpResponse | Exception | None]:
         """The kind of the damage, and what came of it; None where nothing applied."""
         group, _, method = target.partition(": ")
         for _ in range(TRIES):
@@ -124,7 +124,7 @@ class Replay:
                 return kind, self._exchanged(kind, method, exchange)
             if group == "bytes":
                 kind = self.chance.choice(list(BYTES))
-                return kind, Posted(200, None, BYTES[kind](self.chance, exchange.body))
+                return kind, HttpResponse(200, None, BYTES[kind](self.chance, exchange.body))
             if group == "batch":
                 kind = self.chance.choice(list(BATCHES))
                 changed = BATCHES[kind](self.chance, exchange.replies)
@@ -133,7 +133,7 @@ class Replay:
             else:
                 kind, changed = self._field(target, exchange)
             if changed is not SAME:
-                return kind, Posted(200, None, msgspec.json.encode(changed))
+                return kind, HttpResponse(200, None, msgspec.json.encode(changed))
         return "", None
 
     def _field(self, target: str, exchange: Exchange) -> tuple[str, Any]:
@@ -150,17 +150,17 @@ class Replay:
         replies[number] = {**replies[number], "result": value}
         return kind, replies if exchange.is_batch else replies[0]
 
-    def _exchanged(self, kind: str, method: str, exchange: Exchange) -> Posted | Exception:
+    def _exchanged(self, kind: str, method: str, exchange: Exchange) -> HttpResponse | Exception:
         if kind == "broken line":
             return Unavailable("node", "the connection broke (on purpose)")
         if kind == "too much":
             return ResponseTooLarge("node", "an answer of more than 96 MiB (on purpose)", dense=True)
         if kind == "status":
-            return Posted(self.chance.choice(STATUSES), self.chance.choice((None, 0.0, 3.0)), exchange.body)
+            return HttpResponse(self.chance.choice(STATUSES), self.chance.choice((None, 0.0, 3.0)), exchange.body)
         if kind == "late refusal":
-            return Posted(429, self.chance.choice((None, 300.0)), b"")
+            return HttpResponse(429, self.chance.choice((None, 300.0)), b"")
         if kind == "of an earlier question":
             others = [each for each in self.asked.values() if each.methods == exchange.methods]
         else:
             others = list(self.asked.values())
-        return Posted(200, None, self.chance.choice(others).body)
+        return HttpResponse(200, None, self.chance.choice(others).body)

@@ -42,7 +42,7 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 
 MAX_REQUESTS, LEAST_PARSED, LEAST_ROWS = 4, 3.0, 0.6
 SLOT, TRANSACTIONS = 380_000_000, 600
@@ -125,15 +125,15 @@ class Endpoint:
             },
         }
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One question, or several: these are refused where no batches are served, as by some endpoints."""
         asked = json.loads(body)
         if not isinstance(asked, list):
-            return Posted(200, None, msgspec.json.encode(self._reply(asked)))
+            return HttpResponse(200, None, msgspec.json.encode(self._reply(asked)))
         if self.batches:
-            return Posted(200, None, msgspec.json.encode(list(map(self._reply, asked))))
+            return HttpResponse(200, None, msgspec.json.encode(list(map(self._reply, asked))))
         error = {"code": -32600, "message": "Only method calls are supported"}
-        return Posted(200, None, msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}))
+        return HttpResponse(200, None, msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}))
 
     def _reply(self, asked: Any) -> dict[str, Any]:
         if asked["method"] not in self.answers:

@@ -138,7 +138,7 @@ async def fetched(chain: StarknetChain, span: Span) -> None:
     from chainfolio.transport.wire import Request
 
     asked = [Request("starknet_getBlockWithReceipts", ({"block_number": h},)) for h in range(span.first, span.last + 1)]
-    await asyncio.gather(*(endpoint.big(each, parsed) for each in asked))
+    await asyncio.gather(*(endpoint.ask_large(each, parsed) for each in asked))
 
 
 def built(url: str, folder: Path) -> StarknetChain:

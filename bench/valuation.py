@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, main, options, spread
-from bench.places import HERE, Absent, home, scratch
+from bench.places import HERE, MissingPrerequisite, home, scratch
 from chainfolio.amounts import EXACT
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -161,7 +161,7 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
     if name == "pandas":
         python = home() / "pandas" / "bin" / "python"
         if not python.exists():
-            raise Absent("pandas is not installed: run bench/setup.sh pandas, or set PEERS_HOME")
+            raise MissingPrerequisite("pandas is not installed: run bench/setup.sh pandas, or set PEERS_HOME")
         command = [str(python), str(HERE / "peers" / "pandas" / "run.py"), str(folder)]
     else:
         command = [sys.executable, "-m", "bench.valuation", "--child", name, "--folder", str(folder)]

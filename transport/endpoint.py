@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from chainfolio.chains import EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
-from chainfolio.transport.exchange import Posted, RateLimited
+from chainfolio.transport.exchange import HttpResponse, RateLimited
 from chainfolio.transport.health import Evidence
 from chainfolio.transport.http import Transport
 from chainfolio.transport.http_endpoint import BodyRefused, HttpEndpoint
@@ -145,9 +145,9 @@ class Endpoint(HttpEndpoint, ABC):
 
     async def _handshake(self) -> None:
         if not self.checked and self.handshake is not None:
-            self.handshake.hear(self, await self.greeted())
+            self.handshake.hear(self, await self.handshake_answers())
 
-    async def greeted(self) -> list[Answer]:
+    async def handshake_answers(self) -> list[Answer]:
         """Return the answers to the handshake: those that another command stored moments ago, else new ones."""
         reads = self.handshake.reads if self.handshake is not None else ()
         if self._recent is None:
@@ -189,14 +189,14 @@ class Endpoint(HttpEndpoint, ABC):
         sizes = accumulate(len(encode([request])) + 1 for request in requests)
         return requests[: max(1, sum(size <= self.max_body for size in sizes))]
 
-    async def one(self, request: Request, *, height: int = 0) -> bytes:
+    async def ask_one(self, request: Request, *, height: int = 0) -> bytes:
         """The result of a single request; its refusal is raised."""
         answer = (await self.ask([request], height=height))[0]
         if isinstance(answer, SourceError):
             raise answer
         return answer
 
-    async def big(self, request: Request, parse: Callable[[str, memoryview | bytes], T], *, height: int = 0) -> T:
+    async def ask_large(self, request: Request, parse: Callable[[str, memoryview | bytes], T], *, height: int = 0) -> T:
         """What `parse` makes of the result of one request, which is not copied where its envelope is a plain one."""
 
         def read(body: bytes) -> T:
@@ -236,7 +236,7 @@ class Endpoint(HttpEndpoint, ABC):
         return await self._posted(encode(requests), read, sum(map(self.units, methods)), methods)
 
     async def _posted(self, body: bytes, read: Callable[[bytes], T], cost: int, methods: Sequence[str]) -> T:
-        async def send() -> Posted:
+        async def send() -> HttpResponse:
             return await self._transport.post(self.name, self.url, body, self._timeout_s)
 
         try:

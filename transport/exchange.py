@@ -37,7 +37,7 @@ class Unreachable(Unavailable):
     """There is nobody at that address."""
 
 
-class Silent(Unavailable):
+class NoResponse(Unavailable):
     """Somebody took the question, and said nothing in the time that it had."""
 
     def __init__(self, source: str, timeout_s: float) -> None:
@@ -88,7 +88,7 @@ def cause(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class HttpResponse:
     """What came back: status, `Retry-After` in seconds where one was given, the decoded body.
 
     The body is counted in the budget of the process until `give_back`. Of one that a sink took there are only the
@@ -126,7 +126,7 @@ def asked_by(sink: Sink) -> dict[str, str]:
     return {"accept": sink.form, "accept-encoding": "identity"}
 
 
-class HandedOn:
+class StreamedBody:
     """A body of which a sink takes each piece."""
 
     def __init__(self, sink: Sink, told: Mapping[bytes, str], size: int | None, encoding: str | None) -> None:

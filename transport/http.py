@@ -13,10 +13,10 @@ from chainfolio.transport.exchange import (
     MAX_BODY,
     PIECE,
     Body,
-    HandedOn,
-    Posted,
-    Silent,
+    HttpResponse,
+    NoResponse,
     Sink,
+    StreamedBody,
     asked_by,
     retry_after,
     room_for,
@@ -35,7 +35,7 @@ class Transport(Protocol):
     Raises Unavailable if nothing usable came back, and ResponseTooLarge if the body outgrew its cap.
     """
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange; no retry, no redirect."""
 
     async def close(self) -> None:
@@ -45,10 +45,10 @@ class Transport(Protocol):
 class WebTransport(Transport, Protocol):
     """A transport that also asks by the address alone."""
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """As `post`, without a body."""
 
-    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
         """As `get`, with all that is there handed to a sink as it arrives. Of any status but 200 the body is kept."""
 
 
@@ -70,21 +70,21 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._plain: PlainTransport | None = None
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange; no retry, no redirect."""
         return await self._exchange(source, url, body, timeout_s)
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """As `post`, of what is asked by its address alone."""
         return await self._exchange(source, url, None, timeout_s)
 
-    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
         """As `get`, of what a sink takes as it arrives."""
         return await self._exchange(source, url, None, timeout_s, sink)
 
     async def _exchange(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
-    ) -> Posted:
+    ) -> HttpResponse:
         if url.lower().startswith("http://"):
             if self._plain is None:
                 from chainfolio.transport.plain_http import PlainTransport
@@ -102,7 +102,7 @@ class HttpTransport:
 
     async def _read(
         self, source: str, url: str, question: bytes | None, timeout_s: float, lease: Lease, sink: Sink | None
-    ) -> Posted:
+    ) -> HttpResponse:
         import aiohttp  # here, for it takes a fifth of a second
 
         if self._session is None:
@@ -123,19 +123,19 @@ class HttpTransport:
                 encoding, size = answer.headers.get("content-encoding"), answer.content_length
                 if sink is not None and answer.status == 200:
                     more = {name.lower().encode("latin-1"): value for name, value in answer.headers.items()}
-                    handed = HandedOn(sink, {name: more[name] for name in sink.reads & more.keys()}, size, encoding)
+                    handed = StreamedBody(sink, {name: more[name] for name in sink.reads & more.keys()}, size, encoding)
                     async for piece in answer.content.iter_any():
                         await handed.take(piece)
-                    return Posted(answer.status, None, b"", lease, handed.took)
+                    return HttpResponse(answer.status, None, b"", lease, handed.took)
                 body = Body(source, room_for(question, self._max_body), lease, encoding)
                 body.announced(size)
                 async for piece in answer.content.iter_any():
                     await body.take(piece)
-                return Posted(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)
+                return HttpResponse(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise unreachable(source, error) from None
         except TimeoutError:
-            raise Silent(source, timeout_s) from None
+            raise NoResponse(source, timeout_s) from None
         except (aiohttp.ClientError, ConnectionError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 

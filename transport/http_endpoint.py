@@ -15,7 +15,7 @@ from chainfolio.chains import Cost, EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable
 from chainfolio.transport import metering
-from chainfolio.transport.exchange import Posted, RateLimited, Silent, Unreachable
+from chainfolio.transport.exchange import HttpResponse, NoResponse, RateLimited, Unreachable
 from chainfolio.transport.health import Evidence, Health
 from chainfolio.transport.http import Transport
 from chainfolio.transport.pacing import Pace
@@ -105,7 +105,7 @@ class HttpEndpoint:
         self.pace = Pace(environment.clock, max_rps=max_rps)
         self._on_cordon = on_quarantine
 
-    def refused(self, posted: Posted) -> SourceError | None:
+    def response_error(self, posted: HttpResponse) -> SourceError | None:
         """The error that an exchange without an answer is."""
         return refusal_of(self.name, posted) or not_json(self.name, posted)
 
@@ -138,7 +138,7 @@ class HttpEndpoint:
 
     async def _retrying(
         self,
-        send: Callable[[], Awaitable[Posted]],
+        send: Callable[[], Awaitable[HttpResponse]],
         read: Callable[[bytes], T],
         cost: int,
         sent_bytes: int,
@@ -191,7 +191,7 @@ class HttpEndpoint:
         """Nobody there at first contact is a mistake in the settings more often than an outage: say so soon."""
         if self.checked:
             return RETRIES - 1
-        return 2 if isinstance(error, Unreachable) else 1 if isinstance(error, Silent) else RETRIES - 1
+        return 2 if isinstance(error, Unreachable) else 1 if isinstance(error, NoResponse) else RETRIES - 1
 
     def _hushed(self, error: SourceError) -> SourceError:
         for secret in self._secrets:
@@ -199,9 +199,9 @@ class HttpEndpoint:
             error.args = (error.message,)
         return error
 
-    def _checked(self, posted: Posted) -> Posted:
+    def _checked(self, posted: HttpResponse) -> HttpResponse:
         """What came back; raises the error that a status or a body without an answer is."""
-        refusal = self.refused(posted)
+        refusal = self.response_error(posted)
         if refusal is not None:
             posted.give_back()
             raise refusal
@@ -209,13 +209,13 @@ class HttpEndpoint:
 
     async def _exchanged(
         self,
-        send: Callable[[], Awaitable[Posted]],
+        send: Callable[[], Awaitable[HttpResponse]],
         sent_bytes: int,
         cost: int,
         calls: Sequence[str] = ("",),
         *,
         can_repeat: bool = True,
-    ) -> tuple[Posted, float]:
+    ) -> tuple[HttpResponse, float]:
         """One exchange in the endpoint's turn: what came back, and when the request was sent.
 
         `can_repeat`: the request may be sent again while no answer comes.
@@ -228,7 +228,7 @@ class HttpEndpoint:
             self.sent_bytes += sent_bytes
             return sent_s
 
-        async def again() -> Posted:
+        async def again() -> HttpResponse:
             await begin()
             return await send()
 
@@ -242,8 +242,8 @@ class HttpEndpoint:
         return posted, sent_s
 
     async def _first_answer(
-        self, send: Callable[[], Awaitable[Posted]], again: Callable[[], Awaitable[Posted]], kind: str
-    ) -> Posted:
+        self, send: Callable[[], Awaitable[HttpResponse]], again: Callable[[], Awaitable[HttpResponse]], kind: str
+    ) -> HttpResponse:
         """The first answer to a request, which is sent `again` if it takes longer than this endpoint usually does.
 
         Raises the error of the first try if none is answered. Time is the event loop's: nobody simulates a socket.
@@ -251,7 +251,7 @@ class HttpEndpoint:
         loop = asyncio.get_running_loop()
         start_s, patience_s = loop.time(), self._patience_s(kind)
         tries = [asyncio.ensure_future(send())]
-        winner: Posted | None = None
+        winner: HttpResponse | None = None
         try:
             while winner is None:
                 may_repeat = len(tries) < MAX_SENT and self.hedged < FEW_HEDGES + self.requests // 20
@@ -271,7 +271,7 @@ class HttpEndpoint:
             for each in tries:
                 each.cancel()
             for late in await asyncio.gather(*tries, return_exceptions=True):
-                if isinstance(late, Posted) and late is not winner:
+                if isinstance(late, HttpResponse) and late is not winner:
                     late.give_back()
 
     def _patience_s(self, kind: str) -> float:
@@ -279,7 +279,7 @@ class HttpEndpoint:
         usual_s = self.health.patience_s(f"{EXCHANGE}{kind}")
         return self._timeout_s / 6 if usual_s is None else max(LEAST_PATIENCE_S, UNUSUAL * usual_s)
 
-    async def _noticed(self, sent: Awaitable[Posted]) -> Posted:
+    async def _noticed(self, sent: Awaitable[HttpResponse]) -> HttpResponse:
         """What came back. At first contact it is told after a while that nothing did yet."""
         if self.checked:
             return await sent
@@ -291,7 +291,7 @@ class HttpEndpoint:
             notice.cancel()
 
 
-async def decoded(posted: Posted, read: Callable[[bytes], T]) -> T:
+async def decoded(posted: HttpResponse, read: Callable[[bytes], T]) -> T:
     """What `read` makes of a body; its bytes are given back when that is done, which nobody's leaving ends sooner."""
     if len(posted.body) <= LARGE:
         try:
@@ -309,7 +309,7 @@ async def decoded(posted: Posted, read: Callable[[bytes], T]) -> T:
         del posted, reading  # the task holds the error, and the error this frame
 
 
-def refusal_of(source: str, posted: Posted) -> SourceError | None:
+def refusal_of(source: str, posted: HttpResponse) -> SourceError | None:
     """The error that a status without an answer is, whatever is asked."""
     if posted.status == 429:
         return RateLimited(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
@@ -326,7 +326,7 @@ def refusal_of(source: str, posted: Posted) -> SourceError | None:
     return None
 
 
-def not_json(source: str, posted: Posted) -> Unavailable | None:
+def not_json(source: str, posted: HttpResponse) -> Unavailable | None:
     """The error of a body that is no JSON, or not all of it."""
     body = posted.body
     start, end = body[:64].lstrip(), body[-64:].rstrip()

@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(r"-?(?:[0-9]{1,6}|[0-9]{1,3}(?:,[0-9]{3}){1,3}|0x[0-
 _HIDDEN: Final = re.compile("…(?:[^\\w…]*…)*")
 
 
-def shown(text: str) -> str:
+def redacted(text: str) -> str:
     """A node's words on one line, cut, quoted, with everything hidden that is no common word and no small number."""
     parts = _PARTS.findall(text[: 2 * MAX_CHARS])
     line = "".join(_part(part) for part in parts)[:MAX_CHARS].strip()

@@ -13,7 +13,7 @@ _budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
-def on(budget: Budget | None) -> Iterator[None]:
+def charge_to(budget: Budget | None) -> Iterator[None]:
     """Everything that is asked meanwhile, in this task and in those that it starts, is charged to a budget."""
     token = _budget.set(budget)
     try:

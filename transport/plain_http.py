@@ -19,15 +19,16 @@ from chainfolio.transport.exchange import (
     CONNECT_S,
     PIECE,
     Body,
-    HandedOn,
-    Posted,
-    Silent,
+    HttpResponse,
+    NoResponse,
     Sink,
+    StreamedBody,
     asked_by,
     retry_after,
     room_for,
     unreachable,
 )
+from chainfolio.transport.http_connection import Line, connected
 from chainfolio.transport.http_head import (
     END,
     MAX_HEAD,
@@ -39,7 +40,6 @@ from chainfolio.transport.http_head import (
     request,
     trailer,
 )
-from chainfolio.transport.http_line import Line, connected
 
 _SCHEME = len("http://")
 _INTERIM = 8  # answers of 1xx before the one that counts
@@ -89,7 +89,7 @@ class PlainTransport:
 
     async def exchange(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
-    ) -> Posted:
+    ) -> HttpResponse:
         """Post a body, or get what is asked by the address alone, for a sink where there is one; no retry, no
         redirect."""
         try:
@@ -105,7 +105,7 @@ class PlainTransport:
                 is_answered = True
                 return posted
         except TimeoutError:
-            raise Silent(source, timeout_s) from None
+            raise NoResponse(source, timeout_s) from None
         except (OSError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
         finally:
@@ -122,7 +122,7 @@ class PlainTransport:
             address = known
         return address, request(address, url[at:], body)
 
-    async def _exchanged(self, peer: _Peer, question: _Question) -> Posted:
+    async def _exchanged(self, peer: _Peer, question: _Question) -> HttpResponse:
         """Asked on a kept connection if there is one. Where that ends without a byte, the other side hung up as it was
         asked: it is asked once more, for every question may be asked twice."""
         if (line := peer.kept()) is not None:
@@ -133,22 +133,22 @@ class PlainTransport:
                     raise
         return await self._asked(peer, await _connected(question.source, question.address), question)
 
-    async def _asked(self, peer: _Peer, line: Line, question: _Question) -> Posted:
+    async def _asked(self, peer: _Peer, line: Line, question: _Question) -> HttpResponse:
         is_kept = False
         try:
             line.send(question.written)
             sink = question.sink
             head = await _head(line, sink.reads if sink is not None else frozenset())
             if sink is not None and head.status == 200:
-                handed = HandedOn(sink, head.more, head.length, head.encoding)
+                handed = StreamedBody(sink, head.more, head.length, head.encoding)
                 await _read(line, head, handed)
                 is_kept = head.is_kept and not self._is_closed
-                return Posted(head.status, None, b"", question.lease, handed.took)
+                return HttpResponse(head.status, None, b"", question.lease, handed.took)
             body = Body(question.source, question.room, question.lease, head.encoding)
             body.announced(head.length)
             await _read(line, head, body)
             is_kept = head.is_kept and not self._is_closed
-            return Posted(head.status, retry_after(head.retry_after), body.whole(), question.lease)
+            return HttpResponse(head.status, retry_after(head.retry_after), body.whole(), question.lease)
         finally:
             if is_kept:
                 line.keep()
@@ -183,7 +183,7 @@ async def _head(line: Line, more: frozenset[bytes]) -> Head:
     raise ValueError("no answer but interim ones")
 
 
-async def _read(line: Line, head: Head, body: Body | HandedOn) -> None:
+async def _read(line: Line, head: Head, body: Body | StreamedBody) -> None:
     """All of a body. TooMuch as soon as it is known to outgrow its bound."""
     if head.is_chunked:
         await _read_chunks(line, body)
@@ -194,7 +194,7 @@ async def _read(line: Line, head: Head, body: Body | HandedOn) -> None:
         await _read_some(line, head.length, body)
 
 
-async def _read_chunks(line: Line, body: Body | HandedOn) -> None:
+async def _read_chunks(line: Line, body: Body | StreamedBody) -> None:
     for count in itertools.count(1):
         if not (size := chunk_size(await line.until(b"\r\n", MAX_HEAD))):
             break
@@ -208,7 +208,7 @@ async def _read_chunks(line: Line, body: Body | HandedOn) -> None:
         left -= len(written)
 
 
-async def _read_some(line: Line, count: int, body: Body | HandedOn) -> None:
+async def _read_some(line: Line, count: int, body: Body | StreamedBody) -> None:
     while count:
         piece = await line.piece(min(count, PIECE))
         count -= len(piece)

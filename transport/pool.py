@@ -175,14 +175,22 @@ class Pool(Generic[E]):
         read: Read[E, list[T]],
         *,
         key: Callable[[T], Hashable | None],
-        asked: Callable[[int], str],
-        final: Callable[[int], bool] = lambda question: True,
+        describe: Callable[[int], str],
+        is_final: Callable[[int], bool] = lambda question: True,
         kind: str = "other",
     ) -> list[T]:
-        """One answer a question, each given by a quorum of endpoints.
+        """Return one answer per question, each given by a quorum of endpoints.
 
-        `key` is what two equal answers share; None abstains. `asked` words a question, `final` says whether its answer
-        can still change. Disputed where a final one has no majority, Unavailable where another one has none.
+        Args:
+            read: Returns the answers of one endpoint to all questions.
+            key: Equal answers have equal keys; None abstains.
+            describe: Words a question, for evidence and errors.
+            is_final: Whether the answer to a question can no longer change.
+            kind: The kind of read, for its latency.
+
+        Raises:
+            NoQuorum: The answers to a final question have no majority.
+            Unavailable: The same for another question, or too few endpoints answered.
         """
         if self.quorum < 2:
             return await self.with_any(read, kind=kind)
@@ -195,26 +203,26 @@ class Pool(Generic[E]):
                     raise
             await self.environment.clock.sleep(BEHIND_WAIT_S * 2**attempt)
         for voter, question, winner in tally.against:
-            if final(question):
+            if is_final(question):
                 given, truth = (shown(key(answers[k][question])) for k in (voter, winner))
                 others = ", ".join(e.name for e in voters if e is not voters[voter])
-                self.quarantine(voters[voter], asked(question), given, f"{truth} by a majority of {others}")
+                self.quarantine(voters[voter], describe(question), given, f"{truth} by a majority of {others}")
             else:
-                voters[voter].errors.note(NodeBehind(voters[voter].name, f"{asked(question)}: is on another branch"))
-        self._no_dispute(tally, voters, asked, final)
+                voters[voter].errors.note(NodeBehind(voters[voter].name, f"{describe(question)}: is on another branch"))
+        self._no_dispute(tally, voters, describe, is_final)
         return tally.items
 
     def _no_dispute(
         self,
         tally: Tally[T],
         voters: Sequence[E],
-        asked: Callable[[int], str],
-        final: Callable[[int], bool],
+        describe: Callable[[int], str],
+        is_final: Callable[[int], bool],
     ) -> None:
         names = ", ".join(endpoint.name for endpoint in voters)
         for question in tally.disputed:
-            reason = f"{names} contradict each other, and none has a majority: {asked(question)}"
-            if final(question):
+            reason = f"{names} contradict each other, and none has a majority: {describe(question)}"
+            if is_final(question):
                 raise NoQuorum(self.key, reason, remedy="add an endpoint that can decide; see `chainfolio doctor`")
             raise Unavailable(self.key, reason)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from chainfolio.chain_settings import masked
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http_endpoint import refusal_of
 from chainfolio.transport.rest import RestEndpoint
 
@@ -31,7 +31,7 @@ class Probe(RestEndpoint):
         """
         return await self.put(path, _json, body)
 
-    def refused(self, posted: Posted) -> SourceError | None:
+    def refused(self, posted: HttpResponse) -> SourceError | None:
         """Return the error of a status that says nothing about the kind of the node."""
         return None if posted.status == _NO_SUCH_PATH else refusal_of(self.name, posted)
 

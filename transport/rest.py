@@ -10,7 +10,7 @@ import msgspec
 
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, UnsupportedMethod
-from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import WebTransport
 from chainfolio.transport.http_endpoint import HttpEndpoint, not_json, refusal_of
 
@@ -19,7 +19,7 @@ Decode = Callable[[str, bytes], T]
 CALL: Final = 5  # so many parts of a path name what is asked: what follows is of which block or state
 
 
-class Absent(SourceError):
+class ResourceNotFound(SourceError):
     """404: the endpoint has nothing of that name. Whoever asked knows whether that is an answer."""
 
 
@@ -47,7 +47,7 @@ class RestEndpoint(HttpEndpoint):
         self._web = transport
         self._greeting = asyncio.Lock()
 
-    async def greet(self) -> None:
+    async def ensure_handshake(self) -> None:
         """Ask who it is, once; what `handshake` raises where it is somebody else."""
         if not self.checked and self.handshake is not None:
             async with self._greeting:
@@ -56,15 +56,15 @@ class RestEndpoint(HttpEndpoint):
                     self.checked = True
 
     async def ask(self, path: str, decode: Decode[T], body: Any = None) -> T:
-        """What a path says: got, or with a body posted. Absent for 404."""
-        await self.greet()
+        """What a path says: got, or with a body posted. ResourceNotFound for 404."""
+        await self.ensure_handshake()
         return await self.put(path, decode, body)
 
     async def put(self, path: str, decode: Decode[T], body: Any = None) -> T:
         """As `ask`, of whomever it may be: without a handshake."""
         question = None if body is None else msgspec.json.encode(body)
 
-        async def send() -> Posted:
+        async def send() -> HttpResponse:
             if question is None:
                 return await self._web.get(self.name, self.url + path, self._timeout_s)
             return await self._web.post(self.name, self.url + path, question, self._timeout_s)
@@ -78,7 +78,7 @@ class RestEndpoint(HttpEndpoint):
     async def stream(self, path: str, sink: Sink) -> None:
         """Hand what a path says to a sink while it arrives: once, for nobody takes back what it took. The error of a
         status is that of `ask`."""
-        await self.greet()
+        await self.ensure_handshake()
         self._count(path)
         try:
             posted, _ = await self._exchanged(
@@ -89,10 +89,10 @@ class RestEndpoint(HttpEndpoint):
             raise self._hushed(error) from None
         posted.give_back()
 
-    def refused(self, posted: Posted) -> SourceError | None:
+    def response_error(self, posted: HttpResponse) -> SourceError | None:
         """The error that a status is."""
         if posted.status == 404:
-            return Absent(self.name, "it has nothing of that name (404)")
+            return ResourceNotFound(self.name, "it has nothing of that name (404)")
         if posted.status in (405, 501):
             return UnsupportedMethod(self.name, f"it does not serve that part of the API (HTTP {posted.status})")
         if posted.status == 414:

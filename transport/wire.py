@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One JSON-RPC call. `named` are parameters by their names, in place of those by their order."""
+    """One JSON-RPC call. `named_params` are parameters by their names, in place of those by their order."""
 
     method: str
     params: tuple[Any, ...] = ()
-    named: Mapping[str, Any] | None = field(default=None, hash=False)
+    named_params: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 # A message of more bytes is not read, and what lies beside it is not unfolded, unless it is a text.
@@ -39,7 +39,7 @@ class RpcError(msgspec.Struct, frozen=True):
     data: Any = None
 
 
-class _Refused(msgspec.Struct):
+class _ErrorObject(msgspec.Struct):
     code: int = 0
     message: msgspec.Raw = NO_WORDS
     data: msgspec.Raw = NULL
@@ -71,7 +71,7 @@ _TAIL = re.compile(rb'(?:,\s?"jsonrpc":\s?"2\.0"|,\s?"id":\s?(\d+))*\}\s*\Z')
 def encode(requests: Sequence[Request]) -> bytes:
     """The body of a POST: a single object for one request, else a batch; ids are 1, 2, 3…"""
     bodies = [
-        {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.named or request.params}
+        {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.named_params or request.params}
         for number, request in enumerate(requests, 1)
     ]
     return _encoder.encode(bodies if len(bodies) > 1 else bodies[0])
@@ -127,7 +127,7 @@ def _replies(body: bytes, count: int) -> Sequence[_Reply]:
 
 def _refusal(source: str, reply: _Reply) -> RpcError | None:
     """The error of an answer, if it is one."""
-    found = typed(source, memoryview(reply.error), _Refused | None)  # type: ignore[arg-type]
+    found = typed(source, memoryview(reply.error), _ErrorObject | None)  # type: ignore[arg-type]
     if found is None:
         return None
     message, payload = memoryview(found.message), memoryview(found.data)

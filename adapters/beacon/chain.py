@@ -54,7 +54,7 @@ from chainfolio.errors import BadAnswer, NoBlock, NodeBehind, NoQuorum, NotFound
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
 from chainfolio.transport.http import HttpTransport, WebTransport
-from chainfolio.transport.rest import Absent
+from chainfolio.transport.rest import ResourceNotFound
 from chainfolio.validators import ADDRESS, SlotClock, Stake, ValidatorNow
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class BeaconChain:
             spec = await read_spec(self.nodes)
             for node in self.nodes.endpoints:  # all are checked, to report a wrong setting at once
                 with suppress(Unavailable):
-                    await node.greet()
+                    await node.ensure_handshake()
             self._spec = spec
         return self._spec
 
@@ -179,7 +179,7 @@ class BeaconChain:
         spec = await self.spec()
         try:
             response = await self.nodes.fetch(f"/eth/v1/beacon/headers/{height}", Header)
-        except Absent:
+        except ResourceNotFound:
             await self._check_reached(height)
             raise NoBlock(self.key, height) from None
         return self._checked_block(spec, height, response)
@@ -360,7 +360,7 @@ class BeaconChain:
         """Return the slot of a block by its root. The genesis block, which nodes may lack, has slot 0."""
         try:
             return (await self.nodes.read(f"/eth/v1/beacon/headers/{root}", Header)).header.message.slot
-        except Absent:
+        except ResourceNotFound:
             if (await self._genesis_root()) == root.lower():
                 return 0
             raise Unavailable(self.key, "the node does not know the parent of a block of its own") from None
@@ -471,7 +471,7 @@ class BeaconChain:
         for other in self.nodes.endpoints[1:]:
             try:
                 root = (await other.read(f"/eth/v1/beacon/headers/{last.height}", Header)).root.lower()
-            except (Unavailable, Absent):
+            except (Unavailable, ResourceNotFound):
                 continue
             if root != last.hash and self.is_final(last.height):
                 raise NoQuorum(self.key, f"{other.name} has another final block at slot {last.height} than the others")

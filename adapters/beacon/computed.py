@@ -20,7 +20,7 @@ from chainfolio.adapters.beacon.responses import (
 from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
 from chainfolio.adapters.beacon.voting import Committees, NetworkStake, Seat, TimelyVotes
 from chainfolio.errors import BadAnswer, UnsupportedMethod
-from chainfolio.transport.rest import Absent
+from chainfolio.transport.rest import ResourceNotFound
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.reader import Reader
@@ -143,7 +143,7 @@ class ComputedRewards:
                 continue
             try:
                 block = await self.network.nodes.read(f"/eth/v2/beacon/blocks/{slot}", SignedAttestedBlock)
-            except Absent:
+            except ResourceNotFound:
                 raise BadAnswer(self.network.nodes.key, f"the block of slot {slot} is gone") from None
             blocks.append(block.message)
         return tuple(blocks)

@@ -61,7 +61,7 @@ class Announcements:
         while True:
             node = self.nodes.endpoints[attempt % len(self.nodes.endpoints)]
             try:
-                await node.greet()
+                await node.ensure_handshake()
                 async with aclosing(events(node.name, node.url + PATH, SILENT_SLOTS * self.slot_s)) as stream:
                     async for each in stream:
                         if each.kind == OPEN:  # the chain may have changed before the connection

@@ -14,7 +14,7 @@ from chainfolio.adapters.beacon.ssz import StateSink, state_layout
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, SourceError, Unavailable, UnsupportedMethod, WrongChain
 from chainfolio.transport.pool import Pool
-from chainfolio.transport.rest import Absent, RestEndpoint
+from chainfolio.transport.rest import ResourceNotFound, RestEndpoint
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.spec import Spec
@@ -40,7 +40,7 @@ class BeaconNode(RestEndpoint):
         """
         try:
             response = await self.ask(path, response_decoder(kind), body)
-        except (Absent, UnsupportedMethod):
+        except (ResourceNotFound, UnsupportedMethod):
             if (ids := _validator_ids(path, body)) is None:
                 raise
             response = await self._get_validators(path, kind, ids)
@@ -75,7 +75,7 @@ class BeaconNode(RestEndpoint):
         sink = StateSink(self.name, layout, slot, spec.genesis.genesis_validators_root)
         # Only JSON tells whether the state exists and whether the node has verified it.
         root = await self.try_fetch(f"/eth/v1/beacon/states/{slot}/root", StateRoot)
-        if isinstance(root, Absent):
+        if isinstance(root, ResourceNotFound):
             return None
         try:
             await self.stream(f"/eth/v2/debug/beacon/states/{slot}", sink)
@@ -89,11 +89,11 @@ class BeaconNode(RestEndpoint):
 
     async def try_fetch(
         self, path: str, kind: type[T], body: Any = None
-    ) -> StateResponse[T] | Absent | UnsupportedMethod:
+    ) -> StateResponse[T] | ResourceNotFound | UnsupportedMethod:
         """Return the response of a path, or the error that says that the node does not have it."""
         try:
             return await self.fetch(path, kind, body)
-        except (Absent, UnsupportedMethod) as error:
+        except (ResourceNotFound, UnsupportedMethod) as error:
             return error
 
 
@@ -151,7 +151,7 @@ class Nodes(Pool[BeaconNode]):
         """Return the response of a path, from the first node that has it.
 
         Raises:
-            Absent: No node that answers has it.
+            ResourceNotFound: No node that answers has it.
             UnsupportedMethod: No node that answers serves it.
             SourceError: No node answers.
         """

@@ -42,7 +42,7 @@ from chainfolio.adapters.beacon.validator_table import (
 )
 from chainfolio.adapters.beacon.voting import Seat, infer_seat_reward, sync_rewards
 from chainfolio.errors import BadAnswer, HistoryUnavailable, UnsupportedMethod
-from chainfolio.transport.rest import Absent
+from chainfolio.transport.rest import ResourceNotFound
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -142,7 +142,7 @@ class Reader:
     async def _read_block(self, slot: int) -> BlockMessage | None:
         try:
             response = await self.nodes.fetch(f"/eth/v2/beacon/blocks/{slot}", SignedBlock)
-        except Absent:
+        except ResourceNotFound:
             return None
         if response.version not in FORKS:
             raise UnsupportedMethod(
@@ -159,7 +159,7 @@ class Reader:
         """Return the header at a slot.
 
         Raises:
-            Absent: There is none.
+            ResourceNotFound: There is none.
         """
         return await self.nodes.read(f"/eth/v1/beacon/headers/{slot}", Header)
 
@@ -335,7 +335,7 @@ class Reader:
         return await self.memo.get("validators", -1, lambda: self.validators_at_slot(0, later.index.tolist()))
 
     async def validators_at_slot(self, slot: int, indexes: Sequence[int]) -> ValidatorTable:
-        """Return any validators in the state after a slot, by ascending index. Absent ones are omitted."""
+        """Return any validators in the state after a slot, by ascending index. ResourceNotFound ones are omitted."""
         if not indexes:
             return validator_table(self.nodes.key, [])
         path, parts = f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorTable]()
@@ -396,7 +396,7 @@ class Reader:
     async def _read_duties(self, epoch: int) -> dict[int, int] | None:
         try:
             duties = await self.nodes.read(f"/eth/v1/validator/duties/proposer/{epoch}", list[ProposerDuty])
-        except (Absent, BadAnswer):  # a refusal, which many nodes give for the past
+        except (ResourceNotFound, BadAnswer):  # a refusal, which many nodes give for the past
             return None
         slots = range(epoch * self.spec.slots_per_epoch, self.last_slot(epoch) + 1)
         if {each.slot for each in duties} - {0} != set(slots) - {0}:
@@ -412,7 +412,7 @@ class Reader:
         path = f"/eth/v1/beacon/states/{state}/randao?epoch={max(0, epoch)}"
         try:
             return bytes.fromhex((await self.nodes.read(path, Randao)).randao[2:])
-        except (Absent, BadAnswer):
+        except (ResourceNotFound, BadAnswer):
             return None
 
     async def pending_queues(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
@@ -432,7 +432,7 @@ class Reader:
         """
         try:
             return await self.nodes.read(path, kind, body)
-        except Absent as error:
+        except ResourceNotFound as error:
             raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None
 
 

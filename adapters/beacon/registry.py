@@ -22,7 +22,7 @@ from chainfolio.adapters.beacon.validator_table import (
     validator_table,
 )
 from chainfolio.errors import BadAnswer, HistoryUnavailable
-from chainfolio.transport.rest import Absent
+from chainfolio.transport.rest import ResourceNotFound
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.spec import Spec
@@ -125,5 +125,5 @@ class Registry:
     async def _fetch(self, slot: int, path: str, kind: type[T], body: object) -> T:
         try:
             return await self.nodes.read(path, kind, body)
-        except Absent as error:
+        except ResourceNotFound as error:
             raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None

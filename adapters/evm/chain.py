@@ -37,8 +37,8 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings, SourceError, needs_extra
 from chainfolio.kinds import EndpointMemory
 from chainfolio.proofs import BlockProofs
-from chainfolio.transport import remembered
 from chainfolio.transport.endpoint import Endpoint
+from chainfolio.transport.endpoint_factory import NO_MEMORY, make_endpoints
 from chainfolio.transport.http import HttpTransport, Transport
 
 # Accounts, state and decoders are imported on first use: indexing logs starts without them.
@@ -291,8 +291,8 @@ class EvmChain(Approvals):
         (logs_of_block,) = await self.node.agreed(
             at,
             key=lambda logs: tuple(comparable_logs(logs)),
-            asked=lambda _: f"the receipts of block {height}",
-            final=lambda _: self.node.is_final(height),
+            describe=lambda _: f"the receipts of block {height}",
+            is_final=lambda _: self.node.is_final(height),
             kind="receipts",
         )
         tables = await asyncio.to_thread(self.decode, logs_of_block, datasets)
@@ -380,8 +380,8 @@ class EvmChain(Approvals):
         transactions_by_block = await self.node.agreed(
             at,
             key=lambda block: tuple(transactions.comparison_key(transaction) for transaction in block),
-            asked=lambda question: f"the transactions of block {heights[question]}",
-            final=lambda question: self.node.is_final(heights[question]),
+            describe=lambda question: f"the transactions of block {heights[question]}",
+            is_final=lambda question: self.node.is_final(heights[question]),
             kind="bodies",
         )
         return [transaction for block in transactions_by_block for transaction in block]
@@ -417,7 +417,7 @@ def build(
     *,
     configs: Path,
     transport: Transport | None = None,
-    memory: EndpointMemory = remembered.NO_MEMORY,
+    memory: EndpointMemory = NO_MEMORY,
 ) -> EvmChain:
     """Build one chain from its settings and its file of facts.
 
@@ -429,7 +429,7 @@ def build(
         raise BadRequest(
             f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts"
         )
-    endpoints = remembered.endpoints(EvmEndpoint, key, settings, environment, memory=memory, transport=transport)
+    endpoints = make_endpoints(EvmEndpoint, key, settings, environment, memory=memory, transport=transport)
     node = Node(
         facts,
         endpoints,

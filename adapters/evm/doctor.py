@@ -10,7 +10,7 @@ from chainfolio.adapters.evm.node import Node
 from chainfolio.adapters.evm.reads import NativeBalance
 from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
-from chainfolio.transport.examination import examined
+from chainfolio.transport.endpoint_report import report_endpoints
 
 if TYPE_CHECKING:
     from chainfolio.adapters.evm.chain import EvmChain
@@ -23,7 +23,7 @@ ROUTES = {scan.OVERRIDE: "state override", scan.CREATION: "creation code", scan.
 async def examine(chain: EvmChain) -> list[dict[str, Any]]:
     """Return a row for each endpoint, in the order of the settings."""
     node = chain.node
-    return await examined(
+    return await report_endpoints(
         node, node.facts.unproven, lambda one: Node(node.facts, [one], node.environment, hashed=node.hashed), abilities
     )
 

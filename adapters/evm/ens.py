@@ -138,7 +138,7 @@ class _Provider(AsyncBaseProvider):
         async def at(endpoint: Endpoint) -> list[Answer]:
             return await endpoint.ask([request], height=self._block.height)
 
-        (answer,) = await self._node.agreed(at, key=_key, asked=lambda _: "a name", kind="names")
+        (answer,) = await self._node.agreed(at, key=_key, describe=lambda _: "a name", kind="names")
         if isinstance(answer, CallReverted):
             error = {"code": 3, "message": answer.reason, "data": "0x" + answer.data.hex()}
             return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "error": error})

@@ -20,9 +20,9 @@ from chainfolio.adapters.evm.endpoint import OTHER_UNITS, EvmEndpoint
 from chainfolio.adapters.evm.hexadecimal import quantity
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
-from chainfolio.transport.messages import shown
+from chainfolio.transport.messages import redacted
 from chainfolio.transport.wire import typed
 
 SOURCE_NAME = "explorer"
@@ -46,7 +46,7 @@ class Fetching:
 
     transport: HttpTransport
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """Send one request; no retry, no redirect."""
         return await self.transport.get(source, f"{url}{'&' if '?' in url else '?'}{body.decode()}", timeout_s)
 
@@ -174,8 +174,8 @@ class Explorer(EvmEndpoint):
             if content[:1] == b"[" or content[:3] == b'"0x':
                 return content
             if any(phrase in text for phrase in ("rate limit", "timeout", "too many")):
-                raise Unavailable(self.name, f"the explorer says: {shown(text)}")
-            raise BadAnswer(self.name, f"the explorer says: {shown(text)}")
+                raise Unavailable(self.name, f"the explorer says: {redacted(text)}")
+            raise BadAnswer(self.name, f"the explorer says: {redacted(text)}")
 
         return await self._posted(urlencode(query).encode(), read, OTHER_UNITS, [str(query["action"])])
 

@@ -50,8 +50,8 @@ async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> lis
     return await node.agreed(
         at,
         key=comparison_key,
-        asked=lambda question: f"transaction {transactions[question].tx_hash}",
-        final=lambda question: transactions[question].final,
+        describe=lambda question: f"transaction {transactions[question].tx_hash}",
+        is_final=lambda question: transactions[question].final,
         kind="transactions",
     )
 

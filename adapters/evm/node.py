@@ -168,7 +168,7 @@ class Node(Pool[Endpoint]):
         return list(await asyncio.gather(*(heads(endpoint) for endpoint in endpoints)))
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
-        return self._parse_heads(endpoint, await endpoint.greeted())
+        return self._parse_heads(endpoint, await endpoint.handshake_answers())
 
     def _parse_heads(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
         """Return the heads by an endpoint's answers to the handshake.
@@ -213,8 +213,8 @@ class Node(Pool[Endpoint]):
         return await self.agreed(
             lambda endpoint: self.headers_at(endpoint, heights),
             key=header_key,
-            asked=lambda question: f"the header of block {heights[question]}",
-            final=lambda question: self.is_final(heights[question]),
+            describe=lambda question: f"the header of block {heights[question]}",
+            is_final=lambda question: self.is_final(heights[question]),
             kind="headers",
         )
 

@@ -20,7 +20,7 @@ from chainfolio.errors import (
     UnsupportedMethod,
 )
 from chainfolio.transport.exchange import RateLimited
-from chainfolio.transport.messages import shown
+from chainfolio.transport.messages import redacted
 from chainfolio.transport.wire import RpcError
 
 
@@ -102,35 +102,35 @@ _Kind = Callable[[str, str, RpcError, int], SourceError]
 _Table = tuple[tuple[re.Pattern[str], _Kind], ...]
 
 _CALLS: Final[_Table] = (
-    (_GAS, lambda source, message, error, height: OutOfGas(source, shown(message))),
-    (_REVERT, lambda source, message, error, height: CallReverted(source, shown(message), _revert_data(error))),
+    (_GAS, lambda source, message, error, height: OutOfGas(source, redacted(message))),
+    (_REVERT, lambda source, message, error, height: CallReverted(source, redacted(message), _revert_data(error))),
 )
 _LOGS: Final[_Table] = (
-    (_BEHIND, lambda source, message, error, height: NodeBehind(source, shown(message))),
+    (_BEHIND, lambda source, message, error, height: NodeBehind(source, redacted(message))),
     (
         _DENSE,
         lambda source, message, error, height: ResponseTooLarge(
-            source, shown(message), max_span=_suggested(message), dense=True
+            source, redacted(message), max_span=_suggested(message), dense=True
         ),
     ),
     (
         _RANGE,
-        lambda source, message, error, height: ResponseTooLarge(source, shown(message), max_span=_allowed(message)),
+        lambda source, message, error, height: ResponseTooLarge(source, redacted(message), max_span=_allowed(message)),
     ),
 )
 _ANY: Final[_Table] = (
-    (_NO_METHOD, lambda source, message, error, height: UnsupportedMethod(source, shown(message))),
-    (_PRUNED, lambda source, message, error, height: HistoryUnavailable(source, height, shown(message))),
-    (_BEHIND, lambda source, message, error, height: NodeBehind(source, shown(message))),
-    (_TRANSIENT, lambda source, message, error, height: Unavailable(source, shown(message))),
-    (_UNSUPPORTED, lambda source, message, error, height: UnsupportedMethod(source, shown(message))),
+    (_NO_METHOD, lambda source, message, error, height: UnsupportedMethod(source, redacted(message))),
+    (_PRUNED, lambda source, message, error, height: HistoryUnavailable(source, height, redacted(message))),
+    (_BEHIND, lambda source, message, error, height: NodeBehind(source, redacted(message))),
+    (_TRANSIENT, lambda source, message, error, height: Unavailable(source, redacted(message))),
+    (_UNSUPPORTED, lambda source, message, error, height: UnsupportedMethod(source, redacted(message))),
 )
 
 
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
     """Return the typed error of a refusal of `method` that concerned block `height`."""
     message = _message(error)
-    shown_message = shown(message)
+    shown_message = redacted(message)
     if error.code == -32601:
         return UnsupportedMethod(source, f"{method}: {shown_message}")
     if error.code == 3 and method == "eth_call":

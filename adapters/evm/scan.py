@@ -134,7 +134,7 @@ async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[AbiV
     return await node.agreed(
         at,
         key=_key,
-        asked=lambda question: f"{_description(queries[question])} at block {block.height} {block.hash}",
+        describe=lambda question: f"{_description(queries[question])} at block {block.height} {block.hash}",
         kind="state",
     )
 
@@ -175,7 +175,7 @@ async def answer_each(
     return await node.agreed(
         at,
         key=key,
-        asked=lambda question: (
+        describe=lambda question: (
             f"reads at block {queries_by_block[question][0].height} {queries_by_block[question][0].hash}"
         ),
         kind="states",

@@ -121,7 +121,7 @@ class LogReader:
 
         is_final = self.node.is_final(span.last)
         chunks = await self.node.agreed(
-            at, key=chunk_key, asked=lambda _: description, final=lambda _: is_final, kind="logs"
+            at, key=chunk_key, describe=lambda _: description, is_final=lambda _: is_final, kind="logs"
         )
         return chunks[0]
 
@@ -149,7 +149,7 @@ class LogReader:
         reads = [Request("eth_getLogs", ({**_range(piece), **query.filter()},)) for piece in pieces]
         try:
             if len(reads) == 1:
-                return [await endpoint.big(reads[0], columns.parse, height=pieces[0].first)]
+                return [await endpoint.ask_large(reads[0], columns.parse, height=pieces[0].first)]
             answers = await endpoint.ask(reads, height=pieces[0].first)
         except ResponseTooLarge as refusal:
             return [refusal] * len(pieces)

@@ -101,8 +101,8 @@ async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[
     transfers = await node.agreed(
         at,
         key=tuple,
-        asked=lambda question: f"the traces of block {blocks[question].height}",
-        final=lambda question: node.is_final(blocks[question].height),
+        describe=lambda question: f"the traces of block {blocks[question].height}",
+        is_final=lambda question: node.is_final(blocks[question].height),
         kind="traces",
     )
     return dict(zip(blocks, transfers, strict=True))

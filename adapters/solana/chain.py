@@ -21,7 +21,7 @@ from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
-from chainfolio.transport import remembered
+from chainfolio.transport.endpoint_factory import NO_MEMORY, make_endpoints
 from chainfolio.transport.http import Transport
 
 # Modules of state and blocks load solders, pyarrow and others, so they are imported when they are needed.
@@ -198,10 +198,10 @@ def build(
     *,
     configs: Path,
     transport: Transport | None = None,
-    memory: EndpointMemory = remembered.NO_MEMORY,
+    memory: EndpointMemory = NO_MEMORY,
 ) -> SolanaChain:
     """Build a chain from its settings and its facts."""
     facts = chain_facts.of(key, settings.facts, configs)
-    endpoints = remembered.endpoints(SolanaEndpoint, key, settings, environment, memory=memory, transport=transport)
+    endpoints = make_endpoints(SolanaEndpoint, key, settings, environment, memory=memory, transport=transport)
     node = Node(facts, endpoints, environment, commitment=settings.commitment, hedge=settings.hedge)
     return SolanaChain(facts, node, settings, memory)

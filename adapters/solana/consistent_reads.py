@@ -168,7 +168,7 @@ async def send(
 
 async def _send_alone(endpoint: Endpoint, request: Request, height: int) -> Answer:
     try:
-        return await endpoint.one(request, height=height)
+        return await endpoint.ask_one(request, height=height)
     except SourceError as error:
         return error
 

@@ -209,7 +209,7 @@ async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE)
     order = {"sortBy": "id", "sortDirection": "asc"}
     params = {"ownerAddress": account, "sortBy": order, "limit": size, "page": number}
     try:
-        content = await endpoint.one(Request("getAssetsByOwner", named=params))
+        content = await endpoint.ask_one(Request("getAssetsByOwner", named_params=params))
     except UnsupportedMethod as error:
         if number > 1:
             raise
@@ -292,14 +292,14 @@ async def _proofs(endpoint: Endpoint, ids: Sequence[str]) -> dict[str, tuple[byt
 async def _raw_proofs(endpoint: Endpoint, ids: Sequence[str]) -> Mapping[str, bytes]:
     """Return the JSON of proofs by id, read in a batch if the endpoint has a method for that."""
     for number in range(endpoint.capabilities.get(PROOF_CAPABILITY, 0), len(PROOF_METHODS) - 1):
-        answer = (await endpoint.ask([Request(PROOF_METHODS[number], named={"ids": ids})]))[0]
+        answer = (await endpoint.ask([Request(PROOF_METHODS[number], named_params={"ids": ids})]))[0]
         if isinstance(answer, UnsupportedMethod):
             continue
         endpoint.learn(PROOF_CAPABILITY, number)
         proofs = typed(endpoint.name, result(answer), dict[str, msgspec.Raw])
         return {id: proofs[id] for id in ids if id in proofs}
     endpoint.learn(PROOF_CAPABILITY, len(PROOF_METHODS) - 1)
-    answers = await ask_each(endpoint, [Request("getAssetProof", named={"id": id}) for id in ids])
+    answers = await ask_each(endpoint, [Request("getAssetProof", named_params={"id": id}) for id in ids])
     return {id: each for id, each in zip(ids, answers, strict=True) if not isinstance(each, SourceError)}
 
 

@@ -9,7 +9,7 @@ from chainfolio.adapters.solana.layouts import CLOCK, SYSTEM
 from chainfolio.adapters.solana.node import Node
 from chainfolio.adapters.solana.state import read_wallets
 from chainfolio.chains import Heads
-from chainfolio.transport.examination import examined
+from chainfolio.transport.endpoint_report import report_endpoints
 
 if TYPE_CHECKING:
     from chainfolio.adapters.solana.chain import SolanaChain
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def examine(chain: SolanaChain) -> list[dict[str, Any]]:
     """Read a row about each endpoint, in the order of the settings."""
     node, unproven = chain.node, ["all of it: answers carry no proof"]
-    return await examined(
+    return await report_endpoints(
         node,
         unproven,
         lambda endpoint: Node(node.facts, [endpoint], node.environment, commitment=node.commitment),

@@ -59,6 +59,6 @@ async def schedule_of(endpoint: Endpoint) -> Schedule:
     Raises:
         BadAnswer: The schedule is inconsistent.
     """
-    schedule = typed(endpoint.name, await endpoint.one(Request("getEpochSchedule")), Schedule)
+    schedule = typed(endpoint.name, await endpoint.ask_one(Request("getEpochSchedule")), Schedule)
     schedule.check(endpoint.name)
     return schedule

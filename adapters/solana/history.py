@@ -86,7 +86,7 @@ class AccountHistory:
         budget: Budget | None,
     ) -> SpanTables:
         """Read the first transactions of a span, as `AccountHistoryReader.collect_accounts` defines it."""
-        with metering.on(budget):
+        with metering.charge_to(budget):
             if before is not None or span.first > self.chain.node.finalized:
                 return await self._collect_blocks(span, accounts, datasets, before)
             span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
@@ -221,7 +221,7 @@ async def signatures(endpoint: Endpoint, address: str, first_slot: int) -> list[
         if listings and listings[-1].slot < first_slot:
             break
         options = {"limit": PAGE, **FINAL, **({"before": listings[-1].signature} if listings else {})}
-        answer = await endpoint.one(Request("getSignaturesForAddress", (address, options)))
+        answer = await endpoint.ask_one(Request("getSignaturesForAddress", (address, options)))
         page = typed(endpoint.name, answer, list[ListedTransaction])
         if not page:
             break
@@ -246,7 +246,7 @@ async def _open_token_accounts(endpoint: Endpoint, account: str) -> set[str]:
     addresses = set()
     for program in TOKEN_PROGRAMS:
         options = {"encoding": "jsonParsed", **FINAL}
-        answer = await endpoint.one(Request("getTokenAccountsByOwner", (account, {"programId": program}, options)))
+        answer = await endpoint.ask_one(Request("getTokenAccountsByOwner", (account, {"programId": program}, options)))
         listings = typed(endpoint.name, slot_and_content(endpoint.name, answer)[1], list[ParsedTokenAccount])
         addresses |= {each.pubkey for each in listings}
     return addresses
@@ -259,7 +259,7 @@ async def _read_transactions(endpoint: Endpoint, listings: Sequence[ListedTransa
     async def read(each: ListedTransaction) -> _ReadTransaction:
         async with gate:
             request = Request("getTransaction", (each.signature, FULL))
-            return await endpoint.big(request, partial(_parse_transaction, each))
+            return await endpoint.ask_large(request, partial(_parse_transaction, each))
 
     return list(await asyncio.gather(*map(read, listings)))
 
@@ -291,6 +291,6 @@ def _change(source: str, listing: ListedTransaction, entry: FetchedTransaction) 
 async def _last_block(node: Node, endpoint: Endpoint, span: Span) -> Block | None:
     """Read the newest block of a span; None if its last `LAST_BLOCK_SLOTS` slots have no block."""
     first = max(span.first, span.last - LAST_BLOCK_SLOTS + 1)
-    answer = await endpoint.one(Request("getBlocks", (first, span.last, FINAL)), height=span.last)
+    answer = await endpoint.ask_one(Request("getBlocks", (first, span.last, FINAL)), height=span.last)
     slots = typed(endpoint.name, answer, list[int])
     return await node.header_at(endpoint, slots[-1]) if slots else None

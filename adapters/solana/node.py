@@ -175,7 +175,7 @@ async def ask_each(endpoint: Endpoint, requests: Sequence[Request], *, height: i
 
 async def first_block(endpoint: Endpoint) -> int:
     """Return the oldest slot whose block an endpoint has."""
-    return slot_of(endpoint.name, await endpoint.one(Request("getFirstAvailableBlock")))
+    return slot_of(endpoint.name, await endpoint.ask_one(Request("getFirstAvailableBlock")))
 
 
 def slot_of(source: str, content: bytes) -> int:

@@ -16,7 +16,7 @@ from chainfolio.errors import (
     UnsupportedMethod,
 )
 from chainfolio.transport.exchange import RateLimited
-from chainfolio.transport.messages import shown
+from chainfolio.transport.messages import redacted
 from chainfolio.transport.wire import RpcError
 
 _Kind = Callable[[str, int, str], SourceError]
@@ -98,13 +98,13 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
         height: The slot that the request was about.
     """
     message = "".join(char if char.isprintable() else " " for char in error.message[:400])
-    text = f"{method}: {shown(message)}"
+    text = f"{method}: {redacted(message)}"
     if error.code in (429, -32429, -32097) or _LIMITED.search(message):  # some take codes of the chain for this
-        return RateLimited(source, f"it limits us: {shown(message)}")
+        return RateLimited(source, f"it limits us: {redacted(message)}")
     if error.code in CODES:
         return CODES[error.code](source, height, text)
     if _FORGOTTEN.search(message):
         return HistoryUnavailable(source, height, text)
     if error.code in (401, 403, -32052) or _REFUSED.search(message):
         return UnsupportedMethod(source, text)
-    return BadAnswer(source, f"{method} was refused: {shown(message)} (code {error.code})")
+    return BadAnswer(source, f"{method} was refused: {redacted(message)} (code {error.code})")

@@ -57,7 +57,7 @@ class RewardRows:
         self, span: Span, accounts: Sequence[str], before: Block | None, budget: Budget | None
     ) -> SpanTables:
         """Read the first epochs of a span, as `AccountHistoryReader.collect_accounts` defines it."""
-        with metering.on(budget):
+        with metering.charge_to(budget):
             node = self.chain.node
             if before is None:
                 span = Span(span.first, max(span.first, min(span.last, node.finalized)))

@@ -95,7 +95,7 @@ async def _read_blocks(node: Node, span: Span, endpoint: Endpoint) -> list[Block
     commitment = {"commitment": node.commitment}
     if span.last > node.finalized:  # a slot without a block may still get one
         await _check_reached(node, endpoint, span.last)
-    answer = await endpoint.one(Request("getBlocks", (span.first, span.last, commitment)), height=span.last)
+    answer = await endpoint.ask_one(Request("getBlocks", (span.first, span.last, commitment)), height=span.last)
     slots = typed(endpoint.name, answer, list[int])
     if slots != sorted({*slots}) or any(slot not in span for slot in slots):
         raise BadAnswer(endpoint.name, f"lists other slots than those from {span.first} to {span.last}")
@@ -104,14 +104,14 @@ async def _read_blocks(node: Node, span: Span, endpoint: Endpoint) -> list[Block
 
 async def _check_reached(node: Node, endpoint: Endpoint, slot: int) -> None:
     """Raise NodeBehind if the endpoint is not yet at a slot."""
-    newest = typed(endpoint.name, await endpoint.one(Request("getSlot", ({"commitment": node.commitment},))), int)
+    newest = typed(endpoint.name, await endpoint.ask_one(Request("getSlot", ({"commitment": node.commitment},))), int)
     if newest < slot:
         raise NodeBehind(endpoint.name, f"is at slot {newest}, and slot {slot} is not there yet")
 
 
 async def _read_block(node: Node, endpoint: Endpoint, slot: int) -> BlockChanges:
     request = Request("getBlock", (slot, {**FULL, "commitment": node.commitment}))
-    read = await endpoint.big(request, partial(parse_block, slot), height=slot)
+    read = await endpoint.ask_large(request, partial(parse_block, slot), height=slot)
     if read is None:
         raise node.absent(endpoint.name, slot)
     return read

@@ -217,7 +217,7 @@ class StakeHistories:
             if each.signature not in self._transaction_cache:
                 async with gate:
                     request = Request("getTransaction", (each.signature, FULL))
-                    transaction = await endpoint.big(request, partial(_stake_transaction, each))
+                    transaction = await endpoint.ask_large(request, partial(_stake_transaction, each))
                     self._transaction_cache[each.signature] = transaction
             return self._transaction_cache[each.signature]
 

@@ -193,7 +193,7 @@ async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, W
         UnsupportedMethod: The endpoint does not list them.
         ResponseTooLarge: There are too many of them for one answer.
     """
-    answer = await endpoint.one(at_slot(stakes_request(account), node.commitment, 0))
+    answer = await endpoint.ask_one(at_slot(stakes_request(account), node.commitment, 0))
     _, content = slot_and_content(endpoint.name, answer)
     return {stake.address: stake for stake in stake_accounts(endpoint.name, content, account, 0, {})[0]}
 
@@ -202,7 +202,7 @@ async def lamports_of(endpoint: Endpoint, accounts: Sequence[str]) -> dict[str, 
     """Read the lamports of accounts, each with the final slot at which it was read."""
     lamports: dict[str, tuple[int, int]] = {}
     for page in pages(accounts):
-        answer = await endpoint.one(at_slot(lamports_request(page), "finalized", 0))
+        answer = await endpoint.ask_one(at_slot(lamports_request(page), "finalized", 0))
         slot, content = slot_and_content(endpoint.name, answer)
         records = accounts_in(endpoint.name, content, len(page) + 1)[:-1]
         lamports |= {
@@ -306,7 +306,7 @@ def _results(
 async def _read_stake_history(node: Node, endpoint: Endpoint, slot: int, epoch: int) -> StakeHistory:
     """Read the stake history of the epochs before `epoch`; empty if the chain has none."""
     options = Options("base64", size=HISTORY_SIZE).at(node.commitment, slot)
-    answer = await endpoint.one(Request("getMultipleAccounts", ([STAKE_HISTORY], options)), height=slot)
+    answer = await endpoint.ask_one(Request("getMultipleAccounts", ([STAKE_HISTORY], options)), height=slot)
     (account,) = accounts_in(endpoint.name, slot_and_content(endpoint.name, answer)[1], 1)
     try:
         history = stake_history(decoded(endpoint.name, account)) if account is not None else {}

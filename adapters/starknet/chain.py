@@ -22,7 +22,7 @@ from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
-from chainfolio.transport import remembered
+from chainfolio.transport.endpoint_factory import NO_MEMORY, make_endpoints
 from chainfolio.transport.http import Transport
 
 # State and blocks are loaded when they are asked for.
@@ -136,9 +136,9 @@ def build(
     *,
     configs: Path,
     transport: Transport | None = None,
-    memory: EndpointMemory = remembered.NO_MEMORY,
+    memory: EndpointMemory = NO_MEMORY,
 ) -> StarknetChain:
     """Build one chain from its settings and its file of facts."""
     facts = chain_facts.of(key, settings.facts, configs)
-    endpoints = remembered.endpoints(StarknetEndpoint, key, settings, environment, memory=memory, transport=transport)
+    endpoints = make_endpoints(StarknetEndpoint, key, settings, environment, memory=memory, transport=transport)
     return StarknetChain(facts, Node(facts, endpoints, environment, hedge=settings.hedge), settings)

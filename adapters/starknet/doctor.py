@@ -9,7 +9,7 @@ from chainfolio.adapters.starknet.state import Call, answer
 from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint import Endpoint
-from chainfolio.transport.examination import examined
+from chainfolio.transport.endpoint_report import report_endpoints
 from chainfolio.transport.wire import Request, typed
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def examine(chain: StarknetChain) -> list[dict[str, Any]]:
     """A row for each endpoint, in the order of the settings."""
     node, unproven = chain.node, ["all of it: answers carry no proof"]
-    return await examined(node, unproven, lambda one: Node(node.facts, [one], node.environment), _abilities)
+    return await report_endpoints(node, unproven, lambda one: Node(node.facts, [one], node.environment), _abilities)
 
 
 async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:

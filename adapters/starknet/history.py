@@ -70,7 +70,7 @@ class AccountHistory:
     ) -> SpanTables:
         """As `AccountHistoryReader.collect_accounts` has it."""
         final = self.chain.node.finalized
-        with metering.on(budget):
+        with metering.charge_to(budget):
             try:
                 if before is None and span.first <= final:
                     return await self._searched(Span(span.first, min(span.last, final)), accounts, datasets)
@@ -153,7 +153,7 @@ async def _search(span: Span, accounts: Sequence[str], tokens: Sequence[str], pi
     last = span.last
     span, listed = await named(endpoint, span, accounts, pins)
     if pins:  # what has no event has no hash either: the node is still where it was
-        header = typed(endpoint.name, await endpoint.one(header_at(last), height=last), Header)
+        header = typed(endpoint.name, await endpoint.ask_one(header_at(last), height=last), Header)
         if header.block(endpoint.name, last).hash != pins[last]:
             raise Reorged(endpoint.name, last, pins[last])
     span, own = await changes.transactions(endpoint, span, accounts, pins)

@@ -97,7 +97,7 @@ async def _pages(
     forms, seen, own = Padded(endpoint.name), set[str](), Places()
     last = span.first
     for _ in range(MAX_PAGES):
-        page = typed(endpoint.name, await endpoint.one(Request("starknet_getEvents", (wanted,)), height=last), Page)
+        page = typed(endpoint.name, await endpoint.ask_one(Request("starknet_getEvents", (wanted,)), height=last), Page)
         for each in page.events:
             last = _height(endpoint.name, each, span, last)
             if last in pins and (each.block_hash is None or forms[each.block_hash] != pins[last]):

@@ -101,7 +101,7 @@ class Node(Pool[Endpoint]):
         return low
 
     async def _is_accepted(self, endpoint: Endpoint, height: int) -> bool:
-        header = typed(endpoint.name, await endpoint.one(header_at(height), height=height), Header)
+        header = typed(endpoint.name, await endpoint.ask_one(header_at(height), height=height), Header)
         return header.status == ACCEPTED_ON_L1
 
     def header_of(self, source: str, answer: Answer, height: int | None = None) -> Block:

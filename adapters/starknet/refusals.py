@@ -19,7 +19,7 @@ from chainfolio.errors import (
     UnsupportedMethod,
 )
 from chainfolio.transport.exchange import RateLimited
-from chainfolio.transport.messages import shown
+from chainfolio.transport.messages import redacted
 from chainfolio.transport.wire import RpcError
 
 NO_CONTRACT, NO_FUNCTION, NO_BLOCK, NO_TRANSACTION, NO_BLOCKS = 20, 21, 24, 29, 32
@@ -64,7 +64,7 @@ class NoContract(BadAnswer):
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
     """The typed error behind a refusal of `method` that was about block `height`."""
     words = "".join(char if char.isprintable() else " " for char in error.message[:400])
-    said = f"{method}: {shown(words)}"
+    said = f"{method}: {redacted(words)}"
     if error.code == NO_CONTRACT or (error.code == INTERNAL and _NO_CONTRACT.search(words)):
         return NoContract(source, said)
     if error.code == NO_FUNCTION or (error.code == CONTRACT_ERROR and _lacks_it(error)):
@@ -80,12 +80,12 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     if error.code in (NO_TRANSACTION, BAD_TOKEN):
         return BadAnswer(source, said)
     if error.code in (429, -32429, -32097) or _LIMITED.search(words):
-        return RateLimited(source, f"it limits us: {shown(words)}")
+        return RateLimited(source, f"it limits us: {redacted(words)}")
     if error.code in (401, 403, -32601, -32600) or _REFUSED.search(words):
         return UnsupportedMethod(source, said)
     if error.code in (INTERNAL, -32000):
         return Unavailable(source, said)
-    return BadAnswer(source, f"{method} was refused: {shown(words)} (code {error.code})")
+    return BadAnswer(source, f"{method} was refused: {redacted(words)} (code {error.code})")
 
 
 def _lacks_it(error: RpcError) -> bool:

@@ -79,7 +79,7 @@ async def _block(endpoint: Endpoint, height: int, reader: Reader) -> Read:
     if endpoint.capabilities.get(WITH_RECEIPTS, 1):
         try:
             request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))
-            return await endpoint.big(request, partial(_parsed, height, reader), height=height)
+            return await endpoint.ask_large(request, partial(_parsed, height, reader), height=height)
         except UnsupportedMethod:
             endpoint.learn(WITH_RECEIPTS, 0)
     return await _in_parts(endpoint, height, reader)
@@ -103,7 +103,7 @@ async def _in_parts(endpoint: Endpoint, height: int, reader: Reader) -> Read:
     source = endpoint.name
     block = typed(
         source,
-        await endpoint.one(Request("starknet_getBlockWithTxs", ({"block_number": height},)), height=height),
+        await endpoint.ask_one(Request("starknet_getBlockWithTxs", ({"block_number": height},)), height=height),
         Bodies,
     )
     hashes = [each.transaction_hash for each in block.transactions]

@@ -9,7 +9,7 @@ from chainfolio.adapters.tron.node import Node, TronNode
 from chainfolio.adapters.tron.state import newest_block
 from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
-from chainfolio.transport.examination import examined
+from chainfolio.transport.endpoint_report import report_endpoints
 
 if TYPE_CHECKING:
     from chainfolio.adapters.tron.chain import TronChain
@@ -29,7 +29,7 @@ async def examine(chain: TronChain) -> list[dict[str, Any]]:
             "oldBlocks": await _has_old_blocks(endpoint),
         }
 
-    return await examined(node, unproven, lambda each: Node(node.facts, [each], node.environment), abilities)
+    return await report_endpoints(node, unproven, lambda each: Node(node.facts, [each], node.environment), abilities)
 
 
 async def _serves_calls(endpoint: TronNode) -> bool:

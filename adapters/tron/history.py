@@ -82,7 +82,7 @@ async def collect_accounts(
         SourceError: A list or a block could not be read.
         Reorged: A block does not follow the one before it.
     """
-    with metering.on(budget):
+    with metering.charge_to(budget):
         if before is not None or span.first > chain.node.finalized or not chain.settings.trongrid:
             return await _collect_all_blocks(chain, span, accounts, datasets, before)
         solid = Span(span.first, min(span.last, chain.node.finalized))

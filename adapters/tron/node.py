@@ -16,7 +16,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Heads
 from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind, SourceError, WrongChain
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.pool import Pool
 from chainfolio.transport.rest import RestEndpoint
 from chainfolio.transport.wire import typed
@@ -61,14 +61,14 @@ class TronNode(RestEndpoint):
             raise NodeBehind(self.name, f"does not have block {'' if height is None else height}".rstrip())
         return response.block(self.name, height)
 
-    def refused(self, posted: Posted) -> SourceError | None:
+    def response_error(self, posted: HttpResponse) -> SourceError | None:
         """Return the error for an exceeded limit, else the error for the status, None if there is none."""
         if posted.status != 200 and (
             limit := rate_limit_in(self.name, posted.body[:MAX_ERROR_SIZE].decode("utf-8", "replace"))
         ):
             limit.retry_after_s = limit.retry_after_s if posted.retry_after_s is None else posted.retry_after_s
             return limit
-        return super().refused(posted)
+        return super().response_error(posted)
 
 
 def is_empty(content: bytes | memoryview) -> bool:
@@ -114,7 +114,7 @@ class Node(Pool[TronNode]):
         return Heads(heads.latest, self.finalized)
 
     async def _heads(self, endpoint: TronNode) -> Heads:
-        await endpoint.greet()
+        await endpoint.ensure_handshake()
         latest, solid = await asyncio.gather(endpoint.header(HEADER), endpoint.header(SOLID))
         if solid.height > latest.height:  # a block was made between the two requests
             latest = solid

@@ -13,7 +13,7 @@ import msgspec
 
 from chainfolio.errors import BadAnswer, NodeBehind, SourceError, UnsupportedMethod
 from chainfolio.transport.exchange import RateLimited
-from chainfolio.transport.messages import shown
+from chainfolio.transport.messages import redacted
 
 _LIMITED: Final = re.compile(
     r"lack of computing resources|rate.?limit|too many requests|requests? per|throttl|frequency limit|query server is "
@@ -73,4 +73,4 @@ def rate_limit_in(source: str, message: str) -> RateLimited | None:
 
 
 def _printable(message: str) -> str:
-    return shown("".join(char if char.isprintable() else " " for char in message[:400]))
+    return redacted("".join(char if char.isprintable() else " " for char in message[:400]))

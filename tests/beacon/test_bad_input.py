@@ -36,7 +36,7 @@ from chainfolio.errors import (
 from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.memory import ByteBudget
 from chainfolio.settings import load
-from chainfolio.transport.exchange import Posted, RateLimited, Sink
+from chainfolio.transport.exchange import HttpResponse, RateLimited, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, started
 
@@ -67,25 +67,25 @@ class Altered:
         self._alter, self._only = alter, only
         self._way = HttpTransport(ByteBudget(), connections=4)
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """The node's answer, altered."""
         return self._changed(url, await self._way.get(source, url, timeout_s))
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """The node's answer, altered."""
         return self._changed(url, await self._way.post(source, url, body, timeout_s))
 
-    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
         """Nothing: it speaks JSON alone."""
-        return Posted(406, None, b"{}")
+        return HttpResponse(406, None, b"{}")
 
-    def _changed(self, url: str, posted: Posted) -> Posted:
+    def _changed(self, url: str, posted: HttpResponse) -> HttpResponse:
         if self._only and self._only not in url:
             return posted
         posted.give_back()
         path = re.sub(r"https?://[^/]+", "", url)
         status, found = self._alter(path, posted.status, json.loads(posted.body))
-        return Posted(status, None, json.dumps(found).encode())
+        return HttpResponse(status, None, json.dumps(found).encode())
 
     async def close(self) -> None:
         """Let go."""

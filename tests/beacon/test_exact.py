@@ -16,7 +16,7 @@ from chainfolio.adapters.beacon.selection import ValidatorSelector
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import (
     COMPOUNDING,
@@ -220,12 +220,12 @@ class Heard(HttpTransport):
         super().__init__(connections=8)
         self.asked = Counter[tuple[str, bytes]]()
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """The node's answer."""
         self.asked[url, b""] += 1
         return await super().get(source, url, timeout_s)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """The node's answer."""
         self.asked[url, body] += 1
         return await super().post(source, url, body, timeout_s)

@@ -19,7 +19,7 @@ from chainfolio.chains import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.beacon import GENESIS_S, BeaconRuntime
 from chainfolio.table import bucket
-from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, ETH, started
 from tests.chains.subject import FINALITY, Asked, Row
@@ -36,16 +36,16 @@ class Recording:
     subject: BeaconSubject
     real: HttpTransport
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the node of the moment."""
         return await self.real.post(source, self._asked(url), body, timeout_s)
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """The same by the address alone."""
         posted = await self.real.get(source, self._asked(url), timeout_s)
         return self._less_final(posted) if url.endswith("/head/finality_checkpoints") else posted
 
-    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
         """The same for a sink."""
         return await self.real.stream(source, self._asked(url), sink, timeout_s)
 
@@ -53,11 +53,11 @@ class Recording:
         self.subject.asked.count()
         return url.replace(self.subject.first, self.subject.node.url)
 
-    def _less_final(self, posted: Posted) -> Posted:
+    def _less_final(self, posted: HttpResponse) -> HttpResponse:
         posted.give_back()
         found = json.loads(posted.body)
         found["data"]["finalized"]["epoch"] = str(max(0, self.subject.height - FINALITY) // EPOCH)
-        return Posted(posted.status, None, json.dumps(found).encode())
+        return HttpResponse(posted.status, None, json.dumps(found).encode())
 
     async def close(self) -> None:
         """Let go of connections."""

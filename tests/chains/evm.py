@@ -24,7 +24,7 @@ from chainfolio.localchain.errors import RpcError
 from chainfolio.localchain.evm import Tx, tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.chains.evm_rows import rows_of_block
 from tests.chains.index import EVERYTHING
@@ -43,7 +43,7 @@ class Recording:
     url: str
     _real: HttpTransport = field(default_factory=HttpTransport)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the node of the moment."""
         told = json.loads(body)
         self.asked.count()

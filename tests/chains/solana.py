@@ -34,7 +34,7 @@ from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NodeJsMissing, RpcError
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, paid, sent
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.chains.subject import FINALITY, Asked, Row
 
 ROOT = Path(__file__).parents[2]
@@ -181,14 +181,14 @@ class SolanaSubject:
         chain.collect = noted  # type: ignore[method-assign]
         return chain
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """What the keeper answers, one request or several."""
         asked = json.loads(body)
         several = asked if isinstance(asked, list) else [asked]
         if any(each["method"] != "getBlock" for each in several):
             self.asked.count()
         replies = [self._reply(each["id"], each["method"], each["params"]) for each in several]
-        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
 
     async def close(self) -> None:
         """The node lives on."""

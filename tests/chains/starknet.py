@@ -26,7 +26,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, SpanTables
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import RpcError
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.chains.subject import FINALITY, Asked, Row
 
 ROOT: Final = Path(__file__).parents[2]
@@ -240,14 +240,14 @@ class StarknetSubject:
         chain.collect = noted  # type: ignore[method-assign]
         return chain
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """What the node answers, one request or several."""
         asked = json.loads(body)
         several = asked if isinstance(asked, list) else [asked]
         if any(each["method"] != "starknet_getBlockWithReceipts" for each in several):
             self.asked.count()
         replies = [self._reply(each["id"], each["method"], each["params"]) for each in several]
-        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -30,7 +30,7 @@ from chainfolio.localchain.tron.answers import View, block_json, info_json
 from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, encode
 from chainfolio.localchain.tron.forms import base58check, contract_address, evm, sha256, tron
 from chainfolio.localchain.tron.node import TronNode
-from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
@@ -57,17 +57,17 @@ class Recording:
     first: str
     _real: HttpTransport = field(default_factory=HttpTransport)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the node of the moment."""
         self.asked.count()
         return await self._real.post(source, url.replace(self.first, self.url), body, timeout_s)
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """The same by the address alone."""
         self.asked.count()
         return await self._real.get(source, url.replace(self.first, self.url), timeout_s)
 
-    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
         """The same for a sink."""
         self.asked.count()
         return await self._real.stream(source, url.replace(self.first, self.url), sink, timeout_s)

@@ -182,14 +182,14 @@ def test_a_node_that_never_said_anything_is_named_meanwhile_and_given_up_after_t
     configure(here, f"{silent}/v2/s3cr3t0123456789", more="worker_processes = 1\ntimeout_s = 1")
     ran = run("portfolio", ALICE, "--json")
     name = silent.removeprefix("http://")
-    assert (ran.code, ran.error["kind"], ran.error["source"]) == (3, "Silent", name)
+    assert (ran.code, ran.error["kind"], ran.error["source"]) == (3, "NoResponse", name)
     assert ran.error["message"].endswith("no answer within 1 s")
     assert "is the address right" in ran.error["remedy"]
     said = [record.getMessage() for record in caplog.records]
     # The portfolio, and the rates of other currencies beside it, twice each.
     assert said.count(f"{name}: no answer yet after 0.2 s") == 4
     assert said.index(f"{name}: no answer yet after 0.2 s") < said.index(
-        f"{name}: no answer within 1 s (Silent, 1 so far)"
+        f"{name}: no answer within 1 s (NoResponse, 1 so far)"
     )
     assert "s3cr3t" not in ran.out + ran.err
 

@@ -21,7 +21,7 @@ from chainfolio.blocks import Block
 from chainfolio.chain_facts import Native, WrappedNative
 from chainfolio.environment import Environment
 from chainfolio.transport.endpoint import Endpoint
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Contracts, Refused
 
 CHAIN_ID = 31337
@@ -164,8 +164,8 @@ class FakeNode:
         self.chain = chain
         self.contracts = contracts or Contracts()
         self.on: dict[str, Handler] = dict(on)
-        self.exchanges: list[Posted | Exception] = []
-        self.always: Posted | Exception | None = None
+        self.exchanges: list[HttpResponse | Exception] = []
+        self.always: HttpResponse | Exception | None = None
         self.envelope: Callable[[list[dict[str, Any]]], Any] = lambda replies: replies
         self.batch_limit: int | None = None
         self.batch_refusal: dict[str, Any] = {"code": -32600, "message": "batch requests are not supported"}
@@ -175,7 +175,7 @@ class FakeNode:
     def count(self, method: str) -> int:
         return Counter(name for name, _ in self.asked)[method]
 
-    def post(self, body: bytes) -> Posted:
+    def post(self, body: bytes) -> HttpResponse:
         fault = self.exchanges.pop(0) if self.exchanges else self.always
         if isinstance(fault, Exception):
             raise fault
@@ -247,9 +247,9 @@ def _unknown(params: list[Any]) -> Any:
     raise Refused(-32601, "the method does not exist/is not available")
 
 
-def answered(reply: Any, status: int = 200, retry_after_s: float | None = None) -> Posted:
+def answered(reply: Any, status: int = 200, retry_after_s: float | None = None) -> HttpResponse:
     """An exchange whose body is this JSON."""
-    return Posted(status, retry_after_s, json.dumps(reply, separators=(",", ":")).encode())
+    return HttpResponse(status, retry_after_s, json.dumps(reply, separators=(",", ":")).encode())
 
 
 @dataclass
@@ -259,7 +259,7 @@ class FakeTransport:
     nodes: dict[str, FakeNode] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         self.order.append(source)
         return self.nodes[url].post(body)
 

@@ -22,7 +22,7 @@ from chainfolio.chain_facts import WrappedNative
 from chainfolio.environment import Environment
 from chainfolio.localchain.deploy import Deployment
 from chainfolio.localchain.node import LocalNode
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL
 
@@ -51,7 +51,7 @@ class Provider:
     requests: int = 0
     _real: HttpTransport = field(default_factory=HttpTransport)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         told = json.loads(body)
         reads = told if isinstance(told, list) else [told]
         self.requests += 1
@@ -82,8 +82,8 @@ class Provider:
         await self._real.close()
 
 
-def _posted(reply: Any) -> Posted:
-    return Posted(200, None, json.dumps(reply).encode())
+def _posted(reply: Any) -> HttpResponse:
+    return HttpResponse(200, None, json.dumps(reply).encode())
 
 
 def changing(node: LocalNode, **changes: Callable[[Any], Any]) -> Fault:
@@ -105,7 +105,7 @@ class Listing:
     most: ClassVar[int] = 10_000
     is_turned: ClassVar[bool] = False
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         query = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         if query["action"] == "eth_blockNumber":
             return _posted({"jsonrpc": "2.0", "id": 1, "result": hex(self.node.height)})

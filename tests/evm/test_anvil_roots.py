@@ -16,7 +16,7 @@ from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, Contradiction
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL, Local
 
@@ -35,7 +35,7 @@ class Lying:
     asked: list[str] = field(default_factory=list)
     _real: HttpTransport = field(default_factory=HttpTransport)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         posted = await self._real.post(source, self.url, body, timeout_s)
         reads, replies = json.loads(body), json.loads(posted.body)
         for ask, reply in zip(*(x if isinstance(x, list) else [x] for x in (reads, replies)), strict=True):

@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.errors import BadAnswer, ChainfolioError, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
 from chainfolio.transport.endpoint import MAX_BODY, Endpoint
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http_endpoint import identity, name_of
 from chainfolio.transport.pacing import Pace
 from chainfolio.transport.wire import Request
@@ -39,7 +39,7 @@ async def asked(node: FakeNode) -> Wired:
 
 async def test_retry_after_is_waited_out() -> None:
     node = FakeNode(FakeChain(9))
-    node.exchanges = [Posted(429, 17.0, b"slow down")]
+    node.exchanges = [HttpResponse(429, 17.0, b"slow down")]
     found = await asked(node)
     assert len(found.clock.slept) == 1
     assert 17.0 <= found.clock.slept[0] < 17.2
@@ -49,17 +49,17 @@ async def test_retry_after_holds_for_everybody_at_that_endpoint() -> None:
     node = FakeNode(FakeChain(9))
     found = one(node)
     start_s = found.clock.now_s
-    node.always = Posted(429, 30.0, b"")
+    node.always = HttpResponse(429, 30.0, b"")
     with pytest.raises(Unavailable):
-        await found.endpoint.one(HEADERS[0])
+        await found.endpoint.ask_one(HEADERS[0])
     node.always = None
-    await found.endpoint.one(HEADERS[0])
+    await found.endpoint.ask_one(HEADERS[0])
     assert found.clock.now_s - start_s >= 6 * 30.0
 
 
 async def test_without_retry_after_waits_grow_and_carry_jitter() -> None:
     node = FakeNode(FakeChain(9))
-    node.exchanges = [Posted(429, None, b"")] * 5
+    node.exchanges = [HttpResponse(429, None, b"")] * 5
     found = await asked(node)
     for wait, base in zip(found.clock.slept, (0.2, 0.4, 0.8, 1.6, 3.2), strict=True):
         assert base <= wait <= 1.5 * base
@@ -67,7 +67,7 @@ async def test_without_retry_after_waits_grow_and_carry_jitter() -> None:
 
 async def test_an_endpoint_that_asks_for_more_than_a_minute_fails_at_once() -> None:
     node = FakeNode(FakeChain(9))
-    node.exchanges = [Posted(429, 300.0, b"")]
+    node.exchanges = [HttpResponse(429, 300.0, b"")]
     found = one(node)
     with pytest.raises(Unavailable, match="too many requests"):
         await found.endpoint.ask(HEADERS)
@@ -78,7 +78,7 @@ async def test_an_endpoint_that_asks_for_more_than_a_minute_fails_at_once() -> N
 
 async def test_a_limit_that_never_ends_is_said_to_be_one() -> None:
     node = FakeNode(FakeChain(9))
-    node.always = Posted(429, None, b"")
+    node.always = HttpResponse(429, None, b"")
     with pytest.raises(Unavailable, match="too many requests"):
         await one(node).endpoint.ask(HEADERS)
 
@@ -93,7 +93,7 @@ async def test_a_limit_told_inside_an_answer_is_waited_for_too() -> None:
 
     node = FakeNode(FakeChain(9), eth_getBlockByNumber=limited)
     found = one(node)
-    assert isinstance(await found.endpoint.one(HEADERS[0]), bytes)
+    assert isinstance(await found.endpoint.ask_one(HEADERS[0]), bytes)
     assert found.endpoint.errors.counts == {"RateLimited": 3}
 
 
@@ -102,7 +102,7 @@ async def test_a_configured_rate_is_kept() -> None:
     found.endpoint.pace = Pace(found.clock, max_rps=2)
     start_s = found.clock.now_s
     for _ in range(5):
-        await found.endpoint.one(HEADERS[0])
+        await found.endpoint.ask_one(HEADERS[0])
     assert found.clock.now_s - start_s == pytest.approx(2.0)
 
 
@@ -110,30 +110,30 @@ async def test_a_configured_rate_is_kept() -> None:
 
 
 def whole_of(endpoint: Endpoint) -> Callable[[Request], Awaitable[bytes]]:
-    return lambda request: endpoint.big(request, lambda source, content: bytes(content))
+    return lambda request: endpoint.ask_large(request, lambda source, content: bytes(content))
 
 
 @pytest.mark.parametrize(
     ("posted", "kind", "said"),
     [
-        (Posted(200, None, b"<html><body>Checking your browser</body></html>"), Unavailable, "web page"),
-        (Posted(503, None, b"upstream connect error"), Unavailable, "HTTP 503"),
-        (Posted(200, None, b""), Unavailable, "no JSON"),
-        (Posted(200, None, b"error code: 1015"), Unavailable, "no JSON"),
-        (Posted(200, None, b'[{"jsonrpc":"2.0","id":1,"result":{"num'), Unavailable, "breaks off"),
-        (Posted(200, None, b'[{"jsonrpc":"2.0","id":1,"result":{}'), Unavailable, "breaks off"),
-        (Posted(401, None, b'{"error":"no"}'), BadAnswer, "access refused"),
-        (Posted(403, None, b"Forbidden"), BadAnswer, "access refused"),
-        (Posted(301, None, b""), BadAnswer, "redirects"),
-        (Posted(200, None, b'{"hello":"world"}'), BadAnswer, "question nobody asked"),
-        (Posted(404, None, b'{"message":"no Route matched"}'), BadAnswer, "question nobody asked"),
-        (Posted(200, None, b'{"jsonrpc":"2.0","id":1}'), BadAnswer, "neither"),
+        (HttpResponse(200, None, b"<html><body>Checking your browser</body></html>"), Unavailable, "web page"),
+        (HttpResponse(503, None, b"upstream connect error"), Unavailable, "HTTP 503"),
+        (HttpResponse(200, None, b""), Unavailable, "no JSON"),
+        (HttpResponse(200, None, b"error code: 1015"), Unavailable, "no JSON"),
+        (HttpResponse(200, None, b'[{"jsonrpc":"2.0","id":1,"result":{"num'), Unavailable, "breaks off"),
+        (HttpResponse(200, None, b'[{"jsonrpc":"2.0","id":1,"result":{}'), Unavailable, "breaks off"),
+        (HttpResponse(401, None, b'{"error":"no"}'), BadAnswer, "access refused"),
+        (HttpResponse(403, None, b"Forbidden"), BadAnswer, "access refused"),
+        (HttpResponse(301, None, b""), BadAnswer, "redirects"),
+        (HttpResponse(200, None, b'{"hello":"world"}'), BadAnswer, "question nobody asked"),
+        (HttpResponse(404, None, b'{"message":"no Route matched"}'), BadAnswer, "question nobody asked"),
+        (HttpResponse(200, None, b'{"jsonrpc":"2.0","id":1}'), BadAnswer, "neither"),
     ],
 )
-async def test_a_body_that_is_no_answer(posted: Posted, kind: type[SourceError], said: str) -> None:
+async def test_a_body_that_is_no_answer(posted: HttpResponse, kind: type[SourceError], said: str) -> None:
     node = FakeNode(FakeChain())
     node.always = posted
-    for read in (one(node).endpoint.one, whole_of(one(node).endpoint)):
+    for read in (one(node).endpoint.ask_one, whole_of(one(node).endpoint)):
         with pytest.raises(kind, match=said) as caught:
             await read(HEADERS[0])
         assert type(caught.value) is kind
@@ -225,7 +225,7 @@ async def test_a_batch_whose_answer_grew_too_large_is_asked_in_parts() -> None:
 
 async def test_a_body_refused_with_413_is_made_smaller() -> None:
     node = FakeNode(FakeChain(9))
-    node.exchanges = [Posted(413, None, b"Request Entity Too Large")] * 2
+    node.exchanges = [HttpResponse(413, None, b"Request Entity Too Large")] * 2
     found = await asked(node)
     assert found.endpoint.capabilities == {"max_batch": 2}
 
@@ -237,9 +237,9 @@ class Bounded(FakeNode):
         super().__init__(chain)
         self.most, self.sizes = most, list[int]()
 
-    def post(self, body: bytes) -> Posted:
+    def post(self, body: bytes) -> HttpResponse:
         self.sizes.append(len(body))
-        return Posted(413, None, b"length limit exceeded") if len(body) > self.most else super().post(body)
+        return HttpResponse(413, None, b"length limit exceeded") if len(body) > self.most else super().post(body)
 
 
 def large(count: int, size: int) -> list[Request]:
@@ -275,7 +275,7 @@ async def test_a_single_question_that_is_too_large_is_refused_and_the_others_are
 
 async def test_a_single_question_refused_with_413_is_an_answer() -> None:
     node = FakeNode(FakeChain(9))
-    node.always = Posted(413, None, b"")
+    node.always = HttpResponse(413, None, b"")
     (answer,) = await one(node).endpoint.ask(HEADERS[:1])
     assert isinstance(answer, ResponseTooLarge)
 
@@ -308,10 +308,10 @@ def test_an_endpoint_is_called_by_its_host() -> None:
     "fault",
     [
         Unavailable("node.test:8545", "cannot be reached"),
-        Posted(401, None, b"bad key " + KEY.encode()),
-        Posted(200, None, f"<html>{KEY}path is blocked</html>".encode()),
-        Posted(200, None, f'{{"error":"key {KEY}path unknown"}}'.encode()),
-        Posted(200, None, f'{{"{KEY}path'.encode()),
+        HttpResponse(401, None, b"bad key " + KEY.encode()),
+        HttpResponse(200, None, f"<html>{KEY}path is blocked</html>".encode()),
+        HttpResponse(200, None, f'{{"error":"key {KEY}path unknown"}}'.encode()),
+        HttpResponse(200, None, f'{{"{KEY}path'.encode()),
         answered({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": f"invalid project {KEY}path"}}),
         answered({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": f"{KEY}query may not do that"}}),
         answered({"jsonrpc": "2.0", "id": 1, "error": {"code": -32005, "message": f"rate limit of {KEY}path"}}),
@@ -322,14 +322,18 @@ def test_an_endpoint_is_called_by_its_host() -> None:
 )
 @pytest.mark.parametrize("method", ["eth_getLogs", "eth_call", "eth_getBlockByNumber"])
 async def test_no_part_of_an_address_is_ever_shown(
-    fault: Posted | Exception, method: str, caplog: pytest.LogCaptureFixture
+    fault: HttpResponse | Exception, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     node = FakeNode(FakeChain())
     node.always = fault
     found = wired(node, urls=[URL])
     texts = [repr(found.endpoint), repr(found.node), repr(found.node.errors_by_endpoint()), caplog.text]
-    for read in (found.endpoint.one, whole_of(found.endpoint), lambda request: found.endpoint.ask([request, request])):
+    for read in (
+        found.endpoint.ask_one,
+        whole_of(found.endpoint),
+        lambda request: found.endpoint.ask([request, request]),
+    ):
         try:
             texts.append(repr(await read(Request(method, ({},)))))
         except ChainfolioError as error:

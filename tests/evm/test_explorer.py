@@ -14,7 +14,7 @@ from chainfolio.adapters.evm.datasets.internal import CoinTransfer, TracedBlock
 from chainfolio.adapters.evm.explorer import Explorer
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.fakes import FakeClock
 from tests.evm.test_internal import ALICE, BOB
 
@@ -30,11 +30,13 @@ class Fake:
         self.replaces: list[object] = []
         self.proxy = True
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         assert SECRET in urlsplit(url).query
         query = dict(parse_qsl(body.decode()))
         self.asked.append(query)
-        return Posted(200, None, json.dumps(self.replaces.pop(0) if self.replaces else self.answer(query)).encode())
+        return HttpResponse(
+            200, None, json.dumps(self.replaces.pop(0) if self.replaces else self.answer(query)).encode()
+        )
 
     def answer(self, query: dict[str, str]) -> Any:
         if query["module"] == "proxy" and not self.proxy:

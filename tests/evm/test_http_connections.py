@@ -15,13 +15,13 @@ import pytest
 import uvloop
 
 from chainfolio.errors import Unavailable
-from chainfolio.transport import http, http_line, plain_http
-from chainfolio.transport.exchange import Posted, Unreachable
+from chainfolio.transport import http, http_connection, plain_http
+from chainfolio.transport.exchange import HttpResponse, Unreachable
 from chainfolio.transport.http import HttpTransport
 from tests.speaking import Speak, speaking
 
 Serve = Callable[[Speak], Awaitable[str]]
-Ask = Callable[[str], Coroutine[Any, Any, Posted]]
+Ask = Callable[[str], Coroutine[Any, Any, HttpResponse]]
 GOOD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]"
 
 
@@ -49,10 +49,10 @@ async def serve(transport: HttpTransport) -> AsyncIterator[Serve]:
 def ask(request: pytest.FixtureRequest, transport: HttpTransport) -> Ask:
     """Either client."""
 
-    async def by_aiohttp(url: str) -> Posted:
+    async def by_aiohttp(url: str) -> HttpResponse:
         return await transport._read("node", url, None, 5, transport.budget.lease(), None)
 
-    async def plain(url: str) -> Posted:
+    async def plain(url: str) -> HttpResponse:
         return await transport.get("node", url, 5)
 
     return plain if request.param == "plain" else by_aiohttp
@@ -121,8 +121,8 @@ async def test_a_connection_that_was_kept_for_long_is_not_used_again(
         await answering(reader, writer)
 
     url = await serve(speak)
-    for kept_s, opened in ((http_line.KEPT_S, 1), (http_line.KEPT_S, 1), (0.0, 2), (0.0, 3)):
-        monkeypatch.setattr(http_line, "KEPT_S", kept_s)
+    for kept_s, opened in ((http_connection.KEPT_S, 1), (http_connection.KEPT_S, 1), (0.0, 2), (0.0, 3)):
+        monkeypatch.setattr(http_connection, "KEPT_S", kept_s)
         await transport.get("node", url, 5)
         assert len(lines) == opened
 
@@ -193,7 +193,7 @@ def closed() -> tuple[str, int]:
     return where
 
 
-def at(where: tuple[str, int] | str, family: int = socket.AF_INET) -> http_line.Found:
+def at(where: tuple[str, int] | str, family: int = socket.AF_INET) -> http_connection.Found:
     """An address as a name is resolved to."""
     if isinstance(where, str):
         name, port = where.removeprefix("http://").rstrip("/").split(":")
@@ -219,7 +219,7 @@ def test_the_first_address_of_a_name_that_answers_is_asked(
 
     async def asked() -> None:
         async with speaking(answering) as url:
-            made = await http_line._first([*(addresses[each] for each in before), at(url), at(silent)])
+            made = await http_connection._first([*(addresses[each] for each in before), at(url), at(silent)])
             assert made.getpeername() == at(url)[-1]
             made.close()
 
@@ -228,14 +228,14 @@ def test_the_first_address_of_a_name_that_answers_is_asked(
 
 async def test_of_several_addresses_that_refuse_the_last_says_why(closed: tuple[str, int]) -> None:
     with pytest.raises(ConnectionRefusedError):
-        await http_line._first([at(closed, family=9_999), at(closed)])
+        await http_connection._first([at(closed, family=9_999), at(closed)])
     with pytest.raises(OSError, match="family"):
-        await http_line._first([at(closed, family=9_999)])
+        await http_connection._first([at(closed, family=9_999)])
 
 
 async def test_who_is_called_off_while_connecting_leaves_nothing_open(silent: tuple[str, int]) -> None:
-    connecting = asyncio.create_task(http_line._first([at(silent), at(silent)]))
-    await asyncio.wait([connecting], timeout=2 * http_line.NEXT_S)
+    connecting = asyncio.create_task(http_connection._first([at(silent), at(silent)]))
+    await asyncio.wait([connecting], timeout=2 * http_connection.NEXT_S)
     connecting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await connecting
@@ -311,15 +311,15 @@ async def test_who_is_called_off_twice_leaves_no_connection_open(turns: int, mon
         await reader.read()
 
     async with speaking(nothing) as url:
-        monkeypatch.setattr("chainfolio.transport.http_line.socket.socket", Counted)
-        asked = asyncio.ensure_future(http_line.connected("127.0.0.1", int(url.rpartition(":")[2])))
+        monkeypatch.setattr("chainfolio.transport.http_connection.socket.socket", Counted)
+        asked = asyncio.ensure_future(http_connection.connected("127.0.0.1", int(url.rpartition(":")[2])))
         for count in (turns, 1):
             for _ in range(count):
                 await asyncio.sleep(0)
             asked.cancel()
         [ended] = await asyncio.gather(asked, return_exceptions=True)
         monkeypatch.undo()
-        if isinstance(ended, http_line.Line):
+        if isinstance(ended, http_connection.Line):
             ended.close()
         for _ in range(10):
             await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from chainfolio.adapters.evm.integrity import Query
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, Unavailable
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Refused
 from tests.evm.fakes import (
     ALICE,
@@ -182,7 +182,7 @@ async def test_a_body_too_large_for_one_piece_leaves_the_others_alone() -> None:
     node = FakeNode(chain)
     found = one(node)
     found.endpoint.capabilities["max_span"] = 2
-    node.exchanges = [Posted(413, None, b""), Posted(413, None, b"")]
+    node.exchanges = [HttpResponse(413, None, b""), HttpResponse(413, None, b"")]
     chunk = await found.reader().read(Span(1, 3), TRANSFERS)
     assert heights(chunk.logs) == [1, 2, 3]
 

@@ -16,14 +16,14 @@ import uvloop
 
 from chainfolio.errors import BadAnswer, ResponseTooLarge, Unavailable
 from chainfolio.transport import plain_http
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.http_connection import ROOM
 from chainfolio.transport.http_head import MAX_HEAD, address_of, head_of
-from chainfolio.transport.http_line import ROOM
 from tests.speaking import Speak, speaking
 
 Serve = Callable[[Speak], Awaitable[str]]
-Streamed = Callable[[str, "Kept"], Awaitable[Posted]]
+Streamed = Callable[[str, "Kept"], Awaitable[HttpResponse]]
 
 
 @pytest.fixture
@@ -410,10 +410,10 @@ class Kept:
 async def streamed(request: pytest.FixtureRequest, transport: HttpTransport) -> Streamed:
     """What hands an answer to a sink: either client."""
 
-    async def by_aiohttp(url: str, sink: Kept) -> Posted:
+    async def by_aiohttp(url: str, sink: Kept) -> HttpResponse:
         return await transport._read("node", url, None, 5, transport.budget.lease(), sink)
 
-    async def plain(url: str, sink: Kept) -> Posted:
+    async def plain(url: str, sink: Kept) -> HttpResponse:
         return await transport.stream("node", url, sink, 5)
 
     return plain if request.param == "plain" else by_aiohttp

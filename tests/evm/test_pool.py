@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.node import Node
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
 
@@ -96,7 +96,7 @@ async def test_a_batch_that_is_too_large_with_the_handshake_says_nothing_of_the_
 async def test_a_body_refused_with_the_handshake_is_asked_for_again_without_it() -> None:
     chain = FakeChain(9)
     node = FakeNode(chain)
-    node.exchanges = [Posted(413, None, b"")]
+    node.exchanges = [HttpResponse(413, None, b"")]
     one = wired(node)
     assert await one.node.block(4) == chain.block(4)
     assert (node.bodies, one.endpoint.capabilities) == ([4, 1], {})
@@ -150,7 +150,7 @@ async def test_a_dead_node_is_tried_again_and_then_named_with_the_cure() -> None
 
 async def test_a_node_that_comes_back_is_not_given_up() -> None:
     node = FakeNode(FakeChain(3))
-    node.exchanges = [DOWN, Posted(502, None, b"<html>bad gateway</html>"), Posted(200, None, b"")]
+    node.exchanges = [DOWN, HttpResponse(502, None, b"<html>bad gateway</html>"), HttpResponse(200, None, b"")]
     one = wired(node)
     assert (await one.node.connect()).latest.height == 3
     assert one.endpoint.errors.counts == {"Unavailable": 3}

@@ -24,7 +24,7 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
 from chainfolio.localchain.node import LocalNode
 from chainfolio.proofs import ProofResult
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL, Local
 
@@ -45,7 +45,7 @@ class Scripted:
     http: HttpTransport = field(default_factory=HttpTransport)
     asked: list[str] = field(default_factory=list)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         posted = await self.http.post(source, url, body, timeout_s)
         reads, replies = json.loads(body), json.loads(posted.body)
         for ask, reply in zip(*([x] if isinstance(x, dict) else x for x in (reads, replies)), strict=True):

@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SC
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
 from chainfolio.plans import Reverted, Unknown
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
 from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
 
@@ -229,9 +229,9 @@ async def test_reads_are_split_into_bodies_that_the_node_takes(route: int, most:
     node = FakeNode(chain, contracts(**ROUTES[route]))
     plain, sizes = node.post, list[int]()
 
-    def post(body: bytes) -> Posted:
+    def post(body: bytes) -> HttpResponse:
         sizes.append(len(body))
-        return Posted(413, None, b"length limit exceeded") if len(body) > most else plain(body)
+        return HttpResponse(413, None, b"length limit exceeded") if len(body) > most else plain(body)
 
     node.post = post  # type: ignore[method-assign]
     found = wired(node, checked=True)

@@ -481,6 +481,6 @@ async def test_an_endpoint_gives_bytes_back_when_they_are_decoded_and_not_before
         return len(content)
 
     endpoint = EvmEndpoint(await serve(logs), narrow, Environment(clock=FakeClock()))
-    assert await endpoint.big(Request("eth_getLogs"), parse) == BUDGET - 98
+    assert await endpoint.ask_large(Request("eth_getLogs"), parse) == BUDGET - 98
     assert all(BUDGET - 2000 < size < BUDGET for size in held), "the answers that were refused hold nothing any more"
     assert (len(held), narrow.budget.held, narrow.budget.held_alone) == (2, 0, 0)

@@ -15,7 +15,7 @@ from chainfolio.adapters.solana.chain import SolanaChain, build
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.environment import Environment
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.fakes import FakeClock
 
 ROOT = Path(__file__).parents[2]
@@ -68,11 +68,11 @@ class FakeNode:
         """The clock of the slot."""
         return account("Sysvar", 1, struct.pack("<QqQQq", self.slot, 0, 7, 7, 1_700_000_000 + self.slot))
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request, or several at once."""
         asked = json.loads(body)
         replies = [self._reply(each) for each in (asked if isinstance(asked, list) else [asked])]
-        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
 
     def _reply(self, asked: Any) -> dict[str, Any]:
         self.asked.append(asked["method"])

@@ -38,7 +38,7 @@ from chainfolio.portfolio.facts import ChainFacts
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.solana.conftest import ROOT, facts_of
 from tests.solana.test_interfaces import later
@@ -56,7 +56,7 @@ class Ending:
     used: set[str] = field(default_factory=set)
     _real: HttpTransport = field(default_factory=HttpTransport)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange, unless the endpoint is the broken one."""
         told = json.loads(body)
         if "AccountsByOwner" in body.decode() or "getMultipleAccounts" in body.decode():

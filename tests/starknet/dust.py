@@ -11,7 +11,7 @@ from chainfolio.adapters.starknet import state
 from chainfolio.adapters.starknet.felts import padded, selector
 from chainfolio.adapters.starknet.state import TOGETHER
 from chainfolio.assets import Asset
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from chainfolio.untrusted import MAX_SECONDS
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
 from tests.starknet.fakes import TOKEN, WALLET, FakeNode, Refuse
@@ -43,7 +43,7 @@ class DustNode(FakeNode):
         super().__init__(starknet_call=self._run)
         self.behaviours, self.steps, self.requests = behaviours, 0, 0
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request, or several at once. One that calls a contract without an end is not answered."""
         self.requests += 1
         asked = json.loads(body)

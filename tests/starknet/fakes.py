@@ -11,7 +11,7 @@ import msgspec
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.environment import Environment
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.fakes import FakeClock
 from tests.starknet.recorded import FACTS, ROOT
 
@@ -102,11 +102,11 @@ class FakeNode:
             and all(not some or key in some for some, key in zip(asked["keys"], said["keys"], strict=False))
         ]
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request, or several at once."""
         asked = json.loads(body)
         replies = [self._reply(each) for each in (asked if isinstance(asked, list) else [asked])]
-        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
 
     def _reply(self, asked: Any) -> dict[str, Any]:
         self.asked.append(asked["method"])

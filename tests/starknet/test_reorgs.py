@@ -164,13 +164,13 @@ async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:
 
         async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Any:
             if body.startswith(b"["):
-                from chainfolio.transport.exchange import Posted
+                from chainfolio.transport.exchange import HttpResponse
 
                 self.batches += 1
                 said = (
                     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch requests are not supported"}}'
                 )
-                return Posted(200, None, said)
+                return HttpResponse(200, None, said)
             return await super().post(source, url, body, timeout_s)
 
     node = Single()

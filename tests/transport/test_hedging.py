@@ -14,7 +14,7 @@ from chainfolio.budgets import Budget
 from chainfolio.environment import Environment
 from chainfolio.errors import OverBudget, Unavailable
 from chainfolio.transport import http_endpoint, metering
-from chainfolio.transport.exchange import Posted, Silent
+from chainfolio.transport.exchange import HttpResponse, NoResponse
 from chainfolio.transport.http_endpoint import FEW_HEDGES, MAX_SENT
 from chainfolio.transport.wire import Request
 
@@ -27,19 +27,19 @@ class Hanging:
     def __init__(self, *hanging: int) -> None:
         self.hanging, self.requests, self.cancelled = set(hanging), 0, 0
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         self.requests += 1
         if self.requests in self.hanging or -1 in self.hanging:
             try:
                 async with asyncio.timeout(timeout_s):
                     await asyncio.Event().wait()
             except TimeoutError:
-                raise Silent(source, timeout_s) from None
+                raise NoResponse(source, timeout_s) from None
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
         reply: Any = {"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": "0x1"}
-        return Posted(200, None, json.dumps(reply).encode())
+        return HttpResponse(200, None, json.dumps(reply).encode())
 
     async def close(self) -> None:
         pass
@@ -60,7 +60,7 @@ async def test_a_hung_request_is_sent_again_and_its_connection_is_ended() -> Non
     transport = Hanging(21)
     endpoint = endpoint_of(transport)
     for _ in range(21):
-        assert await endpoint.one(CHAIN_ID) == b'"0x1"'
+        assert await endpoint.ask_one(CHAIN_ID) == b'"0x1"'
     assert (transport.requests, transport.cancelled) == (22, 1)
     assert (endpoint.requests, endpoint.hedged) == (22, 1)
     assert not endpoint.errors.counts
@@ -73,7 +73,7 @@ async def test_a_request_is_sent_three_times_at_most() -> None:
         endpoint.health.read("exchange eth_chainId", 0.001)
     endpoint.checked = False
     with pytest.raises(Unavailable, match="no answer within"):
-        await endpoint.one(CHAIN_ID)
+        await endpoint.ask_one(CHAIN_ID)
     assert transport.requests <= 2 * MAX_SENT
     assert transport.requests > 2
 
@@ -84,35 +84,35 @@ async def test_an_endpoint_that_is_slow_throughout_is_not_asked_twice_as_often()
     for _ in range(20):
         endpoint.health.read("exchange eth_chainId", 0.001)
     for _ in range(3 * FEW_HEDGES):
-        await endpoint.one(CHAIN_ID)
+        await endpoint.ask_one(CHAIN_ID)
     assert 1 <= endpoint.hedged <= FEW_HEDGES
-    assert endpoint.errors.counts["Silent"], "the time limit ended the others"
+    assert endpoint.errors.counts["NoResponse"], "the time limit ended the others"
 
 
 async def test_an_endpoint_without_samples_is_waited_for() -> None:
     transport = Hanging(1)
     endpoint = endpoint_of(transport, timeout_s=0.6)
-    assert await endpoint.one(CHAIN_ID) == b'"0x1"'
+    assert await endpoint.ask_one(CHAIN_ID) == b'"0x1"'
     assert endpoint.hedged == 1
 
 
 async def test_a_request_that_is_sent_again_is_charged_again() -> None:
     transport = Hanging(21)
     endpoint, budget = endpoint_of(transport), Budget(max_requests=100)
-    with metering.on(budget):
+    with metering.charge_to(budget):
         for _ in range(21):
-            await endpoint.one(CHAIN_ID)
+            await endpoint.ask_one(CHAIN_ID)
     assert budget.requests == 22
 
 
 async def test_without_a_budget_for_it_no_request_is_sent_again() -> None:
     transport = Hanging(21)
     endpoint, budget = endpoint_of(transport, timeout_s=0.2), Budget(max_requests=21)
-    with metering.on(budget):
+    with metering.charge_to(budget):
         for _ in range(20):
-            await endpoint.one(CHAIN_ID)
+            await endpoint.ask_one(CHAIN_ID)
         with pytest.raises((OverBudget, Unavailable)):
-            await endpoint.one(CHAIN_ID)
+            await endpoint.ask_one(CHAIN_ID)
     assert transport.requests == 21
 
 
@@ -133,7 +133,7 @@ async def test_an_answer_that_comes_too_late_gives_its_memory_back() -> None:
             super().__init__()
             self.both = asyncio.Event()
 
-        async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
             posted = await super().post(source, url, body, timeout_s)
             number = self.requests
             if number == 2:
@@ -142,5 +142,5 @@ async def test_an_answer_that_comes_too_late_gives_its_memory_back() -> None:
             return replace(posted, lease=cast("Any", Counted(number)))
 
     transport = Together()
-    assert await endpoint_of(transport, timeout_s=0.6).one(CHAIN_ID) == b'"0x1"'
+    assert await endpoint_of(transport, timeout_s=0.6).ask_one(CHAIN_ID) == b'"0x1"'
     assert sorted(given_back) == [1, 2]

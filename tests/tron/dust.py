@@ -11,7 +11,7 @@ from chainfolio.adapters.tron.addresses import parse_address
 from chainfolio.adapters.tron.facts import TRC20
 from chainfolio.adapters.tron.untrusted import MAX_FAILED, MIN_SENT, MULTICALL_SIZE, SPLIT
 from chainfolio.assets import Asset
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
 from tests.tron.fakes import ALICE, USDT, FakeNode
 from tests.tron.recorded import FACTS
@@ -50,7 +50,7 @@ class DustNode(FakeNode):
         self.behaviours, self.energy, self.requests = behaviours, 0, 0
         self.give(ALICE, balance=7_000_000)
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request."""
         self.requests += 1
         return await super().post(source, url, body, timeout_s)

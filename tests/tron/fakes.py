@@ -22,7 +22,7 @@ from chainfolio.adapters.tron.roots import transactions_root
 from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer
-from chainfolio.transport.exchange import Posted, Sink
+from chainfolio.transport.exchange import HttpResponse, Sink
 from tests.evm.fakes import FakeClock
 from tests.tron.recorded import FACTS, ROOT
 
@@ -192,29 +192,29 @@ class FakeNode:
             return {"result": f"0x{self.tokens.get((contract, data[-40:]), 0):064x}"}
         return {"error": {"code": -32000, "message": "REVERT opcode executed"}}
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request."""
         path = "/" + url.split("/", 3)[3]
         return self._answered(path, json.loads(body))
 
-    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
         """One request without a body."""
         return self._answered("/" + url.split("/", 3)[3], None)
 
-    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> Posted:
+    async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
         """Nothing: no such node has anything for a sink."""
-        return Posted(406, None, b"{}")
+        return HttpResponse(406, None, b"{}")
 
-    def _answered(self, path: str, body: Any) -> Posted:
+    def _answered(self, path: str, body: Any) -> HttpResponse:
         self.asked.append(path)
         place = path.partition("?")[0]
         if place not in self.answers:
-            return Posted(404, None, b"{}")
+            return HttpResponse(404, None, b"{}")
         try:
             given = self.answers[place](path if body is None else body)
         except Refuse as error:
-            return Posted(error.status, None, msgspec.json.encode({"Error": error.words}))
-        return Posted(200, None, given if isinstance(given, bytes) else msgspec.json.encode(given))
+            return HttpResponse(error.status, None, msgspec.json.encode({"Error": error.words}))
+        return HttpResponse(200, None, given if isinstance(given, bytes) else msgspec.json.encode(given))
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -27,7 +27,7 @@ from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.wallet import Person
-from chainfolio.transport.exchange import Posted
+from chainfolio.transport.exchange import HttpResponse
 from tests.tron import chains
 from tests.tron.fakes import ALICE, BOB, CAROL, TRANSFER, USDT, FakeNode, done, event, sent
 
@@ -124,12 +124,12 @@ class Liar(FakeNode):
         self.change, self.where = change, where
         self.transactions[50] = [sent(ALICE, BOB, each) for each in (5, 6, 7)]
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request."""
         posted = await super().post(source, url, body, timeout_s)
         if not url.startswith(self.where) or "50" not in body.decode() or not url.endswith("num"):
             return posted
-        return Posted(200, None, msgspec.json.encode(self.change(msgspec.json.decode(posted.body))))
+        return HttpResponse(200, None, msgspec.json.encode(self.change(msgspec.json.decode(posted.body))))
 
 
 def without_the_last(answer: Any) -> Any:

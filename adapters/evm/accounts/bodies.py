@@ -147,8 +147,8 @@ async def read_bodies(
     bodies = await chain.node.agreed(
         at,
         key=Body.comparison_key,
-        asked=lambda question: f"the transactions of block {heights[question]}",
-        final=lambda question: chain.node.is_final(heights[question]),
+        describe=lambda question: f"the transactions of block {heights[question]}",
+        is_final=lambda question: chain.node.is_final(heights[question]),
         kind="account bodies",
     )
     return dict(zip(heights, bodies, strict=True))

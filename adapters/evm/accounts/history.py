@@ -84,7 +84,7 @@ class AccountHistory:
             SourceError: No endpoint answers.
         """
         accounts = sorted({each.lower() for each in accounts})
-        with metering.on(budget):
+        with metering.charge_to(budget):
             window = await self._read_linked(span, accounts, datasets, before)
             window = window or await self._read_final(span, accounts, datasets)
         requested = [DATASETS[name] for name in datasets]
@@ -113,7 +113,7 @@ class AccountHistory:
             OverBudget: The budget ends before the estimate is complete.
             SourceError: No endpoint answers.
         """
-        with metering.on(budget):
+        with metering.charge_to(budget):
             return await forecast(self, span, sorted({each.lower() for each in accounts}), datasets)
 
     async def _read_linked(

@@ -110,8 +110,8 @@ async def read_internal_transfers(node: Node, targets: Sequence[TraceTarget]) ->
     return await node.agreed(
         at,
         key=tuple,
-        asked=lambda question: f"the inside of transaction {targets[question].hash}",
-        final=lambda question: node.is_final(targets[question].height),
+        describe=lambda question: f"the inside of transaction {targets[question].hash}",
+        is_final=lambda question: node.is_final(targets[question].height),
         kind="inside",
     )
 

@@ -159,8 +159,8 @@ class AccountLogs:
         chunks = await self.node.agreed(
             at,
             key=chunk_key,
-            asked=lambda _: f"the logs of blocks {span.first}..{span.last} that name some accounts",
-            final=lambda _: is_final,
+            describe=lambda _: f"the logs of blocks {span.first}..{span.last} that name some accounts",
+            is_final=lambda _: is_final,
             kind="account logs",
         )
         return chunks[0]

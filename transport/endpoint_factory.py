@@ -22,7 +22,7 @@ NO_MEMORY = EndpointMemory()
 E = TypeVar("E", bound=Endpoint)
 
 
-def endpoints(
+def make_endpoints(
     make: Callable[..., E],
     key: str,
     settings: EndpointSettings,

@@ -14,7 +14,7 @@ from chainfolio.transport.http_endpoint import HttpEndpoint
 from chainfolio.transport.pool import Pool
 
 
-class Connects(Protocol):
+class SupportsConnect(Protocol):
     """A chain's nodes as one, that can say where the chain stands."""
 
     async def connect(self) -> Heads:
@@ -22,10 +22,10 @@ class Connects(Protocol):
 
 
 EndpointT = TypeVar("EndpointT", bound=HttpEndpoint)
-NodeT = TypeVar("NodeT", bound=Connects)
+NodeT = TypeVar("NodeT", bound=SupportsConnect)
 
 
-async def examined(
+async def report_endpoints(
     pool: Pool[EndpointT],
     unproven: Sequence[str],
     alone: Callable[[EndpointT], NodeT],
