@@ -17,7 +17,7 @@ from chainfolio.api.example_addresses import PERMIT2, USDC, WALLET
 from chainfolio.api.fields import Reader, Refused, one_of, quoted
 from chainfolio.api.router import get
 from chainfolio.api.status import iso_time
-from chainfolio.engine.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
+from chainfolio.engine.answers import Allowance, ApprovalsPage, ApprovedAsset, EventPosition, Operator, Permit2Allowance
 from chainfolio.portfolio.compose import issue_documents
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.settings import Settings
@@ -274,7 +274,7 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
     question = _question(request, path, query)
     start = cursor_place(request, path, query)
     page = await request.engine.approvals(path.chain, query.addresses, query.limit, start, query.include)
-    cursor = None if page.more is None else seal(request.parts.secret, question, page.more)
+    cursor = None if page.next_position is None else seal(request.parts.secret, question, page.next_position)
     items = _items(page, path.chain)
     unknown = sum(each.at_risk is None for each in page.allowances.values())
     return Approvals(
@@ -283,7 +283,9 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
         items=items,
         unpriced_allowances=unknown if page.block is not None and "allowance" in query.include else msgspec.UNSET,
         operators=msgspec.UNSET if page.operators is None else _operators(page),
-        permit2=msgspec.UNSET if page.permitted is None else tuple(_permitted(page, each) for each in page.permitted),
+        permit2=msgspec.UNSET
+        if page.permit2_allowances is None
+        else tuple(_permitted(page, each) for each in page.permit2_allowances),
         issues=issue_documents(page.issues) or msgspec.UNSET,
     )
 
@@ -305,12 +307,12 @@ def check(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> None:
     cursor_place(request, path, query)
 
 
-def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Place | None:
+def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> EventPosition | None:
     """Where the page begins, None for the first one; 400 for a cursor of another list."""
     if not query.cursor:
         return None
     try:
-        return unseal(request.parts.secret, _question(request, path, query), query.cursor, Place)
+        return unseal(request.parts.secret, _question(request, path, query), query.cursor, EventPosition)
     except Forged:
         reason = "`cursor` was not given out for this chain and these addresses: begin again without it"
         raise invalid("query", [FieldError(reason, ["cursor"])]) from None
@@ -319,16 +321,16 @@ def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -
 def _items(page: ApprovalsPage, chain: str) -> tuple[TokenApproval, ...]:
     return tuple(
         TokenApproval(
-            block=str(item.place.height),
+            block=str(item.position.height),
             timestamp=_iso_time(item.time_us),
-            hash=item.place.tx_hash,
+            hash=item.position.tx_hash,
             contract=item.token,
             owner=item.owner,
             spender=item.spender,
             amount=str(item.raw),
             asset=_asset(page.assets.get((item.owner, item.token)), item.token, chain),
             spender_label=msgspec.UNSET if page.block is None else page.labels.get(item.spender),
-            allowance=_allowance(page, page.allowances.get(item.place)),
+            allowance=_allowance(page, page.allowances.get(item.position)),
         )
         for item in page.items
     )
@@ -364,27 +366,27 @@ def _operators(page: ApprovalsPage) -> tuple[CollectibleOperator, ...]:
 def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
     assert page.block is not None, "what is read from the chain is of a block"
     return CollectibleOperator(
-        block=str(operator.place.height),
+        block=str(operator.position.height),
         timestamp=_iso_time(operator.time_us),
-        hash=operator.place.tx_hash,
+        hash=operator.position.tx_hash,
         contract=operator.token,
         owner=operator.owner,
         spender=operator.spender,
         spender_label=operator.label,
         standard=operator.standard or UNKNOWN,
         token_id=msgspec.UNSET if operator.token_id is None else str(operator.token_id),
-        held=_decimal_or_null(operator.held),
+        held=_decimal_or_null(operator.movable_count),
         block_number=str(page.block.height),
         block_hash=page.block.hash,
     )
 
 
-def _permitted(page: ApprovalsPage, permitted: Permitted) -> PermittedSpender:
+def _permitted(page: ApprovalsPage, permitted: Permit2Allowance) -> PermittedSpender:
     assert page.block is not None, "what is read from the chain is of a block"
     return PermittedSpender(
-        block=str(permitted.place.height),
+        block=str(permitted.position.height),
         timestamp=_iso_time(permitted.time_us),
-        hash=permitted.place.tx_hash,
+        hash=permitted.position.tx_hash,
         contract=permitted.token,
         permit2=permitted.contract,
         owner=permitted.owner,
@@ -394,7 +396,7 @@ def _permitted(page: ApprovalsPage, permitted: Permitted) -> PermittedSpender:
         unlimited=permitted.unlimited,
         expiration=UNKNOWN if permitted.expires_s is None else str(permitted.expires_s),
         balance=_decimal_or_null(permitted.balance),
-        takeable=_decimal_or_null(permitted.takes),
+        takeable=_decimal_or_null(permitted.takeable),
         value_at_risk=UNKNOWN if permitted.at_risk is None else text(permitted.at_risk),
         block_number=str(page.block.height),
         block_hash=page.block.hash,

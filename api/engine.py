@@ -12,7 +12,7 @@ from chainfolio.contracts import VirtualUser
 from chainfolio.engine.answers import (
     ApprovalsPage,
     ChainFact,
-    Place,
+    EventPosition,
     Readiness,
     SyncStatus,
     TransactionFilter,
@@ -96,7 +96,12 @@ class Engine(Protocol):
         or without a rate of the currency."""
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
+        self,
+        chain: str,
+        accounts: Sequence[Account],
+        limit: int,
+        start: EventPosition | None,
+        include: Collection[str] = (),
     ) -> ApprovalsPage:
         """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotIndexed where
         the index does not reach, NotSupported where the chain is not configured or what to `include` (`allowance`,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from chainfolio.engine.answers import Allowance, Operator
-    from chainfolio.engine.approvals.allowances import Standing
+    from chainfolio.engine.approvals.allowances import CurrentApprovals
     from chainfolio.indexer.wiring import System
 
 COLUMNS = (
@@ -63,7 +63,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
 
-    async def read(system: System) -> tuple[Account, str, Standing]:
+    async def read(system: System) -> tuple[Account, str, CurrentApprovals]:
 
         owner = await account_of(system, options.address, options.chain)
         key = one_chain(system, options.chain, [owner], "approvals are those of one chain")
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def document(address: str, chain: str, allowances: Standing) -> dict[str, Any]:
+def document(address: str, chain: str, allowances: CurrentApprovals) -> dict[str, Any]:
     """Return all allowances for --json: amounts raw as text, USD as decimal text, null if unknown."""
 
     return {
@@ -96,7 +96,7 @@ def document(address: str, chain: str, allowances: Standing) -> dict[str, Any]:
     }
 
 
-def _sheet(report: dict[str, Any], allowances: Standing) -> list[list[Any]]:
+def _sheet(report: dict[str, Any], allowances: CurrentApprovals) -> list[list[Any]]:
     """A row for each approval, amounts raw; tokens first, then collectibles."""
     standards = [each.token.asset.kind for each in allowances.allowances]
     tokens = [
@@ -122,8 +122,8 @@ def _allowance(each: Allowance) -> dict[str, Any]:
         "unlimited": each.unlimited,
         "balance": None if each.balance is None else str(each.balance),
         "valueAtRisk": None if each.at_risk is None else text(each.at_risk),
-        "approvedBlock": str(each.approval.place.height),
-        "approvedHash": each.approval.place.tx_hash,
+        "approvedBlock": str(each.approval.position.height),
+        "approvedHash": each.approval.position.tx_hash,
     }
 
 
@@ -134,13 +134,13 @@ def _operator(each: Operator) -> dict[str, Any]:
         "spenderLabel": each.label,
         "standard": each.standard,
         "tokenId": None if each.token_id is None else str(each.token_id),
-        "held": each.held,
-        "approvedBlock": str(each.place.height),
-        "approvedHash": each.place.tx_hash,
+        "held": each.movable_count,
+        "approvedBlock": str(each.position.height),
+        "approvedHash": each.position.tx_hash,
     }
 
 
-def show(address: str, allowances: Standing) -> None:
+def show(address: str, allowances: CurrentApprovals) -> None:
     """Two tables for people; the exact figures are in --json."""
     count = len(allowances.allowances)
     title = f"{address} at block {allowances.block.height}: {count} allowances, {allowances.at_risk:,.2f} USD at risk"
@@ -156,7 +156,7 @@ def show(address: str, allowances: Standing) -> None:
                 each.token,
                 each.label or each.spender,
                 _operator_scope(each),
-                "?" if each.held is None else str(each.held),
+                "?" if each.movable_count is None else str(each.movable_count),
             )
             for each in allowances.operators
         ]

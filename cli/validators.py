@@ -87,7 +87,7 @@ def _read(text: str) -> str:
 async def _gather(system: System, validators: list[str], days: int, by: Granularity) -> list[ValidatorSummary]:
 
     validator_records = records(system)
-    indexes = list(dict.fromkeys([index for each in validators for index in await validator_records.named(each)]))
+    indexes = list(dict.fromkeys([index for each in validators for index in await validator_records.resolve(each)]))
     if len(indexes) > MAX_SHOWN:
         raise BadRequest("who", f"{len(indexes):,} validators", remedy=f"name at most {MAX_SHOWN} of them")
     summaries = []

@@ -1,4 +1,4 @@
-"""What the engine says about chains and accounts, beside portfolios: the API shows these as they are."""
+"""Result types of the engine, except portfolios; the API shows them unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_LOOKUPS: Final = 1000
 
 
 class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One chain as clients know it: how it is named, drawn and linked, and what is answered about it."""
+    """Names, images and links of one chain, and which requests it supports."""
 
     chain_id: int
     key: str
@@ -45,8 +45,10 @@ class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """How fresh what is kept of one account is; a time is None where it was never read. `issues` say why nobody can
-    read it."""
+    """Freshness of the stored data of one account; a time is None if never read.
+
+    `issues` say why the account cannot be read.
+    """
 
     address: str
     portfolio_us: int | None
@@ -56,8 +58,10 @@ class SyncStatus:
 
 
 class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One endpoint of a chain by its place in the settings; null if it was not asked yet. A quarantined endpoint gave a
-    wrong answer and gets no requests."""
+    """Health of one endpoint of a chain, by its index in the settings; null if it was not asked yet.
+
+    A quarantined endpoint gave a wrong answer and gets no requests.
+    """
 
     endpoint: str
     height: int | None
@@ -68,7 +72,7 @@ class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far one chain is indexed. `reason` says in a user's words why it is not healthy, and holds no secret."""
+    """Indexing progress of one chain. `reason` is for users: why it is not healthy, without secrets."""
 
     key: str
     healthy: bool
@@ -80,7 +84,7 @@ class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TaskHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One background task: how many of its runs failed, and the reason while it is unhealthy."""
+    """Health of one background task: its failed runs, and the reason while it is unhealthy."""
 
     task: str
     chain: str | None
@@ -90,8 +94,10 @@ class TaskHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether requests should be sent here, the chains one by one (one that halted need not close the others), and the
-    background tasks: one that works for no single chain has to be healthy."""
+    """Readiness of the server and of each of its chains and background tasks.
+
+    A halted chain need not make the server unready; a task without a chain must be healthy.
+    """
 
     ready: bool
     chains: list[ChainReadiness]
@@ -99,8 +105,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an event lies on its chain, and in which transaction: another one there means another chain."""
+class EventPosition:
+    """Position of an event on its chain. `tx_hash` shows whether it is still the same chain."""
 
     height: int
     log_index: int
@@ -109,9 +115,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One approval event of a fungible token, as mined; `raw` 2^256-1 is unlimited."""
+    """One approval event of a fungible token, as mined. A `raw` of 2^256-1 is unlimited."""
 
-    place: Place
+    position: EventPosition
     time_us: int
     token: str
     owner: str
@@ -121,7 +127,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class ApprovedAsset:
-    """What the owner of an approval holds of the token now, in amounts and USD."""
+    """The owner's current holding of an approved token, in amounts and USD."""
 
     symbol: str
     name: str
@@ -133,8 +139,14 @@ class ApprovedAsset:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is left of an approval at a block. `raw` and `balance` are None where the contract does not say; `at_risk`
-    is the USD of the smaller of the two, None where it is not known; `label` is the spender's, None of an unknown."""
+    """The allowance that is left of an approval at a block.
+
+    Attributes:
+        raw: None if the contract does not return it.
+        balance: The owner's balance; None if the contract does not return it.
+        at_risk: USD of the smaller of the two; None if not known.
+        label: Name of the spender; None if not known.
+    """
 
     approval: Approval
     token: Token
@@ -148,30 +160,36 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who may move collectibles: all of a collection, or the one with `token_id`.
+    """An operator that may move collectibles: all of a collection, or the one with `token_id`.
 
-    `standard` is erc721 or erc1155, None where the contract does not say. `held`: how many could be moved now (ids, of
-    erc1155), None where that is not known.
+    Attributes:
+        standard: erc721 or erc1155; None if the contract does not return it.
+        movable_count: Collectibles (for erc1155: ids) that the operator could move now; None if not known.
     """
 
-    place: Place
+    position: EventPosition
     time_us: int
     token: str
     owner: str
     spender: str
     token_id: int | None = None
     standard: str | None = None
-    held: int | None = None
+    movable_count: int | None = None
     label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Permitted:
-    """Whom Permit2 (at `contract`) lets take a token from its owner. At a block: `raw` is what is left, until
-    `expires_s` (Unix seconds) included; `takes` is how much of it could be taken, `at_risk` the USD of that. None is
-    not known."""
+class Permit2Allowance:
+    """A spender that Permit2 (at `contract`) allows to take a token; None is not known.
 
-    place: Place
+    Attributes:
+        raw: The amount that is left.
+        expires_s: Last second of the allowance, in Unix seconds.
+        takeable: The amount that the spender could take now.
+        at_risk: USD of `takeable`.
+    """
+
+    position: EventPosition
     time_us: int
     contract: str
     token: str
@@ -180,40 +198,48 @@ class Permitted:
     raw: int | None = None
     expires_s: int | None = None
     balance: int | None = None
-    takes: int | None = None
+    takeable: int | None = None
     at_risk: Decimal | None = None
 
     @property
     def unlimited(self) -> bool:
-        """Whether it is not used up by what is taken."""
+        """Return True if spending does not reduce the allowance."""
         return self.raw == 2**160 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalsPage:
-    """Approvals, the newest first; the place to go on from (None: no more); assets by (owner, token) where known.
+    """A page of approvals, newest first.
 
-    With `block`, what was included is of that block: what is left of the approvals that no later one replaced, and, on
-    a first page, who may move collectibles and whom Permit2 lets take tokens. `labels` are those of the spenders that
-    are known. `issues`: what could not be read, and how old the page is if the node does not answer.
+    Attributes:
+        next_position: Where the next page begins; None on the last one.
+        assets: Holdings by (owner, token), if known.
+        block: The block of the included state; None if nothing was included.
+        allowances: What is left of the approvals that no later one replaced.
+        operators: On a first page, if included.
+        permit2_allowances: On a first page, if included.
+        labels: Names of known spenders.
+        issues: What could not be read, and the age of the page if the node does not answer.
     """
 
     items: tuple[Approval, ...]
-    more: Place | None
+    next_position: EventPosition | None
     assets: Mapping[tuple[str, str], ApprovedAsset] = field(default_factory=dict)
     block: Block | None = None
-    allowances: Mapping[Place, Allowance] = field(default_factory=dict)
+    allowances: Mapping[EventPosition, Allowance] = field(default_factory=dict)
     operators: tuple[Operator, ...] | None = None
-    permitted: tuple[Permitted, ...] | None = None
+    permit2_allowances: tuple[Permit2Allowance, ...] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     issues: tuple[Issue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions to show. Empty or None does not filter; both ends of the time (microseconds) are included.
-    With `after` the list goes on behind what was read of it before, and `offset` still counts from its beginning.
-    `options` are the pictures and links that records show."""
+    """Filter, order and window of a list of transactions; empty or None does not filter.
+
+    Both ends of the time (microseconds) are included. With `after` the list continues behind an earlier page, and
+    `offset` still counts from the beginning. `options` select the images and links of the records.
+    """
 
     limit: int
     offset: int
@@ -234,7 +260,7 @@ class TransactionFilter:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """One page, and how far its reader is with it: None where the list ends on it."""
+    """One page of transactions, and the position of its end; None on the last page."""
 
     document: Transactions
     reached: Reached | None

@@ -22,7 +22,7 @@ from chainfolio.engine.answers import (
     MAX_LOOKUPS,
     ApprovalsPage,
     ChainFact,
-    Place,
+    EventPosition,
     Readiness,
     SyncStatus,
     TransactionFilter,
@@ -77,7 +77,7 @@ from chainfolio.validators import HasValidators
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.engine.approvals.allowances import Standing
+    from chainfolio.engine.approvals.allowances import CurrentApprovals
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
     from chainfolio.portfolio.activity import Functions
     from chainfolio.portfolio.metrics.report import PerformanceDocument
@@ -292,7 +292,12 @@ class Engine:
         return self._snapshotter(self.system.chain(key)).is_trusted_contract(contract)
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
+        self,
+        chain: str,
+        accounts: Sequence[Account],
+        limit: int,
+        start: EventPosition | None,
+        include: Collection[str] = (),
     ) -> ApprovalsPage:
         """Return the approvals that accounts gave on a chain, newest first, from a place on.
 
@@ -301,8 +306,8 @@ class Engine:
             BadRequest: The place has left the chain.
             NotSupported: The options ask for something that cannot be included.
         """
-        from chainfolio.engine.approvals.allowances import included
-        from chainfolio.engine.approvals.pages import assets, page
+        from chainfolio.engine.approvals.allowances import with_state
+        from chainfolio.engine.approvals.pages import approvals_page, assets
         from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
@@ -312,7 +317,9 @@ class Engine:
         begin = start or head.block.height
         system = self.system
         lag = evm.info.blocks_in(LIVE_LAG_S)
-        items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin, lag)
+        items, more = await asyncio.to_thread(
+            approvals_page, system.lake, system.tail, evm.key, owners, limit, begin, lag
+        )
         if head.issue is not None:
             unread = (Issue(evm.key, each, f"the node does not answer: `{each}` is left out") for each in include)
             return ApprovalsPage(tuple(items), more, issues=(head.issue, *unread))
@@ -320,7 +327,7 @@ class Engine:
         found = ApprovalsPage(tuple(items), more, known)
         if not include:
             return found
-        return await included(
+        return await with_state(
             found,
             self._snapshotter(evm),
             owners,
@@ -330,20 +337,20 @@ class Engine:
             permit2=system.permit2(evm.key),
         )
 
-    async def allowances(self, chain: str, account: Account) -> Standing:
+    async def allowances(self, chain: str, account: Account) -> CurrentApprovals:
         """All that an account's approvals on a chain still allow, the greatest risk first. NotIndexed where there may
         be approvals that nobody indexed."""
-        from chainfolio.engine.approvals.allowances import standing, stored_standing
-        from chainfolio.engine.approvals.pages import check_whole
+        from chainfolio.engine.approvals.allowances import read_current_approvals, stored_approvals
+        from chainfolio.engine.approvals.pages import check_complete
         from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
         require_capability(evm, Capability.APPROVALS)
         head, lag = await self.heads.latest(evm), evm.info.blocks_in(LIVE_LAG_S)
-        check_whole(self.system.tail, evm.key, [account.address], head.block.height, lag)
+        check_complete(self.system.tail, evm.key, [account.address], head.block.height, lag)
         if head.issue is not None:
-            return await stored_standing(self._snapshotter(evm), [account.address], self.system.labels, head)
-        return await standing(self._snapshotter(evm), [account.address], self.system.labels)
+            return await stored_approvals(self._snapshotter(evm), [account.address], self.system.labels, head)
+        return await read_current_approvals(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
         """One page of what accounts did, over the chains asked for, with what it cost and gained where that is known.

@@ -15,7 +15,7 @@ from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook, token_images, token_list
 from chainfolio.engine.snapshots.token_registry import TokenRegistry
-from chainfolio.engine.validators.stakes import PAID, Stakes
+from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET, Stakes
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
 from chainfolio.portfolio.facts import ChainFacts
@@ -55,7 +55,11 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
         if isinstance(beacon, HasValidators) and beacon.execution == chain.key:
             shown = Stakes(chain.info.native.asset, beacon, system.lake, system.tail)
             return shown if beacon.shows_stake else None
-    return Stakes(chain.info.native.asset, None, system.lake, system.tail) if PAID in chain.datasets else None
+    return (
+        Stakes(chain.info.native.asset, None, system.lake, system.tail)
+        if WITHDRAWALS_DATASET in chain.datasets
+        else None
+    )
 
 
 def rates_of(system: System, worth: Worth) -> Rates:

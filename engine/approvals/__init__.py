@@ -1,1 +1,1 @@
-"""Approvals that accounts gave, and what they still allow."""
+"""Approvals of accounts, and the allowances that are left of them."""

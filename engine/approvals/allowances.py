@@ -1,7 +1,7 @@
-"""What approvals still allow: read from the chain at one block by its hash, and what of it could be taken now.
+"""Allowances and collectible operators that are still in force at one block, and their value at risk.
 
-The index says which approvals there were, the contracts say what is left of them: an allowance is spent without an
-event, and an event need not be true.
+The index has the approval events. The contracts are asked for the allowances that are left: an allowance is spent
+without an event, and an event may be false.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Issue, Price, Token
-from chainfolio.engine.answers import Allowance, Approval, ApprovalsPage, Operator, Place
+from chainfolio.engine.answers import Allowance, Approval, ApprovalsPage, EventPosition, Operator
 from chainfolio.engine.approvals.pages import AMOUNT, COLUMNS, approval, time_us
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 State = TypeVar("State")
-UNLIMITED: Final = 2**255  # who is allowed 2^256-1 and has spent some of it is as free as before
+UNLIMITED: Final = 2**255  # an allowance of 2^256-1 that is partly spent still counts as unlimited
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What approvals allow at one block: those of amounts, and who may move collectibles."""
+class CurrentApprovals:
+    """The allowances of tokens and the operators of collectibles at one block."""
 
     block: Block
     allowances: tuple[Allowance, ...]
@@ -50,39 +50,41 @@ class Standing:
 
     @property
     def at_risk(self) -> Decimal:
-        """What could be taken, in USD: of each holding once, whoever may take it. What has no price is not in it."""
-        held: defaultdict[tuple[str, str], list[Allowance]] = defaultdict(list)
+        """Return the USD at risk: each holding counts once for all its spenders, unpriced ones not at all."""
+        allowances_by_holding: defaultdict[tuple[str, str], list[Allowance]] = defaultdict(list)
         for each in self.allowances:
             if each.at_risk is not None:
-                held[each.approval.owner, each.approval.token].append(each)
-        return amounts.total([_together(each) for each in held.values()])
+                allowances_by_holding[each.approval.owner, each.approval.token].append(each)
+        return amounts.total([_shared_risk(each) for each in allowances_by_holding.values()])
 
     @property
     def unpriced(self) -> int:
-        """How many allowances have a risk that nobody can tell."""
+        """Return the number of allowances whose value at risk is not known."""
         return sum(each.at_risk is None for each in self.allowances)
 
 
-def _together(same: Sequence[Allowance]) -> Decimal:
-    """What several spenders could take of one holding: no more than there is."""
-    first = same[0]
-    assert first.balance is not None, "what is at risk is of a known balance"
-    raw = min(first.balance, sum(each.raw or 0 for each in same))
+def _shared_risk(allowances: Sequence[Allowance]) -> Decimal:
+    """Return the USD of one holding that its spenders could take together, at most its balance."""
+    first = allowances[0]
+    assert first.balance is not None, "a value at risk needs a balance"
+    raw = min(first.balance, sum(each.raw or 0 for each in allowances))
     return _value_usd(first.approval.owner, first.token, raw, first.price) or amounts.ZERO
 
 
 def _value_usd(owner: str, token: Token, raw: int, price: Price | None) -> Decimal | None:
-    """USD; exactly nothing of nothing, None of what has no price or no amount."""
+    """Return the USD value: 0 for a raw amount of 0, None without a price."""
     if raw == 0:
         return amounts.ZERO
     return value_holding(Holding(owner, token, raw), "", Block(0, "", "", 0), price).value_usd
 
 
-# --- which approvals there are ---------------------------------------------------------------------------------------
+# --- approval events of the index ------------------------------------------------------------------------------------
 
 
-def latest(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], keys: Sequence[str], column: str) -> pl.DataFrame:
-    """The last approval event of each key, by owners, the newest first: of those that say something in a column."""
+def latest_events(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], keys: Sequence[str], column: str
+) -> pl.DataFrame:
+    """Return the last approval event of each key, newest first; only events that fill `column` count."""
     import polars as pl
 
     rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, where=pl.col(column).is_not_null())
@@ -90,21 +92,23 @@ def latest(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], keys: Sequ
 
 
 def latest_amounts(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Approval]:
-    """The last approval of an amount of each owner, token and spender, the newest first; revoked ones too."""
-    rows = latest(lake, tail, chain, owners, ("account", "token", "spender"), AMOUNT)
+    """Return the last approval of each owner, token and spender, newest first, revoked ones included."""
+    rows = latest_events(lake, tail, chain, owners, ("account", "token", "spender"), AMOUNT)
     return [approval(row) for row in rows.iter_rows(named=True)]
 
 
 def latest_operators(
-    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], nobody: Collection[str]
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], burn_addresses: Collection[str]
 ) -> list[Operator]:
-    """Who was last allowed to move collectibles, by the events: all of a collection, or one of them. To allow
-    `nobody` is to take back."""
-    for_all = latest(lake, tail, chain, owners, ("account", "token", "spender"), "approved")
-    single = latest(lake, tail, chain, owners, ("token", "token_id"), "token_id")
+    """Return the operators of collections and single collectibles by their last events, newest first.
+
+    An approval of one of `burn_addresses` revokes.
+    """
+    for_all = latest_events(lake, tail, chain, owners, ("account", "token", "spender"), "approved")
+    single = latest_events(lake, tail, chain, owners, ("token", "token_id"), "token_id")
     operators = [
         Operator(
-            place=Place(row["height"], row["log_index"], row["tx_hash"]),
+            position=EventPosition(row["height"], row["log_index"], row["tx_hash"]),
             time_us=time_us(row["time"]),
             token=row["token"],
             owner=row["account"],
@@ -112,15 +116,15 @@ def latest_operators(
             token_id=None if row["token_id"] is None else amounts.raw_from_bytes(row["token_id"]),
         )
         for row in (*for_all.iter_rows(named=True), *single.iter_rows(named=True))
-        if row["approved"] is not False and row["spender"] not in nobody
+        if row["approved"] is not False and row["spender"] not in burn_addresses
     ]
-    return sorted(operators, key=lambda each: (each.place.height, each.place.log_index), reverse=True)
+    return sorted(operators, key=lambda each: (each.position.height, each.position.log_index), reverse=True)
 
 
 def editions(
     lake: Lake, tail: Tail, chain: str, owners: Sequence[str], standards: Collection[str]
 ) -> dict[str, dict[str, set[int]]]:
-    """The ids of editions, of which several can be held, that accounts have met, by account and contract."""
+    """Return the token ids of semi-fungible standards in the accounts' transfers, by account and contract."""
     import polars as pl
 
     columns, edition = ("account", "token", "token_id"), pl.col("standard").is_in(sorted(standards))
@@ -131,27 +135,37 @@ def editions(
     return ids
 
 
-# --- what the chain says of them -------------------------------------------------------------------------------------
+# --- state of the approvals on chain ---------------------------------------------------------------------------------
 
 
 async def allowances(
     snapshotter: Snapshotter, approvals: Sequence[Approval], block: Block, labels: Mapping[str, str]
 ) -> tuple[Allowance, ...]:
-    """What is left of approvals at a block, and what it is worth, in their order: about two requests.
+    """Read and price the allowances left at a block, in the order of `approvals`: about two requests.
 
-    SourceError where the node does not answer. A contract that refuses has an allowance of None: it is not known.
+    The raw allowance is None if the contract refuses the call.
+
+    Raises:
+        BadAnswer: A token or an allowance could not be read.
+        SourceError: The node does not answer.
     """
     token_asset = snapshotter.chain.info.token_asset
     tokens = {each.token: token_asset(each.token) for each in approvals}
-    about = await snapshotter.token_context(tokens.values(), block)
-    if about.issues:
-        raise BadAnswer(snapshotter.chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
-    known = {contract: about.tokens[asset] for contract, asset in tokens.items()}
+    context = await snapshotter.token_context(tokens.values(), block)
+    if context.issues:
+        raise BadAnswer(snapshotter.chain.key, f"{context.issues[0].adapter}: {context.issues[0].reason}")
+    described = {contract: context.tokens[asset] for contract, asset in tokens.items()}
     plan = require_capability(snapshotter.chain, Capability.APPROVALS).allowances(approvals)
     states = await _run(snapshotter, block, plan)
-    prices = {price.asset: price for price in about.quotes.prices}
+    prices = {price.asset: price for price in context.quotes.prices}
     return tuple(
-        _allowance(each, state, known[each.token], prices.get(known[each.token].asset), labels.get(each.spender))
+        _allowance(
+            each,
+            state,
+            described[each.token],
+            prices.get(described[each.token].asset),
+            labels.get(each.spender),
+        )
         for each, state in zip(approvals, states, strict=True)
     )
 
@@ -168,14 +182,14 @@ def _allowance(
 async def operators(
     snapshotter: Snapshotter, approved: Sequence[Operator], block: Block, labels: Mapping[str, str]
 ) -> tuple[Operator, ...]:
-    """Those who may still move collectibles at a block, in their order, each with how many it could take."""
+    """Return the operators that are still approved at a block, each with the number that it could move."""
     owners = sorted({each.owner for each in approved})
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     approves = require_capability(snapshotter.chain, Capability.APPROVALS)
     ids = await asyncio.to_thread(editions, lake, tail, key, owners, approves.edition_standards)
     states = await _run(snapshotter, block, approves.operators(approved, ids))
     return tuple(
-        replace(each, standard=state.standard, held=state.movable, label=labels.get(each.spender))
+        replace(each, standard=state.standard, movable_count=state.movable, label=labels.get(each.spender))
         for each, state in zip(approved, states, strict=True)
         if state is not None
     )
@@ -188,12 +202,14 @@ async def _run(snapshotter: Snapshotter, block: Block, plan: Plan[Any, Any, Sequ
     return report.result
 
 
-Labels = Callable[[str, Iterable[str]], dict[str, str]]  # the names of known spenders, by chain and address
+Labels = Callable[[str, Iterable[str]], dict[str, str]]  # from a chain and spenders to the names of known ones
 
 
-async def standing(snapshotter: Snapshotter, owners: Sequence[str], labels: Labels) -> Standing:
-    """All that owners' approvals still allow, at the newest block that is indexed, the greatest risk first, then what
-    nobody can tell."""
+async def read_current_approvals(snapshotter: Snapshotter, owners: Sequence[str], labels: Labels) -> CurrentApprovals:
+    """Read all allowances and operators of owners at the newest indexed block.
+
+    The greatest value at risk comes first, unknown ones last.
+    """
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     block = await snapshotter.newest_block()
     events = await asyncio.to_thread(latest_amounts, lake, tail, key, owners)
@@ -201,39 +217,43 @@ async def standing(snapshotter: Snapshotter, owners: Sequence[str], labels: Labe
         latest_operators, lake, tail, key, owners, rules_of(snapshotter.chain.kind).burn_addresses
     )
     names = labels(key, {event.spender for event in events} | {operator.spender for operator in allowed})
-    left = await allowances(snapshotter, [each for each in events if each.raw], block, names)
-    may = await operators(snapshotter, allowed, block, names)
-    return Standing(block, tuple(sorted((each for each in left if each.raw != 0), key=_order)), may)
+    allowances_left = await allowances(snapshotter, [each for each in events if each.raw], block, names)
+    operators_left = await operators(snapshotter, allowed, block, names)
+    return CurrentApprovals(
+        block, tuple(sorted((each for each in allowances_left if each.raw != 0), key=_order)), operators_left
+    )
 
 
-async def stored_standing(
+async def stored_approvals(
     snapshotter: Snapshotter, owners: Sequence[str], labels: Labels, head: StoredHead
-) -> Standing:
-    """Return the approvals that were last given, without a node: what is left of them, and at risk, is not known."""
+) -> CurrentApprovals:
+    """Return the stored approvals without asking the node: allowances and values at risk are None."""
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     events = await asyncio.to_thread(latest_amounts, lake, tail, key, owners)
-    given = [each for each in events if each.raw]
-    nobody = rules_of(snapshotter.chain.kind).burn_addresses
-    may = await asyncio.to_thread(latest_operators, lake, tail, key, owners, nobody)
-    assets = {each.token: snapshotter.chain.info.token_asset(each.token) for each in given}
+    approvals = [each for each in events if each.raw]
+    burn_addresses = rules_of(snapshotter.chain.kind).burn_addresses
+    stored_operators = await asyncio.to_thread(latest_operators, lake, tail, key, owners, burn_addresses)
+    assets = {each.token: snapshotter.chain.info.token_asset(each.token) for each in approvals}
     tokens = await asyncio.to_thread(snapshotter.book.stored, set(assets.values()))
-    names = labels(key, {each.spender for each in given} | {each.spender for each in may})
-    left = [
+    names = labels(key, {each.spender for each in approvals} | {each.spender for each in stored_operators})
+    unread_allowances = [
         Allowance(each, tokens[assets[each.token]], None, False, None, None, None, names.get(each.spender))
-        for each in given
+        for each in approvals
     ]
-    operators = tuple(replace(each, label=names.get(each.spender)) for each in may)
+    operators = tuple(replace(each, label=names.get(each.spender)) for each in stored_operators)
     unread = Issue(key, "allowances", "the node does not answer: what is left of approvals, and at risk, is not known")
-    return Standing(head.block, tuple(left), operators, (unread,) if head.issue is None else (head.issue, unread))
+    return CurrentApprovals(
+        head.block, tuple(unread_allowances), operators, (unread,) if head.issue is None else (head.issue, unread)
+    )
 
 
 def _order(allowance: Allowance) -> tuple[bool, Decimal, bool, int, int]:
-    risk, place = allowance.at_risk, allowance.approval.place
+    risk, position = allowance.at_risk, allowance.approval.position
     value_usd = amounts.ZERO if risk is None else risk.copy_negate()
-    return risk is None, value_usd, not allowance.unlimited, -place.height, -place.log_index
+    return risk is None, value_usd, not allowance.unlimited, -position.height, -position.log_index
 
 
-async def included(
+async def with_state(
     page: ApprovalsPage,
     snapshotter: Snapshotter,
     owners: Sequence[str],
@@ -243,9 +263,11 @@ async def included(
     first: bool,
     permit2: Collection[str] = (),
 ) -> ApprovalsPage:
-    """A page with what was asked for beside its events, all at one block; operators, and what is allowed inside the
-    contracts `permit2`, are listed on a first page."""
-    from chainfolio.engine.approvals.permit2 import permitted
+    """Return the page with the state that `include` names, all at one block.
+
+    Operators, and the allowances inside the contracts `permit2`, are added to a first page only.
+    """
+    from chainfolio.engine.approvals.permit2 import read_permit2_allowances
 
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     block = await snapshotter.newest_block()
@@ -254,27 +276,29 @@ async def included(
         allowed = await asyncio.to_thread(
             latest_operators, lake, tail, key, owners, rules_of(snapshotter.chain.kind).burn_addresses
         )
-    inside = await permitted(snapshotter, owners, permit2, block) if "permit2" in include and first else None
-    spenders = {each.spender for each in (*page.items, *(allowed or ()), *(inside or ()))}
+    permit2_allowances = (
+        await read_permit2_allowances(snapshotter, owners, permit2, block) if "permit2" in include and first else None
+    )
+    spenders = {each.spender for each in (*page.items, *(allowed or ()), *(permit2_allowances or ()))}
     names = labels(key, spenders)
-    left: tuple[Allowance, ...] = ()
+    allowances_left: tuple[Allowance, ...] = ()
     if "allowance" in include:
-        left = await allowances(
-            snapshotter, await asyncio.to_thread(current, page.items, lake, tail, key), block, names
+        allowances_left = await allowances(
+            snapshotter, await asyncio.to_thread(unreplaced, page.items, lake, tail, key), block, names
         )
-    may = None if allowed is None else await operators(snapshotter, allowed, block, names)
+    operators_left = None if allowed is None else await operators(snapshotter, allowed, block, names)
     return replace(
         page,
         block=block,
-        allowances={each.approval.place: each for each in left},
-        operators=may,
-        permitted=inside,
+        allowances={each.approval.position: each for each in allowances_left},
+        operators=operators_left,
+        permit2_allowances=permit2_allowances,
         labels=names,
     )
 
 
-def current(approvals: Collection[Approval], lake: Lake, tail: Tail, chain: str) -> list[Approval]:
-    """Those of some approvals that no later one of the same owner, token and spender has replaced."""
+def unreplaced(approvals: Collection[Approval], lake: Lake, tail: Tail, chain: str) -> list[Approval]:
+    """Return the approvals that no later one of the same owner, token and spender has replaced."""
     owners = sorted({each.owner for each in approvals})
-    newest = {each.place for each in latest_amounts(lake, tail, chain, owners)} if owners else set()
-    return [each for each in approvals if each.place in newest]
+    newest = {each.position for each in latest_amounts(lake, tail, chain, owners)} if owners else set()
+    return [each for each in approvals if each.position in newest]

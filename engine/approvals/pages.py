@@ -1,7 +1,7 @@
-"""Approvals that accounts gave, as mined, newest first, a page at a time; and what the approved tokens are worth now.
+"""Pages of approval events, newest first, and the holdings of the approved tokens.
 
-A page goes down from a place (height and log index), so blocks that come meanwhile change no later page. It ends where
-the index ends: below that is `NotIndexed`, which is not the same as no more approvals.
+A page goes down from a position (height and log index), so new blocks change no later page. Where the index ends the
+list raises `NotIndexed`: missing blocks are not an empty list.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Price, Token
-from chainfolio.engine.answers import Approval, ApprovedAsset, Place
+from chainfolio.engine.answers import Approval, ApprovedAsset, EventPosition
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
@@ -43,51 +43,56 @@ COLUMNS: Final = (
     "raw",
     "approved",
 )
-AMOUNT: Final = "raw"  # the column that an approval of an amount fills; others allow collectibles
+AMOUNT: Final = "raw"  # filled by approvals of an amount, null for those of collectibles
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STALE: Final = "the chain has changed since that page: begin again without a cursor"
 
 
-def page(
+def approvals_page(
     lake: Lake,
     tail: Tail,
     chain: str,
     owners: Sequence[str],
     limit: int,
-    start: Place | int,
+    start: EventPosition | int,
     lag: int = MAX_UNINDEXED_BLOCKS,
-) -> tuple[list[Approval], Place | None]:
-    """Up to `limit` approvals, and the place to go on from (None: there are no more).
+) -> tuple[list[Approval], EventPosition | None]:
+    """Return up to `limit` approvals, and the position of the next page (None on the last page).
 
-    `start` is the chain's head for the newest, or the place that an earlier page ended at. BadRequest where that place
-    has left the chain; NotIndexed where the index does not reach, or is more than `lag` blocks behind the head.
+    Args:
+        start: The chain's head for the newest approvals, or the position at which an earlier page ended.
+        lag: Blocks that the index may be behind the head.
+
+    Raises:
+        BadRequest: The position has left the chain.
+        NotIndexed: Blocks of the page are not indexed, or the index lags too far behind the head.
     """
-    covered = _covered(tail, chain, owners, start, lag)
-    wanted = limit + (2 if isinstance(start, Place) else 1)
-    rows = _rows(lake, tail, chain, owners, covered, wanted, start)
-    if isinstance(start, Place):
-        if not rows or rows[0].place != start:
+    span = _indexed_span(tail, chain, owners, start, lag)
+    row_count = limit + (2 if isinstance(start, EventPosition) else 1)
+    rows = _rows(lake, tail, chain, owners, span, row_count, start)
+    if isinstance(start, EventPosition):
+        if not rows or rows[0].position != start:
             raise BadRequest("cursor", STALE)
         rows = rows[1:]
     items = rows[:limit]
-    if len(rows) > limit or (items and covered.first > 0):
-        return items, items[-1].place
-    if covered.first > 0:
-        raise _hole(tail, chain, owners, covered.first - 1)
+    if len(rows) > limit or (items and span.first > 0):
+        return items, items[-1].position
+    if span.first > 0:
+        raise _not_indexed(tail, chain, owners, span.first - 1)
     return items, None
 
 
-def check_whole(tail: Tail, chain: str, owners: Sequence[str], head: int, lag: int) -> None:
-    """NotIndexed where a block up to the head (or close to it) is not indexed."""
-    covered = _covered(tail, chain, owners, head, lag)
-    if covered.first > 0:
-        raise _hole(tail, chain, owners, covered.first - 1)
+def check_complete(tail: Tail, chain: str, owners: Sequence[str], head: int, lag: int) -> None:
+    """Raise NotIndexed if a block up to the head (less `lag`) is not indexed."""
+    span = _indexed_span(tail, chain, owners, head, lag)
+    if span.first > 0:
+        raise _not_indexed(tail, chain, owners, span.first - 1)
 
 
-def _covered(tail: Tail, chain: str, owners: Sequence[str], start: Place | int, lag: int) -> Span:
-    """The span of the index to read, from where the page starts down to where nothing is indexed."""
+def _indexed_span(tail: Tail, chain: str, owners: Sequence[str], start: EventPosition | int, lag: int) -> Span:
+    """Return the indexed span to read, from the start of the page down."""
     spans = list(indexed_for_all(tail, chain, APPROVALS.name, owners))
-    if isinstance(start, Place):
+    if isinstance(start, EventPosition):
         for span in spans:
             if start.height in span:
                 return Span(span.first, start.height)
@@ -97,58 +102,58 @@ def _covered(tail: Tail, chain: str, owners: Sequence[str], start: Place | int, 
     return spans[-1]
 
 
-def _hole(tail: Tail, chain: str, owners: Sequence[str], last: int) -> NotIndexed:
-    """What is missing below a span."""
+def _not_indexed(tail: Tail, chain: str, owners: Sequence[str], last: int) -> NotIndexed:
+    """Return the error for the missing blocks below a span."""
     missing = Spans([Span(0, last)]) - indexed_for_all(tail, chain, APPROVALS.name, owners)
     first = max((span.first for span in missing), default=0)
     return NotIndexed(chain, APPROVALS.name, first, last)
 
 
 def _rows(
-    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span, wanted: int, start: Place | int
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span, limit: int, start: EventPosition | int
 ) -> list[Approval]:
-    """The newest rows from the start on."""
+    """Return the newest approvals at and below the start."""
     import polars as pl
 
-    mine = pl.col(AMOUNT).is_not_null()
-    if isinstance(start, Place):
+    condition = pl.col(AMOUNT).is_not_null()
+    if isinstance(start, EventPosition):
         below = pl.col("height") < start.height
-        mine &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
-    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, span=span, where=mine)
-    newest = rows.sort("height", "log_index", descending=True).head(wanted)
+        condition &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
+    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, span=span, where=condition)
+    newest = rows.sort("height", "log_index", descending=True).head(limit)
     return [approval(row) for row in newest.iter_rows(named=True)]
 
 
 def approval(row: Mapping[str, Any]) -> Approval:
-    """An approval of an amount, from a row of `account_approvals`."""
-    place = Place(row["height"], row["log_index"], row["tx_hash"])
+    """Return the approval of an amount that a row of `account_approvals` holds."""
+    position = EventPosition(row["height"], row["log_index"], row["tx_hash"])
     raw = amounts.raw_from_bytes(row["raw"])
-    return Approval(place, time_us(row["time"]), row["token"], row["account"], row["spender"], raw)
+    return Approval(position, time_us(row["time"]), row["token"], row["account"], row["spender"], raw)
 
 
 def time_us(time: datetime) -> int:
-    """A moment of a table in microseconds."""
+    """Return a timestamp of a table in microseconds."""
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-# --- what the tokens are worth now -----------------------------------------------------------------------------------
+# --- holdings of the approved tokens -------------------------------------------------------------------------------
 
 
 async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ApprovedAsset]:
-    """What accounts hold now of some tokens, by (account, token): only where balance, decimals and price are known.
+    """Return the current holdings by (account, token), if balance, decimals and price are known.
 
-    One round beside what the price sources need. Where the node does not answer, nothing is known.
+    The balances take one round in addition to those of the price sources. Empty if the node does not answer.
     """
-    wanted = sorted(set(pairs))
-    if not wanted:
+    sorted_pairs = sorted(set(pairs))
+    if not sorted_pairs:
         return {}
     chain, info = snapshotter.chain, snapshotter.chain.info
-    tokens = {token: info.token_asset(token) for _, token in wanted}
+    tokens = {token: info.token_asset(token) for _, token in sorted_pairs}
     try:
         block = await snapshotter.newest_block()
         book = snapshotter.book.described_at(tokens.values(), block)
         plans: dict[str, Plan[Any, Any, Any]] = {
-            "balances": chain.balances([(account, tokens[token]) for account, token in wanted]),
+            "balances": chain.balances([(account, tokens[token]) for account, token in sorted_pairs]),
             "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
             "prices": query_sources(snapshotter.sources, tokens.values(), block),
         }
@@ -156,7 +161,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     except SourceError:
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()
-    raws = dict(zip(wanted, reports["balances"].result or (), strict=False))
+    raws = dict(zip(sorted_pairs, reports["balances"].result or (), strict=False))
     described = book | (reports["tokens"].result or {})
     token_at = {contract: described[asset] for contract, asset in tokens.items()}
     prices = {price.asset: price for price in quotes.prices}
@@ -169,5 +174,5 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
 
 def _asset(token: Token, raw: int, price: Price) -> ApprovedAsset:
     assert token.decimals is not None, "only tokens with decimals are asked for"
-    held = amounts.amount(raw, token.decimals)
-    return ApprovedAsset(token.symbol, token.name, token.decimals, held, price.usd, market_value(held, price))
+    balance = amounts.amount(raw, token.decimals)
+    return ApprovedAsset(token.symbol, token.name, token.decimals, balance, price.usd, market_value(balance, price))

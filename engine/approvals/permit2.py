@@ -1,4 +1,4 @@
-"""What Permit2 lets others take: allowances inside that contract, found by its events, read from it at a block."""
+"""Allowances inside the Permit2 contract: found by its events, read from it at one block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Price, Token
-from chainfolio.engine.answers import Permitted, Place
+from chainfolio.engine.answers import EventPosition, Permit2Allowance
 from chainfolio.engine.approvals.pages import time_us
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.account_index import unindexed
@@ -33,12 +33,15 @@ US: Final = 1_000_000
 COLUMNS: Final = ("account", "place", "height", "log_index", "time", "tx_hash", "address", "topic2", "topic3")
 
 
-async def permitted(
+async def read_permit2_allowances(
     snapshotter: Snapshotter, owners: Sequence[str], contracts: Collection[str], block: Block
-) -> tuple[Permitted, ...]:
-    """All that Permit2 still lets others take from owners at a block, the newest first: three requests at most.
+) -> tuple[Permit2Allowance, ...]:
+    """Read the Permit2 allowances in force at a block, newest first: at most three requests.
 
-    Unserved where no Permit2 is known on the chain, NotIndexed where its events are not indexed up to the block.
+    Raises:
+        NotSupported: No Permit2 contract of the chain is known.
+        NotIndexed: Its events are not indexed up to the block.
+        BadAnswer: The tokens or the allowances could not be read.
     """
     chain = snapshotter.chain
     if not contracts:
@@ -46,67 +49,69 @@ async def permitted(
         raise NotSupported("the allowances inside Permit2", f"No Permit2 is known on {chain.key}", remedy=remedy)
     approves = require_capability(chain, Capability.APPROVALS)
     filters = approves.permission_filters(contracts)
-    _check(snapshotter.tail, chain.key, owners, filters, block.height)
-    granted = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain, owners, filters, block)
+    _check_indexed(snapshotter.tail, chain.key, owners, filters, block.height)
+    granted = await asyncio.to_thread(
+        latest_permissions, snapshotter.lake, snapshotter.tail, chain, owners, filters, block
+    )
     if not granted:
         return ()
     tokens = {each.token: chain.info.token_asset(each.token) for each in granted}
-    about = await snapshotter.token_context(tokens.values(), block)
-    if about.issues:
-        raise BadAnswer(chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
+    context = await snapshotter.token_context(tokens.values(), block)
+    if context.issues:
+        raise BadAnswer(chain.key, f"{context.issues[0].adapter}: {context.issues[0].reason}")
     plan = approves.permissions(granted)
     report = (await run_batched({"permit2": plan}, lambda reads: chain.answer(reads, block)))["permit2"]
     if report.result is None:
         raise BadAnswer(chain.key, f"what is left inside Permit2 could not be read: {report.reason}")
-    prices = {price.asset: price for price in about.quotes.prices}
-    left = (
-        _left(each, state, about.tokens[tokens[each.token]], prices, block)
+    prices = {price.asset: price for price in context.quotes.prices}
+    permissions = (
+        _current(each, state, context.tokens[tokens[each.token]], prices, block)
         for each, state in zip(granted, report.result, strict=True)
     )
-    return tuple(each for each in left if each is not None)
+    return tuple(each for each in permissions if each is not None)
 
 
-def _left(
-    permission: Permitted, state: PermissionState, token: Token, prices: Mapping[Asset, Price], block: Block
-) -> Permitted | None:
-    """What is left of a permission; None where it was used up or taken back, or has expired: it moves nothing."""
+def _current(
+    permission: Permit2Allowance, state: PermissionState, token: Token, prices: Mapping[Asset, Price], block: Block
+) -> Permit2Allowance | None:
+    """Return the permission with its current state; None if it is used up, revoked or expired."""
     raw, expires_s, allowance, balance = state
     if raw == 0 or (expires_s is not None and expires_s < block.time_us // US):
         return None
     limits = (raw, allowance, balance)
-    known = [limit for limit in limits if limit is not None]
-    takes = 0 if 0 in known else min(known) if len(known) == len(limits) else None
+    known_limits = [limit for limit in limits if limit is not None]
+    takeable = 0 if 0 in known_limits else min(known_limits) if len(known_limits) == len(limits) else None
     value_usd = (
         None
-        if takes is None
-        else value_holding(Holding(permission.owner, token, takes), "", block, prices.get(token.asset)).value_usd
+        if takeable is None
+        else value_holding(Holding(permission.owner, token, takeable), "", block, prices.get(token.asset)).value_usd
     )
-    at_risk = amounts.ZERO if takes == 0 else value_usd
-    return replace(permission, raw=raw, expires_s=expires_s, balance=balance, takes=takes, at_risk=at_risk)
+    at_risk = amounts.ZERO if takeable == 0 else value_usd
+    return replace(permission, raw=raw, expires_s=expires_s, balance=balance, takeable=takeable, at_risk=at_risk)
 
 
-def latest(
+def latest_permissions(
     lake: Lake, tail: Tail, chain: Chain, owners: Sequence[str], filters: Collection[str], block: Block
-) -> list[Permitted]:
-    """The last event of each owner, token and spender up to a block, the newest first; nothing is known of it yet."""
+) -> list[Permit2Allowance]:
+    """Return the last permission per owner, token and spender up to a block, newest first, without state."""
     span, events, approves = Span(0, block.height), of_events(filters), require_capability(chain, Capability.APPROVALS)
     rows = rows_of(lake, tail, chain.key, ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
-    last: dict[tuple[str, ...], Permitted] = {}
+    last_by_key: dict[tuple[str, ...], Permit2Allowance] = {}
     for row in rows.sort("height", "log_index").iter_rows(named=True):
-        if (named := approves.permission_of(row)) is not None:
-            owner, token, spender = row["account"], *named
-            place = Place(row["height"], row["log_index"], row["tx_hash"])
-            last[row["address"], owner, token, spender] = Permitted(
-                place, time_us(row["time"]), row["address"], token, owner, spender
+        if (named_permission := approves.permission_of(row)) is not None:
+            owner, token, spender = row["account"], *named_permission
+            position = EventPosition(row["height"], row["log_index"], row["tx_hash"])
+            last_by_key[row["address"], owner, token, spender] = Permit2Allowance(
+                position, time_us(row["time"]), row["address"], token, owner, spender
             )
-    return sorted(last.values(), key=lambda each: (each.place.height, each.place.log_index), reverse=True)
+    return sorted(last_by_key.values(), key=lambda each: (each.position.height, each.position.log_index), reverse=True)
 
 
-def _check(tail: Tail, chain: str, owners: Sequence[str], wanted: Sequence[str], height: int) -> None:
-    """NotIndexed where one of the filters lacks a block for one of the owners."""
-    lacking = Spans()
-    for own in unindexed(tail, chain, height, wanted, owners).values():
-        lacking |= Spans(span for spans in own.values() for span in spans)
-    if lacking:
-        first: Span = next(iter(lacking))
+def _check_indexed(tail: Tail, chain: str, owners: Sequence[str], filters: Sequence[str], height: int) -> None:
+    """Raise NotIndexed if a block of one of the filters is missing for one of the owners."""
+    missing = Spans()
+    for unindexed_by_filter in unindexed(tail, chain, height, filters, owners).values():
+        missing |= Spans(span for spans in unindexed_by_filter.values() for span in spans)
+    if missing:
+        first: Span = next(iter(missing))
         raise NotIndexed(chain, "events", first.first, first.last)

@@ -342,7 +342,7 @@ class Statement:
             own = [activity for activity in paid if activity.chain == chain]
             if (stakes := self._subjects[chain].snapshotter.stakes) is not None:
                 times = {activity.time_us for activity in own}
-                known = await stakes.withdrew({activity.account for activity in own}, times)
+                known = await stakes.withdrawing_validators({activity.account for activity in own}, times)
                 places = ((each.sort_key, known.get((each.account, each.time_us), ())) for each in own)
                 found |= {place: tuple(validators) for place, validators in places if validators}
         return found

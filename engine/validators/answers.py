@@ -1,6 +1,6 @@
-"""What the engine says about validators of the beacon chain: the API shows these as they are.
+"""Result types for validators of the beacon chain; the API returns them unchanged.
 
-Amounts are decimal strings of wei, times are unix seconds, slots and epochs are numbers of the beacon chain.
+Amounts are decimal strings of wei, times are Unix seconds, slots and epochs are numbers of the beacon chain.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 from chainfolio.errors import NotFound, NotSupported
 
 T = TypeVar("T")
-ValidatorId = int | str  # its index, or its BLS public key: 0x and 96 lower-case hex digits
+ValidatorId = int | str  # an index, or a BLS public key: 0x and 96 lower-case hex digits
 Granularity = Literal["epoch", "day", "week", "month"]
 RangeType = Literal["timestamp", "epoch"]
-# A JSON number with every digit of the decimal it is made of: no float comes between.
+# A JSON number with every digit of its decimal: no float comes between.
 Ratio = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "number", "minimum": 0, "maximum": 1})]
 Status = Literal[
     "pending",
@@ -32,7 +32,7 @@ Status = Literal[
 
 
 class ValidatorIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which validator, and how it stands. `pubkey` is lower-case."""
+    """Identity and status of a validator. `pubkey` is lower-case."""
 
     index: int
     pubkey: str
@@ -41,7 +41,7 @@ class ValidatorIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class ValidatorLifecycle(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """When it entered and left; null where that is not known yet."""
+    """Epochs at which a validator entered and left; null if not known yet."""
 
     activation_epoch: int | None
     activation_timestamp: int | None
@@ -50,14 +50,17 @@ class ValidatorLifecycle(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class ValidatorBalance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What it holds and what its duties are weighed by, in wei."""
+    """Actual balance and effective balance (which weighs the duties), in wei."""
 
     actual: str
     effective: str
 
 
 class WithdrawalCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who may withdraw: prefix 0 is a BLS key, 1 and 2 (compounding, EIP-7251) an EVM `address`; else that is null."""
+    """Withdrawal credentials of a validator.
+
+    Prefix 0 is a BLS key; 1 and 2 (compounding, EIP-7251) hold an EVM `address`, which is null otherwise.
+    """
 
     prefix: int
     credential: str
@@ -65,7 +68,7 @@ class WithdrawalCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="c
 
 
 class ValidatorDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One validator now."""
+    """The current state of one validator."""
 
     validator: ValidatorIdentity
     lifecycle: ValidatorLifecycle
@@ -74,10 +77,10 @@ class ValidatorDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class ValidatorReward(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Rewards and duties of one bucket: an epoch, or a UTC day, ISO week or month clipped to the range asked for.
+    """Rewards and duties of one bucket: an epoch, or a UTC day, ISO week or month clipped to the range.
 
-    `consensusEfficiency` is between 0 and 1, written digit by digit; null where it cannot be computed. An amount that
-    is not known is `N/A`, a number of blocks that is not known null: it is never zero instead.
+    `consensusEfficiency` is between 0 and 1, written digit by digit; null if it cannot be computed. An unknown amount
+    is `N/A` and an unknown number of blocks is null: they are never zero.
     """
 
     epoch_start: int
@@ -112,8 +115,10 @@ class ValidatorWithdrawal(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class ValidatorDeposit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One deposit of `amount` wei; `withdrawalAddress` is null for BLS credentials (prefix 0), `depositIndex` where the
-    block does not name it (before EIP-6110)."""
+    """One deposit of `amount` wei. `withdrawalAddress` is null for BLS credentials (prefix 0).
+
+    `depositIndex` is null if the block does not have it (before EIP-6110).
+    """
 
     slot: int
     epoch: int
@@ -126,7 +131,7 @@ class ValidatorDeposit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Epochs or unix seconds, both ends included, cut into buckets; `all` is one."""
+    """Epochs or Unix seconds, both ends included, cut into buckets; `all` is one bucket."""
 
     type: RangeType
     first: int
@@ -136,7 +141,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which rows of a longer list: `limit` of them after the first `offset`."""
+    """A page of a list: `limit` rows after the first `offset`."""
 
     offset: int
     limit: int
@@ -144,34 +149,34 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Rows(Generic[T]):
-    """The rows in a window, and how many there are in all."""
+    """The rows of a window, and the total number of rows."""
 
     rows: Sequence[T]
     total: int
 
 
 class Validators(Protocol):
-    """The records of validators. One that does not exist is a NotFound (`unknown`)."""
+    """Reads records of validators. A validator that does not exist raises `validator_not_found`."""
 
     async def details(self, validator: ValidatorId) -> ValidatorDetails:
-        """The validator now."""
+        """Return the current state of the validator."""
 
-    async def rewards(self, validator: ValidatorId, within: Range, window: Window) -> Rows[ValidatorReward]:
-        """Its buckets within a range, the earliest first."""
+    async def rewards(self, validator: ValidatorId, epochs: Range, window: Window) -> Rows[ValidatorReward]:
+        """Return the buckets of a range, earliest first."""
 
     async def withdrawals(self, validator: ValidatorId, window: Window) -> Rows[ValidatorWithdrawal]:
-        """Its withdrawals, the latest first."""
+        """Return the withdrawals, latest first."""
 
     async def deposits(self, validator: ValidatorId, window: Window) -> Rows[ValidatorDeposit]:
-        """Its deposits, the latest first."""
+        """Return the deposits, latest first."""
 
 
-def unknown(validator: ValidatorId) -> NotFound:
-    """The error for a validator that the beacon chain does not have."""
+def validator_not_found(validator: ValidatorId) -> NotFound:
+    """Return the error for a validator that the beacon chain does not have."""
     kind = "index" if isinstance(validator, int) else "pubkey"
     return NotFound(f"Validator not found for {kind} {validator}")
 
 
-def unserved() -> NotSupported:
-    """The error of a server without a beacon chain."""
+def no_beacon_chain() -> NotSupported:
+    """Return the error for a server without a beacon chain."""
     return NotSupported("validators", "No beacon chain is configured", remedy="add a beacon chain to the settings")

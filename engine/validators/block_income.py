@@ -1,8 +1,8 @@
-"""What blocks of the execution chain brought to those who proposed them: priority fees, or what a builder paid.
+"""Income of block proposers on the execution chain: priority fees, or the payment of a builder.
 
-Who gets the priority fees stands in the block. A builder puts itself there, and pays the proposer with the last
-transaction of the block. So a last transaction that the fee recipient sends is such a payment, and the fees are the
-builder's. What calls inside transactions give the fee recipient is not counted: it needs traces.
+The block names the recipient of the priority fees. A builder names itself, and pays the proposer with the last
+transaction of the block: a last transaction sent by the fee recipient is such a payment, and the fees are the
+builder's. Calls inside transactions that pay the fee recipient are not counted: they need traces.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.environment import Clock
 
-MAX_BLOCKS: Final = 512  # that one answer asks for
-AT_ONCE: Final = 8
-KEPT: Final = 65_536  # blocks that are remembered
-REFUSED_S: Final = 60.0  # a node that is late has the block by then
+MAX_BLOCKS: Final = 512  # per response
+CONCURRENCY: Final = 8
+MAX_CACHED_BLOCKS: Final = 65_536
+RETRY_AFTER_S: Final = 60.0  # enough for a node that lags
 
 log = logging.getLogger("chainfolio.engine")
 
 
 @dataclass(frozen=True, slots=True)
 class Income:
-    """What a block brought its proposer, in the smallest unit of the native coin: one of the two is 0. `is_built`:
-    somebody else built it, and paid."""
+    """The proposer's income from a block in wei: `fees` or `payment` is 0.
+
+    `is_built` is True if a builder made the block and paid for it.
+    """
 
     fees: int
     payment: int
@@ -43,65 +45,77 @@ class Income:
 
 @dataclass(slots=True)
 class BlockIncome:
-    """Reads blocks of one execution chain, each once. A block that cannot be read is left alone for REFUSED_S: nodes
-    are asked several times for a block that they lack, which takes seconds."""
+    """Reads the income of blocks of one execution chain, each block once.
+
+    A block that cannot be read is not tried again for `RETRY_AFTER_S`: a node is asked several times for a block that
+    it lacks, which takes seconds.
+    """
 
     chain: Chain
     clock: Clock
-    _known: OrderedDict[str, Income] = field(default_factory=OrderedDict)
-    _refused_s: OrderedDict[str, float] = field(default_factory=OrderedDict)  # when a block is asked for again
+    _incomes: OrderedDict[str, Income] = field(default_factory=OrderedDict)
+    _retry_at_s: OrderedDict[str, float] = field(default_factory=OrderedDict)  # the time of the next attempt, by block
 
     async def of(self, blocks: Mapping[str, int]) -> dict[str, Income]:
-        """Return the income of those blocks that can be read, by hash; `blocks` has the height of each by its hash. If
-        nothing of AT_ONCE blocks can be read, the others are not asked for."""
-        now_s = self.clock.monotonic_s()
-        unread = [block for block in blocks if block not in self._known and self._refused_s.get(block, now_s) <= now_s]
-        for start in range(0, len(unread), AT_ONCE):
-            some = unread[start : start + AT_ONCE]
-            errors = await asyncio.gather(*(self._learn(block, blocks[block]) for block in some))
-            if all(errors):
-                self._refuse(unread[start + AT_ONCE :])
-                break
-        found = {block: self._known[block] for block in blocks if block in self._known}
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
-        return found
+        """Return the income of the blocks that can be read, by hash.
 
-    async def _learn(self, block: str, height: int) -> SourceError | None:
-        """Remember the income of a block, or that it cannot be read; return the reason in that case."""
+        Args:
+            blocks: The height of each block by its hash.
+
+        Returns:
+            No entry for unreadable blocks. Reading stops after a batch without a readable block.
+        """
+        now_s = self.clock.monotonic_s()
+        unread = [
+            block for block in blocks if block not in self._incomes and self._retry_at_s.get(block, now_s) <= now_s
+        ]
+        for start in range(0, len(unread), CONCURRENCY):
+            batch = unread[start : start + CONCURRENCY]
+            errors = await asyncio.gather(*(self._try_read(block, blocks[block]) for block in batch))
+            if all(errors):
+                self._postpone(unread[start + CONCURRENCY :])
+                break
+        incomes = {block: self._incomes[block] for block in blocks if block in self._incomes}
+        while len(self._incomes) > MAX_CACHED_BLOCKS:
+            self._incomes.popitem(last=False)
+        return incomes
+
+    async def _try_read(self, block: str, height: int) -> SourceError | None:
+        """Read and cache the income of a block; return the error if it cannot be read."""
         try:
-            self._known[block] = await self._read(block, height)
+            self._incomes[block] = await self._read(block, height)
         except SourceError as error:
             log.warning("what the block at %d of %s brought is not known: %s", height, self.chain.key, error.message)
-            self._refuse([block])
+            self._postpone([block])
             return error
-        self._refused_s.pop(block, None)
+        self._retry_at_s.pop(block, None)
         return None
 
-    def _refuse(self, blocks: Sequence[str]) -> None:
-        again_s = self.clock.monotonic_s() + REFUSED_S
+    def _postpone(self, blocks: Sequence[str]) -> None:
+        """Mark blocks as unreadable for `RETRY_AFTER_S`."""
+        retry_at_s = self.clock.monotonic_s() + RETRY_AFTER_S
         for block in blocks:
-            self._refused_s.pop(block, None)  # so that the oldest come first
-            self._refused_s[block] = again_s
-        while len(self._refused_s) > KEPT:
-            self._refused_s.popitem(last=False)
+            self._retry_at_s.pop(block, None)  # keeps the oldest first
+            self._retry_at_s[block] = retry_at_s
+        while len(self._retry_at_s) > MAX_CACHED_BLOCKS:
+            self._retry_at_s.popitem(last=False)
 
     async def _read(self, block: str, height: int) -> Income:
-        found = await self.chain.collect(Span(height, height), (BLOCKS.name, TRANSACTIONS.name))
-        rows = found.tables[BLOCKS.name].to_pylist()
+        collected = await self.chain.collect(Span(height, height), (BLOCKS.name, TRANSACTIONS.name))
+        rows = collected.tables[BLOCKS.name].to_pylist()
         if [each["hash"] for each in rows] != [block]:
             raise BadAnswer(self.chain.key, f"another block stands at {height} than the beacon chain carries")
-        return income(rows[0], found.tables[TRANSACTIONS.name].to_pylist())
+        return income(rows[0], collected.tables[TRANSACTIONS.name].to_pylist())
 
 
 def income(block: Mapping[str, Any], transactions: Sequence[Mapping[str, Any]]) -> Income:
-    """What a block brought its proposer, by its row and those of its transactions."""
+    """Compute the proposer's income from the row of a block and those of its transactions."""
     builder, base_fee = block["miner"], raw_from_bytes(block["base_fee"]) if block["base_fee"] else 0
     last = max(transactions, key=lambda each: int(each["tx_index"]), default=None)
     if last is not None and last["sender"] == builder and last["recipient"] not in (None, builder):
-        paid = raw_from_bytes(last["raw"])
-        if paid and last["status"] != 0:
-            return Income(0, paid, is_built=True)
+        payment = raw_from_bytes(last["raw"])
+        if payment and last["status"] != 0:
+            return Income(0, payment, is_built=True)
     return Income(
         sum(each["gas_used"] * (raw_from_bytes(each["gas_price"]) - base_fee) for each in transactions),
         0,

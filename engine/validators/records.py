@@ -1,4 +1,7 @@
-"""The records of validators: details from the node, the rest from the tables. What nobody indexed is never zero."""
+"""Records of validators: details from the node, everything else from the tables.
+
+Unindexed rows never count as zero.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ from chainfolio.engine.validators.answers import (
     ValidatorWithdrawal,
     Window,
     WithdrawalCredentials,
-    unknown,
-    unserved,
+    no_beacon_chain,
+    validator_not_found,
 )
 from chainfolio.engine.validators.block_income import MAX_BLOCKS, BlockIncome, Income
-from chainfolio.engine.validators.reward_buckets import READ, Buckets, Known, bucketed
+from chainfolio.engine.validators.reward_buckets import REWARD_COLUMNS, Buckets, RewardHistory, reward_buckets
 from chainfolio.errors import BadAnswer, NotFound, NotIndexed
 from chainfolio.table import Table
 from chainfolio.tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS
@@ -41,10 +44,10 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.indexer.wiring import System
 
-NOTHING: Final = Income(0, 0, is_built=False)  # of a block without a payload
-MAIN: Final = "beacon"
+NO_INCOME: Final = Income(0, 0, is_built=False)  # a block without a payload
+DEFAULT_CHAIN: Final = "beacon"
 DAY_S: Final = 86_400
-KEEPS_UP: Final = 4  # epochs that the index may lie behind the head before newer ones count as missing
+MAX_INDEX_LAG: Final = 4  # epochs that the index may be behind the head before newer ones count as missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,125 +57,143 @@ class ValidatorRecords:
     system: System
     chain: Chain
     source: HasValidators
-    income: BlockIncome | None = None  # of the blocks of its execution chain
+    income: BlockIncome | None = None  # None without the execution chain
 
-    async def now(self, validator: ValidatorId) -> ValidatorNow:
-        """One validator as the node tells it; NotFound in the words of the service."""
+    async def state(self, validator: ValidatorId) -> ValidatorNow:
+        """Read one validator from the node.
+
+        Raises:
+            NotFound: The chain has no such validator.
+        """
         try:
             return await self.source.validator(validator)
         except NotFound:
-            raise unknown(validator) from None
+            raise validator_not_found(validator) from None
 
     async def details(self, validator: ValidatorId) -> ValidatorDetails:
-        """The validator now."""
-        found, clock = await self.now(validator), await self.source.slot_clock()
+        """Read the current state of a validator."""
+        state, clock = await self.state(validator), await self.source.slot_clock()
         return ValidatorDetails(
             validator=ValidatorIdentity(
-                index=found.index, pubkey=found.pubkey, slashed=found.slashed, status=_status(self.chain.key, found)
+                index=state.index, pubkey=state.pubkey, slashed=state.slashed, status=_status(self.chain.key, state)
             ),
             lifecycle=ValidatorLifecycle(
-                activation_epoch=found.activated,
-                activation_timestamp=None if found.activated is None else clock.begins_s(found.activated),
-                exit_epoch=found.exited,
-                withdrawable_epoch=found.withdrawable,
+                activation_epoch=state.activated,
+                activation_timestamp=None if state.activated is None else clock.begins_s(state.activated),
+                exit_epoch=state.exited,
+                withdrawable_epoch=state.withdrawable,
             ),
-            balance=ValidatorBalance(actual=str(found.balance * GWEI), effective=str(found.effective * GWEI)),
+            balance=ValidatorBalance(actual=str(state.balance * GWEI), effective=str(state.effective * GWEI)),
             withdrawal_credentials=WithdrawalCredentials(
-                prefix=int(found.credentials[2:4], 16), credential=found.credentials, address=found.address
+                prefix=int(state.credentials[2:4], 16), credential=state.credentials, address=state.address
             ),
         )
 
-    async def rewards(self, validator: ValidatorId, within: Range, window: Window) -> Rows[ValidatorReward]:
-        """Its buckets within a range, the earliest first."""
-        found, clock = await self.now(validator), await self.source.slot_clock()
-        begin, end = _epochs(clock, within)
-        begin = max(begin, found.activated if found.activated is not None else end + 1)
-        end = min(end, await self._settled(clock))
+    async def rewards(self, validator: ValidatorId, epochs: Range, window: Window) -> Rows[ValidatorReward]:
+        """Return the reward buckets of a range, earliest first."""
+        state, clock = await self.state(validator), await self.source.slot_clock()
+        begin, end = _epochs(clock, epochs)
+        begin = max(begin, state.activated if state.activated is not None else end + 1)
+        end = min(end, await self._settled_epoch(clock))
         if begin > end:
             return Rows((), 0)
-        rows, told = await asyncio.to_thread(self._rewards, found, clock, begin, end)
-        buckets = Buckets(clock, within.granularity, begin, end)
-        shown = buckets.shown(window)
-        incomes = await self._incomes(found, shown[0][0], shown[-1][1]) if shown else ()
-        known = Known(found, clock, rows, told, incomes)
-        return await asyncio.to_thread(bucketed, known, buckets, window)
+        rows, registry = await asyncio.to_thread(self._reward_rows, state, clock, begin, end)
+        buckets = Buckets(clock, epochs.granularity, begin, end)
+        epoch_bounds = buckets.bounds(window)
+        incomes = await self._incomes(state, epoch_bounds[0][0], epoch_bounds[-1][1]) if epoch_bounds else ()
+        history = RewardHistory(state, clock, rows, registry, incomes)
+        return await asyncio.to_thread(reward_buckets, history, buckets, window)
 
-    async def _incomes(self, found: ValidatorNow, begin: int, end: int) -> list[tuple[int, Income]]:
-        """What the blocks that it proposed in some epochs brought, each with its epoch, without those that cannot be
-        read; none of it where the execution chain is not configured."""
-        blocks = await asyncio.to_thread(self._proposed, found, begin, end)
-        carried = {each["execution_hash"]: each["execution_height"] for each in blocks if each["execution_hash"]}
+    async def _incomes(self, state: ValidatorNow, begin: int, end: int) -> list[tuple[int, Income]]:
+        """Return the incomes of the blocks proposed in the epochs, each with its epoch.
+
+        Blocks that cannot be read are left out. Empty without the execution chain, or for more than `MAX_BLOCKS`
+        blocks.
+        """
+        blocks = await asyncio.to_thread(self._proposed, state, begin, end)
+        heights = {each["execution_hash"]: each["execution_height"] for each in blocks if each["execution_hash"]}
         if self.income is None or not blocks or len(blocks) > MAX_BLOCKS:
             return []
-        brought = await self.income.of(carried)
-        unread = carried.keys() - brought.keys()
+        incomes = await self.income.of(heights)
+        unread = heights.keys() - incomes.keys()
         return [
-            (each["epoch"], brought.get(each["execution_hash"], NOTHING))
+            (each["epoch"], incomes.get(each["execution_hash"], NO_INCOME))
             for each in blocks
             if each["execution_hash"] not in unread
         ]
 
-    def _proposed(self, found: ValidatorNow, begin: int, end: int) -> list[dict[str, Any]]:
-        """The blocks that it proposed in some epochs."""
+    def _proposed(self, state: ValidatorNow, begin: int, end: int) -> list[dict[str, Any]]:
+        """Return the rows of the blocks that the validator proposed in the epochs."""
         import polars as pl
 
-        rows = self._rows(PROPOSALS, [found.index], "validator", "height")
+        rows = self._rows(PROPOSALS, [state.index], "validator", "height")
         return rows.filter(pl.col("epoch").is_between(begin, end)).sort("height").to_dicts()
 
     async def recent(self, days: int, granularity: Granularity) -> Range:
-        """The last days of what can be known, not before the first slot of the settings."""
+        """Return the last `days` that are settled, not before the first slot of the settings."""
         clock = await self.source.slot_clock()
-        last = max(0, await self._settled(clock))
+        last_epoch = max(0, await self._settled_epoch(clock))
         indexed_from = -(-self.chain.settings.start_block // clock.slots)
-        first = max(0, indexed_from, last + 1 - days * DAY_S // clock.epoch_s)
-        return Range("epoch", min(first, last), last, granularity)
+        first = max(0, indexed_from, last_epoch + 1 - days * DAY_S // clock.epoch_s)
+        return Range("epoch", min(first, last_epoch), last_epoch, granularity)
 
-    async def named(self, who: str) -> list[int]:
-        """The indexes of the validators that an index, a public key or a withdrawal address names; NotFound where there
-        is none."""
-        if len(who) != ADDRESS:
-            return [(await self.now(int(who) if who.isdecimal() else who)).index]
-        found = await self.source.validators_of([who])
-        if not found:
-            raise NotFound(f"no validator withdraws to {who}")
-        return list(found)
+    async def resolve(self, identifier: str) -> list[int]:
+        """Return the indexes of the validators with an index, a public key or a withdrawal address.
 
-    async def _settled(self, clock: SlotClock) -> int:
-        """The last epoch whose rewards can be known: by the index where it keeps up, else by the chain."""
+        Raises:
+            NotFound: There is no such validator.
+        """
+        if len(identifier) != ADDRESS:
+            return [(await self.state(int(identifier) if identifier.isdecimal() else identifier)).index]
+        indexes = await self.source.validators_of([identifier])
+        if not indexes:
+            raise NotFound(f"no validator withdraws to {identifier}")
+        return list(indexes)
+
+    async def _settled_epoch(self, clock: SlotClock) -> int:
+        """Return the last epoch whose rewards are settled: in the index if it keeps up, else on the chain."""
         head = clock.epoch((await self.chain.heads()).latest.height)
         tail = self.system.tail
         top = tail.top(self.chain.key) or tail.anchor(self.chain.key)
         indexed = -1 if top is None else clock.epoch(top.height)
-        return (indexed if head - indexed <= KEEPS_UP else head) - self.source.settled_after
+        return (indexed if head - indexed <= MAX_INDEX_LAG else head) - self.source.settled_after
 
-    def _rewards(
-        self, found: ValidatorNow, clock: SlotClock, begin: int, end: int
+    def _reward_rows(
+        self, state: ValidatorNow, clock: SlotClock, begin: int, end: int
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Rows of some epochs, and what the registry told up to the last one. NotIndexed where an epoch with duties has
-        no row: rows lie in the first block after their epoch is settled, and that may have been missed for long."""
+        """Return the reward rows of the epochs, and the registry's effective balances up to the last one.
+
+        Raises:
+            NotIndexed: An epoch with duties has no row. A row lies in the first block after its epoch is settled, and
+                the slots of that block may have been missed for long.
+        """
         import polars as pl
 
         after = self.source.settled_after
         slots = Span((begin + after) * clock.slots, (end + after) * clock.slots)
-        self._check(VALIDATOR_REWARDS, found, slots)
+        self._check_indexed(VALIDATOR_REWARDS, state, slots)
         here = pl.col("epoch").is_between(begin, end)
         rows = (
-            self._rows(VALIDATOR_REWARDS, [found.index], "validator", "epoch", columns=READ).filter(here).sort("epoch")
+            self._rows(VALIDATOR_REWARDS, [state.index], "validator", "epoch", columns=REWARD_COLUMNS)
+            .filter(here)
+            .sort("epoch")
         )
-        left = found.exited if found.exited is not None else end + 1
-        duties = range(max(begin, found.activated or 0), min(end + 1, left))
-        have = rows.filter(pl.col("epoch").is_between(duties.start, duties.stop - 1)) if duties else rows.clear()
-        if len(have) != len(duties):
-            missing = next(iter(set(duties) - set(have["epoch"].to_list())))
+        exit_epoch = state.exited if state.exited is not None else end + 1
+        duties = range(max(begin, state.activated or 0), min(end + 1, exit_epoch))
+        duty_rows = rows.filter(pl.col("epoch").is_between(duties.start, duties.stop - 1)) if duties else rows.clear()
+        if len(duty_rows) != len(duties):
+            missing = next(iter(set(duties) - set(duty_rows["epoch"].to_list())))
             first = (missing + after) * clock.slots
             raise NotIndexed(self.chain.key, VALIDATOR_REWARDS.name, first, first + clock.slots - 1)
-        told = self._rows(VALIDATORS, [found.index], "validator", "epoch", columns=("validator", "epoch", "effective"))
-        return rows, told.filter(pl.col("epoch") <= end).sort("epoch")
+        registry = self._rows(
+            VALIDATORS, [state.index], "validator", "epoch", columns=("validator", "epoch", "effective")
+        )
+        return rows, registry.filter(pl.col("epoch") <= end).sort("epoch")
 
     async def withdrawals(self, validator: ValidatorId, window: Window) -> Rows[ValidatorWithdrawal]:
-        """Its withdrawals, the latest first."""
-        found = await self.now(validator)
-        rows = await asyncio.to_thread(self._all, WITHDRAWALS, found, found.index, ["height", "number"])
+        """Return the withdrawals of a validator, latest first."""
+        state = await self.state(validator)
+        rows = await asyncio.to_thread(self._all, WITHDRAWALS, state, state.index, ["height", "number"])
         return Rows(
             [
                 ValidatorWithdrawal(
@@ -183,15 +204,15 @@ class ValidatorRecords:
                     amount=str(each["gwei"] * GWEI),
                     address=each["address"],
                 )
-                for each in _shown(rows, window)
+                for each in _window(rows, window)
             ],
             len(rows),
         )
 
     async def deposits(self, validator: ValidatorId, window: Window) -> Rows[ValidatorDeposit]:
-        """Its deposits, the latest first."""
-        found = await self.now(validator)
-        rows = await asyncio.to_thread(self._all, DEPOSITS, found, found.pubkey, ["height", "item"])
+        """Return the deposits of a validator, latest first."""
+        state = await self.state(validator)
+        rows = await asyncio.to_thread(self._all, DEPOSITS, state, state.pubkey, ["height", "item"])
         return Rows(
             [
                 ValidatorDeposit(
@@ -203,49 +224,56 @@ class ValidatorRecords:
                     withdrawal_credentials=each["credentials"],
                     withdrawal_address=address_of(each["credentials"]),
                 )
-                for each in _shown(rows, window)
+                for each in _window(rows, window)
             ],
             len(rows),
         )
 
-    def _all(self, table: Table, found: ValidatorNow, key: int | str, order: Sequence[str]) -> pl.DataFrame:
-        """All rows that one has in a table, the latest first; NotIndexed where some may be missing since the first slot
-        of the settings."""
+    def _all(self, table: Table, state: ValidatorNow, key: int | str, order: Sequence[str]) -> pl.DataFrame:
+        """Return all rows of a validator in a table, latest first.
+
+        Raises:
+            NotIndexed: Rows may be missing since the first slot of the settings.
+        """
         tail = self.system.tail
         top = tail.top(self.chain.key) or tail.anchor(self.chain.key)
         first = self.chain.settings.start_block
-        self._check(table, found, Span(first, max(first, top.height if top else first)))
+        self._check_indexed(table, state, Span(first, max(first, top.height if top else first)))
         rows = self._rows(table, [key], "pubkey" if isinstance(key, str) else "validator", *order)
         return rows.sort(order, descending=True)
 
     def _rows(
         self, table: Table, keys: Sequence[Any], name: str, *unique: str, columns: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """Rows from the tail, then from the lake, which is the way of a row; each once. `columns`: default all."""
+        """Return each row of the tail and the lake once. `columns`: all by default."""
         import polars as pl
 
-        wanted = list(columns or table.names)
-        fresh = in_tail(self.system.tail, self.chain.key, table).filter(pl.col(name).is_in(keys)).select(wanted)
-        stored = self.system.lake.of_accounts(table, self.chain.key, keys, wanted).collect()
+        selected = list(columns or table.names)
+        fresh = in_tail(self.system.tail, self.chain.key, table).filter(pl.col(name).is_in(keys)).select(selected)
+        stored = self.system.lake.of_accounts(table, self.chain.key, keys, selected).collect()
         if fresh.is_empty():
             return stored
         return pl.concat([fresh, stored.select(fresh.columns)]).unique([name, *unique])
 
-    def _check(self, table: Table, found: ValidatorNow, slots: Span) -> None:
-        """NotIndexed where a table is not indexed of a validator, by whatever names it, in some slots."""
-        names = ["", str(found.index), found.pubkey, *([found.address] if found.address else [])]
+    def _check_indexed(self, table: Table, state: ValidatorNow, slots: Span) -> None:
+        """Raise NotIndexed if `slots` of a table are not indexed under any identifier of the validator."""
+        names = ["", str(state.index), state.pubkey, *([state.address] if state.address else [])]
         ranges: Iterable[Spans] = (self.system.tail.indexed_ranges(self.chain.key, table.name, each) for each in names)
-        have = reduce(lambda one, other: one | other, ranges)
-        if left := list(Spans([slots]) - have):
-            raise NotIndexed(self.chain.key, table.name, left[0].first, left[0].last)
+        indexed = reduce(lambda a, b: a | b, ranges)
+        if missing := list(Spans([slots]) - indexed):
+            raise NotIndexed(self.chain.key, table.name, missing[0].first, missing[0].last)
 
 
 def records(system: System) -> ValidatorRecords:
-    """The validators of the configured beacon chain; Unserved without one."""
+    """Return the records of the configured beacon chain.
+
+    Raises:
+        NotSupported: No beacon chain is configured.
+    """
     chains = [chain for chain in system.chains if isinstance(chain, HasValidators)]
     if not chains:
-        raise unserved()
-    chain = next((each for each in chains if each.key == MAIN), chains[0])
+        raise no_beacon_chain()
+    chain = next((each for each in chains if each.key == DEFAULT_CHAIN), chains[0])
     assert isinstance(chain, HasValidators)
     income = None
     if chain.execution in system.settings.chains:
@@ -253,21 +281,25 @@ def records(system: System) -> ValidatorRecords:
     return ValidatorRecords(system, chain, chain, income)
 
 
-def _epochs(clock: SlotClock, within: Range) -> tuple[int, int]:
-    """The first and the last epoch that begins within a range."""
-    if within.type == "epoch":
-        return within.first, within.last
-    return clock.first_from(within.first), clock.last_until(within.last)
+def _epochs(clock: SlotClock, bounds: Range) -> tuple[int, int]:
+    """Return the first and the last epoch that begin within a range."""
+    if bounds.type == "epoch":
+        return bounds.first, bounds.last
+    return clock.first_from(bounds.first), clock.last_until(bounds.last)
 
 
-def _shown(rows: pl.DataFrame, window: Window) -> list[dict[str, Any]]:
+def _window(rows: pl.DataFrame, window: Window) -> list[dict[str, Any]]:
     return rows.slice(min(window.offset, len(rows)), window.limit).to_dicts()
 
 
-def _status(chain: str, found: ValidatorNow) -> Status:
-    """One of the eight that the service knows: both of `pending` are one."""
-    status = "pending" if found.status in ("pending_initialized", "pending_queued") else found.status
-    for known in get_args(Status):
-        if status == known:
-            return known  # type: ignore[no-any-return]
-    raise BadAnswer(chain, f"validator {found.index} has a status that is none")
+def _status(chain: str, state: ValidatorNow) -> Status:
+    """Return the validator's status as the API names it: the two `pending_…` ones are one.
+
+    Raises:
+        BadAnswer: The node returned another status.
+    """
+    status = "pending" if state.status in ("pending_initialized", "pending_queued") else state.status
+    for status_name in get_args(Status):
+        if status == status_name:
+            return status_name  # type: ignore[no-any-return]
+    raise BadAnswer(chain, f"validator {state.index} has a status that is none")

@@ -1,7 +1,7 @@
-"""What the validators of accounts have, as positions of their portfolios on the execution chain.
+"""Stakes of validators as positions of their owners' portfolios on the execution chain.
 
-The index of the beacon chain says which validators may be an account's; the node says what they have, in the state that
-belongs to the portfolio's block. What cannot be read is an issue, and nothing in its place.
+The index of the beacon chain has the validators that may belong to an account. The node has their balances, in the
+state that belongs to the portfolio's block. A stake that cannot be read is an issue, not a position.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
-PAID: Final = "withdrawals"  # the dataset of a chain to which validators withdraw
+WITHDRAWALS_DATASET: Final = "withdrawals"  # of chains to which validators withdraw
 PROTOCOL: Final = "beacon"
 TYPE: Final = "STAKED"
 SECOND_US: Final = 1_000_000
-KEEPS_UP: Final = 4  # epochs that the index may lie behind what is settled
-WAIT_S: Final = 15.0  # seconds: a beacon node that hangs does not keep the portfolio waiting any longer
+MAX_INDEX_LAG: Final = 4  # epochs that the index may be behind the last settled one
+TIMEOUT_S: Final = 15.0  # after which the portfolio goes on without a beacon node that hangs
 STAKED, LEAVING, WITHDRAWABLE, WAITING = "Staked", "Leaving", "Withdrawable", "Deposits not credited yet"
 PARTS: Final = {
     "active_ongoing": STAKED,
@@ -40,13 +40,17 @@ PARTS: Final = {
     "withdrawal_possible": WITHDRAWABLE,
     "withdrawal_done": WITHDRAWABLE,
 }
-ADDRESS_AT: Final = 26  # where the address begins in withdrawal credentials
+ADDRESS_START: Final = 26  # of the address in withdrawal credentials
 
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """The validators of the accounts of one execution chain, whose native coin is `coin`; `beacon` None where no beacon
-    chain of it is configured."""
+    """The stakes of accounts of one execution chain.
+
+    Attributes:
+        coin: The native coin of the chain.
+        beacon: Its beacon chain; None if not configured.
+    """
 
     coin: Asset
     beacon: Chain | None
@@ -54,7 +58,7 @@ class Stakes:
     tail: Tail
 
     async def of(self, accounts: Sequence[str], block: Block) -> tuple[list[OpenPosition], list[Issue]]:
-        """The positions of some accounts at a block, and what is not known of them."""
+        """Read the positions of accounts at a block, and the issues of stakes that are not known."""
         beacon = self.beacon
         if beacon is None:
             reason = "no beacon chain is configured: what validators have is not in it"
@@ -64,47 +68,57 @@ class Stakes:
         if len(unindexed) == len(accounts) and not self._has_any(beacon):
             return [], [_issue(beacon.key, f"what validators have is not known: {beacon.key} is not indexed")]
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 candidates = await asyncio.to_thread(self._candidates, beacon, accounts)
-                found = await beacon.stakes(accounts, candidates, block)
-                late = await self._late(beacon, block)
+                stakes = await beacon.stakes(accounts, candidates, block)
+                lag_issues = await self._lag_issues(beacon, block)
         except TimeoutError:
-            return [], [_unread(beacon, Unavailable(beacon.key, f"its nodes did not answer within {WAIT_S:g} s"))]
+            return [], [
+                _unread_issue(beacon, Unavailable(beacon.key, f"its nodes did not answer within {TIMEOUT_S:g} s"))
+            ]
         except SourceError as error:
-            return [], [_unread(beacon, error)]
+            return [], [_unread_issue(beacon, error)]
         reason = f"{beacon.key} is indexed of some validators only: others of this account are not looked for"
-        some = [_issue(each, reason, account=each, is_partial=False) for each in unindexed]
-        return [position for each in accounts for position in self._positions(each, found)], [*late, *some]
+        scope_issues = [_issue(each, reason, account=each, is_partial=False) for each in unindexed]
+        return [position for each in accounts for position in self._positions(each, stakes)], [
+            *lag_issues,
+            *scope_issues,
+        ]
 
-    async def withdrew(self, accounts: Collection[str], times_us: Collection[int]) -> dict[tuple[str, int], list[int]]:
-        """Whose withdrawals reached accounts at some moments, by account and moment, as far as the beacon chain is
-        indexed: the indexes of the validators, in the order in which the protocol paid."""
+    async def withdrawing_validators(
+        self, accounts: Collection[str], times_us: Collection[int]
+    ) -> dict[tuple[str, int], list[int]]:
+        """Return the indexes of the validators whose withdrawals reached accounts at some times.
+
+        By account and time (microseconds), in the order of payment, as far as the beacon chain is indexed. Empty
+        without a beacon chain.
+        """
         if self.beacon is None or not times_us:
             return {}
-        return await asyncio.to_thread(self._withdrew, self.beacon.key, sorted(accounts), times_us)
+        return await asyncio.to_thread(self._read_withdrawing, self.beacon.key, sorted(accounts), times_us)
 
-    def _withdrew(
+    def _read_withdrawing(
         self, key: str, accounts: Sequence[str], times_us: Collection[int]
     ) -> dict[tuple[str, int], list[int]]:
         import polars as pl
 
-        validators = [int(each) for each in self._named(key, VALIDATORS, "validator", accounts)]
+        ids = [int(each) for each in self._values_with_credentials(key, VALIDATORS, "validator", accounts)]
         time_us = pl.col("time").dt.epoch("us")
-        own = pl.col("address").is_in(accounts) & time_us.is_in(sorted(times_us))
+        is_withdrawal = pl.col("address").is_in(accounts) & time_us.is_in(sorted(times_us))
         columns = ["number", "address", "time", "validator"]
         fresh = in_tail(self.tail, key, WITHDRAWALS).select(columns)
-        stored = self.lake.of_accounts(WITHDRAWALS, key, validators, columns).collect()
-        rows = pl.concat([fresh, stored]).filter(own).unique("number").sort("number")
-        found: dict[tuple[str, int], list[int]] = {}
-        for address, moment, validator in rows.select("address", time_us, "validator").iter_rows():
-            found.setdefault((address, moment), []).append(validator)
-        return found
+        stored = self.lake.of_accounts(WITHDRAWALS, key, ids, columns).collect()
+        rows = pl.concat([fresh, stored]).filter(is_withdrawal).unique("number").sort("number")
+        validators_by_payment: dict[tuple[str, int], list[int]] = {}
+        for address, paid_us, validator in rows.select("address", time_us, "validator").iter_rows():
+            validators_by_payment.setdefault((address, paid_us), []).append(validator)
+        return validators_by_payment
 
-    def _positions(self, account: str, found: Sequence[Stake]) -> list[OpenPosition]:
-        """What an account has, by what can be done with it."""
+    def _positions(self, account: str, stakes: Sequence[Stake]) -> list[OpenPosition]:
+        """Return an account's positions, one per stage of its stakes."""
         gwei: dict[str, int] = {}
         count: dict[str, int] = {}
-        for each in found:
+        for each in stakes:
             part = PARTS.get(each.status, LEAVING)
             for name, amount in ((part, each.balance), (WAITING, each.waiting)):
                 if each.owner == account and amount:
@@ -125,50 +139,56 @@ class Stakes:
             if name in gwei
         ]
 
-    async def _late(self, beacon: Chain, block: Block) -> list[Issue]:
-        """An issue where the index ends long before a block: who became a validator since then is not looked for."""
+    async def _lag_issues(self, beacon: Chain, block: Block) -> list[Issue]:
+        """Return an issue if the index ends long before the block: newer validators are then not looked up."""
         assert isinstance(beacon, HasValidators)
         clock, top = await beacon.slot_clock(), self.tail.top(beacon.key) or self.tail.anchor(beacon.key)
         indexed = top.height if top is not None else -1
         slot = (block.time_us // SECOND_US - clock.genesis_s) // clock.slot_s
-        if clock.epoch(slot) - clock.epoch(indexed) <= beacon.settled_after + KEEPS_UP:
+        if clock.epoch(slot) - clock.epoch(indexed) <= beacon.settled_after + MAX_INDEX_LAG:
             return []
         reason = f"{beacon.key} is indexed up to slot {indexed}: who became a validator later may be missing"
         return [_issue(beacon.key, reason)]
 
     def _is_indexed(self, beacon: Chain, account: str) -> bool:
-        """Whether all validators of an account are looked for."""
+        """Return True if all validators of an account are indexed."""
         names = ("", account)
         return any(self.tail.indexed_ranges(beacon.key, VALIDATORS.name, name) for name in names)
 
     def _has_any(self, beacon: Chain) -> bool:
-        """Whether some validators are indexed."""
+        """Return True if some validators are indexed."""
         chosen = beacon.settings.chosen
         return any(self.tail.indexed_ranges(beacon.key, VALIDATORS.name, each) for each in chosen)
 
     def _candidates(self, beacon: Chain, accounts: Sequence[str]) -> set[str]:
-        """The indexes and public keys that have, or once had, the address of one of the accounts; whose they are the
-        node says."""
+        """Return the indexes and public keys of validators that had an account's address at any time.
+
+        The node decides which of them belong to the account.
+        """
         return {
             str(each)
             for table, name in ((VALIDATORS, "validator"), (DEPOSITS, "pubkey"))
-            for each in self._named(beacon.key, table, name, accounts)
+            for each in self._values_with_credentials(beacon.key, table, name, accounts)
         }
 
-    def _named(self, key: str, table: Table, name: str, accounts: Sequence[str]) -> list[int | str]:
+    def _values_with_credentials(self, key: str, table: Table, name: str, accounts: Sequence[str]) -> list[int | str]:
         import polars as pl
 
-        own = pl.col("credentials").str.slice(ADDRESS_AT).is_in([each.removeprefix("0x") for each in accounts])
-        found = in_tail(self.tail, key, table).filter(own)[name].to_list()
+        has_account = (
+            pl.col("credentials").str.slice(ADDRESS_START).is_in([each.removeprefix("0x") for each in accounts])
+        )
+        values = in_tail(self.tail, key, table).filter(has_account)[name].to_list()
         if self.lake.exists(table):
-            found += self.lake.scan(table, chain=key).filter(own).select(name).unique().collect()[name].to_list()
-        return found
+            values += (
+                self.lake.scan(table, chain=key).filter(has_account).select(name).unique().collect()[name].to_list()
+            )
+        return values
 
 
 def _issue(subject: str, reason: str, *, account: str = "", is_partial: bool = True) -> Issue:
-    """An issue about the stakes of an account, or of all; the subject of what is not known names the beacon chain."""
+    """Return an issue about the stakes of one account, or of all if `account` is empty."""
     return Issue("validators", subject, reason, makes_partial=is_partial, account=account)
 
 
-def _unread(beacon: Chain, error: SourceError) -> Issue:
+def _unread_issue(beacon: Chain, error: SourceError) -> Issue:
     return _issue(beacon.key, f"what validators have could not be read: {error.reason}")

@@ -20,7 +20,7 @@ from chainfolio.engine.validators.answers import (
     ValidatorWithdrawal,
     Window,
     WithdrawalCredentials,
-    unknown,
+    validator_not_found,
 )
 
 PUBKEY = "0x" + "ab" * 48
@@ -75,7 +75,7 @@ class FakeValidators:
     async def _come(self, name: str, validator: ValidatorId, *arguments: object) -> None:
         await self.engine._come(name, validator, *arguments)
         if validator not in (7, PUBKEY):
-            raise unknown(validator)
+            raise validator_not_found(validator)
 
     async def details(self, validator: ValidatorId) -> ValidatorDetails:
         await self._come("details", validator)

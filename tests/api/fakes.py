@@ -20,7 +20,7 @@ from chainfolio.engine.answers import (
     ApprovalsPage,
     ChainFact,
     ChainReadiness,
-    Place,
+    EventPosition,
     Readiness,
     SyncStatus,
     TransactionFilter,
@@ -220,7 +220,12 @@ class FakeEngine:
         return a_performance(currency)
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
+        self,
+        chain: str,
+        accounts: Sequence[Account],
+        limit: int,
+        start: EventPosition | None,
+        include: Collection[str] = (),
     ) -> ApprovalsPage:
         await self._come("approvals", accounts, chain, limit, start, include)
         return self.page
@@ -283,7 +288,7 @@ class FakeEngine:
 
 def an_approval(height: int, raw: int = 5) -> Approval:
     """An approval that Alice gave to Bob."""
-    place = Place(height, 3, f"0x{height:064x}")
+    place = EventPosition(height, 3, f"0x{height:064x}")
     return Approval(place, 1_700_000_000_123_456, "0x" + "70" * 20, ALICE, BOB, raw)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chainfolio.api.beacon import ROUTES
-from chainfolio.engine.validators.answers import Range, ValidatorDeposit, Window, unserved
+from chainfolio.engine.validators.answers import Range, ValidatorDeposit, Window, no_beacon_chain
 from chainfolio.errors import NotSupported
 from tests.api.beacon import CREDENTIALS, DEPOSIT, OWNER, PUBKEY
 from tests.api.fakes import FakeEngine
@@ -274,7 +274,7 @@ async def test_an_unknown_validator_is_404_in_the_words_of_the_family(ask: Any, 
 
 @each
 async def test_a_server_without_a_beacon_chain_says_so(ask: Any, engine: FakeEngine, resource: str) -> None:
-    engine.failure = unserved()
+    engine.failure = no_beacon_chain()
     answer = await ask(f"{BASE}/{resource}/index/7{RESOURCES[resource]}")
     body = await answer.json()
     assert (answer.status, body["error"], set(body)) == (501, "Not Served", {"error", "message"})
@@ -285,7 +285,7 @@ async def test_a_range_is_refused_before_the_beacon_chain_is_missed(
     ask: Any, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     def missing(engine: FakeEngine) -> None:
-        raise unserved()
+        raise no_beacon_chain()
 
     monkeypatch.setattr(FakeEngine, "validators", missing)
     for validator in ("index/7", f"pubkey/{PUBKEY}"):

@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 
 from chainfolio.api.serve import listening
 from chainfolio.blocks import Block
-from chainfolio.engine.answers import ApprovalsPage, Permitted, Place
+from chainfolio.engine.answers import ApprovalsPage, EventPosition, Permit2Allowance
 from chainfolio.engine.transactions.page_positions import Reached
 from chainfolio.environment import SystemClock
 from chainfolio.storage.state import State
@@ -74,8 +74,8 @@ async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tm
 
 
 async def test_what_permit2_lets_others_take_is_shown_with_what_is_not_known(ask: Any, engine: FakeEngine) -> None:
-    place = Place(9, 3, "0x" + "09" * 32)
-    known = Permitted(
+    place = EventPosition(9, 3, "0x" + "09" * 32)
+    known = Permit2Allowance(
         place, 1_700_000_000_123_456, PERMIT2, TOKEN, ALICE, BOB, 2**160 - 1, 1_800_000_000, 7, 5, Decimal("2.50")
     )
     engine.page = ApprovalsPage(
@@ -83,7 +83,7 @@ async def test_what_permit2_lets_others_take_is_shown_with_what_is_not_known(ask
         None,
         block=Block(12, "0x" + "bb" * 32, "", 0),
         labels={BOB: "Bob's"},
-        permitted=(known, replace(known, raw=None, expires_s=None, balance=None, takes=None, at_risk=None)),
+        permit2_allowances=(known, replace(known, raw=None, expires_s=None, balance=None, takeable=None, at_risk=None)),
     )
     body = await (await ask(f"{APPROVALS}&include=permit2")).json()
     assert engine.calls[0][1][4] == ("permit2",)

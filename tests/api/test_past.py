@@ -23,8 +23,8 @@ from chainfolio.engine.answers import (
     Allowance,
     ApprovalsPage,
     ApprovedAsset,
+    EventPosition,
     Operator,
-    Place,
     TransactionFilter,
 )
 from chainfolio.portfolio.facts import Options
@@ -219,7 +219,7 @@ async def test_an_approval_is_answered_field_by_field(ask: Any, engine: FakeEngi
             {
                 "block": "19000000",
                 "timestamp": "2023-11-14T22:13:20.123Z",
-                "hash": item.place.tx_hash,
+                "hash": item.position.tx_hash,
                 "contract": item.token,
                 "from": ALICE,
                 "to": BOB,
@@ -249,20 +249,20 @@ async def test_an_untracked_token_has_no_asset(ask: Any, engine: FakeEngine) -> 
 
 async def test_a_cursor_leads_to_where_its_page_ended(ask: Any, engine: FakeEngine) -> None:
     first = an_approval(9)
-    engine.page = ApprovalsPage((first,), first.place)
+    engine.page = ApprovalsPage((first,), first.position)
     cursor = (await (await ask(APPROVALS + "&limit=1")).json())["cursor"]
     engine.calls.clear()
     engine.page = ApprovalsPage((an_approval(8),), None)
     body = await (await ask(f"{APPROVALS}&limit=2&cursor={cursor}")).json()
     assert (body["cursor"], body["pageSize"]) == (None, 1)
     ((_, (_, _, limit, start, _)),) = engine.calls
-    assert (limit, start) == (2, first.place)
+    assert (limit, start) == (2, first.position)
 
 
 @pytest.fixture
 async def cursor(ask: Any, engine: FakeEngine) -> str:
     """A cursor of Alice's approvals on Ethereum."""
-    engine.page = ApprovalsPage((an_approval(9),), an_approval(9).place)
+    engine.page = ApprovalsPage((an_approval(9),), an_approval(9).position)
     found: str = (await (await ask(APPROVALS)).json())["cursor"]
     engine.calls.clear()
     return found
@@ -291,9 +291,13 @@ async def test_a_forged_cursor_is_refused(ask: Any, engine: FakeEngine, text: st
 
 
 def test_a_cursor_with_one_bit_or_one_letter_changed_is_no_cursor() -> None:
-    secret, question, place = b"s" * 32, ("approvals", "acc_1", "ethereum", ALICE), Place(9, 3, "0x" + "ab" * 32)
+    secret, question, place = (
+        b"s" * 32,
+        ("approvals", "acc_1", "ethereum", ALICE),
+        EventPosition(9, 3, "0x" + "ab" * 32),
+    )
     given = seal(secret, question, place)
-    assert unseal(secret, question, given, Place) == place
+    assert unseal(secret, question, given, EventPosition) == place
     whole = urlsafe_b64decode(given + "=" * (-len(given) % 4))
     bits = [
         urlsafe_b64encode(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]).decode().rstrip("=")
@@ -304,12 +308,12 @@ def test_a_cursor_with_one_bit_or_one_letter_changed_is_no_cursor() -> None:
     cut = [given[:at] for at in range(len(given))] + [given + more for more in ("A", "=", "==", "\n")]
     for changed in {*bits, *letters, *cut} - {given}:
         with pytest.raises(Forged):
-            unseal(secret, question, changed, Place)
+            unseal(secret, question, changed, EventPosition)
     for other in (("approvals", "acc_1", "ethereum" + ALICE), ("approvals", "acc_1ethereum", ALICE), question[:-1]):
         with pytest.raises(Forged):
-            unseal(secret, other, given, Place)
+            unseal(secret, other, given, EventPosition)
     with pytest.raises(Forged):
-        unseal(b"t" * 32, question, given, Place)
+        unseal(b"t" * 32, question, given, EventPosition)
 
 
 @pytest.mark.parametrize(
@@ -340,11 +344,13 @@ async def test_what_is_left_of_approvals_is_shown_where_asked_for(ask: Any, engi
     block = Block(12, "0x" + "bb" * 32, "0x" + "aa" * 32, 1_700_000_000_000_000)
     token = Token(Asset("eip155:1", "erc20", new.token), "USDC", "USD Coin", 6)
     left = {
-        new.place: Allowance(new, token, 2**256 - 1, True, 12_500_000, None, Decimal("12.50"), "1inch: router v6"),
-        odd.place: Allowance(odd, token, 0, False, None, None, None, "1inch: router v6"),
+        new.position: Allowance(new, token, 2**256 - 1, True, 12_500_000, None, Decimal("12.50"), "1inch: router v6"),
+        odd.position: Allowance(odd, token, 0, False, None, None, None, "1inch: router v6"),
     }
-    may = Operator(place=old.place, time_us=old.time_us, token=old.token, owner=ALICE, spender=BOB, standard="erc1155")
-    one = replace(may, standard=None, token_id=7, held=1, label="OpenSea: conduit")
+    may = Operator(
+        position=old.position, time_us=old.time_us, token=old.token, owner=ALICE, spender=BOB, standard="erc1155"
+    )
+    one = replace(may, standard=None, token_id=7, movable_count=1, label="OpenSea: conduit")
     labels = {BOB: "1inch: router v6"}
     engine.page = ApprovalsPage(
         (new, old, odd), None, block=block, allowances=left, operators=(may, one), labels=labels

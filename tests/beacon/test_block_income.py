@@ -22,7 +22,7 @@ from chainfolio.chains import SpanTables
 from chainfolio.cli.main import main
 from chainfolio.engine.validators import block_income
 from chainfolio.engine.validators.answers import Range, ValidatorReward, Window
-from chainfolio.engine.validators.block_income import AT_ONCE, REFUSED_S, BlockIncome, income
+from chainfolio.engine.validators.block_income import CONCURRENCY, RETRY_AFTER_S, BlockIncome, income
 from chainfolio.engine.validators.records import records
 from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind
@@ -254,7 +254,7 @@ async def test_a_block_that_the_node_lacks_is_asked_for_again_only_a_minute_late
     assert list(await income_of.of(blocks)) == known
     assert read == [7, 8, 9], "no block is asked for again"
     lacks.clear()
-    clock.now_s += REFUSED_S
+    clock.now_s += RETRY_AFTER_S
     assert list(await income_of.of(blocks)) == list(blocks), "the node was late"
     assert read == [7, 8, 9, 8]
     await chain.close()
@@ -272,13 +272,15 @@ async def test_a_node_without_any_of_the_blocks_is_asked_for_a_few_of_them(
         raise NodeBehind("local", f"does not have block {span.first}")
 
     monkeypatch.setattr(EvmChain, "collect", collect)
-    monkeypatch.setattr(block_income, "KEPT", 50)
+    monkeypatch.setattr(block_income, "MAX_CACHED_BLOCKS", 50)
     income_of = BlockIncome(chain, clock)
     blocks = {f"0x{height:064x}": height for height in range(1000, 1100)}
     for _ in range(2):
         assert await income_of.of(blocks) == {}
-    assert read == [*range(1000, 1000 + AT_ONCE), *range(1000, 1000 + AT_ONCE)], "the oldest refusals are forgotten"
-    assert len(income_of._refused_s) == 50
+    assert read == [*range(1000, 1000 + CONCURRENCY), *range(1000, 1000 + CONCURRENCY)], (
+        "the oldest refusals are forgotten"
+    )
+    assert len(income_of._retry_at_s) == 50
     await chain.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 from chainfolio.blocks import Block
 from chainfolio.cli.main import main
 from chainfolio.contracts import Snapshot
-from chainfolio.engine.validators.stakes import PAID
+from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.wiring import System
@@ -227,7 +227,7 @@ async def test_where_no_beacon_chain_is_configured_the_portfolio_says_so_if_vali
     system = System(load(both.settings(tmp_path, beacon=False)))
     local = system.chain("local")
     assert snapshotter_of(system, local).stakes is None, "no validators withdraw to a chain that pays no withdrawals"
-    local.datasets = {**local.datasets, PAID: local.datasets["transfers"]}  # type: ignore[misc]
+    local.datasets = {**local.datasets, WITHDRAWALS_DATASET: local.datasets["transfers"]}  # type: ignore[misc]
     stakes = snapshotter_of(system, local).stakes
     assert stakes is not None
     positions, (issue,) = await stakes.of([owner(STAYS)], await local.block(3))
@@ -249,7 +249,7 @@ async def test_whose_withdrawals_reached_a_wallet_is_known_by_its_block(both: Bo
             moment = int(body["execution_payload"]["timestamp"]) * 1_000_000
             paid.setdefault((each["address"].lower(), moment), []).append(int(each["validator_index"]))
     assert paid
-    found = await stakes.withdrew({who for who, _ in paid}, {moment for _, moment in paid})
+    found = await stakes.withdrawing_validators({who for who, _ in paid}, {moment for _, moment in paid})
     assert found == paid
-    assert await stakes.withdrew({owner(STAYS)}, set()) == {}
+    assert await stakes.withdrawing_validators({owner(STAYS)}, set()) == {}
     await system.close()

@@ -242,7 +242,7 @@ def test_approvals_come_through_the_engine_with_what_their_tokens_are_worth(
 
     page = over(given, asked)
     assert page.items
-    assert page.more is None
+    assert page.next_position is None
     tokens = {token.address.lower() for token in world.deployment.tokens.values()}
     assert page.assets
     assert {token for _, token in page.assets} <= {item.token for item in page.items} & tokens

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.contracts import Price, Token
-from chainfolio.engine.answers import Allowance, Approval, Operator, Place
-from chainfolio.engine.approvals.allowances import Standing, current, latest_amounts, standing
-from chainfolio.engine.approvals.pages import check_whole, page
+from chainfolio.engine.answers import Allowance, Approval, EventPosition, Operator
+from chainfolio.engine.approvals.allowances import CurrentApprovals, latest_amounts, read_current_approvals, unreplaced
+from chainfolio.engine.approvals.pages import approvals_page, check_complete
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import BadRequest, NotIndexed
@@ -44,11 +44,11 @@ def snapshotter(indexed: Index, prices: dict[str, str]) -> Snapshotter:
     return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (build_fixed(value_usd, "test"),))
 
 
-async def stand(indexed: Index, owner: str, prices: dict[str, str]) -> Standing:
-    return await standing(snapshotter(indexed, prices), [owner], labels)
+async def stand(indexed: Index, owner: str, prices: dict[str, str]) -> CurrentApprovals:
+    return await read_current_approvals(snapshotter(indexed, prices), [owner], labels)
 
 
-def by_spender(found: Standing, token: str) -> dict[str, Allowance]:
+def by_spender(found: CurrentApprovals, token: str) -> dict[str, Allowance]:
     return {each.approval.spender: each for each in found.allowances if each.approval.token == token}
 
 
@@ -116,7 +116,7 @@ async def test_who_may_move_collectibles_is_asked_of_the_contract(subject: EvmSu
         found = (await stand(indexed, heidi.lower(), {})).operators
 
         def short(each: Operator) -> tuple[str, str, str | None, int | None, int | None]:
-            return each.token, each.spender, each.standard, each.token_id, each.held
+            return each.token, each.spender, each.standard, each.token_id, each.movable_count
 
         assert {short(each) for each in found} == {
             (collectible.lower(), FRIEND, "erc721", None, 1),
@@ -134,13 +134,13 @@ async def test_what_was_replaced_is_known_on_whichever_page(subject: EvmSubject,
     async with index(subject, tmp_path) as indexed:
         await indexed.fill_final()
         await indexed.follower().step()
-        check_whole(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
-        start: Place | int | None = subject.height
+        check_complete(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
+        start: EventPosition | int | None = subject.height
         seen, now = [], []
         while start is not None:
-            items, start = page(indexed.lake, indexed.tail, indexed.key, [ivan.lower()], 1, start)
+            items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, [ivan.lower()], 1, start)
             seen += items
-            now += current(items, indexed.lake, indexed.tail, indexed.key)
+            now += unreplaced(items, indexed.lake, indexed.tail, indexed.key)
         raws = [item.raw for item in seen if item.spender == FRIEND]
         assert (raws, [item.raw for item in now if item.spender == FRIEND]) == ([7, 6, 5], [7])
         assert now == latest_amounts(indexed.lake, indexed.tail, indexed.key, [ivan.lower()])
@@ -151,7 +151,7 @@ async def test_what_nobody_indexed_is_no_list_of_all_approvals(subject: EvmSubje
     async with index(subject, tmp_path) as indexed:
         await indexed.fill(5, subject.height)
         with pytest.raises(NotIndexed) as error:
-            check_whole(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
+            check_complete(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
         assert (error.value.first, error.value.last) == (0, 4)
 
 
@@ -160,7 +160,7 @@ def allowance(raw: int | None, balance: int | None, usd: str | None, risk: str |
 
     asset = Asset("eip155:1", "erc20", "0x" + "70" * 20)
     price = None if usd is None else Price(asset, Decimal(usd), "test", 0, Decimal(1))
-    approval = Approval(Place(1, 1, "0x"), 0, asset.reference, "0x" + "aa" * 20, FRIEND, 1)
+    approval = Approval(EventPosition(1, 1, "0x"), 0, asset.reference, "0x" + "aa" * 20, FRIEND, 1)
     token = Token(asset, "T", "T", 18)
     return Allowance(approval, token, raw, False, balance, price, None if risk is None else Decimal(risk))
 
@@ -175,7 +175,7 @@ def test_a_sum_at_risk_has_every_digit_and_leaves_out_what_nobody_can_tell() -> 
         allowance(None, 5 * wei, "2", None),
         allowance(wei, 5 * wei, None, None),
     )
-    found = Standing(Block(1, "", "", 0), parts)
+    found = CurrentApprovals(Block(1, "", "", 0), parts)
     assert found.at_risk == Decimal("8.000000000000000002")
     assert found.unpriced == 2
 

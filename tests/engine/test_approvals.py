@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from chainfolio.contracts import Token
-from chainfolio.engine.answers import Approval, Place
-from chainfolio.engine.approvals.pages import assets, page
+from chainfolio.engine.answers import Approval, EventPosition
+from chainfolio.engine.approvals.pages import approvals_page, assets
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
@@ -54,14 +54,16 @@ def details(subject: EvmSubject, owners: list[str]) -> list[tuple[int, int, str,
 
 
 def shown(items: list[Approval]) -> list[tuple[int, int, str, str, str, str, int]]:
-    return [(i.place.height, i.place.log_index, i.place.tx_hash, i.token, i.owner, i.spender, i.raw) for i in items]
+    return [
+        (i.position.height, i.position.log_index, i.position.tx_hash, i.token, i.owner, i.spender, i.raw) for i in items
+    ]
 
 
 def walk(indexed: Index, owners: list[str], limit: int, height: int) -> list[Approval]:
     found: list[Approval] = []
-    start: Place | int | None = height
+    start: EventPosition | int | None = height
     while start is not None:
-        items, start = page(indexed.lake, indexed.tail, indexed.key, owners, limit, start)
+        items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, limit, start)
         assert len(items) <= limit
         found += items
     return found
@@ -87,8 +89,8 @@ async def test_times_are_those_of_the_blocks(subject: EvmSubject, tmp_path: Path
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await indexed.fill_final()
         await indexed.follower().step()
-        (newest,), _ = page(indexed.lake, indexed.tail, indexed.key, [alice], 1, subject.height)
-        block = subject.node.block(newest.place.height)
+        (newest,), _ = approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 1, subject.height)
+        block = subject.node.block(newest.position.height)
         assert newest.time_us == int(block["timestamp"], 16) * 1_000_000
 
 
@@ -101,7 +103,7 @@ async def test_blocks_that_come_and_become_final_during_a_walk_change_none_of_it
             follower = indexed.follower()
             await follower.step()
             before, found = details(subject, owners), []
-            items, start = page(indexed.lake, indexed.tail, indexed.key, owners, 2, subject.height)
+            items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, 2, subject.height)
             found += items
             for seed in range(4):
                 subject.trade(5, seed + 10)
@@ -110,10 +112,10 @@ async def test_blocks_that_come_and_become_final_during_a_walk_change_none_of_it
                 if seed % 2:
                     await indexed.materialise()  # what is sorted by account now, and what is not yet, are one list
                 assert start is not None
-                items, start = page(indexed.lake, indexed.tail, indexed.key, owners, 2, start)
+                items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, 2, start)
                 found += items
             while start is not None:
-                items, start = page(indexed.lake, indexed.tail, indexed.key, owners, 5, start)
+                items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, 5, start)
                 found += items
             assert shown(found) == before
 
@@ -127,15 +129,15 @@ async def test_a_cursor_into_a_block_that_left_the_chain_is_refused(tmp_path: Pa
             await indexed.fill_final()
             follower = indexed.follower()
             await follower.step()
-            items, start = page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
+            items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
             assert (items[0].raw, start is not None) == (3, True)
             subject.node.reorg(2)
             subject.mine(3)
             await follower.step()
             assert start is not None
             with pytest.raises(BadRequest, match="begin again"):
-                page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, start)
-            items, _ = page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
+                approvals_page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, start)
+            items, _ = approvals_page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
             assert shown(items) == details(subject, [alice.lower()])[:1]
 
 
@@ -143,25 +145,27 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: E
     alice, stranger = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         with pytest.raises(NotIndexed) as error:
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height)
+            approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height)
         assert (error.value.first, error.value.last) == (0, subject.height)
         floor = subject.height - 30
         await indexed.fill(floor, subject.height)
         with pytest.raises(NotIndexed) as error:
-            page(indexed.lake, indexed.tail, indexed.key, [stranger], 5, subject.height)
+            approvals_page(indexed.lake, indexed.tail, indexed.key, [stranger], 5, subject.height)
         assert (error.value.first, error.value.last) == (0, floor - 1)
         known = [row for row in details(subject, [alice]) if row[0] >= floor]
-        items, start = page(indexed.lake, indexed.tail, indexed.key, [alice], 100, subject.height)
+        items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 100, subject.height)
         assert shown(items) == known
         assert start is not None
         with pytest.raises(NotIndexed):
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
+            approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
         with pytest.raises(NotIndexed) as error:
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + MAX_UNINDEXED_BLOCKS + 1)
+            approvals_page(
+                indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + MAX_UNINDEXED_BLOCKS + 1
+            )
         assert (error.value.first, error.value.last) == (subject.height + 1, subject.height + MAX_UNINDEXED_BLOCKS + 1)
         await indexed.fill(0, floor - 11)
         with pytest.raises(NotIndexed) as error:
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
+            approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
         assert (error.value.first, error.value.last) == (floor - 10, floor - 1)
         await indexed.fill(floor - 10, floor - 1)
         assert shown(walk(indexed, [alice], 7, subject.height)) == details(subject, [alice])
@@ -172,7 +176,7 @@ async def test_other_tokens_of_an_index_by_contract_are_not_known(subject: EvmSu
     async with index(subject, tmp_path, datasets=LOGS, contracts=[weth]) as indexed:
         await indexed.fill(0, subject.height, contracts=[weth])
         with pytest.raises(NotIndexed):
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height)
+            approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height)
 
 
 async def test_an_asset_is_what_its_owner_holds_now_or_is_not_there(subject: EvmSubject, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from chainfolio.adapters.evm.permit2 import filters
 from chainfolio.blocks import Block
-from chainfolio.engine.answers import Permitted
-from chainfolio.engine.approvals.permit2 import permitted
+from chainfolio.engine.answers import Permit2Allowance
+from chainfolio.engine.approvals.permit2 import read_permit2_allowances
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import NotIndexed, NotSupported
@@ -63,13 +63,13 @@ def now_s(subject: EvmSubject) -> int:
 
 async def left(
     indexed: Index, owners: list[str], prices: dict[str, str] | None = None
-) -> tuple[tuple[Permitted, ...], Block]:
+) -> tuple[tuple[Permit2Allowance, ...], Block]:
     facts = indexed.chain.facts
     value_usd = {str(facts.token_asset(token)): usd for token, usd in (prices or {}).items()}
     book = TokenBook(facts.key, indexed.lake, {})
     source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (build_fixed(value_usd, "test"),))
     block = await source.newest_block()
-    return await permitted(source, [owner.lower() for owner in owners], [PERMIT2], block), block
+    return await read_permit2_allowances(source, [owner.lower() for owner in owners], [PERMIT2], block), block
 
 
 async def filled(indexed: Index) -> None:
@@ -79,7 +79,7 @@ async def filled(indexed: Index) -> None:
     await indexed.follower().step()
 
 
-def can_take(subject: EvmSubject, given: Permitted, raw: int) -> bool:
+def can_take(subject: EvmSubject, given: Permit2Allowance, raw: int) -> bool:
     """Whether Permit2 itself would let the spender take that much now."""
     data = call_data(TAKE, given.owner, given.spender, raw, given.token)
     try:
@@ -141,7 +141,7 @@ async def test_what_is_left_is_what_permit2_lets_be_taken_to_the_unit(subject: E
         before = indexed.chain.requests
         found, block = await left(indexed, [alice], {usdc: "0.5", dai: "1"})
         assert indexed.chain.requests - before <= 4  # the head, what tokens are called, prices, and what is left
-        assert {(each.token, each.spender): (each.raw, each.takes) for each in found} == {
+        assert {(each.token, each.spender): (each.raw, each.takeable) for each in found} == {
             (usdc, bob.lower()): (6_000, 6_000),
             (usdc, carol.lower()): (ALL, held - 1_000),
             (dai, carol.lower()): (900, 500),
@@ -150,16 +150,16 @@ async def test_what_is_left_is_what_permit2_lets_be_taken_to_the_unit(subject: E
         for each in found:
             said = subject.node.call(PERMIT2, ALLOWANCE, each.owner, each.token, each.spender, block=block.height)
             assert (each.raw, each.expires_s) == tuple(said[:2])
-            assert each.takes is not None
-            assert not each.takes or can_take(subject, each, each.takes)
-            assert not can_take(subject, each, each.takes + 1)
+            assert each.takeable is not None
+            assert not each.takeable or can_take(subject, each, each.takeable)
+            assert not can_take(subject, each, each.takeable + 1)
             assert each.unlimited is (each.raw == ALL)
         risks = {(each.token, each.spender): each.at_risk for each in found}
         assert risks[usdc, bob.lower()] == Decimal("0.003")
         assert risks[usdc, carol.lower()] == Decimal(held - 1_000).scaleb(-6) / 2
         assert risks[dai, carol.lower()] == Decimal(500).scaleb(-18)
         assert risks[weth, carol.lower()] == 0
-        heights = [each.place.height for each in found]
+        heights = [each.position.height for each in found]
         assert heights == sorted(heights, reverse=True)
         assert (await left(indexed, [bob, dave]))[0] == ()
 
@@ -176,7 +176,7 @@ async def test_it_is_found_in_the_tail_goes_with_its_block_and_stays_when_final(
         follower = indexed.follower()
         await follower.step()
         ((only,), _) = await left(indexed, [alice])
-        assert (only.raw, only.expires_s, only.takes) == (70, until_s, 0)
+        assert (only.raw, only.expires_s, only.takeable) == (70, until_s, 0)
         subject.reorg(2)
         await follower.step()
         assert (await left(indexed, [alice]))[0] == ()
@@ -206,4 +206,4 @@ async def test_what_is_not_indexed_or_not_known_is_said(subject: EvmSubject, tmp
             indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()
         )
         with pytest.raises(NotSupported, match="No Permit2 is known on local"):
-            await permitted(source, [alice.lower()], [], await source.newest_block())
+            await read_permit2_allowances(source, [alice.lower()], [], await source.newest_block())

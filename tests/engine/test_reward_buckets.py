@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from chainfolio.engine.validators.answers import Granularity, Window
-from chainfolio.engine.validators.reward_buckets import Buckets, Known, bucketed
+from chainfolio.engine.validators.reward_buckets import Buckets, RewardHistory, reward_buckets
 from chainfolio.tables import VALIDATOR_REWARDS
 from chainfolio.validators import SlotClock, ValidatorNow
 
@@ -58,10 +58,10 @@ def lived(random: Random, begin: int, end: int) -> list[dict[str, Any]]:
     ]
 
 
-def known(rows: list[dict[str, Any]], told: list[tuple[int, int]], exited: int | None = None) -> Known:
+def known(rows: list[dict[str, Any]], told: list[tuple[int, int]], exited: int | None = None) -> RewardHistory:
     types = {each.name: pl.Int64 for each in VALIDATOR_REWARDS.columns if each.name not in ("chain", "bucket")}
     registry = pl.DataFrame(told, schema={"epoch": pl.Int64, "effective": pl.Int64}, orient="row")
-    return Known(validator(exited), CLOCK, pl.DataFrame(rows, schema=types), registry)
+    return RewardHistory(validator(exited), CLOCK, pl.DataFrame(rows, schema=types), registry)
 
 
 def monday(day: datetime) -> datetime:
@@ -107,7 +107,7 @@ def test_each_bucket_is_the_plain_sum_of_its_rows(granularity: Granularity, exit
     begin, end = 77, 77 + 15 * 120
     rows = lived(Random(7), begin, end)
     told = [(0, 32 * GWEI), (1000, 17 * GWEI)]
-    found = bucketed(known(rows, told, exited), Buckets(CLOCK, granularity, begin, end), Window(0, 10_000))
+    found = reward_buckets(known(rows, told, exited), Buckets(CLOCK, granularity, begin, end), Window(0, 10_000))
     expected: dict[object, list[int]] = {}
     for epoch in range(begin, end + 1):
         expected.setdefault(name_of(epoch, granularity), []).append(epoch)
@@ -130,16 +130,16 @@ def test_each_bucket_is_the_plain_sum_of_its_rows(granularity: Granularity, exit
 def test_a_window_shows_the_buckets_that_the_whole_has_there(window: Window) -> None:
     rows = lived(Random(8), 0, 15 * 120)
     facts, buckets = known(rows, [(0, 32 * GWEI)]), Buckets(CLOCK, "day", 0, 15 * 120)
-    whole, found = bucketed(facts, buckets, Window(0, 10_000)), bucketed(facts, buckets, window)
+    whole, found = reward_buckets(facts, buckets, Window(0, 10_000)), reward_buckets(facts, buckets, window)
     assert found.total == whole.total
     assert list(found.rows) == list(whole.rows)[window.offset : window.offset + window.limit]
 
 
 def test_a_bucket_without_a_row_has_nothing_and_the_balance_that_the_registry_told() -> None:
     facts = known([row(40, source=5, ideal=10)], [(0, 32 * GWEI), (30, 31 * GWEI)])
-    empty, full = bucketed(facts, Buckets(CLOCK, "epoch", 39, 40), Window(0, 10)).rows
+    empty, full = reward_buckets(facts, Buckets(CLOCK, "epoch", 39, 40), Window(0, 10)).rows
     assert (empty.consensus_reward, empty.consensus_potential_reward, empty.consensus_efficiency) == ("0", "0", None)
     assert (empty.missed_blocks, empty.attestations_included, empty.end_effective_balance) == (0, 0, str(31 * 10**18))
     assert (full.consensus_reward, full.consensus_efficiency) == (str(5 * GWEI), msgspec.Raw(b"0.5"))
-    unknown = bucketed(known([], []), Buckets(CLOCK, "all", 39, 40), Window(0, 10)).rows
+    unknown = reward_buckets(known([], []), Buckets(CLOCK, "all", 39, 40), Window(0, 10)).rows
     assert [each.end_effective_balance for each in unknown] == ["N/A"]

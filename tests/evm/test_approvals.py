@@ -11,18 +11,18 @@ from chainfolio.adapters.evm.approvals import ALLOWANCE, FUNCTIONS, PERMIT2_ALLO
 from chainfolio.adapters.evm.reads import BALANCE_OF, BALANCE_OF_ID, OWNER, Call, Read
 from chainfolio.approvals import AllowanceState, OperatorState, PermissionState
 from chainfolio.contract_approvals import MAX_IDS
-from chainfolio.engine.answers import Approval, Operator, Permitted, Place
+from chainfolio.engine.answers import Approval, EventPosition, Operator, Permit2Allowance
 from chainfolio.plans import Reverted, Unknown, run_offline
 
 SUPPLY, APPROVED, FOR_ALL, SUPPORTS = (
     FUNCTIONS[each] for each in ("totalSupply", "getApproved", "isApprovedForAll", "supportsInterface")
 )
 TOKEN, ALICE, SPENDER, INSIDE = ("0x" + pair * 20 for pair in ("70", "aa", "5e", "22"))
-PLACE = Place(1, 0, "0x01")
+PLACE = EventPosition(1, 0, "0x01")
 APPROVAL = Approval(PLACE, 0, TOKEN, ALICE, SPENDER, 5)
-ALL = Operator(place=PLACE, time_us=0, token=TOKEN, owner=ALICE, spender=SPENDER)
-ONE = Operator(place=PLACE, time_us=0, token=TOKEN, owner=ALICE, spender=SPENDER, token_id=9)
-PERMITTED = Permitted(PLACE, 0, INSIDE, TOKEN, ALICE, SPENDER)
+ALL = Operator(position=PLACE, time_us=0, token=TOKEN, owner=ALICE, spender=SPENDER)
+ONE = Operator(position=PLACE, time_us=0, token=TOKEN, owner=ALICE, spender=SPENDER, token_id=9)
+PERMITTED = Permit2Allowance(PLACE, 0, INSIDE, TOKEN, ALICE, SPENDER)
 UNKNOWN = Unknown("out of gas")
 
 
