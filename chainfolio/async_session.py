@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from chainfolio.engine.history.day_values import DayValues
-    from chainfolio.engine.prices.reasons import Reasons
+    from chainfolio.engine.prices.reasons import PriceReasons
     from chainfolio.engine.reconcile.results import Reconciliation
     from chainfolio.engine.service import Engine
     from chainfolio.indexer.wiring import System
@@ -200,14 +200,14 @@ class AsyncSession:
         engine = await self._ready()
         return await pnl(engine, await _accounts(engine, addresses, networks), request)
 
-    async def price(self, asset: str, *, at: int | str | None = None) -> Reasons:
+    async def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
         """What an asset was worth at a height, a day or a moment (UTC), by default now; and why."""
         from chainfolio.engine.named_accounts import check_chains
-        from chainfolio.engine.prices.reasons import reasons
+        from chainfolio.engine.prices.reasons import explain_price
 
         engine = await self._ready()
         check_chains(engine.system)
-        return await reasons(engine.system, asset, at, ask=False)
+        return await explain_price(engine.system, asset, at, ask=False)
 
     async def reconcile(
         self,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from chainfolio.engine.history.day_values import DayValues
-    from chainfolio.engine.prices.reasons import Reasons
+    from chainfolio.engine.prices.reasons import PriceReasons
     from chainfolio.engine.reconcile.results import Reconciliation
     from chainfolio.portfolio.document import Portfolio
     from chainfolio.portfolio.nav import Nav
@@ -200,7 +200,7 @@ class Session:
             )
         )
 
-    def price(self, asset: str, *, at: int | str | None = None) -> Reasons:
+    def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
         """What an asset was worth at a height, a day or a moment (UTC), by default now; and why."""
         return self._answer(self._inner.price(asset, at=at))
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
 from chainfolio.engine.history.day_blocks import day_of
-from chainfolio.engine.history.schedule import LOOK_EVERY_S, Schedule
+from chainfolio.engine.history.schedule import ACCOUNTS_POLL_S, Schedule
 from chainfolio.indexer import watching
 from chainfolio.settings import Settings
 from chainfolio.storage.state import open_database, subscriptions
 
 if TYPE_CHECKING:
     from chainfolio.engine.history.past_days import History
-    from chainfolio.engine.history.schedule import Schedule, Wanted
+    from chainfolio.engine.history.schedule import FirstDays, Schedule
     from chainfolio.indexer.wiring import System
     from chainfolio.storage.state.database import Database
     from chainfolio.supervisor import Supervisor, Task
@@ -31,7 +31,7 @@ def schedule(history: History, supervisor: Supervisor, database: Callable[[], Da
 
     config, clock = history.system.settings, history.system.environment.clock
 
-    async def requested_accounts() -> Wanted:
+    async def requested_accounts() -> FirstDays:
         first = date.fromisoformat(config.snapshots.since) if config.snapshots.since else None
         addresses: dict[Account, date | None] = {account(each): first for each in config.snapshots.addresses}
         subscribed = await asyncio.to_thread(_subscribed, database(), clock.now_us())
@@ -60,7 +60,7 @@ async def keep_places(system: System, database: Callable[[], Database | None], t
         sold = await asyncio.to_thread(_sold, database(), clock.now_us())
         await asyncio.to_thread(watching.watch_subscriptions, system, sold)
         task.progressed()
-        await clock.sleep(LOOK_EVERY_S)
+        await clock.sleep(ACCOUNTS_POLL_S)
 
 
 def _sold(database: Database | None, now_us: int) -> list[tuple[str, Account, int]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.cli.common import Commands, add_rpc, moment, show_json, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.named_accounts import check_chains
-from chainfolio.engine.prices.reasons import reasons, tree
+from chainfolio.engine.prices.reasons import explain_price, tree
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
         check_chains(system)
         at = int(options.at) if options.at and options.at.isascii() and options.at.isdigit() else options.at
-        return tree(await reasons(system, options.asset, at, ask=options.explain))
+        return tree(await explain_price(system, options.asset, at, ask=options.explain))
 
     report = with_system(options, read)
     if options.json:

@@ -123,7 +123,7 @@ async def values(
 
     async def of_chain(chain: Chain) -> list[DaySnapshot]:
         wallets, found = addresses_of(chain, accounts), list[DaySnapshot]()
-        async for some in engine.history.read(chain, dict.fromkeys(days, wallets), again=again):
+        async for some in engine.history.read(chain, dict.fromkeys(days, wallets), retry=again):
             found += some
             progress(len(some))
         return found

@@ -28,10 +28,10 @@ from chainfolio.engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from chainfolio.engine.gains.account_gains import GainsBook, with_known_gains
+from chainfolio.engine.gains.account_gains import GainsCache, add_gains
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.past_days import History, addresses_of
-from chainfolio.engine.history.performance import performance, values_of
+from chainfolio.engine.history.performance import performance, read_values
 from chainfolio.engine.prices.rates import Rates
 from chainfolio.engine.prices.shown_rates import ShownRates
 from chainfolio.engine.readiness import readiness
@@ -100,7 +100,7 @@ class Engine:
     _accounts: AccountCache = field(init=False)
     history: History = field(init=False)
     heads: StoredHeads = field(init=False)
-    _gains: GainsBook = field(init=False)
+    _gains: GainsCache = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _pictures: Pictures | None = None
@@ -111,7 +111,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
-        self._gains = GainsBook(self._noted)
+        self._gains = GainsCache(self._noted)
         self._accounts = AccountCache(self.system, self._snapshotter, self._budget, self._gains_of, self._noted)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
@@ -211,7 +211,7 @@ class Engine:
         served, unserved = answerable(accounts, {chain.kind for chain in chains}, "the performance")
         wanted = {account.kind for account in served}
         chains = [chain for chain in chains if chain.kind in wanted]
-        values = await values_of(self, served, chains, days)
+        values = await read_values(self, served, chains, days)
         return await performance(self, served, chains, values, currency, list(unserved.values()))
 
     def _configured(self, chain: str, what: str) -> Chain:
@@ -277,14 +277,14 @@ class Engine:
         return self._shown_rates
 
     async def _rates_of_now(self, options: Options) -> Mapping[str, Decimal] | None:
-        return await self._rates_shown().now() if options.rates else None
+        return await self._rates_shown().current() if options.rates else None
 
     async def _rates_at(self, options: Options, moment_us: int) -> Mapping[str, Decimal] | None:
         return await self._rates_shown().at(moment_us) if options.rates else None
 
     def _finished(self, document: Portfolio, rates: Mapping[str, Decimal] | None) -> Portfolio:
         """A portfolio as it is answered; without rates where nobody asked for them."""
-        return finish(document) if rates is None else self._rates_shown().finished(document, rates)
+        return finish(document) if rates is None else self._rates_shown().with_rates(document, rates)
 
     def is_trusted_contract(self, chain_contract: str) -> bool:
         """Whether somebody vouches for what a contract is (`chain:contract`), beside the contract itself."""
@@ -357,7 +357,7 @@ class Engine:
         Chains whose nodes do not answer are answered from what is stored, and an issue says up to when. Errors as of
         `records`."""
         page, heights = await self.records(accounts, wanted, stored_heads=self.heads)
-        return await with_known_gains(self, self._gains, page, accounts, heights)
+        return await add_gains(self, self._gains, page, accounts, heights)
 
     async def records(
         self, accounts: Sequence[Account], wanted: TransactionFilter, *, stored_heads: StoredHeads | None = None
@@ -540,7 +540,7 @@ class Engine:
         self.supervisor.task(REFRESH).record_failure(error)
 
     async def _gains_of(self, account: Account, heights: Mapping[str, int]) -> AccountGains | None:
-        known = await self._gains.of(self, account, heights)
+        known = await self._gains.get(self, account, heights)
         return None if known is None else known.in_portfolio
 
     @contextlib.asynccontextmanager

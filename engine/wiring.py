@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.assets import asset
 from chainfolio.engine.prices.fiat import Fiat
 from chainfolio.engine.prices.rate_store import RateStore
-from chainfolio.engine.prices.rates import Rates, Worth
+from chainfolio.engine.prices.rates import PriceReader, Rates
 from chainfolio.engine.prices.store import PriceStore
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
@@ -62,7 +62,7 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
     )
 
 
-def rates_of(system: System, worth: Worth) -> Rates:
+def rates_of(system: System, worth: PriceReader) -> Rates:
     """Where the rates of currencies come from."""
     path, section = _prices(system), price_sections(system).get(ecb.SOURCE)
     host = None if section is None else ecb.ecb_host(section, f"{path.name}: {ecb.SOURCE}")

@@ -1,5 +1,7 @@
-"""The gains that portfolios and transactions show: those of accounts whose whole history is indexed, computed anew
-when it grows."""
+"""Gains that portfolios and transactions show, for accounts whose whole history is indexed.
+
+They are cached, and computed again when the history grows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from chainfolio.engine.gains.pnl import PnlRequest, found
+from chainfolio.engine.gains.pnl import PnlRequest, compute_gains
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.shared_work import SharedWork
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
@@ -31,88 +33,94 @@ if TYPE_CHECKING:
     from chainfolio.engine.service import Engine
     from chainfolio.indexer.wiring import System
 
-MAX_KEPT: Final = 2_000  # accounts
+MAX_ACCOUNTS: Final = 2_000  # accounts
 MAX_ROWS: Final = 500_000  # of all their transactions
 TOO_MANY: Final = "it has more than {most:,} transactions: chainfolio pnl {address} computes them"
 NOT_INDEXED: Final = "not all that it did on {chain} is indexed: chainfolio watch {address} --chain {chain} reads it"
 NO_GAINS: Final = TransactionGains(reason="nobody asked")
-Mark = tuple[tuple[int, int], ...]
+HistoryMark = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The gains of one account as portfolios show them, and those of each of its transactions."""
+class KnownGains:
+    """The gains of one account as portfolios and as transactions show them, or why they are unknown."""
 
     in_portfolio: AccountGains
     in_transactions: TransactionGains
 
 
 @dataclass(slots=True)
-class GainsBook:
-    """What is known of the gains of accounts, each kept as long as its history stays the same. `noted` is told of
-    failures that nobody waits for."""
+class GainsCache:
+    """Caches the gains of accounts, each as long as its history stays the same.
 
-    noted: Callable[[BaseException], None]
-    _kept: dict[str, tuple[Mark, Known]] = field(default_factory=dict)
+    `on_failure` is called with errors of computations that no caller waits for.
+    """
+
+    on_failure: Callable[[BaseException], None]
+    _entries: dict[str, tuple[HistoryMark, KnownGains]] = field(default_factory=dict)
     _rows: int = 0
-    _work: SharedWork[Known] = field(init=False)
+    _work: SharedWork[KnownGains] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._work = SharedWork(self.noted)
+        self._work = SharedWork(self.on_failure)
 
-    async def of(self, engine: Engine, account: Account, heights: Mapping[str, int]) -> Known | None:
-        """The gains of one account, or why they are not known, by the heights of the chains that were read; None where
-        the operator wants none. Nothing is asked of a node where the index does not have the whole history, or where
-        that has not grown."""
-        settings = engine.system.settings.pnl
+    async def get(self, source: Engine, account: Account, heights: Mapping[str, int]) -> KnownGains | None:
+        """Return the gains of one account, or the reason why they are unknown; None if the settings want none.
+
+        No node is asked unless the index has the whole history and the history has grown.
+
+        Args:
+            heights: The heights up to which the account's chains were read.
+        """
+        settings = source.system.settings.pnl
         if not settings.max_transactions:
             return None
-        chains = [chain for chain in engine.system.chains if chain.kind == account.kind]
+        chains = [chain for chain in source.system.chains if chain.kind == account.kind]
         try:
             for chain in chains:
-                if not await asyncio.to_thread(_is_indexed, engine.system, chain, account.address, heights):
+                if not await asyncio.to_thread(_is_indexed, source.system, chain, account.address, heights):
                     return _unknown(NOT_INDEXED.format(chain=chain.key, address=account.address))
-            mark = await asyncio.to_thread(_mark, engine.system, chains, account.address, settings.max_transactions)
+            mark = await asyncio.to_thread(_mark, source.system, chains, account.address, settings.max_transactions)
         except NotFound:
             return _unknown(TOO_MANY.format(most=settings.max_transactions, address=account.address))
         except ChainfolioError as error:
             return _unknown(public(error.message))
-        kept = self._kept.get(account.address)
-        if kept is not None and kept[0] == mark:
-            return kept[1]
-        work = partial(self._computed, engine, account, _wanted(settings.method, chains), mark)
+        cached = self._entries.get(account.address)
+        if cached is not None and cached[0] == mark:
+            return cached[1]
+        work = partial(self._compute, source, account, _request(settings.method, chains), mark)
         return (await self._work.results([(f"{account.address} {hash(mark)}", work)]))[0]
 
-    async def _computed(self, engine: Engine, account: Account, wanted: PnlRequest, mark: Mark) -> Known:
-        """The gains of one account, which are kept; or why they are not known, which is not."""
+    async def _compute(self, source: Engine, account: Account, request: PnlRequest, mark: HistoryMark) -> KnownGains:
+        """Compute and cache the gains of one account; a failure gives its reason and is not cached."""
         try:
-            said = await found(engine, [account], wanted)
+            result = await compute_gains(source, [account], request)
         except ChainfolioError as error:
             return _unknown(public(error.message))
-        rows = transaction_gains(said.entries, said.gains.gains, said.same)
-        known = Known(account_gains(said.gains, said.same), rows)
-        self._forget(account.address)  # so that the oldest come first
-        self._kept[account.address] = mark, known
+        rows = transaction_gains(result.entries, result.gains.gains, result.aliases)
+        gains = KnownGains(account_gains(result.gains, result.aliases), rows)
+        self._evict(account.address)  # so that the oldest come first
+        self._entries[account.address] = mark, gains
         self._rows += rows.size
-        while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or self._rows > MAX_ROWS):
-            self._forget(next(iter(self._kept)))
-        return known
+        while len(self._entries) > 1 and (len(self._entries) > MAX_ACCOUNTS or self._rows > MAX_ROWS):
+            self._evict(next(iter(self._entries)))
+        return gains
 
-    def _forget(self, address: str) -> None:
-        if (kept := self._kept.pop(address, None)) is not None:
-            self._rows -= kept[1].in_transactions.size
-
-
-def _unknown(reason: str) -> Known:
-    return Known(AccountGains(reason=reason), TransactionGains(reason=reason))
+    def _evict(self, address: str) -> None:
+        if (cached := self._entries.pop(address, None)) is not None:
+            self._rows -= cached[1].in_transactions.size
 
 
-def _wanted(method: str, chains: Sequence[Chain]) -> PnlRequest:
+def _unknown(reason: str) -> KnownGains:
+    return KnownGains(AccountGains(reason=reason), TransactionGains(reason=reason))
+
+
+def _request(method: str, chains: Sequence[Chain]) -> PnlRequest:
     return PnlRequest(method, networks=tuple(chain.key for chain in chains))
 
 
 def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str, int]) -> bool:
-    """Whether all that says what an account did is indexed, from the first block to the one that was read."""
+    """Return True if the account's history is indexed from the first block to the one that was read."""
     datasets = [each.name for each in chain.datasets.values() if each.in_activity and not each.loss]
     head = heights.get(chain.key)
     if head is None or not datasets:
@@ -120,29 +128,37 @@ def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str
     return not missing(system.tail, chain.key, [account], datasets, head, chain.info.blocks_in(LIVE_LAG_S))[1]
 
 
-def _mark(system: System, chains: Sequence[Chain], account: str, most: int) -> Mark:
-    """By history how many transactions an account has, and a digest of its rows. NotFound where it has more than
-    `most`: then its rows are not read."""
-    found = []
+def _mark(system: System, chains: Sequence[Chain], account: str, max_transactions: int) -> HistoryMark:
+    """Return the transaction count and a digest of the rows, for each history table of each chain.
+
+    Raises:
+        NotFound: The account has more than `max_transactions`.
+    """
+    marks = []
     for chain in chains:
         for table in (ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS):
             columns = [*(name for name in table.key if name != "chain"), "tx_hash"]
-            rows = rows_of(system.lake, system.tail, chain.key, table, [account], columns, max_transactions=most)
-            found.append((rows["tx_hash"].n_unique(), int(rows.sort(columns).hash_rows().sum())))
-    return tuple(found)
+            rows = rows_of(
+                system.lake, system.tail, chain.key, table, [account], columns, max_transactions=max_transactions
+            )
+            marks.append((rows["tx_hash"].n_unique(), int(rows.sort(columns).hash_rows().sum())))
+    return tuple(marks)
 
 
-async def with_known_gains(
-    engine: Engine, book: GainsBook, page: TransactionsPage, accounts: Sequence[Account], heads: Mapping[str, int]
+async def add_gains(
+    source: Engine, cache: GainsCache, page: TransactionsPage, accounts: Sequence[Account], heads: Mapping[str, int]
 ) -> TransactionsPage:
-    """A page with what each transaction cost and gained; an issue says where that is not known. `heads` are those of
-    the chains by which it was read."""
+    """Add costs and gains to each transaction of a page, and an issue if they are unknown.
+
+    Args:
+        heads: The heads of the chains at which the page was read.
+    """
     document = page.document
-    shown = {record.user.address for record in document.transactions}
-    known = await asyncio.gather(
-        *(_in_transactions(engine, book, account, heads) for account in accounts if account.address in shown)
+    addresses = {record.user.address for record in document.transactions}
+    results = await asyncio.gather(
+        *(_in_transactions(source, cache, account, heads) for account in accounts if account.address in addresses)
     )
-    gains = {address: each for address, each in known if each is not None}
+    gains = {address: each for address, each in results if each is not None}
     issues = {
         IssueDocument(ADAPTER, address, f"gains are not known: {each.reason}"): None
         for address, each in gains.items()
@@ -150,7 +166,9 @@ async def with_known_gains(
     }
     filled = [with_gains(each, gains.get(each.user.address, NO_GAINS)) for each in document.transactions]
     for _, faults in filled:
-        issues |= {IssueDocument(ADAPTER, key, f"its gain is not known: {why}"): None for key, why in faults.items()}
+        issues |= {
+            IssueDocument(ADAPTER, key, f"its gain is not known: {reason}"): None for key, reason in faults.items()
+        }
     filled_page = msgspec.structs.replace(
         document,
         transactions=tuple(record for record, _ in filled),
@@ -160,20 +178,20 @@ async def with_known_gains(
 
 
 async def _in_transactions(
-    engine: Engine, book: GainsBook, account: Account, heads: Mapping[str, int]
+    source: Engine, cache: GainsCache, account: Account, heads: Mapping[str, int]
 ) -> tuple[str, TransactionGains | None]:
-    chains = [chain for chain in engine.system.chains if chain.kind == account.kind and chain.key not in heads]
+    chains = [chain for chain in source.system.chains if chain.kind == account.kind and chain.key not in heads]
     try:
-        others = {chain.key: (await engine.heads.latest(chain)).block.height for chain in chains}
+        other_heights = {chain.key: (await source.heads.latest(chain)).block.height for chain in chains}
     except ChainfolioError as error:
         return account.address, TransactionGains(reason=public(error.message))
     silent = [
-        chain.key for chain in engine.system.chains if chain.kind == account.kind and engine.heads.is_silent(chain.key)
+        chain.key for chain in source.system.chains if chain.kind == account.kind and source.heads.is_silent(chain.key)
     ]
     if silent:
         return account.address, TransactionGains(reason=f"the node of {', '.join(silent)} does not answer")
-    known = await book.of(engine, account, {**heads, **others})
-    return account.address, None if known is None else known.in_transactions
+    gains = await cache.get(source, account, {**heads, **other_heights})
+    return account.address, None if gains is None else gains.in_transactions
 
 
 def _by_subject(issue: IssueDocument) -> tuple[str, str]:

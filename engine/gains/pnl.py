@@ -1,4 +1,4 @@
-"""The gains of accounts by the index: every transaction with the prices of its block, and what is held priced now."""
+"""Gains by the index: transactions at the prices of their blocks, holdings at current prices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PnlRequest:
-    """How gains are to be computed, on all chains or some."""
+    """Options of a computation of gains; empty `networks` means all chains."""
 
     method: str = "fifo"
     per_wallet: bool = False
@@ -40,7 +40,11 @@ class PnlRequest:
     networks: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """BadRequest where it cannot be done."""
+        """Raise if the options contradict each other.
+
+        Raises:
+            BadRequest: The method is unknown, or cannot be used for each wallet separately.
+        """
         if self.method not in GAIN_METHODS:
             raise BadRequest("method", f"{self.method!r} is no method", remedy=f"one of {', '.join(GAIN_METHODS)}")
         if self.method == UK and self.per_wallet:
@@ -48,91 +52,108 @@ class PnlRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What some accounts did, their gains, how their assets are shown, which of them count as another one, and what is
-    not known."""
+class GainsResult:
+    """Gains of accounts.
+
+    Attributes:
+        facts: Names of the assets, by key.
+        aliases: Keys of assets that count as another one, such as the wrapped native coin.
+        issues: The reasons for unknown gains.
+    """
 
     entries: Sequence[Entry]
     gains: Gains
     facts: Mapping[str, AssetFacts]
-    same: Mapping[str, str]
+    aliases: Mapping[str, str]
     issues: tuple[IssueDocument, ...]
 
 
-async def found(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> Found:
-    """The gains of some accounts as those of one owner. NotIndexed where the index does not reach the beginning."""
-    wanted.check()
-    system = engine.system
-    chains = [system.chain(key) for key in wanted.networks] or system.account_chains
+async def compute_gains(source: Engine, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
+    """Compute the gains of accounts, as those of one owner.
+
+    Raises:
+        NotIndexed: The index does not reach back to the beginning.
+        BadRequest: The request is inconsistent, or an account is on none of the chains.
+    """
+    request.check()
+    system = source.system
+    chains = [system.chain(key) for key in request.networks] or system.account_chains
     for account in accounts:
         if all(chain.kind != account.kind for chain in chains):
             raise BadRequest("address", f"{account} is not an account of {' or '.join(each.key for each in chains)}")
-    most = system.settings.server.max_transactions * len(accounts) + 1
-    asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
-    page, _ = await engine.records(accounts, asked)
+    max_transactions = system.settings.server.max_transactions * len(accounts) + 1
+    record_filter = TransactionFilter(max_transactions, 0, newest_first=False, networks=request.networks)
+    page, _ = await source.records(accounts, record_filter)
     assert page.reached is None, "an account has no more transactions than are allowed"
-    treatment = _treatment(engine, chains, wanted)
+    treatment = _treatment(source, chains, request)
     read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
-    gains = gains_of(read.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
-    return Found(read.entries, gains, read.facts, treatment.aliases, (*page.document.issues, *read.issues))
+    gains = gains_of(read.entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
+    return GainsResult(read.entries, gains, read.facts, treatment.aliases, (*page.document.issues, *read.issues))
 
 
 def zone_of(name: str | None, method: str) -> tzinfo:
-    """The time zone of days, without a name that of the method; BadRequest where there is none of this name."""
+    """Return the time zone of days, by default that of the method.
+
+    Raises:
+        BadRequest: No time zone has this name.
+    """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    written = name or ("Europe/London" if method == "uk" else "UTC")
+    zone_name = name or ("Europe/London" if method == "uk" else "UTC")
     try:
-        return ZoneInfo(written)
+        return ZoneInfo(zone_name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadRequest("zone", f"there is no time zone {written!r}", remedy="for example Europe/London") from None
+        raise BadRequest("zone", f"there is no time zone {zone_name!r}", remedy="for example Europe/London") from None
 
 
-async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> PnlDocument:
-    """The gains of some accounts as a report, what is held priced now. Errors as of `found`."""
-    known = await found(engine, accounts, wanted)
-    portfolios = await engine.portfolios(accounts, Options(), wait=True, wallet_only=False)
-    priced = list(_priced(portfolios, known.same))
+async def pnl(source: Engine, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
+    """Return a report of gains, with holdings at current prices; errors as of `compute_gains`."""
+    result = await compute_gains(source, accounts, request)
+    portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
+    priced = list(_priced(portfolios, result.aliases))
     return document(
-        known.gains,
-        known.facts,
+        result.gains,
+        result.facts,
         {key: Decimal(asset.price) for key, asset in priced},
-        method=wanted.method,
+        method=request.method,
         addresses=[account.address for account in accounts],
-        issues=known.issues,
-        max_values=_most(priced),
+        issues=result.issues,
+        max_values=_market_values(priced),
     )
 
 
-def _treatment(engine: Engine, chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
-    """A wrapped native coin is the native coin."""
-    same = {
+def _treatment(source: Engine, chains: Sequence[Chain], request: PnlRequest) -> Treatment:
+    """Return how records are treated: the wrapped native coin counts as the native coin."""
+    aliases = {
         f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"
         for chain in chains
         if (wrapped := chain.info.wrapped) is not None
     }
-    nobody = frozenset(address for chain in chains for address in rules_of(chain.kind).burn_addresses)
+    burn_accounts = frozenset(address for chain in chains for address in rules_of(chain.kind).burn_addresses)
     return Treatment(
-        wanted.deposits_are_disposals, wanted.received_at_spot, same, nobody, cache(engine.is_trusted_contract)
+        request.deposits_are_disposals,
+        request.received_at_spot,
+        aliases,
+        burn_accounts,
+        cache(source.is_trusted_contract),
     )
 
 
-def _priced(portfolios: Sequence[Portfolio], same: Mapping[str, str]) -> Iterator[tuple[str, AssetDocument]]:
-    """The assets of portfolios that have a price, by the keys of their contracts."""
+def _priced(portfolios: Sequence[Portfolio], aliases: Mapping[str, str]) -> Iterator[tuple[str, AssetDocument]]:
+    """Yield the priced assets of portfolios with the keys of their contracts."""
     for portfolio in portfolios:
         for protocol in portfolio.asset_by_protocols.values():
             for chain in protocol.chains.values():
                 for asset in every_asset(chain):
                     if UNKNOWN not in (asset.price, asset.value):
-                        yield same.get(asset.chain_contract, asset.chain_contract), asset
+                        yield aliases.get(asset.chain_contract, asset.chain_contract), asset
 
 
-def _most(priced: Iterable[tuple[str, AssetDocument]]) -> dict[str, Decimal]:
-    """What the markets of assets could pay, by their keys, where portfolios show that it is less than what their prices
-    say."""
-    most: dict[str, Decimal] = {}
+def _market_values(priced: Iterable[tuple[str, AssetDocument]]) -> dict[str, Decimal]:
+    """Return the values that markets could pay, by key, where they are below price times balance."""
+    market_values: dict[str, Decimal] = {}
     for key, asset in priced:
-        paid = Decimal(asset.value)
-        if paid < amounts.value_of(Decimal(asset.balance), Decimal(asset.price)):
-            most[key] = max(paid, most.get(key, paid))
-    return most
+        market_value = Decimal(asset.value)
+        if market_value < amounts.value_of(Decimal(asset.balance), Decimal(asset.price)):
+            market_values[key] = max(market_value, market_values.get(key, market_value))
+    return market_values

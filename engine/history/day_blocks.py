@@ -1,4 +1,4 @@
-"""Which block a past day of a chain is read at."""
+"""The blocks at which past days of chains are read."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from chainfolio.block_search import block_before, blocks_before, first_served
 from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 
-KEPT_DAYS: Final = 10_000
-SEARCHED: Final = 400  # days that are looked for together
+MAX_DAYS: Final = 10_000
+MAX_SEARCHED_DAYS: Final = 400  # days that are looked for together
 
 
 def midnight_us(day: date) -> int:
-    """00:00:00 UTC of a day, in microseconds since 1970."""
+    """Return 00:00 UTC of a day, in microseconds since 1970."""
     return (day - date(1970, 1, 1)).days * 86_400_000_000
 
 
 def day_of(at_us: int) -> date:
-    """The day of a moment, in UTC."""
+    """Return the UTC day of a time in microseconds."""
     return date(1970, 1, 1) + timedelta(microseconds=at_us)
 
 
 def midnight(day: date) -> datetime:
-    """00:00:00 UTC of a day."""
+    """Return 00:00 UTC of a day."""
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def days_from(first: date, last: date, interval: str = "day") -> list[date]:
-    """The days from one to another, both included, a day, a week or a month apart. A month has its last day where it
-    has not so many."""
+    """Return the days from `first` to `last` inclusive, one day, week or month apart.
+
+    A month without that day of the month has its last day instead.
+    """
     if interval == "month":
         months = (last.year - first.year) * 12 + last.month - first.month
         days = [_months_after(first, count) for count in range(months + 1)]
@@ -49,47 +51,52 @@ def _months_after(first: date, count: int) -> date:
 
 
 @dataclass(slots=True)
-class Days:
-    """Which block a day of a chain is read at; what is final is remembered."""
+class DayBlocks:
+    """Finds the block of each day; final ones are cached."""
 
-    _kept: dict[tuple[str, date], Block | None] = field(default_factory=dict)
+    _cache: dict[tuple[str, date], Block | None] = field(default_factory=dict)
 
     async def before(self, chain: Chain, day: date) -> Block | None:
-        """The last block before the day begins (UTC); None where the chain began later. NodeBehind while the chain is
-        not there yet: its newest block need not be the last one of that day."""
-        if (chain.key, day) in self._kept:
-            return self._kept[chain.key, day]
-        found = await block_before(chain, midnight_us(day))
-        self._keep(chain, day, found)
-        return found
+        """Return the last block before the day (UTC) begins; None if the chain began later.
+
+        Raises:
+            NodeBehind: The chain has not reached the day: its newest block may not be the last one before it.
+        """
+        if (chain.key, day) in self._cache:
+            return self._cache[chain.key, day]
+        block = await block_before(chain, midnight_us(day))
+        self._keep(chain, day, block)
+        return block
 
     async def final_before(self, chain: Chain, days: Iterable[date]) -> dict[date, Block | None]:
-        """The same of several days, looked for together; those are absent whose block is not final yet."""
-        wanted = sorted(set(days))
-        unknown = iter([day for day in wanted if (chain.key, day) not in self._kept])
-        found: dict[date, Block | None] = {}
-        while some := list(islice(unknown, SEARCHED)):
+        """Return the last block before each day; days whose block is not final are absent."""
+        sorted_days = sorted(set(days))
+        unknown = iter([day for day in sorted_days if (chain.key, day) not in self._cache])
+        blocks_by_day: dict[date, Block | None] = {}
+        while batch := list(islice(unknown, MAX_SEARCHED_DAYS)):
             head = (await chain.heads()).latest
-            there = [day for day in some if midnight_us(day) <= head.time_us]
+            reached_days = [day for day in batch if midnight_us(day) <= head.time_us]
             blocks = await blocks_before(
-                head, map(midnight_us, there), chain.blocks, await first_served(chain), chain.key
+                head, map(midnight_us, reached_days), chain.blocks, await first_served(chain), chain.key
             )
-            found |= {day: blocks[midnight_us(day)] for day in there if _is_final(chain, blocks[midnight_us(day)])}
-        for day, block in found.items():
+            blocks_by_day |= {
+                day: blocks[midnight_us(day)] for day in reached_days if _is_final(chain, blocks[midnight_us(day)])
+            }
+        for day, block in blocks_by_day.items():
             self._keep(chain, day, block)
         return {
-            day: found[day] if day in found else self._kept[chain.key, day]
-            for day in wanted
-            if day in found or (chain.key, day) in self._kept
+            day: blocks_by_day[day] if day in blocks_by_day else self._cache[chain.key, day]
+            for day in sorted_days
+            if day in blocks_by_day or (chain.key, day) in self._cache
         }
 
     def _keep(self, chain: Chain, day: date, block: Block | None) -> None:
         if _is_final(chain, block):
-            if len(self._kept) >= KEPT_DAYS:
-                self._kept.clear()
-            self._kept[chain.key, day] = block
+            if len(self._cache) >= MAX_DAYS:
+                self._cache.clear()
+            self._cache[chain.key, day] = block
 
 
 def _is_final(chain: Chain, block: Block | None) -> bool:
-    """Whether a block stays the last one before its day: what comes after it is final, too."""
+    """Return True if the block remains the last one before its day, because the next block is final."""
     return block is None or chain.is_final(block.height + 1)

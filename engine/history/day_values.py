@@ -1,4 +1,4 @@
-"""What accounts were worth day by day: the sum of what each chain says, and nothing where one of them cannot say."""
+"""Values of accounts by day: the sum over chains, unknown if one of them is unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ USD_PLACES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class DayValue:
-    """One account on one day. `value` is None where it is not known, and `reason` says why; `parts` are its chains."""
+    """The value of one account on one day.
+
+    `value` is None if it is unknown, and `reason` says why; `parts` are the snapshots of its chains.
+    """
 
     account: str
     day: date
@@ -43,7 +46,7 @@ class DayValue:
 
 @dataclass(frozen=True, slots=True)
 class DayValues:
-    """What accounts were worth on some days: a value for each account and day, in this order."""
+    """A sequence with a value for each account and day, in this order."""
 
     values: tuple[DayValue, ...]
 
@@ -54,51 +57,51 @@ class DayValues:
         return len(self.values)
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each value: `value` is the exact text, `value_usd` the same rounded to 12 places, for computing."""
+        """Return one row per value: `value` is exact text, `value_usd` is rounded to 12 places for computing."""
         return frame(self.values)
 
 
 def frame(values: Sequence[DayValue]) -> pl.DataFrame:
-    """The values as a table, as of `DayValues.to_polars`."""
+    """Return the values as a table, see `DayValues.to_polars`."""
     import polars as pl
 
-    found = pl.DataFrame([each.row for each in values], dict.fromkeys(COLUMNS, pl.String), orient="row")
+    table = pl.DataFrame([each.row for each in values], dict.fromkeys(COLUMNS, pl.String), orient="row")
     usd = [None if each.value is None else rounded(Fraction(each.value), USD_PLACES) for each in values]
-    return found.with_columns(
+    return table.with_columns(
         pl.col("day").str.to_date(), pl.Series("value_usd", usd, dtype=pl.Decimal(38, USD_PLACES))
     )
 
 
-def day_values(accounts: Sequence[str], days: Sequence[date], found: Iterable[DaySnapshot]) -> list[DayValue]:
-    """A value for each account and day, in this order, from the snapshots of its chains."""
+def day_values(accounts: Sequence[str], days: Sequence[date], snapshots: Iterable[DaySnapshot]) -> list[DayValue]:
+    """Return a value for each account and day, in this order, from the snapshots of its chains."""
     parts: dict[tuple[str, date], list[DaySnapshot]] = {(each, day): [] for each in accounts for day in days}
-    for snapshot in found:
+    for snapshot in snapshots:
         parts[snapshot.account, snapshot.day].append(snapshot)
     return [_value(account, day, sorted(each, key=_chain)) for (account, day), each in parts.items()]
 
 
 def total(values: Iterable[DayValue]) -> list[tuple[date, Decimal | None]]:
-    """The sum of all accounts by day; unknown where that of one is."""
+    """Return the sum of all accounts by day; None if one of them is unknown."""
     by_day: dict[date, list[Decimal | None]] = {}
     for each in values:
         by_day.setdefault(each.day, []).append(each.value)
-    return [(day, _sum(some)) for day, some in sorted(by_day.items())]
+    return [(day, _sum(day_values_usd)) for day, day_values_usd in sorted(by_day.items())]
 
 
 def _value(account: str, day: date, parts: Sequence[DaySnapshot]) -> DayValue:
-    there = [each for each in parts if each.completeness != ABSENT]
-    if not there:
+    snapshots = [each for each in parts if each.completeness != ABSENT]
+    if not snapshots:
         return DayValue(account, day, None, ABSENT, NO_CHAIN, tuple(parts))
-    value = _sum([None if each.value is None else Decimal(each.value) for each in there])
-    worst = next((each.completeness for each in there if each.value is None), "")
-    partial = any(each.completeness != "complete" for each in there)
-    reason = "; ".join(f"{each.chain}: {each.reason}" for each in there if each.reason)
+    value = _sum([None if each.value is None else Decimal(each.value) for each in snapshots])
+    worst = next((each.completeness for each in snapshots if each.value is None), "")
+    partial = any(each.completeness != "complete" for each in snapshots)
+    reason = "; ".join(f"{each.chain}: {each.reason}" for each in snapshots if each.reason)
     return DayValue(account, day, value, worst or ("partial" if partial else "complete"), reason, tuple(parts))
 
 
 def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
-    known = [each for each in values if each is not None]
-    return amounts.total(known) if len(known) == len(values) else None
+    numbers = [each for each in values if each is not None]
+    return amounts.total(numbers) if len(numbers) == len(values) else None
 
 
 def _chain(snapshot: DaySnapshot) -> str:

@@ -1,4 +1,4 @@
-"""A chain that is read at several blocks at once: what all readers ask in one round goes out as one."""
+"""Read a chain at several blocks at once: the reads of all readers in one round become one request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from chainfolio.blocks import Block, Span
     from chainfolio.chains import Chain
 
-Asked = tuple["Block", Sequence[Any], "asyncio.Future[list[Any]]"]
+PendingRead = tuple["Block", Sequence[Any], "asyncio.Future[list[Any]]"]
 
 
 @dataclass(slots=True)
-class Together:
-    """The chain, in all but when it answers reads: when every one of its `readers` that has not ended has asked."""
+class JointChain:
+    """Delegates to a chain, and answers reads once every reader that has not ended has asked."""
 
     chain: Chain
     readers: int
-    _waiting: list[Asked] = field(default_factory=list)
+    _waiting: list[PendingRead] = field(default_factory=list)
     _collected: dict[Any, asyncio.Task[Any]] = field(default_factory=dict)
     _sending: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -34,23 +34,27 @@ class Together:
         return getattr(self.chain, name)
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
-        """The results of some reads, at the block."""
-        mine: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((block, reads, mine))
+        """Return the results of reads at the block."""
+        result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((block, reads, result))
         self._send_if_all_ask()
-        return await mine
+        return await result
 
     async def collect_accounts(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Any:
-        """What concerns accounts in a span, where the chain tells that: asked once, whoever wants it."""
-        wanted = span, tuple(accounts), tuple(datasets)
-        if wanted not in self._collected:
+        """Return the history of accounts in a span; readers that need the same one share a request.
+
+        Raises:
+            MissingCapability: The chain has no account histories.
+        """
+        key = span, tuple(accounts), tuple(datasets)
+        if key not in self._collected:
             chain = require_capability(self.chain, Capability.ACCOUNT_HISTORY)
-            self._collected[wanted] = asyncio.create_task(chain.collect_accounts(span, accounts, datasets))
-        return await asyncio.shield(self._collected[wanted])
+            self._collected[key] = asyncio.create_task(chain.collect_accounts(span, accounts, datasets))
+        return await asyncio.shield(self._collected[key])
 
     @contextmanager
     def reader(self) -> Iterator[None]:
-        """One of the readers, for as long as it reads."""
+        """Count as one of the readers until the context ends."""
         try:
             yield
         finally:
@@ -61,34 +65,34 @@ class Together:
         self._waiting = [each for each in self._waiting if not each[2].done()]
         if not self._waiting or len(self._waiting) < self.readers:
             return
-        asked, self._waiting = self._waiting, []
-        task = asyncio.create_task(self._exchange(asked))
+        reads, self._waiting = self._waiting, []
+        task = asyncio.create_task(self._exchange(reads))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _exchange(self, left: list[Asked]) -> None:
+    async def _exchange(self, pending: list[PendingRead]) -> None:
         try:
-            while left:
-                given = await self.chain.answer_each([(block, reads) for block, reads, _ in left])
-                again = []
-                for each, answers in zip(left, given, strict=True):
+            while pending:
+                responses = await self.chain.answer_each([(block, reads) for block, reads, _ in pending])
+                retried = []
+                for each, answers in zip(pending, responses, strict=True):
                     if isinstance(answers, SourceError):
-                        again.append(each)  # another node is asked, until none answers any block
+                        retried.append(each)  # another node is asked, until none answers any block
                     elif not each[2].done():
                         each[2].set_result(answers)
-                if len(again) == len(left):
-                    raise next(answers for answers in given if isinstance(answers, SourceError))
-                left = again
+                if len(retried) == len(pending):
+                    raise next(answers for answers in responses if isinstance(answers, SourceError))
+                pending = retried
         except BaseException as error:  # whatever it is, those who wait must not wait for ever
-            for block, _, mine in left:
-                if not mine.done():
-                    mine.set_exception(_of(block, error))
+            for block, _, result in pending:
+                if not result.done():
+                    result.set_exception(_error_at(block, error))
             if not isinstance(error, Exception):
                 raise
 
 
-def _of(block: Block, error: BaseException) -> BaseException:
-    """What befell all of some blocks, as an error of one of them."""
+def _error_at(block: Block, error: BaseException) -> BaseException:
+    """Return the error of all blocks as the error of one of them."""
     if isinstance(error, HistoryUnavailable):
         return HistoryUnavailable(error.source, block.height, "no node has it any more")
     return error

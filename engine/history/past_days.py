@@ -1,7 +1,7 @@
-"""What accounts held as past days began: kept snapshots where there are some, and reads of the chain where not.
+"""Portfolios of accounts as past days began: stored snapshots, else reads of the chain.
 
-Both give the same bytes. Many days are read together, in as few requests as one, and kept window by window: whoever
-begins again after a crash goes on where it ended.
+Both give the same bytes. Many days are read together, in as few requests as one, and stored window by window: after a
+crash, reading continues at the last window.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chainfolio.block_search import FORGOTTEN, first_served
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Issue, Snapshot
 from chainfolio.engine.answerable import answerable
-from chainfolio.engine.history.day_blocks import Days, midnight_us
-from chainfolio.engine.history.joint_reads import Together
-from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, of_document
+from chainfolio.engine.history.day_blocks import DayBlocks, midnight_us
+from chainfolio.engine.history.joint_reads import JointChain
+from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, snapshot_of
 from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.replay import has_past
@@ -40,60 +40,72 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
 
 log = logging.getLogger("chainfolio.engine")
-OF_THE_INDEX: Final = (account_index.ADAPTER, reconciled.ADAPTER)  # what they miss was never asked of a node
+INDEX_ADAPTERS: Final = (account_index.ADAPTER, reconciled.ADAPTER)  # what they miss was never asked of a node
 ABSENT, PENDING = "absent", "pending"  # the chain had not begun; its block may still change
 NO_PAST: Final = "chains of this kind keep no past balances"
 MAX_DAYS: Final = 32  # in one window
 MAX_BALANCES: Final = 100_000  # in one window, about
 MAX_REASON: Final = 400  # characters
-USUAL_TOKENS: Final = 100  # that an account holds beside those that everybody is asked for
+EXPECTED_TOKENS: Final = 100  # of an account, in addition to those that are read for all accounts
 
 
 @dataclass(slots=True)
 class History:
-    """The past days of accounts. `snapshotter`, `facts` and `budget` are those of the engine."""
+    """Past days of accounts.
+
+    Attributes:
+        snapshotter: Returns the snapshotter of a chain.
+        facts: Returns the documented facts of all chains.
+        budget: Limits the time and number of concurrent reads of a chain.
+    """
 
     system: System
     snapshotter: Callable[[Chain], Snapshotter]
     facts: Callable[[], Mapping[str, ChainFacts]]
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]
-    days: Days = field(default_factory=Days)
+    days: DayBlocks = field(default_factory=DayBlocks)
 
     @property
     def store(self) -> SnapshotStore | None:
-        """Where snapshots are kept; None where nothing is."""
+        """The snapshot store; None if nothing is stored."""
         return None if self.system.keeps_nothing else SnapshotStore(self.system.lake, self.system.tail)
 
     # --- one day, as the API answers it ------------------------------------------------------------------------------
 
     async def portfolios(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
-        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
-        account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
-        if all have forgotten. An account without a chain of its kind is an issue; Unserved if all are."""
+        """Return portfolios at the last block before 00:00 UTC of a day, on every chain that existed.
+
+        A chain that fails becomes an issue, and so does an account without a chain of its kind.
+
+        Raises:
+            NotFound: No chain of an account had begun.
+            NotSupported: No account has a chain of its kind.
+            SourceError: All chains failed. HistoryUnavailable if the state is gone on all of them.
+        """
         chains = self.system.account_chains
         served, unserved = answerable(accounts, {chain.kind for chain in chains}, f"the portfolio on {day}")
-        taken = await asyncio.gather(*(self._of_chain(chain, accounts, day) for chain in chains))
-        begun = {chain.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
-        _check_begun(served, begun, day)
-        lived = [item for item in taken if item is not None]
+        results = await asyncio.gather(*(self._of_chain(chain, accounts, day) for chain in chains))
+        begun_kinds = {chain.kind for chain, item in zip(chains, results, strict=True) if item is not None}
+        _check_begun(served, begun_kinds, day)
+        lived = [item for item in results if item is not None]
         failed = [item for item in lived if isinstance(item, SourceError)]
         if failed and len(failed) == len(lived):
             raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
         parts: dict[str, dict[str, Portfolio]] = {each.address: {} for each in accounts}
-        for chain, item in zip(chains, taken, strict=True):
+        for chain, item in zip(chains, results, strict=True):
             if isinstance(item, SourceError):
                 unread = unreadable(chain, addresses_of(chain, accounts), item, midnight_us(day))
                 item = {each: document for each, document, _ in self._documents(unread, day)}
             for address, document in (item or {}).items():
                 parts[address][chain.key] = document
         coins = {chain.key: (chain.info.native.symbol, chain.info.native.decimals) for chain in chains}
-        lacking = {
+        empty_valuations = {
             address: Valuation((), scope={address: ()}, unread={address: (issue,)})
             for address, issue in unserved.items()
         }
         return [
-            self._document(each.address, lacking[each.address], day)
-            if each.address in lacking
+            self._document(each.address, empty_valuations[each.address], day)
+            if each.address in empty_valuations
             else join_chains(parts[each.address], coins)
             for each in accounts
         ]
@@ -101,125 +113,148 @@ class History:
     async def _of_chain(
         self, chain: Chain, accounts: Sequence[Account], day: date
     ) -> dict[str, Portfolio] | SourceError | None:
-        """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
+        """Return the portfolios of the accounts of the chain's kind, or the error of the chain.
+
+        None if there are no such accounts, or the chain had not begun.
+        """
         addresses = addresses_of(chain, accounts)
         if not addresses:
             return None
         try:
             async with self.budget(chain):
-                kept = await self._standing(chain, addresses, [day])
-                documents = {each.account: each.portfolio for each in kept.values()}
-                left = [each for each in addresses if each not in documents]
-                block = await self.days.before(chain, day) if left else None
-                if left and block is None:
+                stored = await self._reusable(chain, addresses, [day])
+                documents = {each.account: each.portfolio for each in stored.values()}
+                missing = [each for each in addresses if each not in documents]
+                block = await self.days.before(chain, day) if missing else None
+                if missing and block is None:
                     return None
                 if block is not None and not has_past(chain):
                     raise HistoryUnavailable(chain.key, block.height, NO_PAST)
-                return documents | (await self._read_one(chain, left, day, block) if block else {})
+                return documents | (await self._read_one(chain, missing, day, block) if block else {})
         except SourceError as error:
             return error
 
     async def _read_one(self, chain: Chain, addresses: Sequence[str], day: date, block: Block) -> dict[str, Portfolio]:
-        """What accounts held at a block: kept where all of it is final."""
+        """Read portfolios at a block, and store them if the block is final."""
         state = self._index_state(chain, addresses, [block.height])
         snapshot = await self.snapshotter(chain).take(addresses, block, past=True)
-        found = self._documents(snapshot, day)
+        documents = self._documents(snapshot, day)
         if chain.is_final(block.height + 1):
-            taken = [self._taken(chain, day, block, each, state) for each in found]
+            snapshots = [self._day_snapshot(chain, day, block, each, state) for each in documents]
             try:
-                await self._keep(chain, taken)
+                await self._save(chain, snapshots)
             except ChainfolioError as error:  # the answer is there all the same
                 log.warning("%s: the snapshots of %s are not kept: %s", chain.key, day, error.message)
-        return {address: document for address, document, _ in found}
+        return {address: document for address, document, _ in documents}
 
     # --- many days ---------------------------------------------------------------------------------------------------
 
     async def read(
-        self, chain: Chain, wanted: Mapping[date, Sequence[str]], *, again: bool = False
+        self, chain: Chain, accounts_by_day: Mapping[date, Sequence[str]], *, retry: bool = False
     ) -> AsyncIterator[list[DaySnapshot]]:
-        """The snapshots of the accounts of each day, without documents where they are kept: first those that still
-        stand, then the others, window by window, each kept before it is given. `again`: those too of which a read
-        failed.
+        """Yield the snapshots of the accounts of each day: stored ones, then new ones.
 
-        A day before the chain began is `absent`, one whose block may still change `pending`; neither is kept. One that
-        no node has the state of is `unreadable`: that is kept, and asked again the next time."""
-        accounts = sorted({account for some in wanted.values() for account in some})
-        asked = {(account, day) for day, some in wanted.items() for account in some}
-        found = await self._standing(chain, accounts, wanted, partial=not again, documents=False) if asked else {}
-        kept = {key: found[key] for key in sorted(found.keys() & asked)}
-        if kept:
-            yield list(kept.values())
-        left = {day: [each for each in dict.fromkeys(some) if (each, day) not in kept] for day, some in wanted.items()}
-        left = {day: some for day, some in sorted(left.items()) if some}
-        if not left:
+        Stored ones come without documents. New ones come window by window, each stored before it is
+        yielded. A day before the chain began is `absent`, one whose block may change is `pending`; both are not stored.
+        A day whose state is gone is `unreadable`: it is stored, and read again the next time.
+
+        Args:
+            accounts_by_day: The accounts of each day.
+            retry: Read snapshots again of which a read failed.
+
+        Raises:
+            SourceError: The chain failed; snapshots that were read before are stored.
+        """
+        accounts = sorted({account for day_accounts in accounts_by_day.values() for account in day_accounts})
+        requested = {(account, day) for day, day_accounts in accounts_by_day.items() for account in day_accounts}
+        reusable = (
+            await self._reusable(chain, accounts, accounts_by_day, partial=not retry, documents=False)
+            if requested
+            else {}
+        )
+        stored = {key: reusable[key] for key in sorted(reusable.keys() & requested)}
+        if stored:
+            yield list(stored.values())
+        remaining = {
+            day: [each for each in dict.fromkeys(day_accounts) if (each, day) not in stored]
+            for day, day_accounts in accounts_by_day.items()
+        }
+        remaining = {day: day_accounts for day, day_accounts in sorted(remaining.items()) if day_accounts}
+        if not remaining:
             return
-        blocks = await self.days.final_before(chain, left)
+        blocks = await self.days.final_before(chain, remaining)
         first = await first_served(chain) if None in blocks.values() else 0
-        if missing := [each for day, some in left.items() for each in _without(chain, day, some, blocks, first)]:
-            yield missing
-        there = {day: (block, left[day]) for day, block in sorted(blocks.items()) if block is not None}
+        if without_block := [
+            each
+            for day, day_accounts in remaining.items()
+            for each in _days_without_block(chain, day, day_accounts, blocks, first)
+        ]:
+            yield without_block
+        readable = {day: (block, remaining[day]) for day, block in sorted(blocks.items()) if block is not None}
         if not has_past(chain):
             yield [
-                _unreadable(chain, day, block, each, NO_PAST) for day, (block, some) in there.items() for each in some
+                _unreadable(chain, day, block, each, NO_PAST)
+                for day, (block, day_accounts) in readable.items()
+                for each in day_accounts
             ]
             return
-        for window in self._windows(chain, there):
-            taken, error = await self._window(chain, window)
-            await self._keep(chain, taken)
-            yield taken
+        for window in self._windows(chain, readable):
+            snapshots, error = await self._read_window(chain, window)
+            await self._save(chain, snapshots)
+            yield snapshots
             if error is not None:
                 raise error
 
     def _windows(
-        self, chain: Chain, there: Mapping[date, tuple[Block, list[str]]]
+        self, chain: Chain, readable: Mapping[date, tuple[Block, list[str]]]
     ) -> list[dict[date, tuple[Block, list[str]]]]:
-        """The days in windows that are read together, each of about so many balances."""
-        tokens = self.snapshotter(chain).unindexed_token_count + USUAL_TOKENS
+        """Return the days in windows of at most `MAX_DAYS` days and about `MAX_BALANCES` balances."""
+        tokens = self.snapshotter(chain).unindexed_token_count + EXPECTED_TOKENS
         windows: list[dict[date, tuple[Block, list[str]]]] = []
         balances = MAX_BALANCES
-        for day, (block, some) in there.items():
-            balances += tokens * len(some)
+        for day, (block, accounts) in readable.items():
+            balances += tokens * len(accounts)
             if balances > MAX_BALANCES or len(windows[-1]) >= MAX_DAYS:
                 windows.append({})
-                balances = tokens * len(some)
-            windows[-1][day] = (block, some)
+                balances = tokens * len(accounts)
+            windows[-1][day] = (block, accounts)
         return windows
 
-    async def _window(
+    async def _read_window(
         self, chain: Chain, window: Mapping[date, tuple[Block, Sequence[str]]]
     ) -> tuple[list[DaySnapshot], BaseException | None]:
-        """All days of a window together; the first error that is not for good, beside what could be read."""
-        one = self.snapshotter(chain)
-        shared = Together(one.chain, len(window))
-        reader = replace(one, chain=cast("Chain", shared))
+        """Read all days of a window together; also return the first error that a retry may fix."""
+        snapshotter = self.snapshotter(chain)
+        shared = JointChain(snapshotter.chain, len(window))
+        reader = replace(snapshotter, chain=cast("Chain", shared))
 
         async def take(day: date) -> list[DaySnapshot]:
             block, accounts = window[day]
             with shared.reader():
                 state = await asyncio.to_thread(self._index_state, chain, accounts, [block.height])
                 snapshot = await reader.take(accounts, block, past=True)
-            return [self._taken(chain, day, block, each, state) for each in self._documents(snapshot, day)]
+            return [self._day_snapshot(chain, day, block, each, state) for each in self._documents(snapshot, day)]
 
         tasks = [asyncio.create_task(take(day)) for day in window]
         try:
-            found = await asyncio.gather(*tasks, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
             for task in tasks:
                 task.cancel()
-        taken: list[DaySnapshot] = []
+        snapshots: list[DaySnapshot] = []
         failed: BaseException | None = None
-        for (day, (block, accounts)), item in zip(window.items(), found, strict=True):
+        for (day, (block, accounts)), item in zip(window.items(), results, strict=True):
             if isinstance(item, HistoryUnavailable):
-                taken += [_unreadable(chain, day, block, each, public(item.reason)) for each in accounts]
+                snapshots += [_unreadable(chain, day, block, each, public(item.reason)) for each in accounts]
             elif isinstance(item, BaseException):
                 failed = failed or item
             else:
-                taken += item
-        return taken, failed
+                snapshots += item
+        return snapshots, failed
 
-    # --- what is kept ------------------------------------------------------------------------------------------------
+    # --- stored days -------------------------------------------------------------------------------------------------
 
-    async def _standing(
+    async def _reusable(
         self,
         chain: Chain,
         addresses: Sequence[str],
@@ -228,48 +263,51 @@ class History:
         partial: bool = False,
         documents: bool = True,
     ) -> dict[tuple[str, date], DaySnapshot]:
-        """The kept snapshots that are answered again: complete ones, and those that lack only what the index still
-        lacks; with `partial` those too of which a read failed."""
+        """Return the stored snapshots that are still valid.
+
+        They are complete ones, and those that lack only what the index still lacks; with `partial` also those of which
+        a read failed.
+        """
         if (store := self.store) is None:
             return {}
-        kept = await asyncio.to_thread(store.newest, chain.key, addresses, list(days), documents=documents)
-        read = [each for each in kept.values() if each.digest and (partial or not each.retry)]
-        lacking = [each for each in read if each.unindexed]
-        accounts = sorted({each.account for each in lacking})
-        state = await asyncio.to_thread(self._index_state, chain, accounts, [each.block.height for each in lacking])
+        stored = await asyncio.to_thread(store.newest, chain.key, addresses, list(days), documents=documents)
+        read = [each for each in stored.values() if each.digest and (partial or not each.retry)]
+        incomplete = [each for each in read if each.unindexed]
+        accounts = sorted({each.account for each in incomplete})
+        state = await asyncio.to_thread(self._index_state, chain, accounts, [each.block.height for each in incomplete])
         return {
             (each.account, each.day): each
             for each in read
             if not each.unindexed or each.unindexed == state[each.account, each.block.height]
         }
 
-    async def _keep(self, chain: Chain, taken: Sequence[DaySnapshot]) -> None:
-        if taken and (store := self.store) is not None:
+    async def _save(self, chain: Chain, snapshots: Sequence[DaySnapshot]) -> None:
+        if snapshots and (store := self.store) is not None:
             now = datetime.fromtimestamp(self.system.environment.clock.now_us() // 1_000_000, UTC)
-            await asyncio.to_thread(store.keep, chain.key, taken, now)
+            await asyncio.to_thread(store.add, chain.key, snapshots, now)
 
     def _index_state(self, chain: Chain, accounts: Sequence[str], heights: Sequence[int]) -> dict[tuple[str, int], str]:
-        """A digest, by account and height, of what the index lacks up to it and what is known to differ."""
+        """Return a digest of gaps and known differences of the index, by account and height."""
         if not accounts:
             return {}
         tail, top = self.system.tail, max(heights)
         events = self.snapshotter(chain).reader.events
         transfers = account_index.unindexed_transfers(tail, chain.key, top, accounts)
-        others = account_index.unindexed(tail, chain.key, top, events, accounts)
-        told = list(reconciled.issues(tail, chain.key, accounts, natives=False))
-        found = {}
+        missing_events = account_index.unindexed(tail, chain.key, top, events, accounts)
+        differences = list(reconciled.issues(tail, chain.key, accounts, natives=False))
+        digests = {}
         for account in accounts:
-            differs = [each.reason for each in told if each.account == account]
-            spans = {"": transfers[account], **others[account]}
+            differs = [each.reason for each in differences if each.account == account]
+            spans = {"": transfers[account], **missing_events[account]}
             for height in set(heights):
                 below = {name: repr(each & [Span(0, height)]) for name, each in sorted(spans.items())}
-                found[account, height] = hashlib.sha256(repr((below, differs)).encode()).hexdigest()[:16]
-        return found
+                digests[account, height] = hashlib.sha256(repr((below, differs)).encode()).hexdigest()[:16]
+        return digests
 
     # --- documents ---------------------------------------------------------------------------------------------------
 
     def _documents(self, snapshot: Snapshot, day: date) -> list[tuple[str, Portfolio, tuple[Issue, ...]]]:
-        """The document of each account of a snapshot, with what makes it partial."""
+        """Return the document of each account, with the issues that make it partial."""
         parts = valuate([snapshot]).by_account()
         return [
             (address, self._document(address, parts[address], day), _partial(parts[address], address))
@@ -285,20 +323,20 @@ class History:
             protocols=self.system.registry.facts,
         )
 
-    def _taken(
+    def _day_snapshot(
         self,
         chain: Chain,
         day: date,
         block: Block,
-        found: tuple[str, Portfolio, tuple[Issue, ...]],
+        account_document: tuple[str, Portfolio, tuple[Issue, ...]],
         state: Mapping[tuple[str, int], str],
     ) -> DaySnapshot:
-        address, document, lacks = found
-        said = "; ".join(f"{each.subject}: {each.reason}" for each in issue_documents(lacks))
-        reason = said if len(said) <= MAX_REASON else f"{said[:MAX_REASON]}…"
-        failed = any(each.adapter not in OF_THE_INDEX for each in lacks)
-        of_index = any(each.adapter in OF_THE_INDEX for each in lacks)
-        return of_document(
+        address, document, lacks = account_document
+        reasons = "; ".join(f"{each.subject}: {each.reason}" for each in issue_documents(lacks))
+        reason = reasons if len(reasons) <= MAX_REASON else f"{reasons[:MAX_REASON]}…"
+        failed = any(each.adapter not in INDEX_ADAPTERS for each in lacks)
+        of_index = any(each.adapter in INDEX_ADAPTERS for each in lacks)
+        return snapshot_of(
             chain.key,
             day,
             block,
@@ -310,12 +348,12 @@ class History:
 
 
 def addresses_of(chain: Chain, accounts: Sequence[Account]) -> list[str]:
-    """The addresses of those accounts that are of a chain's kind."""
+    """Return the addresses of the accounts of the chain's kind."""
     return [each.address for each in accounts if each.kind == chain.kind]
 
 
 def unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
-    """A snapshot that says only why there is none."""
+    """Log the error and return a snapshot without holdings, with the error as issue of each account."""
     log.warning("%s could not be read: %s", chain.key, error.message)
     reason = f"the chain could not be read: {error.reason}"
     issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
@@ -326,11 +364,13 @@ def _partial(valuation: Valuation, address: str) -> tuple[Issue, ...]:
     return tuple(each for each in valuation.unread[address] if each.makes_partial)
 
 
-def _without(
+def _days_without_block(
     chain: Chain, day: date, accounts: Sequence[str], blocks: Mapping[date, Block | None], first: int
 ) -> list[DaySnapshot]:
-    """The snapshots of a day that has no block: none is there yet, none was there, or it is below the `first` one that
-    nodes have."""
+    """Return the snapshots of a day without a block, [] if it has one.
+
+    The block is not final yet, does not exist, or is older than `first`, the first block that nodes have.
+    """
     if blocks.get(day) is not None:
         return []
     if day in blocks and first:
@@ -347,11 +387,15 @@ def _unreadable(chain: Chain, day: date, block: Block, account: str, reason: str
     return DaySnapshot(chain.key, account, day, block, UNREADABLE, reason, retry=True)
 
 
-def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> None:
-    """NotFound where no chain of an account's kind had begun by the day; `families` are the kinds of those that had."""
-    lacking = [each.address for each in accounts if each.kind not in families]
-    if lacking:
+def _check_begun(accounts: Sequence[Account], kinds: set[str], day: date) -> None:
+    """Raise if no chain of an account's kind had begun by the day.
+
+    Raises:
+        NotFound: At least one account has no chain.
+    """
+    missing = [each.address for each in accounts if each.kind not in kinds]
+    if missing:
         raise NotFound(
-            f"no snapshot of {', '.join(lacking)} can be built for {day}: no configured chain of such addresses had "
+            f"no snapshot of {', '.join(missing)} can be built for {day}: no configured chain of such addresses had "
             "begun by then"
         )

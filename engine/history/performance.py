@@ -1,7 +1,6 @@
-"""The performance of some wallets: their kept days, and what the index says came from outside between them.
+"""Performance of accounts: stored daily values, and flows between them by the index.
 
-Where the index does not cover the span, or a flow has no price, the returns are not known: a deposit is never taken for
-a gain.
+If the index does not cover the span, or a flow has no price, the returns are unknown: a deposit never counts as a gain.
 """
 
 from __future__ import annotations
@@ -41,33 +40,42 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.transactions import TransactionDocument
 
 log = logging.getLogger("chainfolio.engine")
-NOTHING_KEPT: Final = Exposure({}, {}, {}, frozenset(), {})
+NO_EXPOSURE: Final = Exposure({}, {}, {}, frozenset(), {})
 MAX_REASONS: Final = 5  # of one period
-Held = Mapping[date, tuple[frozenset[str], frozenset[str], frozenset[str]]]  # valued, without a value, protocols
+HoldingsByDay = Mapping[
+    date, tuple[frozenset[str], frozenset[str], frozenset[str]]
+]  # valued, without a value, protocols
 
 
 async def performance(
-    engine: Engine,
+    source: Engine,
     accounts: Sequence[Account],
     chains: Sequence[Chain],
     values: Sequence[DayValue],
     currency: str,
     unserved: Sequence[Issue] = (),
 ) -> PerformanceDocument:
-    """The performance of wallets, as those of one owner, over the days of `values`, which are kept. `unserved` are the
-    issues of wallets that are not among them."""
+    """Return the performance of accounts, as those of one owner, over the stored days of `values`.
+
+    Args:
+        unserved: Issues of accounts that are left out.
+
+    Raises:
+        BadRequest: The currency is unknown.
+        NotSupported: A rate of the currency is unknown.
+    """
     days, remarks = _known_days(values)
     is_partial = any(value.completeness in ("partial", UNREADABLE) for value in values)
-    held = await asyncio.to_thread(_held, engine, chains, accounts, list(days)) if days else {}
-    flows, faults, issues = await _flows(engine, accounts, chains, held)
+    holdings = await asyncio.to_thread(_holdings_by_day, source, chains, accounts, list(days)) if days else {}
+    flows, faults, issues = await _flows(source, accounts, chains, holdings)
     conversion = await Conversion.of(
-        engine, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
+        source, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
     )
     points = value_series(
         {midnight_us(day): conversion.value(value, midnight_us(day) - 1) for day, value in days.items()},
         [Flow(flow.time_us, conversion.value(flow.value, flow.time_us)) for flow, _ in flows],
     )
-    shown = await asyncio.to_thread(_exposure, engine, chains, accounts, max(days)) if days else NOTHING_KEPT
+    current_exposure = await asyncio.to_thread(_exposure, source, chains, accounts, max(days)) if days else NO_EXPOSURE
     return document(
         PerformanceData(
             [each.address for each in accounts],
@@ -75,7 +83,7 @@ async def performance(
             points,
             [_document(flow, record, conversion) for flow, record in flows],
             faults,
-            shown,
+            current_exposure,
             [*remarks, *conversion.remarks],
             (*issue_documents(unserved), *issues),
             "partial" if unserved or is_partial else "complete",
@@ -83,122 +91,134 @@ async def performance(
     )
 
 
-async def values_of(
-    engine: Engine, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
+async def read_values(
+    source: Engine, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
 ) -> list[DayValue]:
-    """What accounts were worth on some days, within the time of a request. The days of a chain that could not be read
-    by then are unreadable; what was read is kept. The error of a chain is raised if no day is known."""
-    found = await asyncio.gather(*(_within(engine, chain, accounts, days) for chain in chains))
-    values = day_values([each.address for each in accounts], days, (each for some, _ in found for each in some))
-    errors = [error for _, error in found if error is not None]
+    """Read the values of accounts on some days, within the time of a request.
+
+    Days of a chain that were not read in time are unreadable; days that were read are stored.
+
+    Raises:
+        SourceError: A chain failed, and no value is known.
+    """
+    results = await asyncio.gather(*(_read_chain(source, chain, accounts, days) for chain in chains))
+    values = day_values(
+        [each.address for each in accounts], days, (each for snapshots, _ in results for each in snapshots)
+    )
+    errors = [error for _, error in results if error is not None]
     if errors and all(value.value is None for value in values):
         raise errors[0]
     return values
 
 
-async def _within(
-    engine: Engine, chain: Chain, accounts: Sequence[Account], days: Sequence[date]
+async def _read_chain(
+    source: Engine, chain: Chain, accounts: Sequence[Account], days: Sequence[date]
 ) -> tuple[list[DaySnapshot], SourceError | None]:
-    """The days of accounts on one chain, those that could not be read as unreadable, and the error that ended it."""
-    wanted = dict.fromkeys(days, addresses_of(chain, accounts))
-    found: list[DaySnapshot] = []
+    """Read the days of accounts on one chain; also return the error that ended it, or None.
+
+    Days that were not read are unreadable.
+    """
+    accounts_by_day = dict.fromkeys(days, addresses_of(chain, accounts))
+    snapshots: list[DaySnapshot] = []
     try:
-        async with engine.history.budget(chain):
-            async for some in engine.history.read(chain, wanted):
-                found += some
+        async with source.history.budget(chain):
+            async for batch in source.history.read(chain, accounts_by_day):
+                snapshots += batch
     except SourceError as error:
         log.warning("%s could not be read: %s", chain.key, error.message)
-        read = {(each.account, each.day) for each in found}
+        read = {(each.account, each.day) for each in snapshots}
         reason, nowhere = f"the chain could not be read: {public(error.reason)}", Block(0, "", "", 0)
-        found += [
+        snapshots += [
             DaySnapshot(chain.key, address, day, nowhere, UNREADABLE, reason, retry=True)
-            for day, addresses in wanted.items()
+            for day, addresses in accounts_by_day.items()
             for address in addresses
             if (address, day) not in read
         ]
-        return found, error
-    return found, None
+        return snapshots, error
+    return snapshots, None
 
 
 def _known_days(values: Iterable[DayValue]) -> tuple[dict[date, Decimal], list[str]]:
-    """The values of the days that are known whole, of all wallets together; and which days are not."""
+    """Return the complete values of days, over all accounts, and remarks about the other days."""
     by_day: defaultdict[date, list[DayValue]] = defaultdict(list)
     for each in values:
         by_day[each.day].append(each)
-    known, left = dict[date, Decimal](), defaultdict[tuple[str, str], list[date]](list)
-    for day, some in sorted(by_day.items()):
-        there = [each for each in some if each.completeness != ABSENT]
-        parts = [each.value for each in there if each.completeness == "complete" and each.value is not None]
-        if there and len(parts) == len(there):
-            known[day] = amounts.total(parts)
+    totals, omitted = dict[date, Decimal](), defaultdict[tuple[str, str], list[date]](list)
+    for day, values_of_day in sorted(by_day.items()):
+        existing = [each for each in values_of_day if each.completeness != ABSENT]
+        parts = [each.value for each in existing if each.completeness == "complete" and each.value is not None]
+        if existing and len(parts) == len(existing):
+            totals[day] = amounts.total(parts)
             continue
-        first = next((each for each in there if each.completeness != "complete"), some[0])
-        if first.completeness not in (ABSENT, PENDING) or known:
-            left[first.completeness, first.reason].append(day)
-    return known, [_left_out(days, *why) for why, days in left.items()]
+        first = next((each for each in existing if each.completeness != "complete"), values_of_day[0])
+        if first.completeness not in (ABSENT, PENDING) or totals:
+            omitted[first.completeness, first.reason].append(day)
+    return totals, [_omission_remark(days, *cause) for cause, days in omitted.items()]
 
 
-def _left_out(days: Sequence[date], completeness: str, reason: str) -> str:
-    which = f"{days[0]} is" if len(days) == 1 else f"{len(days)} days from {days[0]} to {days[-1]} are"
-    return f"{which} left out, {completeness}: {reason}"
+def _omission_remark(days: Sequence[date], completeness: str, reason: str) -> str:
+    subject = f"{days[0]} is" if len(days) == 1 else f"{len(days)} days from {days[0]} to {days[-1]} are"
+    return f"{subject} left out, {completeness}: {reason}"
 
 
 # --- what the days have in them ---------------------------------------------------------------------------------------
 
 
-def _held(engine: Engine, chains: Sequence[Chain], accounts: Sequence[Account], days: Sequence[date]) -> Held:
-    """By day the assets that have a value, those that have none, and the protocols with a value, of kept snapshots."""
+def _holdings_by_day(
+    source: Engine, chains: Sequence[Chain], accounts: Sequence[Account], days: Sequence[date]
+) -> HoldingsByDay:
+    """Return the valued assets, unvalued assets and valued protocols of stored snapshots, by day."""
     import polars as pl
 
-    found: dict[date, tuple[set[str], set[str], set[str]]] = {day: (set(), set(), set()) for day in days}
-    if (store := engine.history.store) is None:
+    holdings: dict[date, tuple[set[str], set[str], set[str]]] = {day: (set(), set(), set()) for day in days}
+    if (store := source.history.store) is None:
         return {}
     for chain in chains:
         rows = store.holdings(chain.key, addresses_of(chain, accounts), days)
         is_valued = pl.col("value").is_not_null() & ~pl.col("spam")
         rows = rows.with_columns(is_valued.alias("valued")).select("day", "asset", "protocol", "valued").unique()
         for day, asset, protocol, valued in rows.iter_rows():
-            inside, outside, protocols = found[day.date()]
-            (inside if valued else outside).add(f"{chain.key}:{asset}")
+            valued_assets, unvalued_assets, protocols = holdings[day.date()]
+            (valued_assets if valued else unvalued_assets).add(f"{chain.key}:{asset}")
             if valued:
                 protocols.add(protocol)
     return {
-        day: (frozenset(inside), frozenset(outside - inside), frozenset(protocols))
-        for day, (inside, outside, protocols) in found.items()
+        day: (frozenset(valued_assets), frozenset(unvalued_assets - valued_assets), frozenset(protocols))
+        for day, (valued_assets, unvalued_assets, protocols) in holdings.items()
     }
 
 
-def _exposure(engine: Engine, chains: Sequence[Chain], accounts: Sequence[Account], day: date) -> Exposure:
-    """Where the value of a kept day lies."""
-    if (store := engine.history.store) is None:
-        return NOTHING_KEPT
-    kept = [
+def _exposure(source: Engine, chains: Sequence[Chain], accounts: Sequence[Account], day: date) -> Exposure:
+    """Return how the value of a stored day is distributed."""
+    if (store := source.history.store) is None:
+        return NO_EXPOSURE
+    snapshots = [
         each
         for chain in chains
         for each in store.newest(chain.key, addresses_of(chain, accounts), [day]).values()
         if each.document is not None
     ]
-    return exposure(each.portfolio for each in kept)
+    return exposure(each.portfolio for each in snapshots)
 
 
 # --- what came and left between them ----------------------------------------------------------------------------------
 
-Valued = tuple[Flow, "TransactionDocument"]
+FlowRecord = tuple[Flow, "TransactionDocument"]
 
 
 async def _flows(
-    engine: Engine, accounts: Sequence[Account], chains: Sequence[Chain], held: Held
-) -> tuple[list[Valued], dict[int, list[str]], tuple[IssueDocument, ...]]:
-    """All flows between the days, and by the point after them why some are not known."""
-    days, faults = sorted(held), defaultdict[int, list[str]](list)
+    source: Engine, accounts: Sequence[Account], chains: Sequence[Chain], holdings: HoldingsByDay
+) -> tuple[list[FlowRecord], dict[int, list[str]], tuple[IssueDocument, ...]]:
+    """Return all flows between the days, and the reasons for unknown ones by the day after them."""
+    days, faults = sorted(holdings), defaultdict[int, list[str]](list)
     if len(days) < 2:
         return [], {}, ()
     for before, after in pairwise(days):
-        faults[midnight_us(after)] += _changes(held, before, after)
+        faults[midnight_us(after)] += _changes(holdings, before, after)
     wallets = {account.address for account in accounts}
-    system = engine.system
+    system = source.system
     since_us, until_us = midnight_us(days[0]), midnight_us(days[-1]) - 1
-    asked = TransactionFilter(
+    record_filter = TransactionFilter(
         system.settings.server.max_transactions * len(accounts) + 1,
         0,
         newest_first=False,
@@ -207,34 +227,34 @@ async def _flows(
         until_us=until_us,
     )
     try:
-        page = (await engine.records(accounts, asked))[0].document
+        page = (await source.records(accounts, record_filter))[0].document
     except NotIndexed as error:
-        whose = " ".join(sorted(wallets))
+        addresses = " ".join(sorted(wallets))
         faults[midnight_us(days[-1])].append(
             f"what came from outside is not known: {error.message}; "
-            f"chainfolio watch {whose} --chain {error.chain} reads it"
+            f"chainfolio watch {addresses} --chain {error.chain} reads it"
         )
-        return [], _told(faults), ()
+        return [], _shorten(faults), ()
     if page.completeness != "complete":
-        said = "; ".join(f"{each.subject}: {each.reason}" for each in page.issues)
-        faults[midnight_us(days[-1])].append(f"what came from outside may not be known whole: {said}")
-    found, vouched = [], cache(engine.is_trusted_contract)
+        reasons = "; ".join(f"{each.subject}: {each.reason}" for each in page.issues)
+        faults[midnight_us(days[-1])].append(f"what came from outside may not be known whole: {reasons}")
+    flows, is_trusted = [], cache(source.is_trusted_contract)
     for before, after, records in _by_period(days, page.transactions):
-        measured = ValuationScope(*(held[before][part] | held[after][part] for part in range(3)))
+        measured = ValuationScope(*(holdings[before][part] | holdings[after][part] for part in range(3)))
         for record in records:
-            value = flow_of(record, wallets, measured, vouched)
+            value = flow_of(record, wallets, measured, is_trusted)
             if value is None:
                 faults[midnight_us(after)].append(
                     f"what {record.hash} moved has no known worth at block {record.block_number} of {record.chain.key}"
                 )
             elif value:
-                found.append((Flow(_time_us(record), value), record))
-    return found, _told(faults), page.issues
+                flows.append((Flow(_time_us(record), value), record))
+    return flows, _shorten(faults), page.issues
 
 
-def _changes(held: Held, before: date, after: date) -> list[str]:
-    """Assets that have a value on one of two days and none on the other: the difference is no gain and no loss."""
-    (valued, without, _), (valued_after, without_after, _) = held[before], held[after]
+def _changes(holdings: HoldingsByDay, before: date, after: date) -> list[str]:
+    """Return a reason for each asset that has a value on one of the days only: no gain and no loss."""
+    (valued, without, _), (valued_after, without_after, _) = holdings[before], holdings[after]
     changed = sorted((valued & without_after) | (without & valued_after))
     return [f"{key} has a value on one of {before} and {after} only" for key in changed]
 
@@ -242,22 +262,25 @@ def _changes(held: Held, before: date, after: date) -> list[str]:
 def _by_period(
     days: Sequence[date], records: Sequence[TransactionDocument]
 ) -> Iterable[tuple[date, date, list[TransactionDocument]]]:
-    """The records between each day and the next one."""
-    rest = sorted(records, key=_time_us)
-    place = 0
+    """Yield each day, the next day, and the records between them."""
+    ordered = sorted(records, key=_time_us)
+    position = 0
     for before, after in pairwise(days):
-        first = place
-        while place < len(rest) and _time_us(rest[place]) < midnight_us(after):
-            place += 1
-        yield before, after, rest[first:place]
+        first = position
+        while position < len(ordered) and _time_us(ordered[position]) < midnight_us(after):
+            position += 1
+        yield before, after, ordered[first:position]
 
 
-def _told(faults: Mapping[int, list[str]]) -> dict[int, list[str]]:
-    """The reasons of each period that has some, not more than can be read."""
+def _shorten(faults: Mapping[int, list[str]]) -> dict[int, list[str]]:
+    """Return the reasons of each period that has some, at most `MAX_REASONS` and the number of the others."""
     return {
-        at: [*some[:MAX_REASONS], *([f"and {len(some) - MAX_REASONS:,} more"] if len(some) > MAX_REASONS else [])]
-        for at, some in sorted(faults.items())
-        if some
+        at: [
+            *reasons[:MAX_REASONS],
+            *([f"and {len(reasons) - MAX_REASONS:,} more"] if len(reasons) > MAX_REASONS else []),
+        ]
+        for at, reasons in sorted(faults.items())
+        if reasons
     }
 
 

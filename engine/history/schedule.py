@@ -1,7 +1,7 @@
-"""Daily snapshots: every day at 00:00 UTC, of every account that is wanted, and of the days that were missed.
+"""Daily snapshots at 00:00 UTC of all scheduled accounts, and of days that were missed.
 
-What there is to do is what is not kept, so nothing else has to be remembered: a process that was down, killed or begun
-anew makes up for all days that are missing. Of several processes one works on a chain.
+Work to do is what is not stored, so no other state is needed: after a stop or crash, all missing days are read. One
+process at a time works on a chain.
 """
 
 from __future__ import annotations
@@ -27,48 +27,54 @@ if TYPE_CHECKING:
 
 SNAPSHOTS: Final = "snapshots"  # the tasks, as logs and metrics name them
 POLL_S: Final = 30.0  # while the last block of the day before is not final
-LOOK_EVERY_S: Final = 900.0  # for new subscriptions
-Wanted = Mapping[Account, date | None]  # the first day of each; None: the first that is kept, else today
+ACCOUNTS_POLL_S: Final = 900.0  # for new subscriptions
+FirstDays = Mapping[Account, date | None]  # the first day of each; None: the first that is kept, else today
 
 
 @dataclass(slots=True)
 class DailyStatus:
-    """What the schedule knows of a chain: the accounts that it takes snapshots of; snapshots taken since the process
-    began; days of accounts that are still to be taken; and those that could not be read, or not whole."""
+    """State of the schedule of one chain.
+
+    Attributes:
+        accounts: Number of scheduled accounts.
+        taken_count: Snapshots taken since the process began.
+        missing: Days of accounts that are not taken yet.
+        failed: Days of accounts that could not be read completely.
+    """
 
     accounts: int = 0
-    taken: int = 0
+    taken_count: int = 0
     missing: int = 0
     failed: int = 0
 
 
 @dataclass(slots=True)
-class _Looked:
-    """What was looked at of a chain: up to which day of each account, and what has to be tried again once a day."""
+class _Progress:
+    """Progress on one chain: the last finished day by account, and snapshots that are retried once a day."""
 
-    until: dict[str, date] = field(default_factory=dict)
+    finished_until: dict[str, date] = field(default_factory=dict)
     failed: set[tuple[str, date]] = field(default_factory=set)
-    tried: date | None = None
+    retried_on: date | None = None
 
 
 @dataclass(slots=True)
 class Schedule:
-    """Takes the snapshots, a task of the supervisor for each chain; `status` is what it knows of each."""
+    """Takes the snapshots, with one supervised task for each chain; `first_days` returns the accounts."""
 
     history: History
     supervisor: Supervisor
-    wanted: Callable[[], Awaitable[Wanted]]
+    first_days: Callable[[], Awaitable[FirstDays]]
     status: dict[str, DailyStatus] = field(default_factory=dict)
-    _looked: dict[str, _Looked] = field(default_factory=dict)
+    _progress: dict[str, _Progress] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Begin with every chain that keeps a past."""
+        """Start the task of every chain that has past balances."""
         for chain in self.history.system.account_chains:
             if has_past(chain):
                 self.supervisor.start(SNAPSHOTS, partial(self._run, chain), chain=chain.key)
 
     async def stop(self) -> None:
-        """End all tasks; what is kept stays."""
+        """Stop all tasks; stored snapshots stay."""
         for chain in self.history.system.account_chains:
             await self.supervisor.stop(SNAPSHOTS, chain=chain.key)
 
@@ -80,84 +86,95 @@ class Schedule:
                     folder / "locks" / f"{chain.key}.daily.lock", store="lake", subject=f"snapshots of {chain.key}"
                 ):
                     while True:
-                        pending = await self.once(chain, task)
+                        pending = await self.take_missing(chain, task)
                         task.progressed()
                         await clock.sleep(POLL_S if pending else self._pause_s())
             except Locked:  # another process takes them, and may end
                 task.progressed()
-                await clock.sleep(LOOK_EVERY_S)
+                await clock.sleep(ACCOUNTS_POLL_S)
 
     def _pause_s(self) -> float:
-        """Until the next day begins, or there may be new accounts."""
+        """Return the seconds until the next day begins, or until accounts are polled again."""
         now_us = self.history.system.environment.clock.now_us()
-        return min(LOOK_EVERY_S, (midnight_us(day_of(now_us) + timedelta(days=1)) - now_us) / 1_000_000)
+        return min(ACCOUNTS_POLL_S, (midnight_us(day_of(now_us) + timedelta(days=1)) - now_us) / 1_000_000)
 
-    async def once(self, chain: Chain, task: Task) -> bool:
-        """Take what is missing now; whether the block of some day is not final yet."""
-        status, looked = self.status.setdefault(chain.key, DailyStatus()), self._looked.setdefault(chain.key, _Looked())
+    async def take_missing(self, chain: Chain, task: Task) -> bool:
+        """Take all missing snapshots, and return True if the block of some day is not final yet.
+
+        Raises:
+            SourceError: The chain could not be read.
+        """
+        status, progress = (
+            self.status.setdefault(chain.key, DailyStatus()),
+            self._progress.setdefault(chain.key, _Progress()),
+        )
         today = day_of(self.history.system.environment.clock.now_us())
-        firsts = await self._firsts(chain, today)
-        asked: dict[date, list[str]] = {}
+        firsts = await self._first_days(chain, today)
+        accounts_by_day: dict[date, list[str]] = {}
         for account, first in firsts.items():
-            begin = max(first, looked.until.get(account, date.min) + timedelta(days=1))
+            begin = max(first, progress.finished_until.get(account, date.min) + timedelta(days=1))
             for day in days_from(begin, today):
-                asked.setdefault(day, []).append(account)
-        if looked.tried != today:
-            for account, day in looked.failed:
-                asked.setdefault(day, []).append(account)
-        status.accounts, status.missing = len(firsts), sum(map(len, asked.values()))
+                accounts_by_day.setdefault(day, []).append(account)
+        if progress.retried_on != today:
+            for account, day in progress.failed:
+                accounts_by_day.setdefault(day, []).append(account)
+        status.accounts, status.missing = len(firsts), sum(map(len, accounts_by_day.values()))
         pending: dict[str, date] = {}
-        async for some in self.history.read(chain, asked, again=True):
+        async for snapshots in self.history.read(chain, accounts_by_day, retry=True):
             task.progressed()
-            _note(some, looked, status, pending)
-        looked.tried = today
-        looked.until |= {each: pending.get(each, today + timedelta(days=1)) - timedelta(days=1) for each in firsts}
+            _record(snapshots, progress, status, pending)
+        progress.retried_on = today
+        progress.finished_until |= {
+            each: pending.get(each, today + timedelta(days=1)) - timedelta(days=1) for each in firsts
+        }
         return bool(pending)
 
-    async def _firsts(self, chain: Chain, today: date) -> dict[str, date]:
-        """The first day of each account that is wanted on a chain."""
-        wanted = {each.address: first for each, first in (await self.wanted()).items() if each.kind == chain.kind}
-        open_ = [address for address, first in wanted.items() if first is None]
+    async def _first_days(self, chain: Chain, today: date) -> dict[str, date]:
+        """Return the first day of each scheduled account of a chain."""
+        first_days = {
+            each.address: first for each, first in (await self.first_days()).items() if each.kind == chain.kind
+        }
+        open_ = [address for address, first in first_days.items() if first is None]
         store = self.history.store
-        kept = await asyncio.to_thread(store.first_days, chain.key, open_) if open_ and store else {}
-        return {address: first or kept.get(address, today) for address, first in wanted.items()}
+        stored = await asyncio.to_thread(store.first_days, chain.key, open_) if open_ and store else {}
+        return {address: first or stored.get(address, today) for address, first in first_days.items()}
 
 
-def _note(some: list[DaySnapshot], looked: _Looked, status: DailyStatus, pending: dict[str, date]) -> None:
-    for each in some:
+def _record(snapshots: list[DaySnapshot], progress: _Progress, status: DailyStatus, pending: dict[str, date]) -> None:
+    for each in snapshots:
         key = each.account, each.day
         if each.completeness == PENDING:
             pending[each.account] = min(pending.get(each.account, each.day), each.day)
             continue
         status.missing -= 1
         if each.completeness == UNREADABLE or each.retry:
-            looked.failed.add(key)
+            progress.failed.add(key)
         else:
-            looked.failed.discard(key)
+            progress.failed.discard(key)
         if each.document is not None:
-            status.taken += 1
-    status.failed = len(looked.failed)
+            status.taken_count += 1
+    status.failed = len(progress.failed)
 
 
 class DailySnapshots:
-    """The schedule for Prometheus, at the moment it is asked for."""
+    """Collector of the schedule's Prometheus metrics."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
 
     def collect(self) -> Iterator[Any]:
-        """All metrics."""
+        """Yield all metrics at their current values."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        said = {
+        descriptions = {
             "accounts": ("chainfolio_snapshot_accounts", "accounts with daily snapshots"),
             "missing": ("chainfolio_snapshots_missing", "days of accounts to be taken"),
             "failed": ("chainfolio_snapshots_failed", "days of accounts that could not be read, or not whole"),
         }
-        gauges = {name: GaugeMetricFamily(*words, labels=["chain"]) for name, words in said.items()}
-        taken = CounterMetricFamily("chainfolio_snapshots_taken", "snapshots taken by this process", labels=["chain"])
+        gauges = {name: GaugeMetricFamily(*description, labels=["chain"]) for name, description in descriptions.items()}
+        counter = CounterMetricFamily("chainfolio_snapshots_taken", "snapshots taken by this process", labels=["chain"])
         for key, status in self._schedule.status.items():
             for name, gauge in gauges.items():
                 gauge.add_metric([key], getattr(status, name))
-            taken.add_metric([key], status.taken)
-        yield from (*gauges.values(), taken)
+            counter.add_metric([key], status.taken_count)
+        yield from (*gauges.values(), counter)

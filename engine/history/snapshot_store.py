@@ -1,7 +1,7 @@
-"""Daily snapshots in the lake: each is a row of `snapshots` with its document, and its assets in `snapshot_holdings`.
+"""Daily snapshots in the lake: documents in `snapshots`, their assets in `snapshot_holdings`.
 
-A batch of snapshots is one commit. What they hold is made of their documents, in a second commit with the same number;
-where a process died between the two, the next one that writes makes up for it, and asks no node.
+A batch of snapshots is one commit. The holdings are derived from the documents in a second commit with the same number;
+if a process died between the two, the next writer makes the missing one without asking a node.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ FACTS: Final = (*KEY, "height", "time", "hash", "completeness", "reason", "retry
 
 @dataclass(frozen=True, slots=True)
 class DaySnapshot:
-    """What an account held on one chain as a day began. Without a document nobody could read it, and `reason` says why.
+    """The holdings of an account on one chain as a day began; without a document `reason` says why.
 
-    `retry`: whether a read failed, so that reading it again may give more. `unindexed` is a digest of what the index
-    lacked, empty where it lacked nothing."""
+    Attributes:
+        retry: True if a read failed, so that another read may return more.
+        unindexed: Digest of what the index lacked; empty if it lacked nothing.
+    """
 
     chain: str
     account: str
@@ -57,43 +59,43 @@ class DaySnapshot:
 
     @property
     def portfolio(self) -> Portfolio:
-        """The document as what it was written from."""
+        """The decoded document; the snapshot must have one."""
         assert self.document is not None, "nobody could read it"
         return msgspec.json.decode(self.document, type=Portfolio)
 
-    def says(self, other: DaySnapshot) -> bool:
-        """Whether another one says the same, whenever it was taken."""
-        mine, theirs = (
+    def has_same_content(self, other: DaySnapshot) -> bool:
+        """Return True if another snapshot has the same content, whenever it was taken."""
+        own_fields, other_fields = (
             (each.block.height, each.block.hash, each.completeness, each.reason, each.unindexed, each.digest)
             for each in (self, other)
         )
-        return mine == theirs
+        return own_fields == other_fields
 
 
-def of_document(
+def snapshot_of(
     chain: str, day: date, block: Block, document: Portfolio, reason: str, *, retry: bool, unindexed: str
 ) -> DaySnapshot:
-    """The snapshot of a document."""
-    written = encode_one(document)
-    digest, place = hashlib.sha256(written).hexdigest(), replace(block, parent="")
+    """Return the snapshot of a document."""
+    encoded = encode_one(document)
+    digest, block_without_parent = hashlib.sha256(encoded).hexdigest(), replace(block, parent="")
     return DaySnapshot(
         chain,
         document.address,
         day,
-        place,
+        block_without_parent,
         document.completeness,
         reason,
         retry,
         unindexed,
         document.networth,
-        written,
+        encoded,
         digest,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStore:
-    """The snapshots of all chains. Several processes may keep some: one at a time writes those of a chain."""
+    """Stored snapshots of all chains; one process at a time writes those of a chain."""
 
     lake: Lake
     tail: Tail
@@ -101,7 +103,12 @@ class SnapshotStore:
     def newest(
         self, chain: str, accounts: Sequence[str], days: Iterable[date] | None = None, *, documents: bool = True
     ) -> dict[tuple[str, date], DaySnapshot]:
-        """The newest snapshot of each account and day that is kept, of some days or of all."""
+        """Return the newest stored snapshot of each account and day, by account and day.
+
+        Args:
+            days: None for all stored days.
+            documents: False leaves the documents out.
+        """
         import polars as pl
 
         columns = [*FACTS, *(["document"] if documents else [])]
@@ -109,30 +116,30 @@ class SnapshotStore:
         if days is not None:
             rows = rows.filter(pl.col("day").is_in([midnight(day) for day in days]))
         newest = rows.sort("attempt").unique(["account", "day"], keep="last", maintain_order=True).collect()
-        found = [_snapshot(chain, row) for row in newest.iter_rows(named=True)]
-        return {(each.account, each.day): each for each in found}
+        snapshots = [_snapshot(chain, row) for row in newest.iter_rows(named=True)]
+        return {(each.account, each.day): each for each in snapshots}
 
     def holdings(self, chain: str, accounts: Sequence[str], days: Iterable[date]) -> pl.DataFrame:
-        """What the newest snapshots of some days hold: a row for each asset of which there is something."""
+        """Return the holdings of the newest snapshots of some days: a row for each asset above zero."""
         import polars as pl
 
-        wanted = pl.col("day").is_in([midnight(day) for day in days])
-        counts = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY).filter(wanted)
+        is_requested_day = pl.col("day").is_in([midnight(day) for day in days])
+        counts = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY).filter(is_requested_day)
         newest = counts.group_by("account", "day").agg(pl.col("attempt").max())
         columns = [*KEY, "asset", "protocol", "raw", "value", "spam"]
-        rows = self.lake.of_accounts(SNAPSHOT_HOLDINGS, chain, accounts, columns).filter(wanted)
+        rows = self.lake.of_accounts(SNAPSHOT_HOLDINGS, chain, accounts, columns).filter(is_requested_day)
         is_held = pl.col("raw").is_null() | (pl.col("raw") != bytes(32))
         return rows.filter(is_held).join(newest, on=list(KEY), how="semi").collect()
 
     def first_days(self, chain: str, accounts: Sequence[str]) -> dict[str, date]:
-        """The first day that is kept of each account that has one."""
+        """Return the first stored day of each account that has one."""
         import polars as pl
 
         rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, ["account", "day"])
         return {each: day.date() for each, day in rows.group_by("account").agg(pl.col("day").min()).collect().rows()}
 
     def summary(self, chain: str) -> dict[str, Any]:
-        """What is kept of a chain: accounts, days and snapshots by their completeness."""
+        """Return the number of accounts, the first and last day, and snapshots by completeness."""
         import polars as pl
 
         rows = self.lake.scan(SNAPSHOTS, chain=chain).select(*KEY, "completeness")
@@ -142,16 +149,19 @@ class SnapshotStore:
         first, last = (str(each.date()) if isinstance(each, datetime) else None for each in ends)
         return {"accounts": newest["account"].n_unique(), "first": first, "last": last, **counts}
 
-    def keep(self, chain: str, taken: Sequence[DaySnapshot], now: datetime) -> int:
-        """Keep snapshots of a chain; how many said something new. What another process kept meanwhile is not kept
-        twice."""
+    def add(self, chain: str, snapshots: Sequence[DaySnapshot], now: datetime) -> int:
+        """Store snapshots with new content and return their number; those of other processes count as stored."""
         import pyarrow as pa
 
         with self._writing(chain):
-            self.settle(chain)
-            accounts = sorted({each.account for each in taken})
-            known = self.newest(chain, accounts, {each.day for each in taken}, documents=False)
-            new = [each for each in taken if not (old := known.get((each.account, each.day))) or not old.says(each)]
+            self.complete_holdings(chain)
+            accounts = sorted({each.account for each in snapshots})
+            stored = self.newest(chain, accounts, {each.day for each in snapshots}, documents=False)
+            new = [
+                each
+                for each in snapshots
+                if not (old := stored.get((each.account, each.day))) or not old.has_same_content(each)
+            ]
             if not new:
                 return 0
             attempts = self._attempts(chain, accounts)
@@ -162,41 +172,45 @@ class SnapshotStore:
             ]
             content = pa.Table.from_pylist(rows, schema=SNAPSHOTS.schema())
             self.lake.append(SNAPSHOTS, content, stream=_stream(chain), batch=batch)
-            self._keep_holdings(chain, rows, batch)
+            self._add_holdings(chain, rows, batch)
             return len(new)
 
-    def settle(self, chain: str) -> None:
-        """Make the holdings of snapshots whose writer died before it had."""
+    def complete_holdings(self, chain: str) -> None:
+        """Store the holdings of snapshots whose writer died before it stored them."""
         import polars as pl
 
-        last, made = (self.lake.last(table, _stream(chain)) for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS))
-        if made >= last:
+        last, last_with_holdings = (self.lake.last(table, _stream(chain)) for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS))
+        if last_with_holdings >= last:
             return
-        left = pl.col("batch") > made
-        accounts = self.lake.scan(SNAPSHOTS, chain=chain).filter(left).select("account").unique().collect()
+        is_incomplete = pl.col("batch") > last_with_holdings
+        accounts = self.lake.scan(SNAPSHOTS, chain=chain).filter(is_incomplete).select("account").unique().collect()
         columns = ["chain", "bucket", *KEY, "height", "batch", "document"]
-        rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts["account"].to_list(), columns).filter(left).collect()
-        self._keep_holdings(chain, rows.to_dicts(), last)
+        rows = (
+            self.lake.of_accounts(SNAPSHOTS, chain, accounts["account"].to_list(), columns)
+            .filter(is_incomplete)
+            .collect()
+        )
+        self._add_holdings(chain, rows.to_dicts(), last)
 
-    def _keep_holdings(self, chain: str, rows: Sequence[dict[str, Any]], batch: int) -> None:
+    def _add_holdings(self, chain: str, rows: Sequence[dict[str, Any]], batch: int) -> None:
         import pyarrow as pa
 
         columns = ("chain", "bucket", *KEY, "height")
-        made = [
+        holdings = [
             {**{name: row[name] for name in columns}, **holding}
             for row in rows
             if row["document"] is not None
             for holding in holdings_of(msgspec.json.decode(row["document"], type=Portfolio))
         ]
-        content = pa.Table.from_pylist(made, schema=SNAPSHOT_HOLDINGS.schema())
+        content = pa.Table.from_pylist(holdings, schema=SNAPSHOT_HOLDINGS.schema())
         self.lake.append(SNAPSHOT_HOLDINGS, content, stream=_stream(chain), batch=batch)
 
     def _attempts(self, chain: str, accounts: Sequence[str]) -> dict[tuple[str, date], int]:
         import polars as pl
 
         rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY)
-        counted = rows.group_by("account", "day").agg(pl.col("attempt").max()).collect()
-        return {(account, day.date()): attempt for account, day, attempt in counted.iter_rows()}
+        attempts = rows.group_by("account", "day").agg(pl.col("attempt").max()).collect()
+        return {(account, day.date()): attempt for account, day, attempt in attempts.iter_rows()}
 
     @contextmanager
     def _writing(self, chain: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Values in USD of many moments in another currency, each at the rate of its own moment."""
+"""Conversion of USD values of many times into another currency, each at the rate of its time."""
 
 from __future__ import annotations
 
@@ -29,28 +29,33 @@ USD: Final = "USD"
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The rates of a currency: fiat as units of it per USD, a coin as USD per unit. Without rates it is the dollar."""
+    """Rates of a currency: units per USD for fiat, USD per unit for coins; none for USD itself."""
 
     currency: str = USD
     rates: Mapping[int, Decimal] | None = None
     remarks: Sequence[str] = ()
 
     @classmethod
-    async def of(cls, engine: Engine, currency: str, moments_us: Sequence[int]) -> Conversion:
-        """The rates at some moments. BadRequest for what is no currency, NotSupported where one rate is not known."""
-        if checked(currency, engine.system.settings.rates) == USD:
+    async def of(cls, source: Engine, currency: str, moments_us: Sequence[int]) -> Conversion:
+        """Return the rates at some times, in microseconds.
+
+        Raises:
+            BadRequest: The currency is unknown.
+            NotSupported: The rate at one of the times is not known.
+        """
+        if checked(currency, source.system.settings.rates) == USD:
             return cls()
-        rates = rates_of(engine.system, lambda chain, assets: engine.history.snapshotter(chain).current_prices(assets))
-        moments = sorted(set(moments_us))
+        rates = rates_of(source.system, lambda chain, assets: source.history.snapshotter(chain).current_prices(assets))
+        times_us = sorted(set(moments_us))
         if currency in rates.fixed:
             fixed = amounts.parse(rates.fixed[currency])
-            return cls(currency, dict.fromkeys(moments, fixed), [f"{currency} at the fixed rate of the settings"])
+            return cls(currency, dict.fromkeys(times_us, fixed), [f"{currency} at the fixed rate of the settings"])
         if currency in FIAT:
-            return cls(currency, {moment: await _fiat(rates, currency, moment) for moment in moments})
-        return cls(currency, await _coin(engine, rates, currency, moments))
+            return cls(currency, {time_us: await _fiat(rates, currency, time_us) for time_us in times_us})
+        return cls(currency, await _coin(source, rates, currency, times_us))
 
     def value(self, usd: Decimal, moment_us: int) -> Decimal:
-        """A value of a moment: exact in fiat, to 18 places in a coin, which is divided by."""
+        """Return a USD value of a time in the currency: exact for fiat, rounded to 18 places for coins."""
         if self.rates is None:
             return usd
         rate = self.rates[moment_us]
@@ -60,43 +65,43 @@ class Conversion:
 
 
 async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:
-    said = await rates.fiat(currency, moment_us)
-    if isinstance(said, FiatRate):
-        return said.per_usd
-    why = f"No rate of {currency} is known: {said}"
-    raise NotSupported(f"a value in {currency}", why, remedy="[ecb] in the file of prices, or --currency USD")
+    rate = await rates.fiat(currency, moment_us)
+    if isinstance(rate, FiatRate):
+        return rate.per_usd
+    reason = f"No rate of {currency} is known: {rate}"
+    raise NotSupported(f"a value in {currency}", reason, remedy="[ecb] in the file of prices, or --currency USD")
 
 
-async def _coin(engine: Engine, rates: Rates, currency: str, moments: Sequence[int]) -> dict[int, Decimal]:
-    """The prices of a coin at the last block up to each moment, from the first chain that has all of them."""
+async def _coin(source: Engine, rates: Rates, currency: str, times_us: Sequence[int]) -> dict[int, Decimal]:
+    """Return the coin's prices at the last block up to each time, from the first chain with all of them."""
     for chain, asset in _priced_on(rates, currency):
         head = (await chain.heads()).latest
-        if moments and moments[-1] >= head.time_us + 1_000_000:
+        if times_us and times_us[-1] >= head.time_us + 1_000_000:
             continue
         blocks = await blocks_before(
             head,
-            [min(moment + 1, head.time_us) for moment in moments],
+            [min(time_us + 1, head.time_us) for time_us in times_us],
             chain.blocks,
             await first_served(chain),
             chain.key,
         )
-        at = {moment: blocks[min(moment + 1, head.time_us)] for moment in moments}
-        wanted = {block: [asset] for block in at.values() if block is not None}
-        prices, _ = await engine.history.snapshotter(chain).past.prices(wanted)
-        found = {
-            moment: prices[block.height][asset].usd
-            for moment, block in at.items()
+        at = {time_us: blocks[min(time_us + 1, head.time_us)] for time_us in times_us}
+        assets_by_block = {block: [asset] for block in at.values() if block is not None}
+        prices, _ = await source.history.snapshotter(chain).past.prices(assets_by_block)
+        usd_by_time = {
+            time_us: prices[block.height][asset].usd
+            for time_us, block in at.items()
             if block is not None and asset in prices[block.height]
         }
-        if len(found) == len(moments):
-            return found
-    why = f"No configured chain or source has every price of {currency} in that time"
+        if len(usd_by_time) == len(times_us):
+            return usd_by_time
+    reason = f"No configured chain or source has every price of {currency} in that time"
     remedy = "a chain or a source that prices it, or --currency USD"
-    raise NotSupported(f"values of the past in {currency}", why, remedy=remedy)
+    raise NotSupported(f"values of the past in {currency}", reason, remedy=remedy)
 
 
 def _priced_on(rates: Rates, currency: str) -> list[tuple[Chain, Asset]]:
-    """Where a coin may have a price: the chains whose native coin it is before those that have a token of it."""
+    """Return the chains and assets that may price a coin: chains with it as native coin first."""
     natives = [(chain, chain.info.native.asset) for chain in rates.chains if chain.info.native.symbol == currency]
     tokens = [(chain, unit) for chain in rates.chains for unit in rates.units.get(currency, ())]
     return [*sorted(natives, key=_by_key), *sorted(tokens, key=_by_key)]

@@ -1,5 +1,4 @@
-"""Rates of currencies at moments, from the European Central Bank: what is known is kept, so that the bank is asked once
-for a day, and an old date has the same rate again."""
+"""Exchange rates from the European Central Bank, stored so that a day is requested once."""
 
 from __future__ import annotations
 
@@ -21,42 +20,52 @@ if TYPE_CHECKING:
     from chainfolio.engine.prices.rate_store import RateStore
 
 log = logging.getLogger("chainfolio.prices")
-AGAIN_S = 900.0  # between two requests for a day that has no rates yet
+RETRY_S = 900.0  # between two requests for a day that has no rates yet
 YEAR_DAYS = 366  # that are asked for together, where the past is
 
 
 @dataclass(slots=True)
 class Fiat:
-    """Rates of currencies. `host` is where the bank is asked, None: it is not; `store` keeps what is known, None: only
-    this process does."""
+    """Rates of fiat currencies.
+
+    Attributes:
+        host: The bank's server; None if it must not be asked.
+        store: Stores known rates; None if only this process keeps them.
+    """
 
     environment: Environment
     http: Http
     host: VendorHost | None
     store: RateStore | None
-    _known: Days | None = None
-    _asked_s: dict[date, float] = field(default_factory=dict)
-    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _rates: Days | None = None
+    _requested_s: dict[date, float] = field(default_factory=dict)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def at(self, currency: str, moment_us: int) -> FiatRate | str:
-        """The rate that counts at a moment, or why there is none. StoreError where what is kept cannot be read."""
+        """Return the rate at a time, or the reason why there is none.
+
+        Raises:
+            StoreError: The stored rates cannot be read.
+        """
         if currency in ecb.PEGS:
             return ecb.rate_of(currency, moment_us, {}) or f"{currency} had no peg then"
         if self.host is None:
             return "the European Central Bank is not asked: [ecb] is not in the file of prices"
-        day, why = ecb.last_day(moment_us), ""
-        async with self._asking:
-            known = await self._all()
-            if self._has_to_ask(day, known):
-                why = await self._ask(self.host, day, known)
-        return ecb.rate_of(currency, moment_us, known) or why or f"the European Central Bank has no rates of {day}"
+        day, reason = ecb.last_day(moment_us), ""
+        async with self._lock:
+            rates = await self._load()
+            if self._needs_request(day, rates):
+                reason = await self._request(self.host, day, rates)
+        return ecb.rate_of(currency, moment_us, rates) or reason or f"the European Central Bank has no rates of {day}"
 
-    def _has_to_ask(self, day: date, known: Days) -> bool:
+    def _needs_request(self, day: date, rates: Days) -> bool:
         now_s = self.environment.clock.monotonic_s()
-        return any(self._asked_s.get(each, now_s - AGAIN_S) <= now_s - AGAIN_S for each in ecb.missing_days(day, known))
+        return any(
+            self._requested_s.get(each, now_s - RETRY_S) <= now_s - RETRY_S for each in ecb.missing_days(day, rates)
+        )
 
-    async def _ask(self, host: VendorHost, day: date, known: Days) -> str:
-        """Ask for a day and those around it, and keep what is told; why nothing was."""
+    async def _request(self, host: VendorHost, day: date, rates: Days) -> str:
+        """Request a day and the days around it and store the rates; return an error text, "" if it succeeded."""
         now_us = self.environment.clock.now_us()
         first = day - timedelta(days=ecb.MAX_CARRIED_DAYS)
         last = min(day + timedelta(days=YEAR_DAYS), max(day, ecb.last_day(now_us)))
@@ -64,26 +73,26 @@ class Fiat:
         if isinstance(body, Unknown):
             return body.reason
         try:
-            told = ecb.parse_rates(body, first, last)
+            new_rates = ecb.parse_rates(body, first, last)
         except ValueError as error:
             return f"the European Central Bank gave what is no answer: {error!s:.200}"
-        none = [each for each in ecb.weekdays(first, last) if each not in told]
-        self._asked_s |= dict.fromkeys(none, self.environment.clock.monotonic_s())
-        await self._keep(known, told | {each: {} for each in ecb.final_days(none, now_us)}, now_us)
+        none = [each for each in ecb.weekdays(first, last) if each not in new_rates]
+        self._requested_s |= dict.fromkeys(none, self.environment.clock.monotonic_s())
+        await self._store(rates, new_rates | {each: {} for each in ecb.final_days(none, now_us)}, now_us)
         return ""
 
-    async def _all(self) -> Days:
-        """What is known."""
-        if self._known is None:
-            self._known = {} if self.store is None else await asyncio.to_thread(self.store.known)
-        return self._known
+    async def _load(self) -> Days:
+        """Return the known rates, loaded from the store at first use."""
+        if self._rates is None:
+            self._rates = {} if self.store is None else await asyncio.to_thread(self.store.load)
+        return self._rates
 
-    async def _keep(self, known: Days, told: Days, now_us: int) -> None:
-        """Add to what is known; of a day that was told before, to this process or to another, those rates count."""
-        told = {day: known.get(day, rates) for day, rates in told.items()}
-        asked = datetime.fromtimestamp(now_us // 1_000_000, UTC)
+    async def _store(self, rates: Days, new_rates: Days, now_us: int) -> None:
+        """Add new rates to the known ones; for known days the first rates are kept."""
+        new_rates = {day: rates.get(day, day_rates) for day, day_rates in new_rates.items()}
+        requested_at = datetime.fromtimestamp(now_us // 1_000_000, UTC)
         try:
-            known |= await asyncio.to_thread(self.store.keep, told, asked) if self.store else told
+            rates |= await asyncio.to_thread(self.store.add, new_rates, requested_at) if self.store else new_rates
         except StoreError as error:  # they are known all the same, until the process ends
             log.warning("rates of currencies are not kept: %s", error.message)
-            known |= told
+            rates |= new_rates

@@ -1,7 +1,7 @@
-"""What assets were worth at past blocks: the source chain at many blocks at once, in as few requests as at one.
+"""Prices at past blocks: many blocks are priced in as few requests as one.
 
-What is read at a final block is kept: it cannot change, and a price of it is kept for ever. A price is of its own block
-or there is none; where the node has forgotten that block, that is said.
+Prices at final blocks cannot change, so they are stored for ever. A price belongs to its own block; if the node no
+longer has the state of that block, an issue says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price
-from chainfolio.engine.prices.steps import Heard, Steps
+from chainfolio.engine.prices.steps import BlockSearch, Steps
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Plan, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
@@ -27,52 +27,55 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.prices.store import PriceStore
 
-MAX_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
-MAX_TURNS: Final = 16  # in which blocks are asked again, because a price before them was held: usually one
+MAX_BLOCKS: Final = 20_000  # in the cache; the oldest entries are evicted first
+MAX_ITERATIONS: Final = 16  # of pricing blocks again because a price before them was held back; usually one
 Located = tuple[Block, Any]
 Prices = dict[int, dict[Asset, Price]]  # by height
 
 
 @dataclass(slots=True)
-class Past:
-    """The past prices of one chain. What it gives is `Prices`: what has none is absent."""
+class PastPrices:
+    """Past prices of one chain; assets without a price are absent."""
 
     chain: Chain
     sources: Sequence[PriceSource]
     store: PriceStore | None = None
-    _kept: dict[int, dict[Asset, Price | None]] = field(default_factory=dict)
+    _cache: dict[int, dict[Asset, Price | None]] = field(default_factory=dict)
 
-    async def prices(self, wanted: Mapping[Block, Iterable[Asset]]) -> tuple[Prices, list[Issue]]:
-        """The prices of some assets at some blocks (without a hash where that is not known), and what could not be
-        read. About one request where all hashes are known, two where not, none the second time."""
+    async def prices(self, assets_by_block: Mapping[Block, Iterable[Asset]]) -> tuple[Prices, list[Issue]]:
+        """Return the prices of assets at blocks, and issues about blocks that could not be read.
+
+        A block may lack its hash. It takes about one request if all hashes are known, else two; none the second time.
+        """
         unknown = {
-            block: sorted(set(assets) - self._kept.get(block.height, {}).keys()) for block, assets in wanted.items()
+            block: sorted(set(assets) - self._cache.get(block.height, {}).keys())
+            for block, assets in assets_by_block.items()
         }
         if self.store is not None:
-            unknown = await asyncio.to_thread(self._recalled, self.store, unknown)
-        fresh, issues = await self._read({block: open_ for block, open_ in unknown.items() if open_})
-        found = {}
-        for block, assets in wanted.items():
-            known = {**self._kept.get(block.height, {}), **fresh.get(block.height, {})}
-            found[block.height] = {each: price for each in assets if (price := known.get(each)) is not None}
-        return found, issues
+            unknown = await asyncio.to_thread(self._recall, self.store, unknown)
+        fresh, issues = await self._read({block: missing for block, missing in unknown.items() if missing})
+        prices = {}
+        for block, assets in assets_by_block.items():
+            block_prices = {**self._cache.get(block.height, {}), **fresh.get(block.height, {})}
+            prices[block.height] = {each: price for each in assets if (price := block_prices.get(each)) is not None}
+        return prices, issues
 
-    async def stored(self, wanted: Mapping[Block, Iterable[Asset]], final: int) -> tuple[Prices, list[Issue]]:
-        """Return the stored prices of some assets at some blocks without a node, and an issue if some are missing.
+    async def stored(self, assets_by_block: Mapping[Block, Iterable[Asset]], final: int) -> tuple[Prices, list[Issue]]:
+        """Return stored prices without asking a node, and an issue if some are missing.
 
         Args:
-            final: The height up to which blocks are final: prices of blocks above it are not used.
+            final: The height up to which blocks are final: prices above it are not used.
         """
-        blocks = [block for block in wanted if block.height <= final]
+        blocks = [block for block in assets_by_block if block.height <= final]
         store = self.store
-        kept: Prices = {} if store is None else await asyncio.to_thread(store.at_each, blocks)
+        stored: Prices = {} if store is None else await asyncio.to_thread(store.at_each, blocks)
         prices: Prices = {}
         missing = 0
-        for block, assets in wanted.items():
-            known = {**self._kept.get(block.height, {}), **kept.get(block.height, {})}
-            found = {each: price for each in set(assets) if (price := known.get(each)) is not None}
-            missing += len(set(assets) - known.keys())
-            prices[block.height] = found
+        for block, assets in assets_by_block.items():
+            block_prices = {**self._cache.get(block.height, {}), **stored.get(block.height, {})}
+            known_prices = {each: price for each in set(assets) if (price := block_prices.get(each)) is not None}
+            missing += len(set(assets) - block_prices.keys())
+            prices[block.height] = known_prices
         reason = f"{missing} prices of these blocks are not stored, and the node does not answer"
         return prices, [Issue(self.chain.key, "prices", reason, makes_partial=False)] if missing else []
 
@@ -82,126 +85,135 @@ class Past:
         if not unknown:
             return {}, []
         node = _Node(self.chain)
-        found: dict[int, dict[Asset, Price | None]] = {}
-        for block, quoted in (await self._searched(unknown, node)).items():
+        prices_by_height: dict[int, dict[Asset, Price | None]] = {}
+        for block, quoted in (await self._search(unknown, node)).items():
             assets, prices = unknown[block], {price.asset: price for price in quoted}
-            if self._stays(block, node):
+            if self._is_storable(block, node):
                 if self.store is not None:
-                    prices = await asyncio.to_thread(self.store.keep, block, quoted, final=True)
-                # Who did not answer may the next time: what has no price for want of an answer is asked for again.
-                sure = [asset for asset in assets if asset in prices or block.height not in node.unanswered]
-                self._keep(block.height, {asset: prices.get(asset) for asset in sure})
-            found[block.height] = {asset: prices.get(asset) for asset in assets}
-        return found, [self._issue(node.lost)] if node.lost else []
+                    prices = await asyncio.to_thread(self.store.add, block, quoted, final=True)
+                # An asset without a price is asked for again if a vendor did not answer.
+                answered_assets = [asset for asset in assets if asset in prices or block.height not in node.unanswered]
+                self._keep(block.height, {asset: prices.get(asset) for asset in answered_assets})
+            prices_by_height[block.height] = {asset: prices.get(asset) for asset in assets}
+        return prices_by_height, [self._issue(node.unavailable)] if node.unavailable else []
 
-    async def _searched(self, unknown: Mapping[Block, Sequence[Asset]], node: _Node) -> dict[Block, Sequence[Price]]:
-        """What the sources say at each block, as if they had been asked in the order of the blocks."""
+    async def _search(self, unknown: Mapping[Block, Sequence[Asset]], node: _Node) -> dict[Block, Sequence[Price]]:
+        """Return the prices at each block, as if the blocks had been requested in their order."""
         guards = rules_of(self.sources).guards
-        kept: list[tuple[int, Price]] = []
+        stored: list[tuple[int, Price]] = []
         if self.store is not None:
-            kept = await asyncio.to_thread(self.store.before_each, list(unknown), guards.step_days)
-        steps = Steps(kept, guards, lambda block: self.store is not None and self._stays(block, node))
-        for _ in range(MAX_TURNS):
-            repeated = steps.open(unknown)
+            stored = await asyncio.to_thread(self.store.before_each, list(unknown), guards.step_days)
+        steps = Steps(stored, guards, lambda block: self.store is not None and self._is_storable(block, node))
+        for _ in range(MAX_ITERATIONS):
+            repeated = steps.unsettled(unknown)
             if not repeated:
                 break
-            steps.heard |= {block: Heard(last) for block, last in repeated.items()}
+            steps.searches |= {block: BlockSearch(last) for block, last in repeated.items()}
             plans = {
                 str(block.height): _at(
-                    block, query_sources(self.sources, unknown[block], block, last, steps.heard[block].said)
+                    block, query_sources(self.sources, unknown[block], block, last, steps.searches[block].outcomes)
                 )
                 for block, last in repeated.items()
             }
             reports = await run_batched(plans, node.answers, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
             for block in repeated:
-                steps.heard[block].prices = (reports[str(block.height)].result or Quotes()).prices
-        unsettled = steps.open(unknown)
-        return {block: () if block in unsettled else steps.heard[block].prices for block in unknown}
+                steps.searches[block].prices = (reports[str(block.height)].result or Quotes()).prices
+        unsettled = steps.unsettled(unknown)
+        return {block: () if block in unsettled else steps.searches[block].prices for block in unknown}
 
-    def _stays(self, block: Block, node: _Node) -> bool:
-        """Whether what was said of a block is kept: it cannot change, and the node has the block."""
-        return block.height not in node.lost and self.chain.is_final(block.height)
+    def _is_storable(self, block: Block, node: _Node) -> bool:
+        """Return True if prices at the block are stored: it is final, and the node has its state."""
+        return block.height not in node.unavailable and self.chain.is_final(block.height)
 
-    def _recalled(self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]) -> dict[Block, list[Asset]]:
-        """What is still unknown, once the prices are remembered that are kept."""
+    def _recall(self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]) -> dict[Block, list[Asset]]:
+        """Add stored prices to the cache, and return the assets that are still unknown."""
         final = [block for block, assets in unknown.items() if assets and self.chain.is_final(block.height)]
-        for height, known in store.at_each(final).items():
-            if known:
-                self._keep(height, known)
+        for height, prices in store.at_each(final).items():
+            if prices:
+                self._keep(height, prices)
         return {
-            block: [each for each in assets if each not in self._kept.get(block.height, {})]
+            block: [each for each in assets if each not in self._cache.get(block.height, {})]
             for block, assets in unknown.items()
         }
 
     def _keep(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
-        self._kept.setdefault(height, {}).update(prices)
-        while len(self._kept) > MAX_BLOCKS:
-            del self._kept[next(iter(self._kept))]
+        self._cache.setdefault(height, {}).update(prices)
+        while len(self._cache) > MAX_BLOCKS:
+            del self._cache[next(iter(self._cache))]
 
-    def _issue(self, lost: Mapping[int, str]) -> Issue:
-        first, last = min(lost), max(lost)
-        where = f"block {first}" if len(lost) == 1 else f"{len(lost)} blocks from {first} to {last}"
-        reason = f"prices at {where} could not be read: {lost[first]}"
+    def _issue(self, unavailable: Mapping[int, str]) -> Issue:
+        first, last = min(unavailable), max(unavailable)
+        blocks = f"block {first}" if len(unavailable) == 1 else f"{len(unavailable)} blocks from {first} to {last}"
+        reason = f"prices at {blocks} could not be read: {unavailable[first]}"
         return Issue(self.chain.key, "prices", reason, makes_partial=False)
 
 
 @dataclass(slots=True)
 class _Node:
-    """Answers reads at blocks; `lost` are the heights at which it could not, and why; at those
-    `unanswered` a vendor did not answer, who may the next time."""
+    """Answers reads at blocks.
+
+    Attributes:
+        unavailable: The reasons for heights whose state could not be read.
+        unanswered: Heights at which a price vendor did not answer; a later request may succeed.
+    """
 
     chain: Chain
-    lost: dict[int, str] = field(default_factory=dict)
+    unavailable: dict[int, str] = field(default_factory=dict)
     unanswered: set[int] = field(default_factory=set)
 
     async def answers(self, reads: Sequence[Located]) -> list[Any]:
-        """The answers in order, Unknown where a block is lost."""
+        """Return results in order, Unknown at heights that could not be read."""
         by_block: dict[Block, list[Any]] = {}
         for block, read in reads:
             by_block.setdefault(block, []).append(read)
-        said = await self._said(by_block)
-        return [said[ask] if ask in said else Unknown(self.lost[ask[0].height]) for ask in reads]
+        results = await self._read(by_block)
+        return [
+            results[request] if request in results else Unknown(self.unavailable[request[0].height])
+            for request in reads
+        ]
 
-    async def _said(self, by_block: Mapping[Block, Sequence[Any]]) -> dict[Located, Any]:
-        said: dict[Located, Any] = {}
+    async def _read(self, by_block: Mapping[Block, Sequence[Any]]) -> dict[Located, Any]:
+        results: dict[Located, Any] = {}
         try:
-            left = await self._hashed([block for block in by_block if block.height not in self.lost])
-            while left:
-                given = await self.chain.answer_each([(pinned, by_block[block]) for block, pinned in left.items()])
-                behind = {}
-                for (block, pinned), answers in zip(left.items(), given, strict=True):
+            pending = await self._with_hashes([block for block in by_block if block.height not in self.unavailable])
+            while pending:
+                responses = await self.chain.answer_each(
+                    [(pinned, by_block[block]) for block, pinned in pending.items()]
+                )
+                failed = {}
+                for (block, pinned), answers in zip(pending.items(), responses, strict=True):
                     if isinstance(answers, SourceError):
-                        behind[block] = pinned  # another node is asked, until none answers any block
+                        failed[block] = pinned  # another node is asked, until none answers any block
                     else:
-                        said |= {(block, read): value for read, value in zip(by_block[block], answers, strict=True)}
-                if len(behind) == len(left):
-                    raise next(answers for answers in given if isinstance(answers, SourceError))
-                left = behind
+                        results |= {(block, read): value for read, value in zip(by_block[block], answers, strict=True)}
+                if len(failed) == len(pending):
+                    raise next(answers for answers in responses if isinstance(answers, SourceError))
+                pending = failed
         except SourceError as error:
-            answered = {block for block, _ in said}
-            self.lost |= {block.height: error.reason for block in by_block if block not in answered}
-        for (block, read), value in said.items():
+            answered = {block for block, _ in results}
+            self.unavailable |= {block.height: error.reason for block in by_block if block not in answered}
+        for (block, read), value in results.items():
             if isinstance(value, Unknown) and value.cause == "read":
                 if isinstance(read, HTTP_READS):
                     self.unanswered.add(block.height)  # by a vendor: the chain has the block, and other sources go on
                 else:
-                    self.lost[block.height] = value.reason
-        return said
+                    self.unavailable[block.height] = value.reason
+        return results
 
-    async def _hashed(self, blocks: Sequence[Block]) -> dict[Block, Block]:
-        """The blocks with their hashes: those that are not known are read, in one request."""
-        bare = [block for block in blocks if not block.hash]
-        read = await self.chain.blocks([block.height for block in bare]) if bare else []
-        found = {block.height: block for block in read}
-        headers = {block: found.get(block.height) for block in bare}
+    async def _with_hashes(self, blocks: Sequence[Block]) -> dict[Block, Block]:
+        """Return the blocks with their hashes; missing ones are read in one request."""
+        unhashed = [block for block in blocks if not block.hash]
+        read = await self.chain.blocks([block.height for block in unhashed]) if unhashed else []
+        headers_by_height = {block.height: block for block in read}
+        headers = {block: headers_by_height.get(block.height) for block in unhashed}
         for block, header in headers.items():
             if header is None or header.time_us != block.time_us:
                 raise BadAnswer(self.chain.key, f"block {block.height} is another one than in the index")
-        return {block: found[block.height] if block in headers else block for block in blocks}
+        return {block: headers_by_height[block.height] if block in headers else block for block in blocks}
 
 
 def _at(block: Block, plan: Plan[Any, Any, Quotes]) -> Plan[Located, Any, Quotes]:
-    """A plan whose reads say at which block."""
+    """Wrap a plan so that each of its reads names the block."""
     answers: Sequence[Any] | None = None
     while True:
         try:
@@ -209,4 +221,4 @@ def _at(block: Block, plan: Plan[Any, Any, Quotes]) -> Plan[Located, Any, Quotes
         except StopIteration as stop:
             result: Quotes = stop.value
             return result
-        answers = yield [(block, ask) for ask in reads]
+        answers = yield [(block, read) for read in reads]

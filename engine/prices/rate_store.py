@@ -1,7 +1,6 @@
-"""Reference rates in the lake (`fiat_rates`): what was told of a day first counts, whatever is told later.
+"""Exchange rates in the lake (`fiat_rates`): the first rates of a day are final.
 
-One process at a time writes them, and takes what another one was told before it; a day is one commit with its
-neighbours, or is not there.
+One process at a time writes, and uses what another one wrote before; the rows of a day are in one commit or absent.
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 EPOCH: Final = date(1970, 1, 1)
-MANY_FILES: Final = 64  # that are merged: most commits are of one day
+MIN_MERGED_FILES: Final = 64  # that are merged: most commits are of one day
 
 
 @dataclass(frozen=True, slots=True)
 class RateStore:
-    """The days of one publisher. Every method reads or writes files: call them in a thread."""
+    """The stored days of one publisher. Every method reads or writes files: call them in a thread."""
 
     lake: Lake
     tail: Tail
 
-    def known(self) -> Days:
-        """Every day that is kept; one for which nothing was published has no rates."""
+    def load(self) -> Days:
+        """Return all stored days; a day without publication has no rates."""
         if not self.lake.exists(FIAT_RATES):
             return {}
         rows = self.lake.scan(FIAT_RATES, chain=SOURCE).select("height", "currency", "per_euro").collect()
-        found: Days = {}
+        days: Days = {}
         for height, currency, per_euro in rows.iter_rows():
-            rates = found.setdefault(EPOCH + timedelta(days=height), {})
+            rates = days.setdefault(EPOCH + timedelta(days=height), {})
             if per_euro is not None:
                 rates[currency] = Decimal(per_euro)
-        return found
+        return days
 
-    def keep(self, told: Days, asked: datetime) -> Days:
-        """Keep days that nobody has kept; every day that is kept then. Another process may have been first."""
+    def add(self, days: Days, requested_at: datetime) -> Days:
+        """Store days that are not stored yet, and return all stored days, including those of other processes."""
         import pyarrow as pa
 
         with lock_file(
@@ -53,18 +52,18 @@ class RateStore:
             subject="the rates of currencies",
             wait=True,
         ):
-            known = self.known()
-            new = {day: rates for day, rates in sorted(told.items()) if day not in known}
+            stored = self.load()
+            new = {day: rates for day, rates in sorted(days.items()) if day not in stored}
             if new:
-                content = pa.Table.from_pylist(_rows(new, asked), schema=FIAT_RATES.schema())
+                content = pa.Table.from_pylist(_rows(new, requested_at), schema=FIAT_RATES.schema())
                 self.lake.append(FIAT_RATES, content, stream=SOURCE, batch=self.lake.last(FIAT_RATES, SOURCE) + 1)
-                if len(self.lake.entries(FIAT_RATES)) >= MANY_FILES:
+                if len(self.lake.entries(FIAT_RATES)) >= MIN_MERGED_FILES:
                     self.lake.compact(FIAT_RATES, SOURCE)
-        return known | new
+        return stored | new
 
 
-def _rows(days: Mapping[date, Mapping[str, Decimal]], asked: datetime) -> list[dict[str, Any]]:
-    """A row for each day and currency, also where nothing was published."""
+def _rows(days: Mapping[date, Mapping[str, Decimal]], requested_at: datetime) -> list[dict[str, Any]]:
+    """Return a row for each day and currency, also for days without rates."""
     return [
         {
             "chain": SOURCE,
@@ -72,7 +71,7 @@ def _rows(days: Mapping[date, Mapping[str, Decimal]], asked: datetime) -> list[d
             "day": datetime(day.year, day.month, day.day, tzinfo=UTC),
             "currency": currency,
             "per_euro": format(rates[currency], "f") if rates else None,
-            "asked": asked,
+            "asked": requested_at,
         }
         for day, rates in days.items()
         for currency in sorted(CURRENCIES)

@@ -1,5 +1,8 @@
-"""What a currency is worth in USD, for a net asset value: as the operator fixed it; fiat by reference rates; a coin as
-the wallets hold it, or as any configured chain prices it."""
+"""Rates of currencies to USD, for a net asset value.
+
+A rate comes from the settings; for fiat from reference rates; for a coin from the wallets that hold it, or from any
+configured chain that prices it.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ from chainfolio.pricing.ecb import FiatRate
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
-Worth = Callable[["Chain", Sequence[Asset]], Awaitable[Mapping[Asset, Price]]]
+PriceReader = Callable[["Chain", Sequence[Asset]], Awaitable[Mapping[Asset, Price]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Fiat: units of it per USD; crypto: USD per unit. `source` says where it is from."""
+    """Units per USD for fiat, USD per unit for coins, and the source."""
 
     value: Decimal
     source: str
@@ -35,52 +38,66 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Where rates come from, in this order: `fixed` by the operator; `fiat`, reference rates of a moment; coins as they
-    are held; coins as `chains` price them now (`worth`), by their native coin or one of the coin's `units`."""
+    """The sources of rates.
+
+    Attributes:
+        fixed: Rates of the settings; they come first.
+        fiat: Returns the reference rate of a currency at a time, or the reason why there is none.
+        units: Tokens that count as a coin, by its symbol.
+        chains: Chains that may price coins.
+        read_prices: Returns the current prices of assets on a chain.
+    """
 
     fixed: Mapping[str, str]
     fiat: Callable[[str, int], Awaitable[FiatRate | str]]
     units: Mapping[str, Sequence[Asset]]
     chains: Sequence[Chain]
-    worth: Worth
+    read_prices: PriceReader
 
     async def of(self, currency: str, valuation: Valuation, moment_us: int) -> Rate:
-        """The rate of a currency at a moment, for a valuation. Unserved where nobody knows it."""
+        """Return the rate of a currency at a time, for a valuation.
+
+        Raises:
+            NotSupported: No source knows the rate.
+        """
         if currency in self.fixed:
             return Rate(amounts.parse(self.fixed[currency]), "the operator's settings")
         if currency in FIAT:
-            said = await self.fiat(currency, moment_us)
-            if isinstance(said, FiatRate):
-                return Rate(said.per_usd, said.source)
-            why = f"No rate of {currency} is known: {said}"
-            raise _unserved(currency, "units of it per USD", why, "[ecb] in the file of prices")
-        held = average(valuation, {asset for chain in self.chains for asset in self._named(chain, currency)})
-        if held is not None:
-            return Rate(held, "the price of what is held")
+            fiat_rate = await self.fiat(currency, moment_us)
+            if isinstance(fiat_rate, FiatRate):
+                return Rate(fiat_rate.per_usd, fiat_rate.source)
+            reason = f"No rate of {currency} is known: {fiat_rate}"
+            raise _unserved(currency, "units of it per USD", reason, "[ecb] in the file of prices")
+        average_usd = average(valuation, {asset for chain in self.chains for asset in self._assets_of(chain, currency)})
+        if average_usd is not None:
+            return Rate(average_usd, "the price of what is held")
         price = await self._coin(currency)
         if price is not None:
             return Rate(price.usd, f"{price.source} price of {price.asset}")
-        why = f"No configured chain or source has a price of {currency}"
-        raise _unserved(currency, "USD per unit", why, "a chain or a source that prices it")
+        reason = f"No configured chain or source has a price of {currency}"
+        raise _unserved(currency, "USD per unit", reason, "a chain or a source that prices it")
 
-    def _named(self, chain: Chain, symbol: str) -> list[Asset]:
-        """What a coin is to a chain: its native coin, and the `units` of the coin. A symbol proves nothing."""
+    def _assets_of(self, chain: Chain, symbol: str) -> list[Asset]:
+        """Return the assets that count as a coin on a chain: its native coin, and the coin's `units`.
+
+        A symbol proves nothing, so other tokens do not count.
+        """
         native = [chain.info.native.asset] if chain.info.native.symbol == symbol else []
         return [*native, *self.units.get(symbol, ())]
 
     @property
     def coins(self) -> dict[str, str]:
-        """The coins by chain and contract of the assets that they are, as portfolios show these."""
+        """Return the coins by `chain:contract` of the assets that count as one, as portfolios show them."""
         return {
             f"{chain.key}:{asset.shown_contract}": symbol
             for chain in self.chains
             for symbol in CRYPTO
-            for asset in self._named(chain, symbol)
+            for asset in self._assets_of(chain, symbol)
             if asset.chain == chain.info.native.asset.chain
         }
 
     async def _coin(self, symbol: str) -> Price | None:
-        """The price of a coin; a chain that does not answer is passed over, unless none does."""
+        """Return the price of a coin, None if no chain has one; a chain that fails is skipped unless all fail."""
         prices, failures, is_told = await self._prices([symbol])
         for failed in () if prices else failures:
             if not isinstance(failed, SourceError) or not is_told:
@@ -88,34 +105,42 @@ class Rates:
         return prices.get(symbol)
 
     async def prices(self, symbols: Sequence[str]) -> dict[str, Price]:
-        """The prices of some coins; chains that do not answer are passed over."""
+        """Return the prices of coins; chains that do not answer are skipped."""
         return (await self._prices(symbols))[0]
 
     async def _prices(self, symbols: Sequence[str]) -> tuple[dict[str, Price], list[BaseException], bool]:
-        """The price of each coin from the first chain (by key) that has one, those whose native coin it is before
-        others; what failed; and whether any chain answered. Each chain is asked once."""
-        wanted = {chain.key: [asset for name in symbols for asset in self._named(chain, name)] for chain in self.chains}
-        asked = [chain for chain in self.chains if wanted[chain.key]]
-        told = await asyncio.gather(*(self.worth(chain, wanted[chain.key]) for chain in asked), return_exceptions=True)
-        answers = [(chain, each) for chain, each in zip(asked, told, strict=True) if isinstance(each, Mapping)]
+        """Return the price of each coin, the failures, and True if any chain answered.
+
+        A price comes from the first chain by key, chains with the coin as native coin first. Each chain is asked once.
+        """
+        assets_by_chain = {
+            chain.key: [asset for name in symbols for asset in self._assets_of(chain, name)] for chain in self.chains
+        }
+        chains = [chain for chain in self.chains if assets_by_chain[chain.key]]
+        results = await asyncio.gather(
+            *(self.read_prices(chain, assets_by_chain[chain.key]) for chain in chains), return_exceptions=True
+        )
+        answers = [(chain, each) for chain, each in zip(chains, results, strict=True) if isinstance(each, Mapping)]
         prices: dict[str, Price] = {}
         for symbol in symbols:
-            for chain, found in sorted(answers, key=lambda pair: (pair[0].info.native.symbol != symbol, pair[0].key)):
-                known = [found[asset] for asset in self._named(chain, symbol) if asset in found]
-                if known and symbol not in prices:
-                    prices[symbol] = known[0]
-        return prices, [each for each in told if isinstance(each, BaseException)], bool(answers)
+            for chain, quoted in sorted(answers, key=lambda pair: (pair[0].info.native.symbol != symbol, pair[0].key)):
+                prices_of_coin = [quoted[asset] for asset in self._assets_of(chain, symbol) if asset in quoted]
+                if prices_of_coin and symbol not in prices:
+                    prices[symbol] = prices_of_coin[0]
+        return prices, [each for each in results if isinstance(each, BaseException)], bool(answers)
 
 
-def _unserved(currency: str, each: str, why: str, other: str) -> NotSupported:
-    remedy = f'the operator sets {currency} = "…" under [rates], {each}, or configures {other}'
-    return NotSupported(f"a net asset value in {currency}", why, remedy=remedy)
+def _unserved(currency: str, each: str, reason: str, alternative: str) -> NotSupported:
+    remedy = f'the operator sets {currency} = "…" under [rates], {each}, or configures {alternative}'
+    return NotSupported(f"a net asset value in {currency}", reason, remedy=remedy)
 
 
 def average(valuation: Valuation, coin: Collection[Asset]) -> Decimal | None:
-    """The price of a coin over all that is held of it, weighted by amount, to 18 places; None where none is priced.
-    `coin` are the assets that it is."""
-    held = [
+    """Return the average price of a held coin, weighted by amount, to 18 places; None if none is priced.
+
+    `coin` are the assets that count as the coin.
+    """
+    amounts_and_prices = [
         (Fraction(valued.amount), Fraction(valued.price.usd))
         for valued in valuation.holdings
         if valued.holding.token.asset in coin
@@ -124,5 +149,5 @@ def average(valuation: Valuation, coin: Collection[Asset]) -> Decimal | None:
         and valued.value_usd is not None
         and valued.is_counted
     ]
-    whole = sum((amount for amount, _ in held), Fraction(0))
-    return rounded(sum((a * usd for a, usd in held), Fraction(0)) / whole, PLACES) if whole else None
+    total = sum((amount for amount, _ in amounts_and_prices), Fraction(0))
+    return rounded(sum((a * usd for a, usd in amounts_and_prices), Fraction(0)) / total, PLACES) if total else None

@@ -1,4 +1,4 @@
-"""What one asset was worth at one block, and why: every source that was asked, what it said, and what was chosen."""
+"""The price of one asset at one block with its reasons: all sources, their outcomes, and the choice."""
 
 from __future__ import annotations
 
@@ -44,117 +44,138 @@ COLUMNS = (
     "detail",
     "disagreement",
 )
-SHOWN = 8  # of the tokens or chains that somebody may have meant
-PLAIN = re.compile(r"[\w.-]+", re.ASCII)  # a symbol that a shell leaves as it is, and that is no CAIP-19 name
+MAX_SHOWN = 8  # of the tokens or chains that a name may stand for
+PLAIN_SYMBOL = re.compile(r"[\w.-]+", re.ASCII)  # a symbol that a shell leaves as it is, and that is no CAIP-19 name
 
 
 @dataclass(frozen=True, slots=True)
-class Reasons:
-    """`kept` is the price that answers about this block have used, `found` what the sources say now, `said` everything
-    they said of the asset and of those that it is worth some of."""
+class PriceReasons:
+    """A price and the outcomes of its sources.
+
+    Attributes:
+        stored: The stored price, which answers about this block use; None if there is none.
+        current: The price that the sources give now; None if they were not asked, or have none.
+        outcomes: The outcomes of sources for the asset, and for the assets from which its price is derived.
+    """
 
     asset: Asset
     chain: str
     block: Block
-    kept: Price | None
-    found: Price | None
-    said: tuple[SourceOutcome, ...] = ()
+    stored: Price | None
+    current: Price | None
+    outcomes: tuple[SourceOutcome, ...] = ()
     disagreement: str = ""
 
     @property
     def price(self) -> Price | None:
-        """The price: the one that is kept, where one is."""
-        return self.kept or self.found
+        """The price: the stored one if there is one."""
+        return self.stored or self.current
 
     def to_polars(self) -> pl.DataFrame:
-        """One row, as `chainfolio.portfolio.frames` says; without a price, what a price has is null."""
-        found = tree(self)
-        price, block = found["price"] or {}, found["block"]
+        """Return one row (see `chainfolio.portfolio.frames`); its price columns are null without a price."""
+        fields = tree(self)
+        price, block = fields["price"] or {}, fields["block"]
         row = [
-            found["asset"],
-            found["chain"],
+            fields["asset"],
+            fields["chain"],
             block["height"],
             block["hash"],
             iso_time(block["timeUs"]),
             *(price.get(name) for name in ("usd", "source")),
             iso_time(price.get("observedUs")),
             *(price.get(name) for name in ("confidence", "detail")),
-            found["disagreement"],
+            fields["disagreement"],
         ]
         return frame(COLUMNS, [row], numbers=("usd", "confidence"), times=("time", "observed"), counts=("block",))
 
 
-async def reasons(system: System, written: str, at: int | str | None, *, ask: bool) -> Reasons:
-    """The price of an asset at a block (a height, or a moment as text; None: the newest). With `ask` its sources are
-    asked even where a price is kept."""
-    chain, wanted = named(system, written)
-    taking = snapshotter_of(system, chain)
+async def explain_price(system: System, asset_name: str, at: int | str | None, *, ask: bool) -> PriceReasons:
+    """Return the price of an asset at a block, with its reasons; store the price if none was stored.
+
+    Args:
+        asset_name: The asset, as for `find_asset`.
+        at: A height, or a time as text; None for the newest block.
+        ask: Ask the sources even if a price is stored.
+
+    Raises:
+        BadRequest: The asset or the block is unknown.
+        SourceError: The chain could not be read.
+    """
+    chain, target = find_asset(system, asset_name)
+    snapshotter = snapshotter_of(system, chain)
     block = await _block(system, chain, at)
-    store, rules = taking.store, rules_of(taking.sources)
-    kept = (await asyncio.to_thread(store.at, block)).get(wanted) if store is not None else None
-    if kept is not None and not ask:
-        return Reasons(wanted, chain.key, block, kept, None, (), rules.guards.disagreements(kept))
+    store, rules = snapshotter.store, rules_of(snapshotter.sources)
+    stored = (await asyncio.to_thread(store.at, block)).get(target) if store is not None else None
+    if stored is not None and not ask:
+        return PriceReasons(target, chain.key, block, stored, None, (), rules.guards.disagreements(stored))
     last = await asyncio.to_thread(store.recent, block, rules.guards.step_days) if store is not None else {}
     journal: list[SourceOutcome] = []
-    plan = query_sources(taking.sources, [wanted], block, last, journal)
+    plan = query_sources(snapshotter.sources, [target], block, last, journal)
     reports = await run_batched(
-        {"": plan}, lambda reads: taking.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
+        {"": plan}, lambda reads: snapshotter.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
     )
     if (error := reports[""].error) is not None:
         raise error
-    found = reports[""].result.prices[0] if reports[""].result and reports[""].result.prices else None
-    if store is not None and kept is None and found is not None:
-        used = await asyncio.to_thread(store.keep, block, [found], final=chain.is_final(block.height))
-        found = used.get(wanted, found)
-        await taking.settle_prices()
-    price = kept or found
+    current = reports[""].result.prices[0] if reports[""].result and reports[""].result.prices else None
+    if store is not None and stored is None and current is not None:
+        used = await asyncio.to_thread(store.add, block, [current], final=chain.is_final(block.height))
+        current = used.get(target, current)
+        await snapshotter.settle_prices()
+    price = stored or current
     disagreement = "" if price is None else rules.guards.disagreements(price)
-    return Reasons(wanted, chain.key, block, kept, found, tuple(journal), disagreement)
+    return PriceReasons(target, chain.key, block, stored, current, tuple(journal), disagreement)
 
 
-def named(system: System, written: str) -> tuple[Chain, Asset]:
-    """The chain and the asset that somebody means: a CAIP-19 name, `chain:address`, `chain:SYMBOL`, or a symbol of the
-    token lists alone. BadRequest where nothing has that name, or several have."""
-    if "/" in written:
-        wanted = parsed(written)
-        chain = next((each for each in system.chains if each.info.native.asset.chain == wanted.chain), None)
+def find_asset(system: System, asset_name: str) -> tuple[Chain, Asset]:
+    """Return the chain and asset of a name: CAIP-19, `chain:address`, `chain:SYMBOL` or a listed symbol.
+
+    Raises:
+        BadRequest: No asset has the name, or several have it.
+    """
+    if "/" in asset_name:
+        target = parsed(asset_name)
+        chain = next((each for each in system.chains if each.info.native.asset.chain == target.chain), None)
         if chain is None:
-            raise BadRequest("asset", f"no configured chain is {wanted.chain}", remedy=_configured(system))
-        return chain, wanted
-    key, colon, name = written.rpartition(":")
+            raise BadRequest("asset", f"no configured chain is {target.chain}", remedy=_configured(system))
+        return chain, target
+    key, colon, name = asset_name.rpartition(":")
     chains = [system.chain(key)] if colon else system.chains
     if colon and (address := addresses.rules_of(chains[0].kind).canonical(name)):
         return chains[0], chains[0].info.token_asset(address)
-    found = [(chain, asset) for chain in chains for asset in _of_symbol(system, chain, name)]
-    if len(found) != 1:
-        said = "several tokens have" if found else "no token of the lists has"
-        raise BadRequest("asset", f"{said} the symbol {name[:40]!r}", remedy=_ways(found, name, chains))
-    return found[0][0], found[0][1].asset
+    matches = [(chain, asset) for chain in chains for asset in _tokens_with_symbol(system, chain, name)]
+    if len(matches) != 1:
+        problem = "several tokens have" if matches else "no token of the lists has"
+        raise BadRequest("asset", f"{problem} the symbol {name[:40]!r}", remedy=_name_hint(matches, name, chains))
+    return matches[0][0], matches[0][1].asset
 
 
-def _of_symbol(system: System, chain: Chain, symbol: str) -> list[Token]:
+def _tokens_with_symbol(system: System, chain: Chain, symbol: str) -> list[Token]:
     native = chain.info.native
-    listed = snapshotter_of(system, chain).book.listed.values()
-    return [token for token in (native, *listed) if token.symbol.casefold() == symbol.casefold()]
+    tokens = snapshotter_of(system, chain).book.listed.values()
+    return [token for token in (native, *tokens) if token.symbol.casefold() == symbol.casefold()]
 
 
-def _ways(found: Sequence[tuple[Chain, Token]], symbol: str, chains: Sequence[Chain]) -> str:
-    """How each of some tokens is written, as a shell takes it; where there are none, how any token is."""
-    if not found:
-        addressed = " or ".join(f"{chain.key}:ADDRESS" for chain in chains[:SHOWN])
+def _name_hint(matches: Sequence[tuple[Chain, Token]], symbol: str, chains: Sequence[Chain]) -> str:
+    """Return a hint how to write the names of the matching tokens; without matches, of any token."""
+    if not matches:
+        addressed = " or ".join(f"{chain.key}:ADDRESS" for chain in chains[:MAX_SHOWN])
         return f"write its CAIP-19 name, or its address: {addressed}"
-    times = Counter(chain.key for chain, _ in found)
-    ways = [
-        f"{chain.key}:{symbol}" if times[chain.key] == 1 and PLAIN.fullmatch(symbol) else _by_address(chain, token)
-        for chain, token in found[:SHOWN]
+    times = Counter(chain.key for chain, _ in matches)
+    names = [
+        f"{chain.key}:{symbol}"
+        if times[chain.key] == 1 and PLAIN_SYMBOL.fullmatch(symbol)
+        else _by_address(chain, token)
+        for chain, token in matches[:MAX_SHOWN]
     ]
-    more = f" (and {len(found) - SHOWN} more: name the chain, as in {ways[0]})" if len(found) > SHOWN else ""
-    return f"write {' or '.join(ways)}{more}"
+    remainder = (
+        f" (and {len(matches) - MAX_SHOWN} more: name the chain, as in {names[0]})" if len(matches) > MAX_SHOWN else ""
+    )
+    return f"write {' or '.join(names)}{remainder}"
 
 
 def _by_address(chain: Chain, token: Token) -> str:
-    way = str(token.asset) if token.asset.is_native else f"{chain.key}:{token.asset.reference}"
-    return f"{way} ({token.name})"
+    name = str(token.asset) if token.asset.is_native else f"{chain.key}:{token.asset.reference}"
+    return f"{name} ({token.name})"
 
 
 def _configured(system: System) -> str:
@@ -162,7 +183,11 @@ def _configured(system: System) -> str:
 
 
 async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
-    """The block that is meant; BadRequest for one before the chain began or after now."""
+    """Return the block at a height or time.
+
+    Raises:
+        BadRequest: The block is before the chain began, or in the future.
+    """
     now_us = system.environment.clock.now_us()
     head = (await chain.heads()).latest
     if at is None:
@@ -171,46 +196,46 @@ async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
         if at > head.height:
             raise BadRequest("at", f"block {at} is above the head of {chain.key}, which is block {head.height}")
         return await chain.block(at)
-    moment_us = _moment_us(at)
+    moment_us = _parse_time_us(at)
     if moment_us > now_us:
         raise BadRequest("at", f"{at} is in the future")
-    found = head if moment_us > head.time_us else await block_before(chain, moment_us)
-    if found is None:
+    block = head if moment_us > head.time_us else await block_before(chain, moment_us)
+    if block is None:
         raise BadRequest("at", f"{chain.key} began after {at}")
-    return found
+    return block
 
 
-def _moment_us(written: str) -> int:
+def _parse_time_us(text: str) -> int:
     from datetime import UTC, datetime
 
     try:
-        moment = datetime.fromisoformat(written)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        parsed_time = datetime.fromisoformat(text)
+        parsed_time = parsed_time.replace(tzinfo=UTC) if parsed_time.tzinfo is None else parsed_time.astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadRequest(
             "at",
-            f"{written[:40]!r} is no block and no moment",
+            f"{text[:40]!r} is no block and no moment",
             remedy="for example 2024-02-29, or 2024-02-29T12:00:00Z",
         ) from None
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // (datetime.resolution)
+    return (parsed_time - datetime(1970, 1, 1, tzinfo=UTC)) // (datetime.resolution)
 
 
-def tree(found: Reasons) -> dict[str, Any]:
-    """The reasons as a tree of plain values: exact numbers as text."""
+def tree(reasons: PriceReasons) -> dict[str, Any]:
+    """Return the reasons as a tree of plain values; exact numbers are text."""
     return {
-        "asset": str(found.asset),
-        "chain": found.chain,
-        "block": {"height": found.block.height, "hash": found.block.hash, "timeUs": found.block.time_us},
-        "price": _priced(found.price),
-        "kept": found.kept is not None,
-        "disagreement": found.disagreement or None,
-        "sources": _sources(found.asset, found.said, ()),
+        "asset": str(reasons.asset),
+        "chain": reasons.chain,
+        "block": {"height": reasons.block.height, "hash": reasons.block.hash, "timeUs": reasons.block.time_us},
+        "price": _price_fields(reasons.price),
+        "kept": reasons.stored is not None,
+        "disagreement": reasons.disagreement or None,
+        "sources": _sources(reasons.asset, reasons.outcomes, ()),
     }
 
 
-def _sources(of: Asset, said: Sequence[SourceOutcome], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
+def _sources(of: Asset, outcomes: Sequence[SourceOutcome], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
-    for _, source, outcome in (each for each in said if each.asset == of):
+    for _, source, outcome in (each for each in outcomes if each.asset == of):
         if outcome is None:
             steps.append({"source": source, "outcome": "does not know it"})
         elif isinstance(outcome, Price):
@@ -218,7 +243,7 @@ def _sources(of: Asset, said: Sequence[SourceOutcome], above: tuple[Asset, ...])
                 {
                     "source": source or outcome.source,
                     "outcome": "price" if source else "chosen",
-                    **(_priced(outcome) or {}),
+                    **(_price_fields(outcome) or {}),
                 }
             )
         elif isinstance(outcome, RelativePrice):
@@ -226,7 +251,7 @@ def _sources(of: Asset, said: Sequence[SourceOutcome], above: tuple[Asset, ...])
                 {
                     "asset": str(part),
                     "amount": str(amount),
-                    "sources": [] if part in (*above, of) else _sources(part, said, (*above, of)),
+                    "sources": [] if part in (*above, of) else _sources(part, outcomes, (*above, of)),
                 }
                 for part, amount in outcome.parts
             ]
@@ -236,7 +261,7 @@ def _sources(of: Asset, said: Sequence[SourceOutcome], above: tuple[Asset, ...])
     return steps
 
 
-def _priced(price: Price | None) -> dict[str, Any] | None:
+def _price_fields(price: Price | None) -> dict[str, Any] | None:
     if price is None:
         return None
     return {

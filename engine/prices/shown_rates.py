@@ -1,6 +1,6 @@
-"""The rates that portfolios show (`conversionRates`): what `/nav` would convert by, of as many currencies as are known.
+"""Rates that portfolios show (`conversionRates`): those of `/nav`, for all known currencies.
 
-They are a courtesy beside a portfolio: a source that fails or hangs costs its own currencies, and little time.
+They are optional: a source that fails or hangs costs only its own currencies, and little time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
 log = logging.getLogger("chainfolio.engine")
-WITHIN_S: Final = 5.0  # that an answer waits for rates
+TIMEOUT_S: Final = 5.0  # that an answer waits for rates
 MAX_AGE_S: Final = 3600.0  # of rates that are shown while newer ones are read
 NOW: Final = "rates"
 T = TypeVar("T")
@@ -35,59 +35,67 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ShownRates:
-    """The rates of now, which all portfolios share and which are read again when they are older than `keep_s`, and
-    those of past moments. `noted` is told of failures that nobody waits for."""
+    """Current rates, shared by all portfolios, and rates of past times.
+
+    Attributes:
+        keep_s: Age from which current rates are read again.
+        on_failure: Is called with errors of background reads.
+    """
 
     rates: Rates
     clock: Clock
     keep_s: float
-    noted: Callable[[BaseException], None]
-    _known: Mapping[str, Decimal] = field(default_factory=dict)
+    on_failure: Callable[[BaseException], None]
+    _rates: Mapping[str, Decimal] = field(default_factory=dict)
     _read_s: float | None = None
     _work: SharedWork[None] = field(init=False)
     _bounded: Rates = field(init=False)
 
     def __post_init__(self) -> None:
-        self._work = SharedWork(self.noted)
-        self._bounded = replace(self.rates, worth=self._worth)
+        self._work = SharedWork(self.on_failure)
+        self._bounded = replace(self.rates, read_prices=self._read_prices)
 
-    async def now(self) -> Mapping[str, Decimal]:
-        """The rates of now; those that are not too old are given while newer ones are read."""
+    async def current(self) -> Mapping[str, Decimal]:
+        """Return current rates; rates up to an hour old are returned while newer ones are read."""
         age_s = MAX_AGE_S if self._read_s is None else self.clock.monotonic_s() - self._read_s
         if age_s >= MAX_AGE_S:
             await self._work.results([(NOW, self._read)])
         elif age_s > self.keep_s and NOW not in self._work:
             self._work.begin(NOW, self._read)
-        return self._known
+        return self._rates
 
     async def at(self, moment_us: int) -> dict[str, Decimal]:
-        """The rates of fiat money at a moment, and those that the settings fix."""
+        """Return the fiat rates at a time, and the rates of the settings."""
         names = [name for name in FIAT[1:] if name not in self.rates.fixed]
-        told = await asyncio.gather(*(_within(self.rates.fiat(name, moment_us)) for name in names))
-        found = {name: rate.per_usd for name, rate in zip(names, told, strict=True) if isinstance(rate, FiatRate)}
-        return found | {name: amounts.parse(rate) for name, rate in self.rates.fixed.items()}
+        results = await asyncio.gather(*(_bounded_wait(self.rates.fiat(name, moment_us)) for name in names))
+        fiat_rates = {
+            name: rate.per_usd for name, rate in zip(names, results, strict=True) if isinstance(rate, FiatRate)
+        }
+        return fiat_rates | {name: amounts.parse(rate) for name, rate in self.rates.fixed.items()}
 
-    def finished(self, document: Portfolio, rates: Mapping[str, Decimal]) -> Portfolio:
-        """A portfolio with rates. A coin that it holds has the price at which it is held, unless the settings fix it,
-        as in a net asset value."""
+    def with_rates(self, document: Portfolio, rates: Mapping[str, Decimal]) -> Portfolio:
+        """Return a portfolio with rates.
+
+        The price of a coin that it holds replaces the rate of that coin, unless the settings fix the rate.
+        """
         fixed = {name: rates[name] for name in self.rates.fixed}
         return finish(document, {**rates, **coin_rates(document, self.rates.coins), **fixed})
 
     async def _read(self) -> None:
         names = [name for name in CRYPTO if name not in self.rates.fixed]
-        coins, others = await asyncio.gather(self._bounded.prices(names), self.at(self.clock.now_us()))
-        self._known = {name: price.usd for name, price in coins.items()} | others
+        coins, other_rates = await asyncio.gather(self._bounded.prices(names), self.at(self.clock.now_us()))
+        self._rates = {name: price.usd for name, price in coins.items()} | other_rates
         self._read_s = self.clock.monotonic_s()
 
-    async def _worth(self, chain: Chain, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
-        return await _within(self.rates.worth(chain, assets)) or {}
+    async def _read_prices(self, chain: Chain, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
+        return await _bounded_wait(self.rates.read_prices(chain, assets)) or {}
 
 
-async def _within(told: Awaitable[T]) -> T | None:
-    """What a source tells; None if it fails or takes longer than an answer waits."""
+async def _bounded_wait(result: Awaitable[T]) -> T | None:
+    """Wait for a result; None if it fails or takes longer than `TIMEOUT_S`."""
     try:
-        async with asyncio.timeout(WITHIN_S):
-            return await told
+        async with asyncio.timeout(TIMEOUT_S):
+            return await result
     except (ChainfolioError, TimeoutError) as error:
         log.warning("a rate could not be read: %s", error)
         return None

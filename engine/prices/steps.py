@@ -1,5 +1,7 @@
-"""Steps of prices where many blocks are priced at once: a price is held exactly where it would be, had each block been
-asked for after the ones before it."""
+"""Limits on price steps when many blocks are priced at once.
+
+A price is held back exactly if it would be when the blocks were priced one after the other.
+"""
 
 from __future__ import annotations
 
@@ -12,51 +14,59 @@ from chainfolio.contracts import Price
 from chainfolio.pricing.rules import Guards
 from chainfolio.pricing.source_chain import SourceOutcome
 
-Last = Mapping[Asset, Price]
+LastPrices = Mapping[Asset, Price]
 
 
 @dataclass(slots=True)
-class Heard:
-    """The prices that were found at one block, given those of `last` before it; `said` is all that its sources told."""
+class BlockSearch:
+    """The prices at one block, given the `last` ones before it, with the `outcomes` of all sources."""
 
-    last: Last
+    last: LastPrices
     prices: Sequence[Price] = ()
-    said: list[SourceOutcome] = field(default_factory=list)
+    outcomes: list[SourceOutcome] = field(default_factory=list)
 
-    def would_be(self, last: Last, guards: Guards) -> bool:
-        """Whether the same would have been found with other prices before it: none that was told is held by one of
-        both alone."""
-        told = (each.outcome for each in self.said if isinstance(each.outcome, Price))
+    def is_unchanged(self, last: LastPrices, guards: Guards) -> bool:
+        """Return True if other prices before the block give the same result.
+
+        They do unless a price is held back with only one of both.
+        """
+        prices = (each.outcome for each in self.outcomes if isinstance(each.outcome, Price))
         return all(
             bool(guards.step_fault(price, self.last.get(price.asset)))
             == bool(guards.step_fault(price, last.get(price.asset)))
-            for price in told
+            for price in prices
         )
 
 
 @dataclass(slots=True)
 class Steps:
-    """The search at some blocks. `kept` are prices of before, by height and in its order; `stays` says whether what is
-    found at a block will be kept, so that later blocks have it before them."""
+    """The search at several blocks.
 
-    kept: Sequence[tuple[int, Price]]
+    Attributes:
+        stored: Stored earlier prices, by height and in its order.
+        is_storable: Returns True if prices at a block will be stored, so that they count for later blocks.
+    """
+
+    stored: Sequence[tuple[int, Price]]
     guards: Guards
-    stays: Callable[[Block], bool]
-    heard: dict[Block, Heard] = field(default_factory=dict)
+    is_storable: Callable[[Block], bool]
+    searches: dict[Block, BlockSearch] = field(default_factory=dict)
 
-    def open(self, blocks: Iterable[Block]) -> dict[Block, Last]:
-        """The blocks that are to be asked for, or asked for again, with the prices before them, as far as these are
-        known: the first of them is known for sure, so that each time one more block is settled at least."""
-        found: dict[Block, Last] = {}
+    def unsettled(self, blocks: Iterable[Block]) -> dict[Block, LastPrices]:
+        """Return the blocks to price, or to price again, with the prices before them as far as known.
+
+        The prices before the first of them are certain, so each call settles at least one more block.
+        """
+        blocks_to_price: dict[Block, LastPrices] = {}
         last: dict[Asset, Price] = {}
-        at = 0
+        position = 0
         for block in sorted(blocks, key=lambda each: each.height):
-            while at < len(self.kept) and self.kept[at][0] < block.height:
-                last[self.kept[at][1].asset] = self.kept[at][1]
-                at += 1
-            heard = self.heard.get(block)
-            if heard is None or not heard.would_be(last, self.guards):
-                found[block] = dict(last)
-            elif self.stays(block):
-                last |= {price.asset: price for price in heard.prices}
-        return found
+            while position < len(self.stored) and self.stored[position][0] < block.height:
+                last[self.stored[position][1].asset] = self.stored[position][1]
+                position += 1
+            search = self.searches.get(block)
+            if search is None or not search.is_unchanged(last, self.guards):
+                blocks_to_price[block] = dict(last)
+            elif self.is_storable(block):
+                last |= {price.asset: price for price in search.prices}
+        return blocks_to_price

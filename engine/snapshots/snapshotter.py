@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, QuotedTokens, Snapshot, Spam, Token
-from chainfolio.engine.prices.past_prices import Past
+from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.snapshots import account_index, collectibles
 from chainfolio.engine.snapshots.build import build_snapshot, price_issues
@@ -75,7 +75,7 @@ class Snapshotter:
     store: PriceStore | None = None
     stakes: Stakes | None = None
     reader: AccountReader = field(init=False)
-    past: Past = field(init=False)
+    past: PastPrices = field(init=False)
     _judge: Judge = field(init=False)
     _protocol_contracts: frozenset[str] = field(init=False)
 
@@ -84,7 +84,7 @@ class Snapshotter:
         self._judge = Judge(self.chain, self.lake, self.tail, self.book)
         contracts = [each for row in self.installed.rows for group in row.contracts.values() for each in group]
         self._protocol_contracts = frozenset(contracts)
-        self.past = Past(self.chain, self.sources, self.store)
+        self.past = PastPrices(self.chain, self.sources, self.store)
 
     async def take(
         self,
@@ -417,13 +417,15 @@ class Snapshotter:
         Returns the number of moved prices. Sends one request if the index does not know the blocks.
         """
         store = self.store
-        if store is None or not await asyncio.to_thread(store.waits):
+        if store is None or not await asyncio.to_thread(store.has_waiting):
             return 0
         final = (await self.chain.heads()).finalized
-        count, unknown = await asyncio.to_thread(store.settle, final)
+        count, unknown = await asyncio.to_thread(store.move_final, final)
         if unknown:
             blocks = await self.chain.blocks(unknown[:MAX_SETTLED_BLOCKS])
-            read_count, _ = await asyncio.to_thread(store.settle, final, {block.height: block.hash for block in blocks})
+            read_count, _ = await asyncio.to_thread(
+                store.move_final, final, {block.height: block.hash for block in blocks}
+            )
             count += read_count
         return count
 

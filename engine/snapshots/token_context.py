@@ -60,7 +60,7 @@ class TokenContext:
         self.book.add(self._described, self.block)
         fresh = [price for price in self._prices.values() if price.asset not in self._stored]
         if self.store is not None and fresh:
-            stored = self.store.keep(self.block, fresh, final=self.chain.is_final(self.block.height))
+            stored = self.store.add(self.block, fresh, final=self.chain.is_final(self.block.height))
             self._prices |= stored
             self._stored |= {price.asset for price in fresh}
 

@@ -30,7 +30,7 @@ QUESTIONS = {
     "include_spam: 'bool' = False, sources: 'bool' = False) -> 'Portfolio'",
     "portfolios": "(self, addresses: 'Addresses', *, chain: 'str | None' = None, block: 'int | None' = None, "
     "include_spam: 'bool' = False, sources: 'bool' = False) -> 'list[Portfolio]'",
-    "price": "(self, asset: 'str', *, at: 'int | str | None' = None) -> 'Reasons'",
+    "price": "(self, asset: 'str', *, at: 'int | str | None' = None) -> 'PriceReasons'",
     "reconcile": "(self, addresses: 'Addresses', *, chains: 'Sequence[str]' = (), first: 'int | None' = None, "
     "last: 'int | None' = None, checkpoints: 'int' = 32, max_requests: 'int | None' = None) -> "
     "'list[Reconciliation]'",

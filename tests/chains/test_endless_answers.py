@@ -21,7 +21,7 @@ from chainfolio.adapters.starknet import changes as starknet_changes
 from chainfolio.block_search import block_before, blocks_before
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import MAX_SKIPPED, newest_block_in, times_at
-from chainfolio.engine.history.joint_reads import Together
+from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.engine.prices.past_prices import _Node
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
@@ -262,12 +262,12 @@ async def test_prices_of_blocks_that_no_node_answers_are_lost(error: Any) -> Non
     node = _Node(Gone(error))  # type: ignore[arg-type]
     answers = await node.answers([(block, "read") for block in BLOCKS])
     assert [each.reason for each in answers] == [error.reason] * 2
-    assert node.lost.keys() == {5, 6}
+    assert node.unavailable.keys() == {5, 6}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["pruned", "down"])
 async def test_snapshots_of_blocks_that_no_node_answers_fail(error: Any) -> None:
-    shared = Together(Gone(error), 2)  # type: ignore[arg-type]
+    shared = JointChain(Gone(error), 2)  # type: ignore[arg-type]
     found = await asyncio.gather(*(shared.answer(["read"], block) for block in BLOCKS), return_exceptions=True)
     assert [type(each) for each in found] == [type(error)] * 2
 

@@ -60,12 +60,12 @@ def test_a_file_that_is_gone_is_damaged(run: Run, lake: Lake) -> None:
 def test_a_damaged_file_of_rates_is_dropped_by_a_repair_and_they_are_asked_for_again(run: Run, here: Path) -> None:
     tail = Tail(here / "data" / "tail.sqlite")
     store = RateStore(Lake(str(here / "data" / "lake")), tail)
-    store.keep({date(2024, 3, 28): dict.fromkeys(CURRENCIES, Decimal("1.1"))}, datetime(2024, 5, 2, tzinfo=UTC))
+    store.add({date(2024, 3, 28): dict.fromkeys(CURRENCIES, Decimal("1.1"))}, datetime(2024, 5, 2, tzinfo=UTC))
     Path(store.lake.files(FIAT_RATES)[0]).write_bytes(b"torn")
     assert run("check", "--json").code == 5
     ran = run("check", "--repair", "--json")
     assert (ran.code, ran.json["repaired"]) == (0, {"ecb": {"fiat_rates": 0}})
-    assert store.known() == {}
+    assert store.load() == {}
     assert run("check", "--json").code == 0
     tail.close()
 

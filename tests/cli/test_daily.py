@@ -35,7 +35,7 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
     system = System(config, Environment(clock=clock))
     database = opened(config)
     daily = schedule(Engine(system).history, Supervisor(clock), database)
-    assert await daily.wanted() == {account(ALICE): date(2024, 1, 1)}
+    assert await daily.first_days() == {account(ALICE): date(2024, 1, 1)}
     assert not (tmp_path / "state.db").exists()
     with_state = State.open(config.state_url, bytes(32), clock, random.Random(1))
     one, other = (with_state.create_account(name)[0].id for name in ("one", "other"))
@@ -46,7 +46,7 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
                 tx, owner, {address: ""}, began_us or now_us - year_us
             )
         )
-    assert await daily.wanted() == {account(ALICE): date(2024, 1, 1), account(BOB): date(2024, 2, 28)}
+    assert await daily.first_days() == {account(ALICE): date(2024, 1, 1), account(BOB): date(2024, 2, 28)}
     with_state.close()
     if (found := database()) is not None:
         found.close()

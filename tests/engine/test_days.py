@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from chainfolio.block_search import blocks_before, last_before
 from chainfolio.blocks import Block
-from chainfolio.engine.history.day_blocks import Days, days_from, midnight_us
+from chainfolio.engine.history.day_blocks import DayBlocks, days_from, midnight_us
 from chainfolio.errors import NodeBehind
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import run_offline
@@ -193,7 +193,7 @@ async def test_a_block_at_midnight_belongs_to_the_day_and_is_not_before_it() -> 
         node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S)
         node.mine()
         node.mine(50)
-        chain, history = subject.chain(finality=20), Days()
+        chain, history = subject.chain(finality=20), DayBlocks()
         found = await history.before(chain, DAY)
         assert found is not None
         assert (found.height, found.hash) == (last, node.block(last)["hash"])
@@ -215,7 +215,7 @@ async def test_what_is_not_final_is_looked_up_again(tmp_path: Path) -> None:
         node.mine()
         node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S)
         node.mine()
-        chain, history = subject.chain(finality=64), Days()
+        chain, history = subject.chain(finality=64), DayBlocks()
         first = await history.before(chain, DAY)
         subject.reorg(2)
         node.mine(1, 86_400)

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from chainfolio.contracts import FIAT
-from chainfolio.engine.prices.fiat import AGAIN_S, Fiat
+from chainfolio.engine.prices.fiat import RETRY_S, Fiat
 from chainfolio.engine.prices.rate_store import RateStore
 from chainfolio.errors import BadSettings, StorageFull
 from chainfolio.pricing import ecb
@@ -115,7 +115,7 @@ async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_ban
         again = Fiat(http.environment, http, VendorHost("http://127.0.0.1:1"), store)
         assert [await rate(again, "CAD", moment(day)) for day in (FRIDAY, MONDAY)] == first
         assert http.requests == 0
-    assert store.known()[date(2024, 3, 29)] == {}  # a holiday is known to be one
+    assert store.load()[date(2024, 3, 29)] == {}  # a holiday is known to be one
 
 
 async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(store: RateStore) -> None:
@@ -129,7 +129,7 @@ async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(store: Ra
         assert isinstance(await again.at("CHF", moment(date(2024, 3, 18))), str)  # so it is told of those days again
         assert len(bank.asked) == 1
         assert [await rate(again, "CHF", each) for each in moments] == first
-    assert store.known()[date(2024, 3, 28)]["CHF"] == Decimal("0.9766")
+    assert store.load()[date(2024, 3, 28)]["CHF"] == Decimal("0.9766")
 
 
 async def test_rates_that_cannot_be_kept_are_answered_all_the_same_and_kept_as_soon_as_they_can(
@@ -144,7 +144,7 @@ async def test_rates_that_cannot_be_kept_are_answered_all_the_same_and_kept_as_s
         with monkeypatch.context() as patch:
             patch.setattr(store.lake, "append", full)
             first = await rate(one, "CHF", moment(FRIDAY, 16))
-        assert store.known() == {}
+        assert store.load() == {}
         bank.answer = lambda request: answered(request, changed)
         await one.at("CHF", moment(date(2024, 3, 18)))
         assert await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16)) == first
@@ -161,7 +161,7 @@ async def test_a_day_whose_rates_are_not_out_is_asked_for_again_and_not_at_once(
         assert await rate(bank, "EUR", now_us) == late
         assert len(server.asked) == 1
         published[date(2024, 4, 2)] = RATES[date(2024, 4, 2)]
-        await http.environment.clock.sleep(AGAIN_S)
+        await http.environment.clock.sleep(RETRY_S)
         assert (await rate(bank, "EUR", now_us)).source.endswith("reference rate of 2024-04-02")
 
 
@@ -203,7 +203,7 @@ async def test_an_answer_that_is_none_is_a_reason_and_nothing_is_kept(
         said = await fiat(http, server.url, store).at("EUR", moment(FRIDAY))
     assert isinstance(said, str)
     assert words in said
-    assert not any(store.known().values())
+    assert not any(store.load().values())
 
 
 def test_a_section_of_the_bank_that_is_wrong_is_a_settings_error() -> None:

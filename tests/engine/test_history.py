@@ -83,7 +83,7 @@ async def all_of(
     """What the history of an engine gives, and each day of each wallet once."""
     engine, chain = Engine(system), system.chain("local")
     found = [
-        each async for some in engine.history.read(chain, dict.fromkeys(days, wallets), again=again) for each in some
+        each async for some in engine.history.read(chain, dict.fromkeys(days, wallets), retry=again) for each in some
     ]
     assert len({(each.account, each.day) for each in found}) == len(found)
     return {(each.account, each.day): each for each in found}
@@ -236,7 +236,7 @@ async def test_a_writer_that_dies_between_its_two_commits_costs_no_row_and_no_re
         raise _Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(snapshot_store.SnapshotStore, "_keep_holdings", killed)
+        patched.setattr(snapshot_store.SnapshotStore, "_add_holdings", killed)
         with pytest.raises(_Killed):
             await all_of(system, [alice], DAYS[:4])
     assert (len(kept(system)), len(kept(system, SNAPSHOT_HOLDINGS))) == (4, 0)

@@ -115,12 +115,12 @@ async def test_prices_at_the_head_are_kept_when_its_block_is_final_and_gone_when
         saved = subject.node.rpc("evm_snapshot")
         subject.mine(1)
         lost = (await taking.take([account], live=True)).block
-        assert (await taking.settle_prices(), store.waits()) == (0, True)
+        assert (await taking.settle_prices(), store.has_waiting()) == (0, True)
         subject.node.rpc("evm_revert", saved)
         subject.trade(1, 5)
         taken = await taking.take([account], live=True)
         subject.mine(70)
         assert await taking.settle_prices() == len(taken.prices)
-        assert not store.waits()
+        assert not store.has_waiting()
         assert {each.usd for each in store.at(taken.block).values()} == {each.usd for each in taken.prices}
         assert lost.hash != taken.block.hash

@@ -12,7 +12,7 @@ import pytest
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.past_prices import Past
+from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.environment import Environment
 from chainfolio.plans import Plan
@@ -63,7 +63,7 @@ async def test_a_vendor_is_asked_once_for_many_blocks_and_its_failure_spoils_no_
         ) as found:
             http = Http(Environment())
             source = SECTION.build({"base_url": found.url, "chains": {"eip155:1": "x"}}, "local", "defillama")
-            past = Past(with_mixed_reads(indexed.chain, http), (source, Behind()))
+            past = PastPrices(with_mixed_reads(indexed.chain, http), (source, Behind()))
             prices, issues = await past.prices(wanted)
             assert [[price.source for price in each.values()] for each in prices.values()] == [["behind"]] * 3
             assert issues == []

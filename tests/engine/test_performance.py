@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from chainfolio.engine.history.day_values import DayValue
 from chainfolio.engine.history.past_days import ABSENT, PENDING
-from chainfolio.engine.history.performance import _changes, _known_days, _told
+from chainfolio.engine.history.performance import _changes, _known_days, _shorten
 
 FIRST = date(2024, 2, 27)
 DAYS = [FIRST + timedelta(days=count) for count in range(5)]
@@ -56,4 +56,4 @@ def test_an_asset_that_has_a_value_on_one_of_two_days_only_is_named_and_no_gain(
 
 
 def test_more_reasons_than_can_be_read_are_counted() -> None:
-    assert _told({1: [], 2: [str(number) for number in range(7)]}) == {2: ["0", "1", "2", "3", "4", "and 2 more"]}
+    assert _shorten({1: [], 2: [str(number) for number in range(7)]}) == {2: ["0", "1", "2", "3", "4", "and 2 more"]}

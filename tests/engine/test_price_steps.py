@@ -18,7 +18,7 @@ from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.past_prices import MAX_TURNS, Past
+from chainfolio.engine.prices.past_prices import MAX_ITERATIONS, PastPrices
 from chainfolio.engine.prices.store import PriceStore
 from chainfolio.localchain.trade import set_price
 from chainfolio.plans import Plan
@@ -70,7 +70,7 @@ Found = dict[int, dict[Asset, tuple[str, Decimal]]]
 async def found(folder: Path, sources: Sequence[Told], batches: Sequence[Mapping[int, Sequence[Asset]]]) -> Found:
     """The prices that are found where these are asked for one after the other."""
     store = PriceStore("a", Lake(str(folder / "lake")), Tail(folder / "tail.sqlite"))
-    past, all_of_them = Past(cast(Chain, Final()), sources, store), dict[int, dict[Asset, tuple[str, Decimal]]]()
+    past, all_of_them = PastPrices(cast(Chain, Final()), sources, store), dict[int, dict[Asset, tuple[str, Decimal]]]()
     for batch in batches:
         prices, issues = await past.prices({block(height): assets for height, assets in batch.items()})
         assert issues == []
@@ -132,12 +132,12 @@ def test_a_price_that_is_kept_between_two_blocks_counts_for_the_later_one() -> N
 def test_what_is_not_settled_in_the_turns_that_there_are_has_no_price_rather_than_a_wrong_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("chainfolio.engine.prices.past_prices.MAX_TURNS", 1)
+    monkeypatch.setattr("chainfolio.engine.prices.past_prices.MAX_ITERATIONS", 1)
     says = {1: {ETH: "100"}, 2: {ETH: "100000"}, 3: {ETH: "101"}}
     with TemporaryDirectory() as folder:
         got = asyncio.run(found(Path(folder), [Told("s0", says)], [dict.fromkeys(says, (ETH,))]))
     assert got[2] == {}
-    assert MAX_TURNS == 16
+    assert MAX_ITERATIONS == 16
 
 
 @pytest.mark.node
@@ -154,7 +154,10 @@ async def test_a_feed_that_jumps_for_a_block_has_no_price_there_alone_or_with_ot
                 await indexed.fill_final()
                 blocks = await indexed.chain.blocks(heights)
                 store = PriceStore(indexed.chain.key, indexed.lake, indexed.tail)
-                past, native = Past(indexed.chain, (feeds(subject, indexed),), store), indexed.chain.info.native.asset
+                past, native = (
+                    PastPrices(indexed.chain, (feeds(subject, indexed),), store),
+                    indexed.chain.info.native.asset,
+                )
                 parts = [[each] for each in blocks] if name == "alone" else [blocks]
                 prices = dict[int, dict[Asset, Price]]()
                 for part in parts:

@@ -18,7 +18,7 @@ from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.past_prices import Past
+from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.prices.store import PriceStore
 from chainfolio.reads import ReadResult
 from chainfolio.storage.lake import Lake
@@ -58,59 +58,59 @@ def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(st
         calls=(call,),
         alternatives=(price(ETH, "1.00", "vendor"),),
     )
-    (kept,) = store.keep(block(5), [given], final=True).values()
+    (kept,) = store.add(block(5), [given], final=True).values()
     for found in (kept, store.at(block(5))[ETH]):
         assert replace(found, calls=()) == replace(given, calls=())
         assert str(found.usd) == str(LONG)
         (told,) = found.calls
         assert told.read.shown[:3] == call.read.shown[:3]
         assert told.result == ("7", "-5", "0x01", "[1, 'x']")
-    assert store.settle(5) == (1, [])
-    assert not store.waits()
+    assert store.move_final(5) == (1, [])
+    assert not store.has_waiting()
     assert store.at(block(5)) == {ETH: kept}
     assert store.at(block(5))[ETH].calls == kept.calls
 
 
 def test_what_was_said_of_a_block_first_stays_whatever_is_said_later(store: PriceStore) -> None:
-    store.keep(block(5), [price(ETH, "2000")], final=True)
-    assert store.keep(block(5), [price(ETH, "3000"), price(USDC, "1")], final=True) == {
+    store.add(block(5), [price(ETH, "2000")], final=True)
+    assert store.add(block(5), [price(ETH, "3000"), price(USDC, "1")], final=True) == {
         ETH: price(ETH, "2000"),
         USDC: price(USDC, "1"),
     }
-    store.settle(5)
-    assert store.keep(block(5), [price(ETH, "4000")], final=True) == {ETH: price(ETH, "2000")}
-    store.settle(5)
+    store.move_final(5)
+    assert store.add(block(5), [price(ETH, "4000")], final=True) == {ETH: price(ETH, "2000")}
+    store.move_final(5)
     assert store.lake.count(PRICES) == 2
 
 
 def test_prices_of_blocks_that_are_not_final_wait_and_go_to_the_lake_when_they_are(store: PriceStore) -> None:
-    store.keep(block(7), [price(ETH, "2000")], final=False)
-    assert store.settle(6) == (0, [])
+    store.add(block(7), [price(ETH, "2000")], final=False)
+    assert store.move_final(6) == (0, [])
     assert store.at(block(7)) == {ETH: price(ETH, "2000")}
     assert store.at(block(7, "b")) == {}
-    assert store.settle(7) == (0, [7])  # nobody knows yet which block it is
+    assert store.move_final(7) == (0, [7])  # nobody knows yet which block it is
     store.tail.put("a", [TailBlock(block(7), {})])
-    assert store.settle(7) == (1, [])
+    assert store.move_final(7) == (1, [])
     assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["2000"]
 
 
 def test_prices_of_a_block_that_has_left_the_chain_go_with_it(store: PriceStore) -> None:
     store.tail.put("a", [TailBlock(block(6), {}), TailBlock(block(7), {})])
     for height in (6, 7):
-        store.keep(block(height), [price(ETH, str(height))], final=False)
+        store.add(block(height), [price(ETH, str(height))], final=False)
     store.tail.rollback("a", 6)
     assert store.at(block(7)) == {}
-    store.keep(block(6, "b"), [price(ETH, "66")], final=False)  # of a fork that a node told and the index never had
-    assert store.settle(6) == (1, [])
+    store.add(block(6, "b"), [price(ETH, "66")], final=False)  # of a fork that a node told and the index never had
+    assert store.move_final(6) == (1, [])
     assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["6"]
-    assert not store.waits()
+    assert not store.has_waiting()
 
 
 def test_prices_of_a_fork_are_dropped_by_the_hashes_of_a_node_where_nothing_is_indexed(store: PriceStore) -> None:
-    store.keep(block(7), [price(ETH, "7")], final=False)
-    store.keep(block(7, "b"), [price(ETH, "77")], final=False)
-    assert store.settle(9) == (0, [7])
-    assert store.settle(9, {7: block(7, "b").hash}) == (1, [])
+    store.add(block(7), [price(ETH, "7")], final=False)
+    store.add(block(7, "b"), [price(ETH, "77")], final=False)
+    assert store.move_final(9) == (0, [7])
+    assert store.move_final(9, {7: block(7, "b").hash}) == (1, [])
     assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["77"]
 
 
@@ -123,7 +123,7 @@ def test_a_process_that_is_killed_on_the_way_to_the_lake_loses_and_doubles_nothi
     store: PriceStore, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for height in (1, 2, 3):
-        store.keep(block(height), [price(ETH, str(height)), price(USDC, "1")], final=True)
+        store.add(block(height), [price(ETH, str(height)), price(USDC, "1")], final=True)
 
     def killed(*_: object, **__: object) -> None:
         raise Killed
@@ -131,21 +131,21 @@ def test_a_process_that_is_killed_on_the_way_to_the_lake_loses_and_doubles_nothi
     with monkeypatch.context() as patch:
         patch.setattr(store.lake if where == "append" else store.tail, where, killed)
         with pytest.raises(Killed):
-            store.settle(3)
-    store.keep(block(4), [price(ETH, "4")], final=True)
-    store.settle(4)
+            store.move_final(3)
+    store.add(block(4), [price(ETH, "4")], final=True)
+    store.move_final(4)
     rows = store.lake.scan(PRICES).collect()
     assert sorted(zip(rows["height"], rows["asset"], strict=True)) == sorted(
         [(height, str(of)) for height in (1, 2, 3) for of in (ETH, USDC)] + [(4, str(ETH))]
     )
-    assert not store.waits()
+    assert not store.has_waiting()
 
 
 def test_a_row_that_becomes_final_after_later_ones_were_moved_is_moved_too(store: PriceStore) -> None:
-    store.keep(block(9), [price(ETH, "9")], final=False)
-    store.keep(block(3), [price(ETH, "3")], final=True)
-    assert store.settle(3) == (1, [])
-    assert store.settle(9, {9: block(9).hash}) == (1, [])
+    store.add(block(9), [price(ETH, "9")], final=False)
+    store.add(block(3), [price(ETH, "3")], final=True)
+    assert store.move_final(3) == (1, [])
+    assert store.move_final(9, {9: block(9).hash}) == (1, [])
     assert sorted(store.lake.scan(PRICES).collect()["usd"]) == ["3", "9"]
 
 
@@ -170,14 +170,14 @@ def keep_many(work: Work) -> dict[int, str]:
     for height in range(1, 41):
         assert mine.at(block(height)) == {}
         GATE[0].wait(20)
-        kept = mine.keep(block(height), [price(ETH, height, work.name)], final=True)
+        kept = mine.add(block(height), [price(ETH, height, work.name)], final=True)
         assert mine.at(block(height)) == kept
         used[height] = kept[ETH].source
         GATE[0].wait(20)  # the other has kept its own by now: what is used has to be what stays
         assert mine.at(block(height))[ETH].source == used[height]
         if height % 10 == 0:
-            mine.settle(height)
-    mine.settle(40)
+            mine.move_final(height)
+    mine.move_final(40)
     mine.tail.close()
     return used
 
@@ -189,7 +189,7 @@ def test_two_processes_that_ask_different_sources_use_and_keep_the_same_prices(t
         first, second = pool.map(keep_many, [Work(tmp_path, "one"), Work(tmp_path, "two")])
     assert first == second
     last = store_at(tmp_path)
-    last.settle(40)
+    last.move_final(40)
     rows = last.lake.scan(PRICES).sort("height").collect()
     assert dict(zip(rows["height"], rows["source"], strict=True)) == first
     assert len(rows) == 40
@@ -200,23 +200,23 @@ def test_the_last_price_before_a_block_is_found_in_both_places_and_not_from_long
     def told(of: Asset, height: int) -> Price:
         return replace(price(of, height), time_us=block(height).time_us)
 
-    store.keep(block(3), [told(ETH, 3), told(USDC, 3)], final=True)
-    store.settle(3)
-    store.keep(block(8), [told(ETH, 8)], final=False)
+    store.add(block(3), [told(ETH, 3), told(USDC, 3)], final=True)
+    store.move_final(3)
+    store.add(block(8), [told(ETH, 8)], final=False)
     for wanted in (3, 4, 9, 8):
         fresh = PriceStore("a", store.lake, store.tail)
         found = {of: int(found.usd) for of, found in fresh.recent(block(wanted), 7).items()}
         assert found == {3: {}, 4: {ETH: 3, USDC: 3}, 8: {ETH: 3, USDC: 3}, 9: {ETH: 8, USDC: 3}}[wanted]
     assert fresh.recent(block(8 * 86_400), 7) == {}
-    fresh.keep(block(9), [told(USDC, 9)], final=False)
+    fresh.add(block(9), [told(USDC, 9)], final=False)
     assert {of: int(found.usd) for of, found in fresh.recent(block(10), 7).items()} == {ETH: 3, USDC: 9}
     assert {of: int(found.usd) for of, found in fresh.recent(block(4), 7).items()} == {ETH: 3, USDC: 3}
 
 
 async def test_stored_prices_of_final_blocks_are_given_without_a_node(store: PriceStore) -> None:
     for height in (5, 6):
-        store.keep(block(height), [price(ETH, height)], final=True)
-    past = Past(SimpleNamespace(key="a"), (), store)
+        store.add(block(height), [price(ETH, height)], final=True)
+    past = PastPrices(SimpleNamespace(key="a"), (), store)
     prices, issues = await past.stored({block(5): [ETH, USDC], block(6): [ETH]}, final=5)
     assert {height: {of: each.usd for of, each in found.items()} for height, found in prices.items()} == {
         5: {ETH: Decimal(5)},
@@ -227,8 +227,8 @@ async def test_stored_prices_of_final_blocks_are_given_without_a_node(store: Pri
 
 
 def test_the_lake_gives_kept_prices_to_other_engines(store: PriceStore) -> None:
-    store.keep(block(5), [price(ETH, LONG)], final=True)
-    store.settle(5)
+    store.add(block(5), [price(ETH, LONG)], final=True)
+    store.move_final(5)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.sql(
@@ -239,8 +239,8 @@ def test_the_lake_gives_kept_prices_to_other_engines(store: PriceStore) -> None:
 
 def test_a_deep_reorg_forgets_the_prices_above_it(store: PriceStore) -> None:
     for height in (3, 5):
-        store.keep(block(height), [price(ETH, str(height))], final=True)
-    store.settle(5)
+        store.add(block(height), [price(ETH, str(height))], final=True)
+    store.move_final(5)
     store.lake.delete_span("a", Span(4, 2**62))
     store.tail.rewind("a", 3, None)
     assert (store.at(block(5)), store.at(block(3))) == ({}, {ETH: price(ETH, "3")})

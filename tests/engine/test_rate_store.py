@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from chainfolio.engine.prices.rate_store import EPOCH, MANY_FILES, RateStore
+from chainfolio.engine.prices.rate_store import EPOCH, MIN_MERGED_FILES, RateStore
 from chainfolio.errors import CorruptFile
 from chainfolio.pricing.ecb import CURRENCIES, Days, Rates
 from chainfolio.storage.lake import Lake
@@ -52,22 +52,22 @@ def days(count: int, usd: str | Decimal = "1.1") -> Days:
 
 
 def test_what_was_told_of_a_day_first_stays_and_comes_back_to_the_last_digit(store: RateStore) -> None:
-    assert store.known() == {}
+    assert store.load() == {}
     holiday = DAY + timedelta(days=1)
     told = {DAY: rates(LONG), holiday: {}}
-    assert store.keep(told, ASKED) == told
-    assert store.keep({DAY: rates("2"), holiday: rates("2")}, ASKED) == told
-    assert store.known() == told
-    assert str(store.known()[DAY]["USD"]) == str(LONG)
+    assert store.add(told, ASKED) == told
+    assert store.add({DAY: rates("2"), holiday: rates("2")}, ASKED) == told
+    assert store.load() == told
+    assert str(store.load()[DAY]["USD"]) == str(LONG)
     assert store.lake.count(FIAT_RATES) == 2 * len(CURRENCIES)
 
 
 def test_many_small_commits_are_merged_and_nothing_is_lost(store: RateStore) -> None:
-    told = days(MANY_FILES + 1)
+    told = days(MIN_MERGED_FILES + 1)
     for day in told:
-        kept = store.keep({day: told[day]}, ASKED)
-    assert kept == store.known() == told
-    assert len(store.lake.entries(FIAT_RATES)) < MANY_FILES
+        kept = store.add({day: told[day]}, ASKED)
+    assert kept == store.load() == told
+    assert len(store.lake.entries(FIAT_RATES)) < MIN_MERGED_FILES
 
 
 class Killed(BaseException):
@@ -88,14 +88,14 @@ def test_a_process_that_is_killed_while_it_keeps_rates_loses_and_doubles_nothing
     with monkeypatch.context() as patch:
         patch.setattr(store.lake, "append", killed)
         with pytest.raises(Killed):
-            store.keep(days(3, "1.1"), ASKED)
-    kept = store.keep(days(3, "1.2"), ASKED)
-    assert kept == store.known() == days(3, "1.1" if when == "after" else "1.2")
+            store.add(days(3, "1.1"), ASKED)
+    kept = store.add(days(3, "1.2"), ASKED)
+    assert kept == store.load() == days(3, "1.1" if when == "after" else "1.2")
     assert store.lake.count(FIAT_RATES) == 3 * len(CURRENCIES)
 
 
 def test_a_damaged_file_is_an_error_that_names_it_and_no_day_without_rates(store: RateStore) -> None:
-    store.keep(days(300), ASKED)
+    store.add(days(300), ASKED)
     (path,) = store.lake.files(FIAT_RATES)
     with Path(path).open("r+b") as file:
         file.seek(100)
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_an_error_that_names_it_and_no_day_without_rates(store
         file.seek(100)
         file.write(bytes([byte[0] ^ 0xFF]))
     with pytest.raises(CorruptFile) as caught:
-        store.known()
+        store.load()
     assert caught.value.table == FIAT_RATES.name
 
 
@@ -129,11 +129,11 @@ def keep_many(work: Work) -> list[Decimal]:
     used = []
     with store_at(work.folder) as mine:
         for day, told in days(20, work.usd).items():
-            assert day not in mine.known()
+            assert day not in mine.load()
             GATE[0].wait(20)
-            used.append(mine.keep({day: told}, ASKED)[day]["USD"])
+            used.append(mine.add({day: told}, ASKED)[day]["USD"])
             GATE[0].wait(20)  # the other has kept its own by now: what is used has to be what stays
-            assert mine.known()[day]["USD"] == used[-1]
+            assert mine.load()[day]["USD"] == used[-1]
     return used
 
 
@@ -145,7 +145,7 @@ def test_two_processes_that_are_told_different_rates_use_and_keep_the_same(tmp_p
         first, second = pool.map(keep_many, [Work(tmp_path, "1.1"), Work(tmp_path, "1.2")])
     assert first == second
     with store_at(tmp_path) as last:
-        assert [each["USD"] for each in last.known().values()] == first
+        assert [each["USD"] for each in last.load().values()] == first
         assert last.lake.count(FIAT_RATES) == 20 * len(CURRENCIES)
 
 
@@ -153,7 +153,7 @@ def test_two_processes_that_are_told_different_rates_use_and_keep_the_same(tmp_p
 
 
 def test_three_engines_read_the_same_rates_and_holidays(store: RateStore) -> None:
-    store.keep({DAY: rates(LONG), DAY + timedelta(days=1): {}}, ASKED)
+    store.add({DAY: rates(LONG), DAY + timedelta(days=1): {}}, ASKED)
     files = store.lake.files(FIAT_RATES)
     columns = ["height", "day", "currency", "per_euro"]
     with duckdb.connect() as connection:

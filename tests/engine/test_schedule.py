@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.assets import Account, account
 from chainfolio.engine.history.day_blocks import midnight_us
-from chainfolio.engine.history.schedule import LOOK_EVERY_S, POLL_S, DailySnapshots, Schedule
+from chainfolio.engine.history.schedule import ACCOUNTS_POLL_S, POLL_S, DailySnapshots, Schedule
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
@@ -51,13 +51,13 @@ async def test_days_are_taken_from_the_first_on_and_missed_ones_are_made_up_for(
     alice = account(world.wallets["alice"])
     schedule, one = made(whole, at(DAYS[4]), {alice: DAYS[2]})
     chain = one.chain("local")
-    assert not await schedule.once(chain, Task("snapshots"))
+    assert not await schedule.take_missing(chain, Task("snapshots"))
     assert taken(system) == [(alice.address, day, 0) for day in DAYS[2:5]]
     before = chain.requests
-    assert not await schedule.once(chain, Task("snapshots"))
+    assert not await schedule.take_missing(chain, Task("snapshots"))
     assert chain.requests == before
     later, other = made(whole, at(DAYS[8]), {alice: DAYS[2]})  # the process was down for four days
-    await later.once(other.chain("local"), Task("snapshots"))
+    await later.take_missing(other.chain("local"), Task("snapshots"))
     assert taken(system) == [(alice.address, day, 0) for day in DAYS[2:9]]
     assert later.status["local"].accounts == 1
     assert (later.status["local"].missing, later.status["local"].failed) == (0, 0)
@@ -70,10 +70,10 @@ async def test_without_a_first_day_it_is_the_first_that_is_kept_else_today(
 ) -> None:
     alice = account(world.wallets["alice"])
     first, one = made(whole, at(DAYS[3]), {alice: None})
-    await first.once(one.chain("local"), Task("snapshots"))
+    await first.take_missing(one.chain("local"), Task("snapshots"))
     assert taken(system) == [(alice.address, DAYS[3], 0)]
     later, other = made(whole, at(DAYS[5]), {alice: None})
-    await later.once(other.chain("local"), Task("snapshots"))
+    await later.take_missing(other.chain("local"), Task("snapshots"))
     assert taken(system) == [(alice.address, day, 0) for day in DAYS[3:6]]
     await one.close()
     await other.close()
@@ -83,7 +83,7 @@ async def test_all_accounts_of_a_day_are_read_together(world: World, whole: Sett
     wallets = [account(world.wallets[name]) for name in ("alice", "bob", "carol", "dave")]
     schedule, one = made(whole, at(LAST), dict.fromkeys(wallets, LAST))
     chain = one.chain("local")
-    await schedule.once(chain, Task("snapshots"))
+    await schedule.take_missing(chain, Task("snapshots"))
     assert len(taken(system)) == 4
     assert chain.requests <= 20
     await one.close()
@@ -92,10 +92,10 @@ async def test_all_accounts_of_a_day_are_read_together(world: World, whole: Sett
 async def test_a_day_whose_last_block_is_not_final_is_waited_for(world: World, whole: Settings, system: System) -> None:
     alice, tomorrow = account(world.wallets["alice"]), LAST + timedelta(days=1)
     schedule, one = made(whole, at(tomorrow), {alice: LAST})
-    assert await schedule.once(one.chain("local"), Task("snapshots"))
+    assert await schedule.take_missing(one.chain("local"), Task("snapshots"))
     assert taken(system) == [(alice.address, LAST, 0)]
-    assert schedule._pause_s() == LOOK_EVERY_S
-    assert POLL_S < LOOK_EVERY_S
+    assert schedule._pause_s() == ACCOUNTS_POLL_S
+    assert POLL_S < ACCOUNTS_POLL_S
     await one.close()
 
 
@@ -114,14 +114,14 @@ async def test_what_no_node_can_say_is_tried_again_once_a_day(
 
     with monkeypatch.context() as patched:
         patched.setattr(type(chain), "answer_each", pruned)
-        await schedule.once(chain, Task("snapshots"))
+        await schedule.take_missing(chain, Task("snapshots"))
         assert schedule.status["local"].failed == 2
         assert {row["completeness"] for row in kept(system)} == {"unreadable"}
     before = chain.requests
-    await schedule.once(chain, Task("snapshots"))
+    await schedule.take_missing(chain, Task("snapshots"))
     assert chain.requests == before  # not on the same day
     clock.now_s += 86_400
-    await schedule.once(chain, Task("snapshots"))
+    await schedule.take_missing(chain, Task("snapshots"))
     assert schedule.status["local"].failed == 0
     assert [(day, attempt) for _, day, attempt in taken(system)] == [
         (DAYS[4], 0),
@@ -146,8 +146,8 @@ async def test_a_node_that_is_down_fails_the_task_and_the_next_run_takes_all_of_
     with monkeypatch.context() as patched:
         patched.setattr(type(chain), "answer_each", down)
         with pytest.raises(Unavailable):
-            await schedule.once(chain, Task("snapshots"))
-    await schedule.once(chain, Task("snapshots"))
+            await schedule.take_missing(chain, Task("snapshots"))
+    await schedule.take_missing(chain, Task("snapshots"))
     assert taken(system) == [(alice.address, day, 0) for day in DAYS[:6]]
     await one.close()
 
@@ -174,14 +174,14 @@ async def test_one_process_of_several_takes_them_and_the_next_one_when_it_has_en
     other.enter_context(lock_file(one.tail.path.parent / "locks" / "local.daily.lock", store="lake", subject="it"))
     with pytest.raises(Enough):
         await schedule._run(one.chain("local"), Task("snapshots"))
-    assert waits == [LOOK_EVERY_S, LOOK_EVERY_S]
+    assert waits == [ACCOUNTS_POLL_S, ACCOUNTS_POLL_S]
     await one.close()
 
 
 async def test_prometheus_is_told_what_is_missing(world: World, whole: Settings, system: System) -> None:
     alice = account(world.wallets["alice"])
     schedule, one = made(whole, at(DAYS[1]), {alice: DAYS[0]})
-    await schedule.once(one.chain("local"), Task("snapshots"))
+    await schedule.take_missing(one.chain("local"), Task("snapshots"))
     found = {sample.name: sample.value for metric in DailySnapshots(schedule).collect() for sample in metric.samples}
     assert found == {
         "chainfolio_snapshot_accounts": 1,

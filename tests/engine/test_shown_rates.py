@@ -70,7 +70,7 @@ def shown(sources: Sources, clock: Clock, chains: tuple[str, ...] = ("a",), **fi
 
 
 async def test_the_rates_are_those_of_every_currency_that_is_known() -> None:
-    found = await shown(Sources(), Clock(), CHF="0.8", GBP="0.79").now()
+    found = await shown(Sources(), Clock(), CHF="0.8", GBP="0.79").current()
     fiat = dict.fromkeys(("EUR", "CAD", "AED", "SGD"), Decimal("0.9"))
     assert found == {**fiat, "CHF": Decimal("0.8"), "GBP": Decimal("0.79"), "ETH": Decimal(2000)}
 
@@ -79,23 +79,23 @@ async def test_rates_are_shared_until_they_are_too_old_and_then_read_behind_an_a
     sources, clock = Sources(), Clock()
     rates = shown(sources, clock)
     for clock.now_s in (0, 30, 60):
-        assert (await rates.now())["ETH"] == 2000
+        assert (await rates.current())["ETH"] == 2000
     assert sources.asked == ["a"]
     sources.usd, clock.now_s = "2100", 61
-    assert (await rates.now())["ETH"] == 2000, "nobody waits for the next ones"
+    assert (await rates.current())["ETH"] == 2000, "nobody waits for the next ones"
     await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not asyncio.current_task()))
-    assert (await rates.now())["ETH"] == 2100
+    assert (await rates.current())["ETH"] == 2100
     assert len(sources.asked) == 2
     sources.usd, clock.now_s = "2200", 61 + MAX_AGE_S
-    assert (await rates.now())["ETH"] == 2200, "what is older than an hour is not shown"
+    assert (await rates.current())["ETH"] == 2200, "what is older than an hour is not shown"
 
 
 async def test_a_source_that_fails_or_hangs_costs_its_own_currencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(await shown(Sources(is_bank_open=False), Clock()).now()) == {"ETH"}
-    assert "ETH" not in await shown(Sources(fails=True), Clock()).now()
-    monkeypatch.setattr(shown_rates, "WITHIN_S", 0.01)
+    assert set(await shown(Sources(is_bank_open=False), Clock()).current()) == {"ETH"}
+    assert "ETH" not in await shown(Sources(fails=True), Clock()).current()
+    monkeypatch.setattr(shown_rates, "TIMEOUT_S", 0.01)
     sources = Sources(hang=True)
-    found = await shown(sources, Clock(), ("hung", "well")).now()
+    found = await shown(sources, Clock(), ("hung", "well")).current()
     assert (found["ETH"], found["EUR"]) == (Decimal(2000), Decimal("0.9"))
     assert sorted(sources.asked) == ["hung", "well"]
 

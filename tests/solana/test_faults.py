@@ -16,7 +16,7 @@ from chainfolio.adapters.solana.refusals import CODES, meaning
 from chainfolio.adapters.solana.transactions import FetchedTransaction, change, paired_transfers
 from chainfolio.addresses import SOLANA
 from chainfolio.blocks import Block, Span
-from chainfolio.engine.history.joint_reads import Together
+from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.errors import (
     BadAnswer,
     BadRequest,
@@ -502,7 +502,7 @@ async def test_histories_that_several_days_want_are_read_once() -> None:
         return await collect(span, *more)
 
     chain.collect_accounts = counted  # type: ignore[assignment, method-assign]
-    shared = Together(chain, 2)
+    shared = JointChain(chain, 2)
     several = [shared.collect_accounts(Span(60, 90), [WALLET], ("transfers",)) for _ in range(5)]
     found = await asyncio.gather(*several)
     assert (len(found), asked) == (5, [Span(60, 90)])
