@@ -1,1 +1,1 @@
-"""The portfolio computes: holdings, worth, history and lots, from tables and exact integers, without any I/O."""
+"""Portfolio calculations without I/O: holdings, values, history and lots, in exact integers."""

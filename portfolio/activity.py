@@ -1,8 +1,7 @@
-"""What an account did in one transaction, and what that is called: signs read from it, and a table of rules over them.
+"""Classify transactions: read signs from an account's activity and apply a table of rules to them.
 
-Nothing is guessed: a rule names an action only where the movements prove it, or the protocol that was called and the
-function that was called do: what a protocol's functions mean stands in its file. Whatever is left is an INTERACTION, or
-UNDEFINED where somebody else sent it.
+A rule names a type only if the movements prove it, or the called protocol and function do; a protocol's file says what
+its functions mean. Any other transaction is an INTERACTION, or UNDEFINED if another account sent it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,10 @@ STAKE: Final = 16 * 10**18
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """An asset of which `raw` smallest units came to the account or left it; `standard` is that of the row."""
+    """One asset that the account received or sent.
+
+    `raw` is in smallest units, `standard` is that of the table row.
+    """
 
     log_index: int
     item: int
@@ -57,7 +59,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One transaction as one account saw it. `details` is None until somebody asked."""
+    """One transaction as one account saw it. `details` is None until they are looked up."""
 
     chain: str
     account: str
@@ -71,17 +73,17 @@ class Activity:
 
     @property
     def sort_key(self) -> tuple[int, int, int, str, str, str]:
-        """Where it stands in a list over chains and accounts: no two have the same."""
+        """The position in a list over all chains and accounts; no two activities share it."""
         return self.time_us, self.height, self.tx_index, self.tx_hash, self.chain, self.account
 
     @property
     def is_of_protocol(self) -> bool:
-        """Whether the protocol itself did it, so that no transaction has its hash, which is that of the block."""
+        """True if the protocol itself made all movements; `tx_hash` is then the hash of the block."""
         return bool(self.movements) and all(move.standard in OF_PROTOCOL for move in self.movements)
 
     @property
     def counterparties(self) -> set[str]:
-        """Who was on the other side: of a movement, of an approval, of the transaction itself."""
+        """The other addresses of the movements, of the approvals and of the transaction itself."""
         details = self.details
         ends = {details.sender, details.recipient, details.created} if details else set()
         counterparties = {move.counterparty for move in self.movements} | {each.spender for each in self.permissions}
@@ -115,10 +117,18 @@ def signs(
     fee_collectors: Collection[str] = (),
     imitated: bool = False,
 ) -> frozenset[str]:
-    """What can be said of an activity for certain, as words. `spam` are tokens that are taken for spam, those of
-    `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
-    made all of it; `nobody` are the addresses that mint and burn; `fee_collectors` those that take fees which are
-    movements of a token: such a payment says nothing of what was done."""
+    """Return the names of all statements that certainly hold for an activity.
+
+    Args:
+        activity: Its `details` must be known.
+        function: Name of the called function; empty if unknown.
+        spam: Tokens that are judged to be spam.
+        called: The transaction type that the function stands for; empty if none.
+        trusted: Tokens that are beyond suspicion.
+        burn_addresses: Addresses that mint and burn.
+        fee_collectors: Addresses that take fees as token movements. Such a payment is ignored.
+        imitated: Look-alike addresses made the whole activity.
+    """
     details = activity.details
     assert details is not None, "what is not known of a transaction says nothing"
     movements = _without_fee(activity, details, fee_collectors)
@@ -127,7 +137,7 @@ def signs(
         net[move.asset] += move.raw if move.direction == "in" else -move.raw
     gains, losses = ({asset for asset, raw in net.items() if raw * sign > 0} for sign in (1, -1))
     is_sender = details.sender == activity.account
-    found = {
+    holds_by_sign = {
         "failed": details.failed,
         "sent": is_sender,
         "approval": bool(activity.permissions),
@@ -151,13 +161,13 @@ def signs(
         **_issuing(movements, gains, losses, burn_addresses),
         **_returning(movements, losses, burn_addresses, details.recipient),
     }
-    return frozenset(name for name, holds in found.items() if holds)
+    return frozenset(sign for sign, holds in holds_by_sign.items() if holds)
 
 
 def _without_fee(
     activity: Activity, details: TransactionDetails, fee_collectors: Collection[str]
 ) -> tuple[Movement, ...]:
-    """Return the movements without the fee, which is the last one from the sender of a transaction to a collector."""
+    """Return the movements without the last one from the transaction's sender to a fee collector."""
     if details.sender == activity.account:
         for i in reversed(range(len(activity.movements))):
             move = activity.movements[i]
@@ -167,7 +177,7 @@ def _without_fee(
 
 
 def _is_of(asset: Asset, contract: str | None) -> bool:
-    """Whether an asset is a token of a contract."""
+    """Return True if the asset is a token of the contract."""
     return not asset.is_native and asset.reference == contract
 
 
@@ -198,7 +208,11 @@ def _minting(
 def _issuing(
     movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
-    """Whether what was given went to the contract of the shares that came, or what came is from that of those given."""
+    """Return two signs of deposits in a contract that issues shares.
+
+    `into issuer`: one share was minted, and all that left went to its contract. `from issuer`: one share was burnt or
+    returned to its contract, and all that arrived came from it.
+    """
     incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
     shares_in, shares_out = {move.asset for move in incoming}, {move.asset for move in outgoing}
@@ -217,8 +231,10 @@ def _issuing(
 def _returning(
     movements: Sequence[Movement], losses: set[Asset], burn_addresses: Collection[str], contract: str | None
 ) -> dict[str, bool]:
-    """Return two signs. `burnt`: all that left were tokens, and they were burnt. `returned`: all tokens that left are
-    of the called contract, which took or burnt them."""
+    """Return two signs. `burnt`: all that left were tokens, and they were burnt.
+
+    `returned`: all tokens that left are of the called contract, which took or burnt them.
+    """
     outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
     tokens = [move for move in outgoing if not move.asset.is_native]
     return {
@@ -230,7 +246,7 @@ def _returning(
 
 
 def _is_share(move: Movement) -> bool:
-    """Whether what moved may be a share of something: a token, and no coin that was wrapped."""
+    """Return True if the asset may be a share: a fungible token that is no wrapped coin."""
     return not (move.asset.is_native or move.asset.is_collectible or move.standard in WRAPPING)
 
 
@@ -239,8 +255,10 @@ def _is_share(move: Movement) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A type, and when it is that: all signs of `needs`, none of `bars`, and, where given, one of these functions
-    called."""
+    """A transaction type with its conditions: all signs of `needs`, and none of `bars`.
+
+    `functions`: the called function must be one of these; empty allows any.
+    """
 
     type: TransactionType
     needs: frozenset[str]
@@ -248,7 +266,7 @@ class Rule:
     functions: frozenset[str] = frozenset()
 
     def fits(self, activity_signs: frozenset[str], function: str) -> bool:
-        """Whether an activity is of this type."""
+        """Return True if an activity fulfils the conditions."""
         called = not self.functions or function in self.functions
         return called and self.needs <= activity_signs and not self.bars & activity_signs
 
@@ -319,5 +337,5 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def type_of(activity_signs: frozenset[str], function: str, protocol_rules: Sequence[Rule] = ()) -> TransactionType:
-    """The type of an activity by its signs, the function that was called, and the rules of the called protocol."""
+    """Return the type of the first rule that fits: of `FIRST`, of the called protocol, or of `RULES`."""
     return next(rule.type for rule in (*FIRST, *protocol_rules, *RULES) if rule.fits(activity_signs, function))

@@ -1,6 +1,6 @@
-"""Why a balance and the movements of an account part in a block: a name for each difference, and a sentence.
+"""Causes of differences between an account's balance and its movements in one block.
 
-A cause is named where something shows it. What nothing shows is `unknown`.
+A cause is a name and a sentence. Without evidence it is `unknown`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ OF_DATASETS: Final = {"internal": MISSING_TRACE, "mints": MINT, "withdrawals": W
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of one asset of one account in one block.
+    """The evidence about one asset of one account in one block.
 
-    `unindexed` are the datasets of such an asset that are not indexed there. `lacking`: by dataset, what the chain's
-    own rows of the block, read again, move more than those of the index; `is_read`: whether they could be,
-    `untraced`: but for what calls moved. `is_rewarded`: the block names the account as who gets its fees.
-    `transactions`: how many the block has. `said`: what the reader of the account's history said of the block.
-    `left_out`: the events that the block has and the index lacks, by name. `is_complete`: the events of the block that
-    were read again are all that it has, so that what they do not explain is the token's own doing.
+    Attributes:
+        unindexed: Datasets of such an asset that are not indexed at this block.
+        missing: Raw units, by dataset, that the rows read again from the chain move beyond those of the index.
+        is_read: The rows could be read again.
+        untraced: They could be read except for movements by internal calls.
+        is_rewarded: The block names the account as the recipient of its fees.
+        transactions: Number of transactions in the block; None if not known.
+        reader_note: What the reader of the account's history could not explain in this block.
+        left_out: Names of events that the block has and the index lacks.
+        is_complete: The events read again are all of the block, so the token itself causes what they do not explain.
     """
 
     unindexed: tuple[str, ...] = ()

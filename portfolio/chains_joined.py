@@ -30,8 +30,11 @@ PNL = ("total_cost_basis", "total_open_pnl", "total_closed_pnl")
 
 
 def join_chains(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfolio:
-    """One portfolio of an account, from its portfolios by chain (at least one), none of which has another's chain.
-    `coins` are the coins of the chains. Where there is one part, it is the answer."""
+    """Return one portfolio of an account from its portfolios by chain.
+
+    There is at least one, and no two share a chain. `coins` are the coins of the chains. A single part is returned
+    unchanged.
+    """
     documents = [parts[chain] for chain in sorted(parts)]
     assert documents, "nothing to join"
     if len(documents) == 1:

@@ -1,5 +1,6 @@
-"""A series of values as a chart in text: lines of braille dots between the days that are known, and nothing between
-the others. A value that nobody knows is a gap, never a zero.
+"""Text charts of value series: lines of braille dots between known days.
+
+An unknown value is a gap, never a zero.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ DAY: Final = 10  # characters of a date
 
 
 def chart(points: Sequence[Point], width: int, height: int, *, braille: bool = True) -> list[str]:
-    """The lines of a chart that is so many characters wide and high, axes included. Without `braille` a dot is `*`."""
+    """Return the lines of a chart of `width` by `height` characters, axes included.
+
+    Empty if no value is known. Without `braille` a dot is `*`.
+    """
     values = [value for _, value in points if value is not None]
     if not values:
         return []
@@ -39,7 +43,7 @@ def chart(points: Sequence[Point], width: int, height: int, *, braille: bool = T
 
 
 def gaps(points: Sequence[Point]) -> list[tuple[date, date]]:
-    """The runs of days that nobody knows, each from its first to its last day."""
+    """Return the runs of consecutive points without a value, each as its first and last day."""
     runs: list[tuple[date, date]] = []
     last_value: Decimal | None = Decimal(0)
     for day, value in points:
@@ -87,8 +91,10 @@ _Dot = tuple[int, int]
 def _lines(
     points: Sequence[Point], low: Fraction, high: Fraction, columns: int, rows: int
 ) -> Iterator[tuple[_Dot, _Dot]]:
-    """The strokes of the chart, in dots from the top left: between neighbours that are both known, and a dot for one
-    that has no such neighbour."""
+    """Yield the strokes of the chart, in dots from the top left: between neighbouring known points.
+
+    The first known point after a gap is a stroke of one dot.
+    """
     first = points[0][0].toordinal()
     days = max(1, points[-1][0].toordinal() - first)
     before: _Dot | None = None

@@ -1,8 +1,7 @@
-"""What many holdings are worth, account by account: the arithmetic of `valuation.worth`, on columns, and as exact.
+"""Net values of many accounts, computed on columns: the exact results of `worths.net_worth`.
 
-All prices are written as integers of one unit. A raw has limbs of 64 bits and a price limbs of 32; their products are
-summed as 128-bit integers by the power that they stand for. What is so fine or so large that it does not fit is valued
-one by one.
+All prices are integers of one common unit. A raw has limbs of 64 bits and a price limbs of 32; their products are
+summed as 128-bit integers per power of 2^32. Assets that are too fine or too large for this are valued one by one.
 """
 
 from __future__ import annotations
@@ -28,29 +27,34 @@ MAX_ROWS: Final = 2**29
 
 
 class AssetQuote(NamedTuple):
-    """What one asset is worth: its decimals, the price of an amount of one, and what its market could pay at most."""
+    """The price of one asset in USD per whole unit, its decimals, and the most that its market could pay."""
 
     decimals: int
     usd: Decimal
     depth_usd: Decimal | None = None
 
     @property
-    def places(self) -> int:
-        """How many decimal places the worth of its smallest unit, and its bound, have."""
+    def decimal_places(self) -> int:
+        """The decimal places of the value of the smallest unit, or of the bound if it has more."""
         depth = None if self.depth_usd is None else _exponent(self.depth_usd)
         return -min(_exponent(self.usd) - self.decimals, 0 if depth is None else depth)
 
     def value(self, raw: int) -> Decimal:
-        """What so many smallest units are worth."""
+        """Return the value of `raw` smallest units in USD, limited by the bound."""
         value = amounts.value_of(amounts.amount(raw, self.decimals), self.usd)
         return value if self.depth_usd is None else min(value, self.depth_usd)
 
 
 def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, AssetQuote]) -> dict[Any, Decimal]:
-    """The exact value of all that each account holds: columns `account`, `asset` and `raw` (32 bytes), and the quotes
-    of the assets that have a price. What has none is worth nothing here; an account of nothing else is not in it.
+    """Return the exact value in USD of each account's holdings.
 
-    Prices are above zero, bounds are not below it."""
+    Args:
+        holdings: Columns `account`, `asset` and `raw` (32 bytes).
+        quotes: Quotes by asset; prices are above zero, bounds not below. Assets without one count for nothing.
+
+    Returns:
+        Values by account. An account without any quoted asset is absent.
+    """
     import polars as pl
 
     assert holdings.height < MAX_ROWS, f"not more than {MAX_ROWS:,} holdings together"
@@ -76,8 +80,11 @@ def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, AssetQuote]) 
 
 
 def _units(quotes: Mapping[Any, AssetQuote]) -> tuple[int, dict[Any, int]]:
-    """How many decimal places the unit has, and in it what the smallest unit of each asset is worth that fits."""
-    fine = {asset: quote.places for asset, quote in quotes.items() if quote.places <= MAX_PLACES}
+    """Return the common unit's decimal places, and each asset's smallest unit valued in it.
+
+    Assets whose prices are too fine or too large are absent.
+    """
+    fine = {asset: quote.decimal_places for asset, quote in quotes.items() if quote.decimal_places <= MAX_PLACES}
     unit_places = max(fine.values(), default=0)
     units = {asset: _integer(quotes[asset].usd, unit_places - quotes[asset].decimals) for asset in fine}
     return unit_places, {asset: unit for asset, unit in units.items() if unit.bit_length() <= MAX_BITS}
@@ -94,7 +101,7 @@ def _exponent(value: Decimal) -> int:
 
 
 def _max_raw(quote: AssetQuote, unit: int, unit_places: int) -> bytes | None:
-    """The largest raw that is worth no more than the bound; None where all are."""
+    """Return the largest raw whose value is within the bound; None if every raw is."""
     if quote.depth_usd is None:
         return None
     max_raw = _integer(quote.depth_usd, unit_places) // unit
@@ -102,15 +109,14 @@ def _max_raw(quote: AssetQuote, unit: int, unit_places: int) -> bytes | None:
 
 
 def _limbs(units: Mapping[Any, int]) -> int:
-    """How many limbs the largest price has; at least two, which are as wide as one of a raw: no power is left out."""
+    """Return the number of limbs of the largest price, at least two: two span one limb of a raw."""
     return max(2, -(-max(units.values(), default=0).bit_length() // BITS))
 
 
 def _frame(
     key: pl.DataType, units: Mapping[Any, int], bounds: Mapping[Any, bytes | None], names: Sequence[str]
 ) -> pl.DataFrame:
-    """A row for each asset: the limbs of its price, the least significant first, and the largest raw that its bound
-    allows."""
+    """Return a row per asset: its price's limbs from the lowest, and the largest raw within its bound."""
     import numpy as np
     import polars as pl
 
@@ -143,7 +149,7 @@ def _products(raw_limbs: int, prices: Sequence[str]) -> list[pl.Expr]:
 
 
 def _propagate_carries(sums: pl.DataFrame) -> list[int]:
-    """Of each row the sum of its columns, each standing for the next power of 2^32."""
+    """Return each row's sum as an integer: column `i` counts units of 2^(32 * i)."""
     import numpy as np
     import polars as pl
 
@@ -161,7 +167,7 @@ def _propagate_carries(sums: pl.DataFrame) -> list[int]:
 def _add_oversized(
     values: Mapping[Any, Decimal], holdings: pl.DataFrame, oversized: Sequence[Any], quotes: Mapping[Any, AssetQuote]
 ) -> dict[Any, Decimal]:
-    """The same with the holdings of odd assets, one by one."""
+    """Return the values with the holdings of `oversized` assets added, one by one."""
     import polars as pl
 
     parts_by_account = defaultdict(list[Decimal], {account: [value] for account, value in values.items()})

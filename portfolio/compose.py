@@ -1,4 +1,7 @@
-"""From a valuation to the document of one address. Sums are made here once, so that no two of them can disagree."""
+"""Composes the document of one address from a valuation.
+
+All its sums are computed here, so that they agree.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ NO_OPTIONS: Final = Options()
 
 @dataclass(slots=True)
 class _Bucket:
-    """What one protocol has on one chain under one position type."""
+    """The holdings of one protocol on one chain under one position type."""
 
     loose: list[ValuedHolding] = field(default_factory=list)
     nested: list[ValuedPosition] = field(default_factory=list)
@@ -56,7 +59,7 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """What the parts of a protocol's tree are shown with."""
+    """The account, protocol and options that the documents of one protocol share."""
 
     account: str
     protocol: ProtocolFacts
@@ -66,7 +69,7 @@ class _Style:
         return shown_pictures(images, self.options)
 
     def link(self, facts: ChainFacts, address: str) -> str | UnsetType:
-        """The explorer's page of an address; absent where there is no such page or address, or nobody asked."""
+        """Return the explorer's page of an address; UNSET if there is none, or links are not requested."""
         page = facts.explorer.get("address", "")
         return page.replace("{address}", address) if self.options.explorer_urls and page and address else UNSET
 
@@ -139,27 +142,30 @@ def portfolio(
 
 
 def _fees(valuation: Valuation, address: str) -> tuple[str, str]:
-    """All fees paid, in the native coin's smallest unit and in USD; unknown where those of a chain are not known, where
-    several coins would have to be added up, and in USD where one has no price."""
+    """Return all fees paid, in the native coin's smallest unit and in USD.
+
+    Both are unknown if the fees of a chain are; the first also if several coins would be summed, the second if a fee
+    has no price.
+    """
     chains = set(valuation.scope[address])
     if {fee.chain for fee in valuation.fees} != chains or (valuation.unread[address] and not chains):
         return UNKNOWN, UNKNOWN
-    paid = [fee for fee in valuation.fees if fee.holding.raw]
-    coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in paid}
-    values_usd = [fee.value_usd for fee in paid if fee.value_usd is not None]
+    nonzero_fees = [fee for fee in valuation.fees if fee.holding.raw]
+    coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in nonzero_fees}
+    values_usd = [fee.value_usd for fee in nonzero_fees if fee.value_usd is not None]
     return (
-        str(sum(fee.holding.raw for fee in paid)) if len(coins) <= 1 else UNKNOWN,
-        amounts.text(amounts.total(values_usd)) if len(values_usd) == len(paid) else UNKNOWN,
+        str(sum(fee.holding.raw for fee in nonzero_fees)) if len(coins) <= 1 else UNKNOWN,
+        amounts.text(amounts.total(values_usd)) if len(values_usd) == len(nonzero_fees) else UNKNOWN,
     )
 
 
 def _is_cash(valued: ValuedHolding) -> bool:
-    """Whether it lies loose in the wallet and is meant to be worth a fixed sum."""
+    """Return True if the holding is outside of positions and pegged to a fixed sum."""
     return valued.is_pegged and valued.holding.protocol == WALLET
 
 
 def _daily(valuation: Valuation, address: str) -> tuple[str, str]:
-    """What came and what left since 00:00 UTC, in USD; unknown where that of a chain is not known."""
+    """Return income and expense since 00:00 UTC in USD; unknown if those of a chain are."""
     chains = set(valuation.scope[address])
     if {day.chain for day in valuation.days} != chains or (valuation.unread[address] and not chains):
         return UNKNOWN, UNKNOWN
@@ -171,7 +177,7 @@ def _daily(valuation: Valuation, address: str) -> tuple[str, str]:
 
 
 def _unknown_days(valuation: Valuation, address: str) -> list[Issue]:
-    """Why income and expense of today are unknown: said, but no reason to call the holdings partial."""
+    """Return an issue per chain whose income and expense of today are unknown; it makes nothing partial."""
     return [
         Issue(
             "daily",
@@ -282,7 +288,10 @@ _AssetKey = tuple[bool, bool, Decimal, str, str, int, str, str]
 
 
 def _asset_key(valued: ValuedHolding) -> _AssetKey:
-    """The largest first, then the unpriced, spam last, then by contract; the rest so that no tie is left to chance."""
+    """Return the sort key of assets: by value from the largest, then unpriced ones, then spam.
+
+    Ties are ordered by contract. The remaining fields make the order unique.
+    """
     token = valued.holding.token
     value_usd = amounts.ZERO if valued.value_usd is None else valued.value_usd.copy_negate()
     contract = token.asset.shown_contract
@@ -345,8 +354,10 @@ def _position_sources(position: ValuedPosition) -> PositionSources | UnsetType:
 
 
 def _calls(valued: ValuedHolding, facts: ChainFacts) -> tuple[CallDocument, ...]:
-    """The reads behind an asset's numbers. What is loose in a wallet is read in the one way of its chain, so that it
-    need not be remembered."""
+    """Return the reads behind an asset's numbers.
+
+    Reads of wallet balances are rebuilt, because they are not stored.
+    """
     holding = valued.holding
     reads = facts.wallet_reads(holding) if facts.wallet_reads is not None and holding.protocol == WALLET else ()
     prices = valued.price.calls if valued.price is not None else ()
@@ -393,7 +404,7 @@ def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
 
 
 def clean(text: str) -> str:
-    """Text that can be UTF-8: surrogate pairs joined, a lone surrogate replaced by U+FFFD. Strangers name tokens."""
+    """Return a text that UTF-8 can encode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,8 +1,8 @@
-"""The answer of /portfolio, field by field. Amounts are decimal strings in plain notation; ids and counts are numbers.
+"""The answer of /portfolio, field by field.
 
-The order of everything is stated, so that equal inputs give equal bytes: chains, protocols and position types by their
-key; assets by value, the largest first, then the unpriced, spam last, then by contract; nested positions by value, then
-by name.
+Amounts are plain decimal strings; ids and counts are numbers. The order is fixed, so that equal inputs give equal
+bytes: chains, protocols and position types by key; assets by value from the largest, then unpriced ones, then spam,
+ties by contract; nested positions by value, then by name.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ ASSETS: Final = (
 
 
 class CallDocument(msgspec.Struct, rename="camel", frozen=True):
-    """A read of the chain behind one number (`balance`, `decimal`, `price`, or a whole `position`): made again at the
-    block, it gives the same. `contract` and `signature` are null for `eth_getBalance`. Numbers are decimal, bytes are
-    hex."""
+    """A read of the chain behind one number: `balance`, `decimal`, `price`, or a whole `position`.
+
+    The same call at the same block gives the same result. `contract` and `signature` are null for `eth_getBalance`.
+    Numbers are decimal, bytes are hex.
+    """
 
     number: str
     method: str
@@ -56,8 +58,10 @@ class CallDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Sources(msgspec.Struct, rename="camel", frozen=True):
-    """Where an asset's numbers come from: the block at which all was read; the price's source, time (ISO 8601) and
-    confidence; the calls."""
+    """Evidence of an asset's numbers: the block of all reads, the price's origin, and the calls.
+
+    `priceTime` is ISO 8601.
+    """
 
     block_number: str
     block_hash: str
@@ -70,7 +74,7 @@ class Sources(msgspec.Struct, rename="camel", frozen=True):
 
 
 class PositionSources(msgspec.Struct, rename="camel", frozen=True):
-    """Where a position's amounts come from: the block and every call that was made of the protocol's contracts."""
+    """Evidence of a position's amounts: the block, and every call of the protocol's contracts."""
 
     block_number: str
     block_hash: str
@@ -78,16 +82,19 @@ class PositionSources(msgspec.Struct, rename="camel", frozen=True):
 
 
 class SpamDocument(msgspec.Struct, frozen=True):
-    """Why an asset is taken for spam: a score up to 100, and the codes of the reasons, the heaviest first."""
+    """Reasons why an asset is judged to be spam: a score up to 100, and reason codes, the heaviest first."""
 
     score: int
     reasons: tuple[str, ...]
 
 
 class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One asset. `price`, `value` and `priceSource` are `N/A` where nobody priced it, `balance` and `decimal` without
-    decimals. One with `spam` is in no sum unless that was asked for. `address` is its `contract` under the name that
-    older clients read; `percentage` is its value as a percentage of the net worth, positive for what is owed."""
+    """One asset. `price`, `value` and `priceSource` are `N/A` if it has no price.
+
+    `balance` and `decimal` are `N/A` if its decimals are not known. An asset with `spam` is in no sum unless the
+    request includes spam. `address` equals `contract`; older clients read it. `percentage` is the value as a percentage
+    of the net worth, positive for debt.
+    """
 
     symbol: str
     name: str
@@ -111,8 +118,11 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class EarningDocument(msgspec.Struct, rename="camel", frozen=True):
-    """What a position earned in one epoch, which is in its assets already: how much of its coin, in which block and
-    when it was paid, and the validator's commission in per cent. `N/A` is what the node does not know (any more)."""
+    """Rewards of a position in one epoch; they are already part of its assets.
+
+    `amount` is in the position's coin; `blockNumber` and `time` say when it was paid; `commission` is the validator's,
+    in per cent. A field is `N/A` if the node does not know it, or no longer.
+    """
 
     epoch: str
     amount: str
@@ -122,9 +132,11 @@ class EarningDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One position with parts. Borrowed assets have positive values; `value` is net. It links to its vault or pool.
-    Clients read the lists from `marginAssets` on as well; they are empty: no position here has such parts.
-    `earned`: rewards of stake, the newest epoch first; absent where a position has none."""
+    """One position with parts. Borrowed assets have positive values; `value` is net.
+
+    The link leads to its vault or pool. The lists from `marginAssets` on exist for clients that read them, and are
+    always empty. `earned`: rewards of stake, the newest epoch first; absent if the position has none.
+    """
 
     name: str
     value: str
@@ -152,8 +164,10 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class PositionsDocument(msgspec.Struct, rename="camel", frozen=True):
-    """All positions of one type: loose `assets` and nested `protocolPositions`, both always there. The link is the
-    account's."""
+    """Positions of one type: loose `assets` and nested `protocolPositions`, both always present.
+
+    The link leads to the account.
+    """
 
     name: str
     total_value: str
@@ -169,7 +183,7 @@ class PositionsDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ProtocolChainDocument(msgspec.Struct, rename="camel", frozen=True):
-    """What one protocol holds on one chain, by position type."""
+    """Holdings of one protocol on one chain, by position type."""
 
     name: str
     key: str
@@ -197,10 +211,11 @@ class ProtocolDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One chain that was read, also where nothing was found on it. `valuePercentile` is its percentage of net worth.
+    """One chain that was read, even if it holds nothing. `valuePercentile` is its percentage of net worth.
 
-    `blockNumber` is the block at which it was read, absent where it could not be read; `blocksBehind` how many blocks
-    the chain's head was above that one, in an answer about now."""
+    `blockNumber` is the block at which it was read, absent if it could not be read. `blocksBehind`: how many blocks the
+    chain's head was above it; only in answers about now.
+    """
 
     name: str
     key: str
@@ -217,15 +232,17 @@ class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class NftDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One collectible that is held, and how many of it: 1 in a collection in which each number has one owner."""
+    """One collectible and its balance, which is 1 in collections where each number has one owner."""
 
     token_id: str
     balance: str
 
 
 class CollectionDocument(msgspec.Struct, rename="camel", frozen=True):
-    """What is held of one collection, by number. Collectibles are not valued: `value` is `N/A`. One with `spam` lures
-    with its name. The link is that of the contract."""
+    """Holdings of one collection, by number. Collectibles are not valued: `value` is `N/A`.
+
+    `spam` is true if the name is a lure. The link leads to the contract.
+    """
 
     name: str
     symbol: str
@@ -242,7 +259,7 @@ class CollectionDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class NftChainDocument(msgspec.Struct, rename="camel", frozen=True):
-    """How many collectibles are held on one chain."""
+    """The number of collectibles held on one chain."""
 
     name: str
     key: str
@@ -252,8 +269,11 @@ class NftChainDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class IssueDocument(msgspec.Struct, frozen=True):
-    """Something the answer does not know: which part failed, about what, and why. If more than five untrusted assets
-    share a reason, one issue stands for all of them: `count` is their number and `subject` names none."""
+    """A gap in the answer: the failed part (`adapter`), its subject, and the reason.
+
+    If more than five untrusted assets share a reason, one issue stands for all of them: `count` is their number and
+    `subject` names none.
+    """
 
     adapter: str
     subject: str
@@ -262,21 +282,23 @@ class IssueDocument(msgspec.Struct, frozen=True):
 
 
 class Portfolio(msgspec.Struct, rename="camel", frozen=True):
-    """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what has no price
-    and `spamAssets` what is taken for spam: neither is in a sum. `nftsChains` and `nftsByCollection` (by
-    `chain:contract`) are the collectibles that it holds of those that the index saw come to it; they are absent
-    unless `includeNFTs` asks for them, and in no sum.
+    """One address. `completeness` is `partial` if a read failed.
 
-    `dailyIncome` is the worth in USD, at the prices of this answer, of all coins and fungible tokens that others sent
-    to the address since 00:00 UTC of the day of the block that was read, over all chains; `dailyExpense` that of what
-    it sent to others since then, and of the fees it paid. Both are `N/A` where not all of that is indexed; then an
-    issue of the adapter `daily` names the dataset that is lacking and the block from which on, and `completeness`
-    stays as it is.
-    `conversionRates` has what `/nav` would convert this address by: units per USD of fiat money, USD per unit of a
-    coin. It has the currencies of which a rate is known; in an answer about the past these are fiat money, what the
-    settings fix and the coins that were held.
-    `cashBalance` is the worth of what lies loose in the wallet and that the operator says is meant to be worth a fixed
-    sum of fiat money (a peg). `fees` are all fees paid so far, in the native coin's smallest unit, `feesFiat` in USD.
+    `unpricedAssets` counts assets without a price and `spamAssets` those judged to be spam; sums exclude both.
+    `nftsChains` and `nftsByCollection` (by `chain:contract`) are the collectibles that the index saw arrive and that
+    are still held. They are absent unless `includeNFTs` asks for them, and are in no sum.
+
+    `dailyIncome` is the value in USD, at the prices of this answer, of all coins and fungible tokens that others sent
+    to the address since 00:00 UTC of the day of the block, over all chains. `dailyExpense` is the value of those that
+    it sent to others since then, and of the fees that it paid. Both are `N/A` if that is not fully indexed: an issue of
+    the adapter `daily` then names the missing dataset and its first missing block, and `completeness` does not change.
+
+    `conversionRates` has the rates that `/nav` would use for this address: units of fiat money per USD, USD per unit of
+    a coin. It lists the currencies with a known rate; in an answer about the past these are fiat money, the rates that
+    the settings fix, and the coins held.
+
+    `cashBalance` is the value of loose holdings that the operator has pegged to fiat money. `fees` are all fees paid so
+    far, in the native coin's smallest unit; `feesFiat` are the same in USD.
     """
 
     address: str
@@ -304,8 +326,10 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     nfts_by_collection: dict[str, CollectionDocument] | UnsetType = UNSET
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each asset, as `chainfolio.portfolio.frames` says. `side` is `owned`, `owed` or `claimable`; what
-        is owed is positive."""
+        """Return a frame with a row per asset, in the format of `chainfolio.portfolio.frames`.
+
+        `side` is `owned`, `owed` or `claimable`; amounts owed are positive.
+        """
         return frame(ASSETS, asset_rows(self), numbers=("balance", "price", "value"), counts=("block",))
 
 
@@ -318,7 +342,7 @@ def encode_one(portfolio: Portfolio) -> bytes:
 
 
 def wallet_only(portfolio: Portfolio) -> Portfolio:
-    """The same portfolio with nothing but loose tokens in it and in its sums, as /wallet answers."""
+    """Return the portfolio with loose tokens only, in its assets and its sums, as /wallet answers."""
     wallet = portfolio.asset_by_protocols[WALLET]
     values = {key: chain.value for key, chain in wallet.chains.items()}
     shares = percentages({key: Decimal(values.get(key, "0")) for key in portfolio.chains})
@@ -340,7 +364,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
 
 
 def asset_rows(document: Portfolio) -> Iterator[list[Any]]:
-    """The cells of `ASSETS` for each asset, numbers as they are in the answer."""
+    """Yield the cells of `ASSETS` for each asset, with numbers as in the answer."""
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             block = document.chains[chain.key].block_number
@@ -364,7 +388,10 @@ def asset_rows(document: Portfolio) -> Iterator[list[Any]]:
 
 
 def sided_assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
-    """Each asset with the name of its position, where it has one, and the side of it that is not simply owned."""
+    """Return name of the position, side, and asset for each asset; both texts are empty for loose ones.
+
+    The side is `owed`, `claimable`, or empty for owned assets.
+    """
     rows = [("", "", asset) for asset in position.assets]
     for nested in position.protocol_positions:
         sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
@@ -373,7 +400,7 @@ def sided_assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocum
 
 
 def every_asset(chain: ProtocolChainDocument) -> Iterable[AssetDocument]:
-    """All assets of a protocol on a chain, those inside nested positions too."""
+    """Yield the assets of a protocol on a chain, including those of nested positions."""
     for positions in chain.protocol_positions.values():
         yield from positions.assets
         for nested in positions.protocol_positions:
@@ -383,7 +410,10 @@ def every_asset(chain: ProtocolChainDocument) -> Iterable[AssetDocument]:
 
 
 def percentages(values: dict[str, Decimal]) -> dict[str, str]:
-    """Each value as a percentage of their sum, to four places, half to even; "0" where the sum is not above zero."""
+    """Return each value as a percentage of their sum, to four places, half to even.
+
+    Every percentage is "0" if the sum is not above zero; so is that of a missing key.
+    """
     total = Fraction(amounts.total(list(values.values())))
     shares: defaultdict[str, str] = defaultdict(lambda: "0")
     if total > 0:

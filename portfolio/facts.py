@@ -1,4 +1,4 @@
-"""What an answer needs to know about a chain, and what its reader asked to see."""
+"""Facts about chains and protocols that answers show, and the options of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chainfolio.assets import Asset
 from chainfolio.contracts import Holding
 from chainfolio.reads import ReadResult
 
-# A grey disc. It is an absolute URL, as clients insist, and nobody learns who looks at it.
+# A grey disc. Clients insist on an absolute URL; a data URL reveals no reader to a third party.
 PLACEHOLDER: Final = (
     "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%202%202'%3E"
     "%3Ccircle%20cx='1'%20cy='1'%20r='1'%20fill='gray'/%3E%3C/svg%3E"
@@ -41,8 +41,10 @@ class ChainFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolFacts:
-    """One protocol as answers show it; `images` are as in `configs/protocols`, and `transactions` what calls of its
-    functions are called."""
+    """One protocol as answers show it; `images` are those of `configs/protocols`.
+
+    `transactions`: rules for the types of transactions that call its functions.
+    """
 
     key: str
     name: str
@@ -52,9 +54,15 @@ class ProtocolFacts:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a portfolio shows beyond its numbers; `placeholder` is the picture of what has none. With `spam`, what is
-    taken for spam is in the sums; with `zero`, numbers that are not known are written as 0; with `nfts`, collectibles
-    are listed; with `rates`, the rates of other currencies are there."""
+    """Optional parts of a portfolio.
+
+    Attributes:
+        spam: Include assets judged to be spam in the sums.
+        zero: Write unknown numbers as 0.
+        nfts: List collectibles.
+        rates: Add the rates of other currencies.
+        placeholder: The picture of an asset that has none.
+    """
 
     images: bool = False
     explorer_urls: bool = False
@@ -73,12 +81,14 @@ def pictures(images: Mapping[str, str], placeholder: str) -> tuple[str, str]:
 
 
 def shown_pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetType, str | UnsetType]:
-    """The small and the large picture as an answer has them: absent if nobody asked for pictures."""
+    """Return the small and the large picture; UNSET if pictures are not requested."""
     return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
 
 
 def asset_page(chain: ChainFacts, contract: str, account: str, options: Options) -> str | UnsetType:
-    """The explorer's page of a token; the native coin (an empty `contract`) has none, so it is the account's. Absent if
-    there is no such page, or nobody asked for links."""
+    """Return the explorer's page of a token, or of the account for the native coin (an empty `contract`).
+
+    UNSET if there is no such page, or links are not requested.
+    """
     link, address = chain.explorer.get("token" if contract else "address", ""), contract or account
     return link.replace("{address}", address) if options.explorer_urls and link and address else UNSET

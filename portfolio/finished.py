@@ -1,5 +1,4 @@
-"""What a portfolio gets last, when all its sums are made: percentages of its net worth, addresses of assets, and the
-rates of other currencies."""
+"""The last step of a portfolio, after its sums: percentages, addresses of assets, and rates."""
 
 from __future__ import annotations
 
@@ -29,11 +28,14 @@ RATE_PLACES: Final = 18
 
 
 def finish(document: Portfolio, rates: Mapping[str, Decimal] | None = None) -> Portfolio:
-    """The portfolio as answers have it: each asset has its address and its percentage of the net worth, and `rates` are
-    its conversion rates; None leaves those that it has.
+    """Return the portfolio with addresses and percentages of its assets, and conversion rates.
 
-    The percentage of what is owed is positive, as its value is; that of spam, which is in no sum, is 0; that of what
-    has no price is `N/A`."""
+    The percentage of debt is positive; that of spam is 0, because no sum includes it; without a price it is `N/A`.
+
+    Args:
+        document: A portfolio with its sums.
+        rates: The conversion rates; None leaves those of the document.
+    """
     networth, conversion_rates = Fraction(document.networth), document.conversion_rates
     if rates is not None:
         conversion_rates = {symbol: amounts.text(rates[symbol]) for symbol in sorted(rates)}
@@ -93,8 +95,10 @@ def _percentage(asset: AssetDocument, networth: Fraction) -> str:
 
 
 def coin_rates(document: Portfolio, coins: Mapping[str, str]) -> dict[str, Decimal]:
-    """What coins are worth in USD by the prices of a portfolio, weighted by the amounts that lie loose; none of a coin
-    that is not held. `coins` are the coins by chain and contract of their assets."""
+    """Return rates of coins in USD: average prices of a portfolio's loose holdings, by amount.
+
+    Coins that are not held are absent. `coins` are the coins by `chain:contract` of their assets.
+    """
     amounts_and_prices: defaultdict[str, list[tuple[Fraction, Fraction]]] = defaultdict(list)
     chains = (chain for protocol in document.asset_by_protocols.values() for chain in protocol.chains.values())
     for asset in (asset for chain in chains for each in chain.protocol_positions.values() for asset in each.assets):

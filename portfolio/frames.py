@@ -1,5 +1,7 @@
-"""Answers as Polars frames, without loss: a number is the text that the answer has, null where it is not known. Beside
-it stands `<name>Decimal` to compute with: rounded to 18 places, and null where that does not fit in 38 digits."""
+"""Answers as Polars frames, without loss: a number is the text of the answer, null if it is not known.
+
+A second column `<name>Decimal` is for computation: rounded to 18 places, and null if that exceeds 38 digits.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ def frame(
     counts: Sequence[str] = (),
     decimal_places: int = DECIMAL_PLACES,
 ) -> pl.DataFrame:
-    """Rows as a frame: `numbers` are decimals as text, `moments` ISO 8601, `counts` whole numbers, the others text.
+    """Return rows as a frame. `numbers` are decimals as text, `times` ISO 8601, `counts` integers.
 
-    `N/A` is null in `numbers`, an empty text in `moments`.
+    Other columns are text. `N/A` in `numbers` and an empty text in `times` become null.
     """
     import polars as pl
 

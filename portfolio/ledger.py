@@ -1,7 +1,7 @@
-"""What the events alone say: balances, allowances and account histories, over columns and exact for all of uint256.
+"""Balances, allowances and account histories from events alone, exact for all of uint256.
 
-A raw is cut into four 64-bit limbs, summed as 128-bit integers (fewer than 2^63 rows cannot overflow them) and
-then carried into one another. Polars' streaming engine keeps no order, so whatever leaves here is sorted on purpose.
+A raw is cut into four 64-bit limbs. They are summed as 128-bit integers (fewer than 2^63 rows cannot overflow them),
+then carried into one another. Polars' streaming engine keeps no order, so every result is sorted explicitly.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
 
 
 def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, without: str, sign: int) -> pl.LazyFrame:
-    """The fungible transfers seen from one side, which the standard `without` does not have; `sign` says whether the
-    account there gains or loses. What has a number is no fungible token, and the native coin no token."""
+    """Return the fungible transfers seen from one side, without those of the standard `without`.
+
+    `sign` is 1 if the account on that side gains, -1 if it loses. Native coins and tokens with a number are left out.
+    """
     import polars as pl
 
     account, signed = pl.col(side).alias("account"), pl.lit(sign, dtype=pl.Int128).alias("sign")
@@ -84,7 +86,7 @@ def _carried(sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def _carry(sums: pl.DataFrame) -> pl.DataFrame:
-    """Limbs brought into 0..2^64-1, and what is left `over` 2^256: negative exactly where the whole sum is."""
+    """Return limbs in 0..2^64-1, and the rest as `over` (units of 2^256), negative if the sum is."""
     import polars as pl
 
     carried = sums.with_columns(pl.lit(0, dtype=pl.Int128).alias("over"))
@@ -108,8 +110,10 @@ def _to_bytes(limbs: pl.DataFrame) -> pl.Series:
 
 
 def drop_native_duplicates(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
-    """Rows of `account_transfers` without those of the native coin that the chain tells a second time, as a token's.
-    What it tells of that token alone are movements of the native coin."""
+    """Return rows of `account_transfers` without native movements that are repeated as token movements.
+
+    Movements that the chain shows only as token movements become native ones.
+    """
     import polars as pl
 
     if info.also_at is None:
@@ -143,7 +147,7 @@ def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = N
 
 
 def rows_of_accounts(history: Table, accounts: Sequence[str]) -> pl.Expr:
-    """Which rows of the source of a history `by_account` gives to one of some accounts, or may: it decides."""
+    """Return a filter for source rows of a history that may concern the accounts; `by_account` decides."""
     import polars as pl
 
     to_text = str if history.name in SHARED else _maker(history).account_text
@@ -152,13 +156,13 @@ def rows_of_accounts(history: Table, accounts: Sequence[str]) -> pl.Expr:
 
 
 def by_account(history: Table, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of the source of a history once for each account that they concern, in its columns without the bucket."""
+    """Return each source row of a history once per account that it concerns, without the column `bucket`."""
     columns = [name for name in history.names if name != "bucket"]
     return _account_rows(history).rows(rows).select(columns)
 
 
 def _account_rows(history: Table) -> AccountRows:
-    """How the rows of a history are made: as of all kinds of chain, or as the dataset says that fills it."""
+    """Return how rows are assigned to accounts: shared by all kinds of chain, or defined by the dataset."""
     if history.name in SHARED:
         return SHARED[history.name]
     how = _maker(history).account_rows
@@ -173,8 +177,7 @@ def _maker(history: Table) -> Dataset:
 
 
 def in_buckets(history: Table, source: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the source of a history by account, with the bucket of their account, in the columns and the order of the
-    history's files."""
+    """Return source rows of a history by account, with buckets, in the columns and the order of its files."""
     import polars as pl
 
     rows = by_account(history, source.lazy()).collect()

@@ -1,8 +1,8 @@
-"""Several portfolios as one. Sums are exact; what the parts do not agree on is left out, and never guessed.
+"""Merges several portfolios into one. Sums are exact; fields on which the parts disagree are left out.
 
-Equal assets of one place become one: balances and values are added up, and where their prices differ the price shown is
-value by balance, to 18 places. What nobody priced stays a row of its own beside what is priced. Nested positions stay
-apart, each with its own health. The order is that of any document, and the order of the parts changes nothing.
+Equal assets of one position type become one: balances and values are added. If their prices differ, the price is value
+by balance, to 18 places. Unpriced assets stay apart from priced ones. Nested positions stay apart, each with its own
+health. The order is that of any document and does not depend on the order of the parts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WHOLE: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
-    """One portfolio of all the parts (at least one), as of the oldest of them; partial where any of them is."""
+    """Return one portfolio of all parts (at least one), dated as the oldest; partial if any part is."""
     assert parts, "nothing to merge"
     protocols = _protocols(parts)
     chains = _grouped(part.chains for part in parts)
@@ -107,9 +107,9 @@ def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
 
 
 def _fees(fees: Sequence[str], chains: int) -> str:
-    """Fees in smallest units; unknown where those of several chains, perhaps in several coins, would be added up."""
-    paid = [fee for fee in fees if fee != "0"]
-    return _sum(paid) if len(paid) < 2 or chains < 2 else UNKNOWN
+    """Return the sum of fees in smallest units; unknown if fees of several chains would be added up."""
+    nonzero_fees = [fee for fee in fees if fee != "0"]
+    return _sum(nonzero_fees) if len(nonzero_fees) < 2 or chains < 2 else UNKNOWN
 
 
 def _pnl(parts: Sequence[Any]) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
     newest: dict[str, tuple[int, Decimal]] = {}
     for part in parts:
         for symbol, rate in part.conversion_rates.items():
-            found = int(part.last_updated), Decimal(rate)
-            newest[symbol] = max(newest.get(symbol, found), found)
+            dated_rate = int(part.last_updated), Decimal(rate)
+            newest[symbol] = max(newest.get(symbol, dated_rate), dated_rate)
     return {symbol: amounts.text(newest[symbol][1]) for symbol in sorted(newest)}
 
 
@@ -169,8 +169,10 @@ def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainD
 
 
 def _protocols(parts: Sequence[Portfolio]) -> dict[str, ProtocolDocument]:
-    """The protocols by key. What goes by several names, as the exchanges of virtual users do, stays apart: the name is
-    then part of the key."""
+    """Return the merged protocols by key.
+
+    A protocol with several names, such as the exchanges of virtual users, is split: the name becomes part of the key.
+    """
     merged_protocols: dict[str, ProtocolDocument] = {}
     for key, documents in _grouped(part.asset_by_protocols for part in parts).items():
         by_name = _grouped({each.name: each} for each in documents)
@@ -275,7 +277,10 @@ def _spam(verdicts: Sequence[SpamDocument]) -> SpamDocument | UnsetType:
 
 
 def _sources(all_sources: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
-    """Where the numbers come from, as long as that is one block and one price; `raw` is their sum, `calls` are all."""
+    """Return the common evidence of several assets, with summed `raw` and all calls.
+
+    UNSET if one has none, or if blocks or prices differ.
+    """
     sources = [each for each in all_sources if isinstance(each, Sources)]
     if len(sources) < len(all_sources):
         return UNSET

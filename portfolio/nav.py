@@ -1,5 +1,7 @@
-"""Net asset value in a currency: {nav, currency, conversionPrice}, the only amounts that leave as JSON numbers; with
-what is not in it: how many assets have no price, and whether everything could be read."""
+"""Net asset value in a currency, with the number of unpriced assets and failed reads.
+
+Its amounts are the only ones written as JSON numbers.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ PLACES: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Nav:
-    """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD, and
-    `conversion_source` says where it is from. It lacks the `unpriced_assets`; `completeness` is `partial` where a read
-    failed, and `issues` name the chain or part that could not be read."""
+    """A net asset value, without `unpriced_assets`.
+
+    `conversion_price` is the rate from USD for fiat money, and the coin's price in USD for crypto; `conversion_source`
+    names its source. `completeness` is `partial` if a read failed, and `issues` name the chain or part that failed.
+    """
 
     nav: Decimal
     currency: str

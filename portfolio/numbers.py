@@ -1,4 +1,4 @@
-"""How answers write numbers: decimals as text, rounded once, and one word for what is not known."""
+"""Numbers in answers: decimals as text, rounded once, and one constant for unknown values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What is held of each token over all wallets, chains and protocols: the rows of /token-overview.
+"""Holdings per token over all wallets, chains and protocols: the rows of /token-overview.
 
-A token is what has one symbol (in upper case) and one name: that is all that ether on two chains has in common, and it
-is what a reader sees. Two tokens that call themselves alike are one row. What nobody priced is a row of its own: no sum
-contains it. What is taken for spam has no row: it calls itself what it likes. Borrowed assets count against what is
-held.
+A token is identified by symbol (in upper case) and name, because ether on two chains has nothing else in common.
+Different tokens with the same symbol and name share a row. Unpriced assets have rows of their own and are in no sum.
+Spam has no row, because it can choose any name. Borrowed assets are subtracted.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ PLACES: Final = 18
 
 
 class TokenShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one protocol holds of a token; `N/A` where it is not known."""
+    """Holdings of a token in one protocol; `N/A` if not known."""
 
     key: str
     name: str
@@ -43,8 +42,11 @@ class TokenShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One token. `percentage` is its part of the net worth; `price`, `value` and `percentage` are `N/A` where nobody
-    priced it, `balance` where it has no decimals. What is owed beyond what is held is negative."""
+    """One token; `percentage` is its part of the net worth.
+
+    `price`, `value` and `percentage` are `N/A` without a price, `balance` without decimals. Numbers are negative if
+    more is owed than held.
+    """
 
     image: str
     symbol: str
@@ -186,7 +188,7 @@ def _price(parts: Sequence[_SignedAsset]) -> str:
 
 
 def _or_zero(text: str) -> Decimal:
-    """What an unknown number adds to a sum that it is left out of."""
+    """Return the number, or zero for an unknown one, so that sums leave it out."""
     return amounts.ZERO if text == UNKNOWN else Decimal(text)
 
 

@@ -1,8 +1,8 @@
-"""Address poisoning: transfers made so that a wrong address stands in a wallet's history, to be copied from there.
+"""Address poisoning: transfers that place a look-alike address in a wallet's history to be copied.
 
-Who does it takes an address that begins and ends like one the wallet dealt with before, for wallets show four hex
-digits of either end; and sends next to nothing from there, or a worthless token, or lets a token say that the wallet
-had sent nothing to it. Whoever was met first is the real one, for nobody can imitate whom nobody has met yet.
+Wallets show four hex digits of either end, so the attacker takes an address that begins and ends like a counterparty of
+the wallet. It sends dust or a worthless token, or its token logs a transfer of nothing in the wallet's name. The
+address that the wallet dealt with first is the real one: it cannot imitate a later one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ BlockPosition = tuple[int, int]  # height, and position in the block
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """Somebody with whom the account truly exchanged an asset (any of a collection): for the first time at `place`, and
-    at most `raw` units of it at once."""
+    """A counterparty with which the account truly exchanged an asset (any of a collection).
+
+    `position` is the first exchange, `raw` the largest amount of one exchange.
+    """
 
     address: str
     asset: Asset
@@ -56,29 +58,33 @@ class Counterparties:
         return counterparties
 
     def resembled(self, address: str, position: BlockPosition) -> str | None:
-        """The address met before `place` that this one looks like; None where there is none, or it is that one."""
+        """Return the counterparty met before `position` that an address resembles; None if there is no other."""
         first = self._first.get(self.rules.look(address))
         return None if first is None or first[1] == address or first[0] >= position else first[1]
 
     def is_dust(self, move: Movement, real: str) -> bool:
-        """Whether a movement is next to nothing beside what was exchanged with the real one."""
+        """Return True if a movement is negligible compared with the exchanges with the real address."""
         dust = move.raw * DUST < self._max_raw.get((real, move.asset.collection), 0)
         return dust or (move.asset.is_native and move.raw < 10 ** max(self.native_decimals - NATIVE_DUST, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Poisoning:
-    """Look-alikes among an activity's counterparties, by the address that each resembles; whether nothing else is."""
+    """Look-alikes among an activity's counterparties, with the address that each resembles.
+
+    `only` is True if look-alikes made the whole activity.
+    """
 
     resembled: dict[str, str]
     only: bool
 
 
 def poisoning(activity: Activity, counterparties: Counterparties | None, trusted: Collection[Asset]) -> Poisoning:
-    """What of an activity was made by look-alikes: nothing where nobody knows whom the account dealt with.
+    """Return the part of an activity that look-alikes made; empty if `counterparties` is None.
 
-    It is nothing else where somebody else sent it and every movement is one with a look-alike, of next to nothing or of
-    a token that is not listed."""
+    Look-alikes made all of it if another account sent it, and every movement is with a look-alike and is dust, or of a
+    token that is not trusted.
+    """
     if counterparties is None:
         return Poisoning({}, only=False)
     position = activity.height, activity.tx_index

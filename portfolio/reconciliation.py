@@ -1,9 +1,9 @@
-"""Whether the movements of an account explain its balances: where they do not, the blocks where the two part.
+"""Compares an account's movements with its balances, and finds the blocks where they differ.
 
-The *excess* of an asset at a height is its balance on chain less the sum of its movements up to there. An index that
-knows everything has the same excess at all heights: what was there before the first of them. A change of the excess is
-a difference. `search` asks for balances at a ladder of heights, and then only where the excess changes, with several
-heights between two that differ, until they are neighbours. It is a plan: it does no I/O.
+The *excess* of an asset at a height is its balance on chain less the sum of its movements so far. In a complete index
+it is the same at all heights: the balance before the first of them. A change of the excess is a difference. `search`
+reads balances at a few heights, then only between heights whose excess differs, several at a time, until these are
+neighbours. It is a plan: it does no I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASSET_COLUMNS: Final = ("standard", "token", "token_id")
 
 
 class BalanceKey(NamedTuple):
-    """What has a balance: an account, and an asset that it met."""
+    """An account and one of its assets."""
 
     account: str
     asset: Asset
@@ -56,7 +56,7 @@ class RunningTotals:
         return self.at(height) - self.at(height - 1)
 
     def has(self, height: int) -> bool:
-        """Whether something moved at a height, be it nothing at all or back and forth."""
+        """Return True if the asset moved at a height, even if the amounts were zero or cancelled out."""
         count = bisect_right(self.heights, height)
         return count > 0 and self.heights[count - 1] == height
 
@@ -71,7 +71,10 @@ Point = tuple[BalanceKey, int]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The excess at `height` is not that at `after`, by `amount`. The block is found where they are neighbours."""
+    """A change of the excess by `amount` between the heights `after` and `height`.
+
+    The block of the change is known if they are neighbours.
+    """
 
     after: int
     height: int
@@ -81,15 +84,21 @@ class Change:
 
     @property
     def is_found(self) -> bool:
-        """Whether the block is known, and not only that there is one."""
+        """True if the block of the change is known, and not only its range."""
         return self.height == self.after + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How one asset ended. `opening` is the excess at the first height, None where it could not be read there;
-    `balance` that at the last. `unread` are heights behind the first movement at which it could not be read.
-    `has_more`: there are more changes than are looked for."""
+    """The result of one asset.
+
+    Attributes:
+        opening: The excess at the first height; None if it could not be read.
+        balance: The balance at the last height; None if it could not be read.
+        changes: The differences, at most `MAX_CHANGES`.
+        unread: Heights from the first movement on at which the balance could not be read.
+        has_more: There are more changes than that.
+    """
 
     opening: int | None
     balance: int | None
@@ -105,8 +114,11 @@ def spread_heights(first: int, last: int, count: int) -> list[int]:
 
 
 def checkpoints(key: BalanceKey, totals: RunningTotals, steps: Sequence[int]) -> list[int]:
-    """The heights of a ladder at which an asset is compared. The native coin: all. A token: the first and the last, and
-    between them, behind its first movement, the more the more it moves. Most tokens are sent once, as spam."""
+    """Return the heights of `steps` at which an asset is compared: all of them for the native coin.
+
+    A token that never moved has all, too. Any other token has the first, the last, and heights since its first
+    movement, more of them the more it moves, because most tokens are sent once, as spam.
+    """
     if key.asset.is_native or not totals.heights:
         return [*steps]
     after_first = [height for height in steps[1:-1] if height >= totals.heights[0]]
@@ -185,7 +197,7 @@ def search(
 
 @dataclass(slots=True)
 class _AssetSearch:
-    """What is known of one asset so far. `open` are pairs of heights between which its excess changes."""
+    """The search state of one asset. `open` are pairs of heights between which its excess changes."""
 
     course: RunningTotals
     is_start: bool
@@ -234,7 +246,7 @@ class _AssetSearch:
         return heights
 
     def comparison(self) -> Comparison:
-        """How it ended."""
+        """Return the result."""
         first, last = self.heights[0], self.heights[-1]
         unread = sorted(height for height in self.unread if self._has_moved(height))
         changes = [

@@ -1,4 +1,4 @@
-"""The rows of `snapshot_holdings` that a snapshot's document has: every asset in it, in the order of the document."""
+"""Rows of `snapshot_holdings` from a snapshot's document: every asset, in the order of the document."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which tokens are taken for spam, and why: a score of what is known of a token and of how it came to its holder.
+"""Spam judgement of tokens: a score from their names and from how they arrived at their holder.
 
-Pure, so that the same facts give the same answer. No reason is enough by itself: weak ones have to come together, and
-what the holder did with the token speaks for it. What is on the token list is never spam.
+The judgement is pure: equal facts give equal results. No reason suffices alone; several weak ones are needed, and the
+holder's own use of the token counts against spam. Tokens on the token list are never spam.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MASS_RECIPIENTS: Final = 20  # recipients of one token in one transaction
 MAX_SCORE: Final = 100
 
 _LINK: Final = re.compile(r"https?:|www\.|\bt\.me/|\bbit\.ly\b|discord\.gg", re.IGNORECASE)
-# Ends of domain names that are on sale for little, and those that everybody knows.
+# Endings of domain names: cheap ones and well-known ones.
 _SITE: Final = re.compile(
     r"[a-z0-9-]{2,}\s?[.\u3002]\s?(?:com|org|net|io|xyz|finance|app|site|online|top|vip|cc|ly|me|gift|gifts|click|live"
     r"|pro|info|club|cash|events?|claims?|lol|fun|space|website|network|exchange|store|shop|dev|tech|today|world|us|co"
@@ -86,11 +86,13 @@ _FOREIGN: Final = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC", "DESERE
 
 @dataclass(frozen=True, slots=True)
 class TokenArrival:
-    """How a token came to its holder, by the index.
+    """The transfers of a token to and from its holder, as indexed.
 
-    `moved`: transfers of more than nothing to or from the holder; `own`: in one of their transactions the holder did
-    something itself; `recipients`: the most accounts that one of those transactions gave the token to; `net`: what came
-    less what left.
+    Attributes:
+        transfer_count: Transfers of more than zero.
+        is_own_action: The holder acted itself in one of their transactions.
+        recipients: The most accounts that one of these transactions gave the token to.
+        net: Received less sent, in smallest units.
     """
 
     transfer_count: int
@@ -101,8 +103,10 @@ class TokenArrival:
 
 @dataclass(frozen=True, slots=True)
 class TokenFacts:
-    """What is known of a token that somebody holds. `arrival` is None where the index does not know how it came,
-    `balance` where it could not be read."""
+    """The facts about a held token. `arrival` is None if the index does not know how it arrived.
+
+    `balance` is None if it could not be read.
+    """
 
     asset: Asset
     symbol: str
@@ -138,26 +142,26 @@ class KnownTokens:
                 self._shapes[shape] |= {asset}
 
     def with_tokens(self, tokens: Iterable[tuple[Asset, str, str]]) -> KnownTokens:
-        """These and some more; these stay as they are."""
-        symbols, shapes = (defaultdict(frozenset[Asset], known) for known in (self._symbols, self._shapes))
+        """Return a copy with more tokens."""
+        symbols, shapes = (defaultdict(frozenset[Asset], index) for index in (self._symbols, self._shapes))
         both = KnownTokens(symbols, shapes, set(self._texts))
         for asset, symbol, name in tokens:
             both.add(asset, symbol, name)
         return both
 
     def has_symbol(self, symbol: str, asset: Asset) -> bool:
-        """Whether another asset is known by this symbol."""
+        """Return True if another asset is known by this symbol."""
         return bool(self._symbols.get(symbol.casefold(), frozenset()) - {asset})
 
     def looks_alike(self, text: str, asset: Asset) -> bool:
-        """Whether a text is drawn like the symbol or the name of another asset, and is not the same text."""
+        """Return True if a text resembles the symbol or the name of another asset without being the same text."""
         if len(text) < 2 or text.casefold() in self._texts:
             return False
         return any(self._shapes.get(shape, frozenset()) - {asset} for shape in _shapes(text))
 
 
 def judge(facts: TokenFacts, known_tokens: KnownTokens) -> Spam | None:
-    """Why a token is taken for spam, the heaviest reason first; None where it is not."""
+    """Return why a token is spam, with the heaviest reason first; None if it is not."""
     if facts.is_listed:
         return None
     reasons_set = {*_text_reasons(facts, known_tokens), *_arrival_reasons(facts)}
@@ -169,8 +173,10 @@ def judge(facts: TokenFacts, known_tokens: KnownTokens) -> Spam | None:
 
 
 def is_phishing(asset: Asset, symbol: str, name: str) -> bool:
-    """Whether a token that nobody lists is named after a site to visit or a prize to claim, or hides what it is called:
-    what can be said of it without knowing who holds it."""
+    """Return True if the name alone shows phishing: a site to visit, a prize to claim, or hidden text.
+
+    The token is treated as unlisted and unpriced.
+    """
     text_reasons = set(_text_reasons(TokenFacts(asset, symbol, name, is_listed=False, is_priced=False), KnownTokens()))
     return bool(text_reasons & {"LINK", "HIDDEN_TEXT", "MIXED_SCRIPTS"}) or {"SITE", "LURE"} <= text_reasons
 
@@ -188,7 +194,7 @@ def _text_reasons(facts: TokenFacts, known_tokens: KnownTokens) -> Iterable[Reas
         yield "SITE"
     if any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Zl", "Zp") for char in symbol + name):
         yield "HIDDEN_TEXT"
-    if any(_mixes_scripts(word) for word in (*symbol.split(), *name.split())):
+    if any(_mixes_scripts(part) for part in (*symbol.split(), *name.split())):
         yield "MIXED_SCRIPTS"
     if known_tokens.looks_alike(symbol, facts.asset) or known_tokens.looks_alike(name, facts.asset):
         yield "LOOKALIKE"
@@ -222,13 +228,18 @@ def _to_ascii(text: str) -> str:
 
 @lru_cache(4096)
 def _shapes(text: str) -> tuple[str, ...]:
-    """How a text looks: whatever its case, and in its own case where I, l and 1 are one stroke."""
+    """Return a text's visual forms: without case, and with case but I, l and 1 equal.
+
+    Empty for a text of fewer than two characters.
+    """
     plain = "".join(_to_ascii(text).split())
     return (plain.casefold(), f"={plain.translate(_ALIKE_ASCII)}") if len(plain) > 1 else ()
 
 
-def _mixes_scripts(word: str) -> bool:
-    """Whether Latin letters stand beside ones of a script that has letters like them. Greek is left out: honest tokens
-    have it."""
-    names = [unicodedata.name(char, "") for char in word if char.isalpha()]
+def _mixes_scripts(text: str) -> bool:
+    """Return True if Latin letters are mixed with a script of similar letters.
+
+    Greek is excepted, because honest tokens use it.
+    """
+    names = [unicodedata.name(char, "") for char in text if char.isalpha()]
     return any(name.startswith("LATIN") for name in names) and any(name.startswith(_FOREIGN) for name in names)

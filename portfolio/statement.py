@@ -1,4 +1,4 @@
-"""Activities as the records that /transactions answers with, and what their assets were worth at their block."""
+"""Composes the records of /transactions from activities, with the values of assets at their block."""
 
 from __future__ import annotations
 
@@ -36,18 +36,25 @@ _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 
 @dataclass(frozen=True, slots=True)
 class RenderContext:
-    """What the records of one chain need to know beside its activities.
+    """The facts about one chain that its transaction records need.
 
-    Those of `listed` are beyond suspicion; `protocol_of` says whose a contract is; `counterparties` are whom each
-    account dealt with; `also_at` is the token as which the chain shows its native coin once more; `spam` are accounts
-    with tokens that their portfolios take for spam; `nobody` are the addresses that mint and burn, `fee_collectors`
-    those that take fees which are movements of a token; `validators` is what withdrawals of validators come from,
-    `stakes` what earns without them; `options` say which pictures and links are shown."""
+    Attributes:
+        trusted: Tokens that are beyond suspicion.
+        protocol_of: Returns the protocol of a contract, or None.
+        counterparties: The known counterparties of each account.
+        also_at: The token as which the chain shows its native coin a second time.
+        spam: Accounts with the tokens that their portfolios judge to be spam.
+        burn_addresses: Addresses that mint and burn.
+        validators: The protocol that pays withdrawals of validators.
+        stakes: The protocol that pays rewards of stake.
+        fee_collectors: Addresses that take fees as token movements.
+        options: The pictures and links to show.
+    """
 
     chain: ChainFacts
     native: Token
     tokens: Mapping[Asset, Token]
-    listed: frozenset[Asset] = frozenset()
+    trusted: frozenset[Asset] = frozenset()
     protocol_of: Callable[[str], ProtocolFacts | None] = field(default=lambda contract: None)
     functions: Functions = field(default_factory=Functions)
     counterparties: Mapping[str, Counterparties] = field(default_factory=dict)
@@ -70,7 +77,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     function = context.functions.names.get(selector, "")
     tokens = {move.asset.collection for move in activity.movements if not move.asset.is_native}
     spam = {asset for asset in tokens if _is_suspect(context, activity.account, asset)}
-    poison = poisoning(activity, context.counterparties.get(activity.account), context.listed)
+    poison = poisoning(activity, context.counterparties.get(activity.account), context.trusted)
     counterparty_protocol = _counterparty_protocol(activity, context)
     of_recipient = (
         counterparty_protocol.transactions if counterparty_protocol and function in TRANSFERS else ()
@@ -80,7 +87,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         function,
         spam,
         called=context.functions.types.get(selector, ""),
-        trusted=context.listed,
+        trusted=context.trusted,
         burn_addresses=context.burn_addresses,
         fee_collectors=context.fee_collectors,
         imitated=poison.only,
@@ -124,7 +131,7 @@ def _without_duplicates(movements: tuple[Movement, ...], also_at: Asset | None) 
 
 
 def _paying_protocol(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
-    """Whose coins it is that the chain itself paid; None where a transaction moved them."""
+    """Return the protocol whose coins the chain itself paid; None if a transaction moved them."""
     if not activity.is_of_protocol:
         return None
     return context.stakes if activity.movements[0].standard == REWARD else context.validators
@@ -152,7 +159,7 @@ def _native(raw: int, context: RenderContext) -> str:
 
 def _is_suspect(context: RenderContext, account: str, asset: Asset) -> bool:
     token = context.tokens.get(asset)
-    if token is None or asset in context.listed:
+    if token is None or asset in context.trusted:
         return False
     return (account, asset) in context.spam or is_phishing(asset, token.symbol, token.name)
 
@@ -188,7 +195,7 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
 
 
 def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAssetDocument:
-    """What the sender paid, as an asset; it goes to nobody in particular."""
+    """Return the sender's fee as an asset without a recipient."""
     contract = context.native.asset.shown_contract
     small, large = shown_pictures(context.chain.tokens.get(context.native.asset, {}), context.options)
     return TransactionAssetDocument(
@@ -213,8 +220,10 @@ def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAsse
 
 
 def with_prices(document: TransactionDocument, native: Asset, prices: Mapping[Asset, Price]) -> TransactionDocument:
-    """A record with prices in it, those of its own block, that of the native coin among them. What has no price stays
-    as it is; collectibles have none."""
+    """Return a record with the prices of its block, including the native coin's.
+
+    Assets without a price and collectibles stay unpriced.
+    """
     by_contract = {asset.shown_contract: price for asset, price in prices.items()}
 
     def value_usd(asset: TransactionAssetDocument) -> TransactionAssetDocument:
@@ -248,13 +257,13 @@ def assets_of(activity: Activity, native: Asset) -> set[Asset]:
 
 
 def mentions(activity: Activity, tokens: Mapping[Asset, Token], native: Token, text: str) -> bool:
-    """Whether a text is part of the symbol, the name or the contract of a token that moved or was approved."""
+    """Return True if `text` is part of symbol, name or contract of a token that moved or was approved."""
     assets = {move.asset.collection for move in activity.movements} | {each.asset for each in activity.permissions}
     needle = text.casefold()
     for asset in assets:
         token = native if asset.is_native else tokens.get(asset)
         texts = [asset.shown_contract, *((token.symbol, token.name) if token else ())]
-        if any(needle in word.casefold() for word in texts):
+        if any(needle in each.casefold() for each in texts):
             return True
     return False
 

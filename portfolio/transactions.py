@@ -1,4 +1,4 @@
-"""The answer of /transactions, field by field. Amounts and values are decimal strings in plain notation."""
+"""The answer of /transactions, field by field. Amounts and values are plain decimal strings."""
 
 from __future__ import annotations
 
@@ -100,19 +100,19 @@ class TransactionUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _wire(name: str) -> str:
-    """`from` is no name in Python: the fields are called as in the tables, and written as clients know them."""
+    """Return the JSON name of a field: camel case, and `from` and `to` (`from` is reserved in Python)."""
     head, *parts = name.split("_")
-    return {"sender": "from", "recipient": "to"}.get(name, head + "".join(word.capitalize() for word in parts))
+    return {"sender": "from", "recipient": "to"}.get(name, head + "".join(part.capitalize() for part in parts))
 
 
 class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One asset that moved. `price`, `value` and `priceSource` are `N/A` where nobody priced it; `address` is its
-    `contract` under the name that older clients read.
+    """One asset that moved. `price`, `value` and `priceSource` are `N/A` if it has no price.
 
-    `totalCostBasis` is the cost in USD: of what came the cost of its lot, of what was disposed of that of the lots that
-    it came from; `costBasis` is the same by unit. `closedPnl` is what its disposal gained, "0" where it was none. What
-    is not known is `N/A`, and an issue of the adapter `pnl` says why. `staysStaked`: the stake that earned it, its
-    `from`, keeps it, and the balance of the wallet did not change.
+    `address` equals `contract`; older clients read it. `totalCostBasis` is a cost in USD: of an incoming asset the cost
+    of its lot, of a disposal the cost of the lots that it used. `costBasis` is the same per unit. `closedPnl` is the
+    gain of the disposal, "0" if it was none. Unknown values are `N/A`, and an issue of the adapter `pnl` gives the
+    reason. `staysStaked`: the reward stays in the stake that earned it (its `from`), and the wallet's balance did not
+    change.
     """
 
     symbol: str
@@ -141,7 +141,10 @@ class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_onl
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """A warning about a transaction: what for, why, about which address, and which real one that looks like."""
+    """A warning about a transaction, with its reason.
+
+    `address` is the address concerned, `resembles` the real address that it imitates.
+    """
 
     kind: Literal["SPAM", "POISONING"]
     reason: str
@@ -150,11 +153,13 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` where nobody priced it.
-    `closedPnl` is what its disposals gained, the fee among them: all of a wallet together are the `closedPnl` of its
-    portfolio. `validators` are the indexes of those whose withdrawals it is, where the beacon chain is indexed.
-    `flags` are warnings; what has some is not left out for that, only what has the type SPAM is, where
-    `hideSpam` says so."""
+    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` without a price.
+
+    `closedPnl` is the gain of its disposals, including the fee; over all transactions of a wallet they add up to the
+    `closedPnl` of its portfolio. `validators` are the indexes of the withdrawing validators, if the beacon chain is
+    indexed. `flags` are warnings; a transaction with warnings is still listed, unless its type is SPAM and `hideSpam`
+    is set.
+    """
 
     hash: str
     timestamp: str
@@ -181,23 +186,28 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """One page; a client goes on until a page is not full. `completeness` is `partial` where something is not indexed,
-    and `issues` say what."""
+    """One page; clients continue until a page is not full.
+
+    `completeness` is `partial` if something is not indexed, and `issues` name it.
+    """
 
     transactions: tuple[TransactionDocument, ...]
     completeness: Literal["complete", "partial"] = "complete"
     issues: tuple[IssueDocument, ...] = ()
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each asset that moved, or one where none did, as `chainfolio.portfolio.frames` says; the fee is in
-        the first row of a transaction, so that it is summed once."""
+        """Return a frame with a row per asset that moved, or one row per transaction without any.
+
+        The fee is in the first row of its transaction, so that it is summed once. `chainfolio.portfolio.frames`
+        describes the format.
+        """
         rows = (row for each in self.transactions for row in transaction_rows(each))
         numbers = ("amount", "price", "value", "fee")
         return frame(COLUMNS, rows, numbers=numbers, times=("time",), counts=("block",))
 
 
 def transaction_rows(transaction: TransactionDocument) -> Iterator[list[Any]]:
-    """The cells of `COLUMNS` for each asset that moved, numbers as they are in the answer."""
+    """Yield the cells of `COLUMNS` for each asset that moved, with numbers as in the answer."""
     time = datetime.fromtimestamp(int(transaction.timestamp), UTC)
     shared_cells = [
         transaction.chain.key,

@@ -1,8 +1,7 @@
-"""What holdings are worth, exactly. What nobody priced, and what is spam, stays in sight, outside every sum; no token
-makes this raise.
+"""Exact values of holdings. Unpriced assets and spam stay visible, outside every sum.
 
-A read that failed (`unread`) makes an answer partial. A token that says nonsense about itself (`unclear`) does not:
-else anybody could spoil anybody's portfolio by sending it one.
+No token makes this raise. A failed read (`unread`) makes an answer partial. A token with invalid metadata (`unclear`)
+does not: otherwise a stranger could make any portfolio partial by sending one.
 """
 
 from __future__ import annotations
@@ -29,11 +28,17 @@ UNCLEAR: Final = "the token does not say its decimals: how much this is cannot b
 
 @dataclass(frozen=True, slots=True)
 class ValuedHolding:
-    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it).
+    """A holding with its amount, price and value.
 
-    `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them, `pegged` whether it is
-    meant to be worth a fixed sum. `uncapped_usd`: what it would be worth by its price, where the market of that price
-    could not pay as much for all that the account has of it; then it is worth what the market could still pay.
+    Attributes:
+        amount: None if the token has no decimals.
+        price: None if it has none.
+        value_usd: None without an amount or a price.
+        spam: Why the token is spam; None if it is not.
+        is_counted: The holding is part of the sums.
+        is_pegged: The operator declares the asset pegged to a fixed sum of fiat money.
+        uncapped_usd: The value by its price, if the market could not pay as much for all of it that the account has;
+            `value_usd` is then what the market could still pay.
     """
 
     holding: Holding
@@ -50,7 +55,7 @@ class ValuedHolding:
 
 @dataclass(frozen=True, slots=True)
 class ValuedPosition:
-    """A position with what its parts are worth. Borrowed parts are positive like all others: its worth is net."""
+    """A position with the values of its parts. Borrowed parts are positive; `value_usd` is net."""
 
     account: str
     chain: str
@@ -82,7 +87,7 @@ class ValuedPosition:
 
 @dataclass(frozen=True, slots=True)
 class ValuedDay:
-    """What came to an account on one chain since 00:00 UTC, and what left it."""
+    """Assets that an account received and sent on one chain since 00:00 UTC."""
 
     account: str
     chain: str
@@ -91,21 +96,28 @@ class ValuedDay:
 
     @property
     def income(self) -> Decimal:
-        """What came, of what has a price."""
+        """The value in USD of the received assets that have a price."""
         return amounts.total(_values_usd(self.received))
 
     @property
     def expense(self) -> Decimal:
-        """What left and what was paid in fees, of what has a price."""
+        """The value in USD of the sent assets and fees that have a price."""
         return amounts.total(_values_usd(self.sent))
 
 
 @dataclass(frozen=True, slots=True)
 class Valuation:
-    """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
-    them was not, `fees` and `days`: what they paid on each chain and what moved today, where that is known. `heights`:
-    at which height each chain was read, and that of its head then, None where the block was chosen. `no_days`: why it
-    is not known of a chain what moved today. `collectibles` have no value: each with its chain."""
+    """The valued holdings of some accounts on some chains.
+
+    Attributes:
+        scope: The chains that were read, by account.
+        unread: The failed reads, by account.
+        fees: Fees paid per account and chain, if known.
+        days: Movements of today per account and chain, if known.
+        heights: The height that was read and the chain's head then, by chain; None as head if the block was chosen.
+        no_days: The reason why today's movements are not known, by chain.
+        collectibles: Chain and holding; they have no value.
+    """
 
     holdings: tuple[ValuedHolding, ...]
     positions: tuple[ValuedPosition, ...] = ()
@@ -124,12 +136,12 @@ class Valuation:
 
     @property
     def all_holdings(self) -> tuple[ValuedHolding, ...]:
-        """All holdings, those inside positions too."""
+        """Loose holdings and the parts of positions."""
         return (*self.holdings, *(part for position in self.positions for part in position.parts))
 
     @property
     def unclear_issues(self) -> tuple[Issue, ...]:
-        """An issue for each token of which no amount can be told; one with their count if a chain has many."""
+        """An issue per token whose amount is not known, or one with their count if a chain has many."""
         tokens: defaultdict[str, set[str]] = defaultdict(set)
         for valued in self.all_holdings:
             if valued.amount is None:
@@ -138,7 +150,7 @@ class Valuation:
 
     @property
     def capped_issues(self) -> tuple[Issue, ...]:
-        """What is worth less than its price says, for its market could not pay that: said, and no failed read."""
+        """An issue per asset valued below its price because its market could not pay more. None makes partial."""
         parts_by_asset: defaultdict[tuple[str, Asset], list[ValuedHolding]] = defaultdict(list)
         owned = (part for each in self.positions for part in (*each.supplied, *each.rewards))
         for part in (*self.holdings, *owned):
@@ -147,7 +159,7 @@ class Valuation:
         return tuple(issue for parts in parts_by_asset.values() if (issue := _capped_issue(parts)) is not None)
 
     def with_spam(self) -> Valuation:
-        """The same with what is taken for spam in its sums."""
+        """Return the valuation with spam in its sums."""
         days = tuple(replace(day, received=_include(day.received), sent=_include(day.sent)) for day in self.days)
         positions = tuple(
             replace(each, supplied=_include(each.supplied), rewards=_include(each.rewards)) for each in self.positions
@@ -208,7 +220,7 @@ def _unclear_issues(chain: str, tokens: Sequence[str]) -> Iterator[Issue]:
 
 
 def _capped_issue(parts: Sequence[ValuedHolding]) -> Issue | None:
-    """What to say of all that an account has of one asset; None where its market could pay as much."""
+    """Return the issue about one account's parts of an asset; None if the market could pay their value."""
     price = next((part.price for part in parts if part.uncapped_usd is not None), None)
     if price is None:
         return None
@@ -270,22 +282,24 @@ def prices_of(snapshot: Snapshot) -> dict[Asset, Price]:
 
 
 def capped_assets(prices: Mapping[Asset, Price]) -> set[Asset]:
-    """What has a price that a market makes, so that it is worth no more than that could pay."""
+    """Return the assets whose market limits their value."""
     return {
         asset for asset, price in prices.items() if usable_price(price) is not None and max_value(price) is not None
     }
 
 
 def replaced_assets(snapshot: Snapshot) -> set[tuple[str, Asset]]:
-    """What positions are another view of, by account and asset."""
+    """Return account and asset of each share that a position replaces."""
     return {(each.account, share) for each in snapshot.positions for share in each.replaces}
 
 
 def _cap_values(
     loose: Sequence[ValuedHolding], valued_positions: Sequence[ValuedPosition]
 ) -> tuple[list[ValuedHolding], list[ValuedPosition]]:
-    """The same, each part worth what its market could still pay its account after the parts before it; those that no
-    sum has in it come last."""
+    """Return holdings and positions, each part limited to what its market could still pay.
+
+    The parts before it reduce that sum. Parts that are in no sum come last.
+    """
     remaining: dict[tuple[str, Asset], Decimal] = {}
     holdings, positions = list(loose), list(valued_positions)
     for is_counted in (True, False):
@@ -318,17 +332,17 @@ def _cap_value(part: ValuedHolding, remaining: dict[tuple[str, Asset], Decimal],
 
 
 def _issues_by_account(snapshot: Snapshot) -> dict[str, list[Issue]]:
-    """The issues of a snapshot by the account they are about, those about everybody with each, in their order."""
+    """Return the issues of a snapshot by account, in order; general issues appear under each account."""
     by_account: dict[str, list[Issue]] = {account: [] for account in snapshot.accounts}
     for issue in snapshot.issues:
-        whose = issue.account or issue.subject
-        for account in [whose] if whose in by_account else by_account:
+        subject = issue.account or issue.subject
+        for account in [subject] if subject in by_account else by_account:
             by_account[account].append(issue)
     return by_account
 
 
 def _value_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:
-    """One position, its parts valued like loose holdings; without prices where its amounts are only claimed."""
+    """Value one position, its parts like loose holdings; without prices if its amounts are unverified."""
     usable_prices = {} if position.unverified else prices
     supplied, borrowed, rewards = (
         tuple(
@@ -360,7 +374,7 @@ def _value_position(position: Position, snapshot: Snapshot, prices: Mapping[Asse
 
 
 def _spam_of(part: ValuedHolding, position: Position, snapshot: Snapshot) -> Spam | None:
-    """Why a part is taken for spam: for what it is, or because every share that the position stands for is spam."""
+    """Return why a part is spam: its token is, or every share that the position replaces; else None."""
     shares = [snapshot.spam.get((position.account, share)) for share in position.replaces]
     token_spam = snapshot.spam.get((position.account, part.holding.token.asset))
     return token_spam or (shares[0] if shares and None not in shares else None)
@@ -381,14 +395,14 @@ def _value_loose(holding: Holding, snapshot: Snapshot, prices: Mapping[Asset, Pr
 
 
 def _mark_spam(valued: ValuedHolding, spam: Spam | None) -> ValuedHolding:
-    """What is taken for spam stays in sight, and is in no sum."""
+    """Return the holding marked as spam and excluded from sums; unchanged if `spam` is None."""
     return valued if spam is None else replace(valued, spam=spam, is_counted=False)
 
 
 def value_holding(
     holding: Holding, chain: str, block: Block, price: Price | None, is_pegged: bool = False, *, is_debt: bool = False
 ) -> ValuedHolding:
-    """One holding at one price. It is worth no more than the market of the price could pay, unless it is `owed`."""
+    """Value one holding at one price, limited to what the price's market could pay unless it is a debt."""
     decimals = holding.token.decimals
     is_valid = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
     amount = amounts.amount(holding.raw, decimals) if is_valid and decimals is not None else None
@@ -403,7 +417,7 @@ def value_holding(
 
 
 def market_value(amount: Decimal, price: Price) -> Decimal:
-    """What an amount is worth in USD: no more than the market of the price could pay."""
+    """Return the value of an amount in USD, limited to what the price's market could pay."""
     value_usd, limit = amounts.value_of(amount, price.usd), max_value(price)
     return value_usd if limit is None else min(value_usd, limit)
 
@@ -414,6 +428,6 @@ def usable_price(price: Price | None) -> Price | None:
 
 
 def max_value(price: Price) -> Decimal | None:
-    """What the market of a price could pay at most; None where nobody knows."""
+    """Return the most that a price's market could pay in USD; None if not known."""
     depth = price.depth_usd
     return max(depth, amounts.ZERO) if depth is not None and depth.is_finite() else None

@@ -1,5 +1,7 @@
-"""What each of many accounts is worth, without a row for each of its holdings: loose ones are valued in columns, but
-those of a thin market that pays for several at once."""
+"""Net worths of many accounts. Loose holdings are valued in columns, not row by row.
+
+Exceptions are holdings whose thin market has to pay for several holdings at once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NetWorth:
-    """A net worth in USD. It lacks the `unpriced_assets` and the reads that failed, of which `unread` tells."""
+    """A net worth in USD, without `unpriced_assets` and the failed reads (`unread`)."""
 
     value_usd: Decimal
     unpriced_assets: int
@@ -44,7 +46,7 @@ def net_worth(valuation: Valuation) -> NetWorth:
 
 
 def net_worths(snapshots: Sequence[Snapshot]) -> dict[str, NetWorth]:
-    """What each account of some snapshots is worth: exactly what `worth` says of its part of their valuation."""
+    """Return the net worth of each account, equal to `net_worth` of its part of the valuation."""
     divided = [_split(each) for each in snapshots]
     by_account = valuate([by_row for by_row, _ in divided]).by_account()
     loose = [_loose(each) for _, each in divided if each.holdings]
@@ -60,8 +62,10 @@ def net_worths(snapshots: Sequence[Snapshot]) -> dict[str, NetWorth]:
 
 
 def _split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
-    """The same in two parts, the first to be valued row by row: positions, and what is held of an asset whose market
-    may have to pay the same account for more than that."""
+    """Split a snapshot into a part to value row by row and a part to value in columns.
+
+    The first has the positions, and holdings of assets whose market may have to pay the account for several holdings.
+    """
     capped = capped_assets(prices_of(snapshot))
     row_holdings: list[Holding] = []
     if capped:
@@ -80,7 +84,7 @@ def _split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
 
 
 def _loose(snapshot: Snapshot) -> tuple[Mapping[str, Decimal], Counter[str]]:
-    """By account what its loose holdings are worth, and how many of them nobody can value."""
+    """Return the value of loose holdings by account, and the number that cannot be valued."""
     columns = _Columns(prices_of(snapshot))
     replaced, spam = replaced_assets(snapshot), snapshot.spam
     for holding in snapshot.holdings:
@@ -133,7 +137,7 @@ class _Columns:
         self._raws.append(raw.to_bytes(32, "big"))
 
     def values(self) -> dict[str, Decimal]:
-        """What each account holds is worth."""
+        """Return the value of the holdings of each account."""
         names = list(self._numbers)
         by_number = values_by_account(self._frame(), self.quotes)
         return {names[account]: value for account, value in by_number.items()}

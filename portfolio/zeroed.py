@@ -1,9 +1,9 @@
-"""Answers for clients that compute with every number: what is not known is `0` there, and counted all the same.
+"""Answers for clients that compute with every number: unknown numbers are `0`.
 
 Profits, losses and cost bases stay `N/A`, which clients of the service know; so do the gains, returns and growth of a
-performance, where `0` would be a result like any other. What a spender may take (`amount`, `takeable`, `held`) stays
-`N/A`: `0` would say that it was taken back. `unpricedAssets`, `completeness` and
-`issues` are made before and stay as they are: they, and not the number, say what is not known.
+performance, where `0` would look like a result. Amounts that a spender may take (`amount`, `takeable`, `held`) stay
+`N/A`: `0` would mean a revoked approval. `unpricedAssets`, `completeness` and `issues` are computed before and do not
+change: they show what is not known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NUMBERS: Final = frozenset(
 
 
 def zero_unknown(document: T) -> T:
-    """The same document with `0` for each number that is not known."""
+    """Return a copy of the document with `0` for each unknown number."""
     result: Any = document
     if isinstance(document, msgspec.Struct):
         fields = ((name, getattr(document, name)) for name in document.__struct_fields__)

@@ -11,7 +11,7 @@ from chainfolio.portfolio.metrics.value_series import Point
 
 
 class Drawdown(NamedTuple):
-    """The part of the peak that was lost (1/2: half of it), and when the peak and the lowest point after it were."""
+    """The largest fall from a peak as a part of it (1/2: half), with the times of peak and lowest point."""
 
     part: Fraction
     peak_us: int
@@ -19,8 +19,10 @@ class Drawdown(NamedTuple):
 
 
 def drawdown(series: Sequence[Point]) -> Drawdown | None:
-    """The largest fall, of the growth of one unit, so that what the owner takes out is no fall. None where it cannot be
-    said: with fewer than two points, or as for the time-weighted return."""
+    """Return the largest fall of the growth of one unit of money; withdrawals by the owner are no fall.
+
+    None with fewer than two points, or if the growth up to a point is not known.
+    """
     if len(series) < 2:
         return None
     peak, peak_us = Fraction(1), series[0].time_us

@@ -1,4 +1,4 @@
-"""The exposure of portfolios: how much of the value lies on which chain, in which protocol, in which asset."""
+"""The exposure of portfolios: their value by chain, by protocol and by asset."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from chainfolio.portfolio.document import UNKNOWN, AssetDocument, Portfolio, Pro
 
 
 class Exposure(NamedTuple):
-    """Values in USD by the key of a chain, of a protocol, and of an asset (`chain:contract`), what is owed taken off;
-    the `symbols` of the assets. `unpriced` are assets without a price: they are in no value."""
+    """Values in USD by chain, by protocol and by asset (`chain:contract`), with debt subtracted.
+
+    `symbols` are those of the assets. `unpriced` are assets without a price: they are in no value.
+    """
 
     chains: dict[str, Decimal]
     protocols: dict[str, Decimal]
@@ -25,7 +27,7 @@ class Exposure(NamedTuple):
 
 
 def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
-    """Of several portfolios as one. What is taken for spam is in no value."""
+    """Return the exposure of several portfolios together. No value includes spam."""
     chains: defaultdict[str, list[Decimal]] = defaultdict(list)
     protocols: defaultdict[str, list[Decimal]] = defaultdict(list)
     assets: defaultdict[str, list[Decimal]] = defaultdict(list)
@@ -49,7 +51,7 @@ def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
 
 
 def _signed(chain: ProtocolChainDocument) -> Iterator[tuple[AssetDocument, int]]:
-    """All assets of a protocol on a chain, with -1 where they are owed."""
+    """Yield the assets of a protocol on a chain with a sign: -1 for debt, 1 for all others."""
     for positions in chain.protocol_positions.values():
         yield from ((asset, 1) for asset in positions.assets)
         for nested in positions.protocol_positions:

@@ -1,8 +1,8 @@
-"""What came from outside and what was taken out, transaction by transaction: the flows of a performance.
+"""External flows of a performance, per transaction: value that came in or was taken out.
 
-Only what the values have in them can flow. A swap of one valued asset for another is no flow, and neither is a deposit
-in a protocol whose positions are valued, nor a fee. An asset without a value lies outside: what is paid for it is taken
-out, what it is sold for comes in.
+Only assets that the values include can flow. A swap between two valued assets is no flow; neither is a deposit in a
+protocol whose positions are valued, nor a fee. An asset without a value lies outside: money spent on it is taken out,
+and money from its sale comes in.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
 
 
 class ValuationScope(NamedTuple):
-    """What the values of two moments have in them: the keys of assets (`chain:contract`) and of protocols. `outside`
-    are assets that are held without a value, or are taken for spam."""
+    """The assets (`chain:contract`) and protocols that the values at two times include.
+
+    `outside` are held assets without a value, or judged to be spam.
+    """
 
     assets: Collection[str] = frozenset()
     outside: Collection[str] = frozenset()
@@ -31,8 +33,10 @@ class ValuationScope(NamedTuple):
 
 
 class NetMovement(NamedTuple):
-    """What moved of one asset, whose contract is shown as `chain:contract`: how much (None: nobody knows) and its
-    value, negative where it left."""
+    """The net movement of one asset, with its contract as `chain:contract`.
+
+    `amount` and `value` are negative if more left than came, and None if not known.
+    """
 
     contract: str
     amount: Decimal | None
@@ -40,16 +44,24 @@ class NetMovement(NamedTuple):
 
     @property
     def is_inflow(self) -> bool:
-        """Whether more came than left."""
+        """True if more came than left, or if the amount is not known."""
         return self.amount is None or self.amount > 0
 
 
 def flow_of(
     record: TransactionDocument, own_wallets: Collection[str], scope: ValuationScope, is_trusted: Callable[[str], bool]
 ) -> Decimal | None:
-    """What a transaction of one wallet brought from outside, in USD at its block, negative for what it took out. `own`
-    are all wallets that are measured together. None where the worth of something that is measured is not known at that
-    block: what others do with a token that is not `vouched` for, by its contract, may be invented."""
+    """Return the external flow of one wallet's transaction, in USD at its block; negative if value left.
+
+    Args:
+        record: The transaction as that wallet's record.
+        own_wallets: All wallets that are measured together.
+        scope: The assets and protocols that the values include.
+        is_trusted: Returns False for contracts whose movements by others may be invented.
+
+    Returns:
+        None if the value of a measured asset at that block is not known.
+    """
     if record.type == "SPAM":
         return amounts.ZERO
     movements = dict(_net_movements(record, own_wallets))
@@ -69,14 +81,20 @@ def flow_of(
 
 
 def _is_in_scope(key: str, net: NetMovement, scope: ValuationScope) -> bool:
-    """Whether an asset is measured. What is held neither before nor after came and left in between."""
+    """Return True if an asset is measured.
+
+    An asset in neither set came and left in between; it is measured if its value is known.
+    """
     return key in scope.assets or (key not in scope.outside and net.value is not None)
 
 
 def _trusted_movements(
     movements: Mapping[str, NetMovement], scope: ValuationScope, is_trusted: Callable[[str], bool]
 ) -> Iterator[tuple[str, NetMovement]]:
-    """What others moved: a token that nobody vouches for has no worth then, and counts where the values have it."""
+    """Yield the movements of a transaction that others sent.
+
+    Those of untrusted tokens are left out unless the values include them, and lose their own value.
+    """
     for key, net in movements.items():
         if is_trusted(net.contract):
             yield key, net

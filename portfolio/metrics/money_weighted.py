@@ -1,4 +1,4 @@
-"""The money-weighted return: the rate at which all payments grow to the last value (internal rate of return)."""
+"""The money-weighted return: the internal rate of return of all payments."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ _CONTEXT: Final = Context(prec=60)  # a root is no decimal: this is rounded, and
 
 
 def money_weighted(series: Sequence[Point]) -> Decimal | None:
-    """The return over the whole series, 0.1 for ten per cent, to twelve places. The first value counts as paid in, the
-    last as taken out, each flow at its own time. None where the first or the last value is not known, and where no rate
-    or more than one may fit: payments in must come before payments out, or the sign of the sum must change once."""
+    """Return the rate over the whole series, 0.1 for ten per cent, to twelve places.
+
+    The first value counts as paid in, the last as taken out, each flow at its own time. None if the first or the last
+    value is not known, or if there may be no rate or more than one: all payments in must come before all payments out,
+    or the sign of the running sum must change once.
+    """
     check(series)
     if len(series) < 2 or series[0].value is None or series[-1].value is None:
         return None
@@ -44,8 +47,10 @@ def money_weighted(series: Sequence[Point]) -> Decimal | None:
 
 
 def yearly(total_return: Fraction | Decimal, series: Sequence[Point]) -> Decimal | None:
-    """A return over a series as a rate a year of 365 days, to twelve places. None of a series shorter than a year: what
-    a few days brought says nothing of a year."""
+    """Return the rate per year of 365 days of a return over a series, to twelve places.
+
+    None for a series shorter than a year, because a few days do not predict a year, and for a return below -1.
+    """
     length_us = series[-1].time_us - series[0].time_us
     if length_us < YEAR_US or total_return < -1:
         return None
@@ -66,7 +71,7 @@ def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
 
 
 def _sum(payments: Sequence[tuple[int, Decimal]], rate: Decimal) -> Decimal:
-    """What all payments are worth at the first one, at a rate over the time from the first to the last."""
+    """Return the value of all payments at the first one, at a rate over the whole time."""
     start_us, length_us = payments[0][0], payments[-1][0] - payments[0][0]
     return sum(
         (payment * (1 + rate) ** -(Decimal(time_us - start_us) / length_us) for time_us, payment in payments),

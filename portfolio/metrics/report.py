@@ -1,4 +1,7 @@
-"""The performance of some wallets over a span, as one document: what is not known stays `N/A`, with the reason."""
+"""The performance of some wallets over a period, as one document.
+
+Unknown values are `N/A`, with a reason.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,12 @@ TOO_FEW: Final = "fewer than two days are known"
 
 @dataclass(frozen=True, slots=True)
 class PerformanceData:
-    """What a performance is made of, in one currency. `points` are the days that are known, each as it
-    begins; `faults` say by the time of a point why the flows before it are not known."""
+    """The data of a performance, in one currency.
+
+    Attributes:
+        points: The days with a point, each at its beginning.
+        faults: Reasons why the flows before a point are not known, by the time of that point.
+    """
 
     addresses: Sequence[str]
     currency: str
@@ -42,7 +49,10 @@ class PerformanceData:
 
 
 class FlowDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What one transaction brought from outside, in the currency of the performance; negative: what it took out."""
+    """The value that one transaction brought from outside, in the currency of the performance.
+
+    Negative if value was taken out.
+    """
 
     time: str
     chain: str
@@ -53,8 +63,10 @@ class FlowDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class DayDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The value as a day began, the flows since the day before it in this list, and what one unit of money had become
-    since the first day."""
+    """The value at the beginning of a day, and the flows since the day before it in the list.
+
+    `growth` is the value of one unit of money invested on the first day.
+    """
 
     day: str
     value: str
@@ -72,7 +84,7 @@ class DrawdownDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True
 
 
 class ShareDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The value of a part in USD, what is owed taken off, and its share of the whole; an asset has its symbol."""
+    """The value of a part in USD, less debt, and its share of the total; an asset has its symbol."""
 
     key: str
     value: str
@@ -81,7 +93,10 @@ class ShareDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class ExposureDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Where the value of the last day lay, the largest first. `unpriced` are assets without a price: in no value."""
+    """The value of the last day by part, the largest first.
+
+    `unpriced` are assets without a price; they are in no value.
+    """
 
     chains: tuple[ShareDocument, ...]
     protocols: tuple[ShareDocument, ...]
@@ -90,9 +105,12 @@ class ExposureDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True
 
 
 class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The performance of some wallets as those of one owner. Returns are parts, 0.1 for ten per cent, to twelve places;
-    those by year are `N/A` for a span shorter than a year. `reasons` say why something is `N/A`, `remarks` what was
-    left out. `completeness` is `partial` where a wallet or a day could not be read whole."""
+    """The performance of some wallets, treated as those of one owner.
+
+    Returns are fractions, 0.1 for ten per cent, to twelve places; yearly ones are `N/A` for a period shorter than a
+    year. `reasons` explain each `N/A`; `remarks` say what was left out. `completeness` is `partial` if a wallet or a
+    day could not be read completely.
+    """
 
     addresses: tuple[str, ...]
     currency: str

@@ -1,4 +1,4 @@
-"""Time-weighted growth: what one unit of money would have become, whatever was paid in and taken out meanwhile."""
+"""Time-weighted growth: that of one unit of money, independent of payments in and out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from chainfolio.portfolio.metrics.value_series import Point, check, growth
 
 
 def growths(series: Sequence[Point]) -> list[Fraction | None]:
-    """What one unit of money had become by each point, 1 at the first. None from the first period on whose growth
-    nobody knows."""
+    """Return the growth of one unit of money up to each point, 1 at the first.
+
+    None from the first period whose growth is not known.
+    """
     check(series)
     cumulative: list[Fraction | None] = [Fraction(1)] if series else []
     for start, end in pairwise(series):

@@ -12,15 +12,17 @@ from chainfolio import amounts
 
 
 class Flow(NamedTuple):
-    """What came from outside at a moment (negative: what was taken out), valued at that moment."""
+    """A value that came from outside at a time, in value of that time; negative if it was taken out."""
 
     time_us: int
     value: Decimal
 
 
 class Point(NamedTuple):
-    """The value at a moment, None where nobody knows it. `flows` came since the point before it, in the order of time;
-    the value contains them."""
+    """The value at a time; None if not known.
+
+    `flows` are those since the point before it, in order of time; the value includes them.
+    """
 
     time_us: int
     value: Decimal | None
@@ -33,9 +35,11 @@ class Point(NamedTuple):
 
 
 def value_series(values: Mapping[int, Decimal | None], flows: Iterable[Flow] = ()) -> list[Point]:
-    """Values by moment (microseconds) as a series by time. A flow belongs to the first value after it (one at the
-    moment of a value comes after that), one after the last value to none. A value that is not known stays a gap:
-    nothing is carried forward."""
+    """Return values by time (microseconds) as a series in order of time.
+
+    A flow belongs to the first value after it; one at the time of a value comes after that value, and one after the
+    last value belongs to none. An unknown value stays a gap: nothing is carried forward.
+    """
     points, sorted_flows = list[Point](), sorted(flows)
     end = 0
     for time_us in sorted(values):
@@ -47,9 +51,12 @@ def value_series(values: Mapping[int, Decimal | None], flows: Iterable[Flow] = (
 
 
 def growth(start: Point, end: Point) -> Fraction | None:
-    """What one unit of money became between two points, by the modified Dietz method: the gain divided by the capital,
-    in which a flow counts for the part of the time that it was there. So what was paid in earns only from then on, and
-    is no gain itself. None where a value is not known, or where there is a gain and no capital."""
+    """Return the growth of one unit of money between two points, by the modified Dietz method.
+
+    It is one plus the gain divided by the capital. A flow counts in the capital for the part of the time that it was
+    there, so money paid in earns only from then on, and is no gain itself. None if a value is not known, or if the
+    capital is not above zero, except for a period in which everything is zero.
+    """
     if start.value is None or end.value is None:
         return None
     capital, length_us = Fraction(start.value), end.time_us - start.time_us

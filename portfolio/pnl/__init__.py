@@ -1,1 +1,1 @@
-"""Profit and loss: what came and left, matched lot by lot; pure, exact, the same result for the same entries."""
+"""Profit and loss: acquisitions and disposals matched lot by lot, without I/O, in exact integers."""

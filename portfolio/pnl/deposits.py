@@ -1,7 +1,7 @@
-"""Which part of a withdrawal only comes back, which part is a reward, and which part pays for shares that were bought.
+"""Splits withdrawals into returned deposits, rewards, and payments for shares that were bought.
 
-A deposit brings shares (of a vault, a pool, a lender). They stand for what was deposited, and are no lots. Shares can
-also be bought, or sent by others. Who redeems those gets nothing back: the shares are sold for what they pay.
+A deposit brings shares of a vault, a pool or a lender. They stand for the deposit, and are no lots. Shares can also be
+bought, or sent by others. Redeeming those returns no deposit: the shares are sold for what they pay.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from chainfolio.portfolio.pnl.entries import ARRIVED, DISPOSED, EARNED, Entry
 
 @dataclass(slots=True)
 class Deposits:
-    """What an account deposited so far: `assets` that it gave, and the shares that it got and did not give back. `lots`
-    is how much of each asset it acquired in another way and still has."""
+    """The deposits of an account so far: `assets` that it deposited, and `shares` still held in return.
+
+    `lots` is how much of each asset it acquired in another way and still has.
+    """
 
     assets: set[str] = field(default_factory=set)
     shares: dict[str, int] = field(default_factory=dict)
@@ -38,8 +40,12 @@ class Deposits:
             self.shares[share] = self.shares.get(share, 0) + quantity
 
     def redeem(self, shares: Mapping[str, int]) -> tuple[dict[str, int], Fraction]:
-        """Give shares back, those of deposits first: how many of them no deposit brought, and which part of what they
-        pay is paid for those. More than there are is interest that the shares grew by."""
+        """Take shares out, those of deposits first.
+
+        Returns:
+            How many of the redeemed shares are lots, by share; and the largest fraction that these are of a redemption:
+            that part of the payment is a sale. Shares beyond both are interest that the shares earned.
+        """
         bought, part = dict[str, int](), Fraction(0)
         for share, quantity in shares.items():
             back = min(quantity, self.shares.get(share, 0))

@@ -1,4 +1,4 @@
-"""What the calculation of gains starts from: entries, and the unit of money in which it is exact."""
+"""The input of the gain calculation: entries, and the unit of money in which it is exact."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def decimal(units: int) -> Decimal:
 
 
 def share(total: int, part: int, parts: int) -> int:
-    """So many `of` parts of a sum, rounded up to the unit; what is left is the rest, so that no unit is lost."""
+    """Return `part / parts` of a total, rounded up to the unit."""
     return -(-total * part // parts)
 
 
 class Entry(NamedTuple):
-    """A quantity (smallest units) of one asset that an account got or gave away, and what it was worth.
+    """A quantity (smallest units) of one asset that an account got or gave away, and its value.
 
-    `value` is without the `fee` in money that was paid for it: both belong to the cost of what is acquired, and the
-    fee is taken from the proceeds of what is disposed of. It is None where nobody knows it, and `reason` says why.
-    `order` places what happened at the same time. A `move` goes from `wallet` to the own wallet `to`.
-    What others did with an asset that nobody vouches for may be invented: `unasked` came, `taken` left.
+    `value` is without the `fee` in money that was paid for it: both belong to the cost of an acquisition, and the fee
+    is subtracted from the proceeds of a disposal. It is None if it is not known, and `reason` says why. `order` sorts
+    entries of the same time. A `move` goes from `wallet` to the own wallet `to`. Movements by others of an untrusted
+    asset may be invented: they have the kinds `unasked` (in) and `taken` (out).
     """
 
     time_us: int
@@ -73,7 +73,7 @@ class Entry(NamedTuple):
 
     @property
     def sort_key(self) -> tuple[int, int, bool, str, str, str, str, int]:
-        """Where it stands among all. At one moment assets come before they leave."""
+        """The position among all entries. At one time and order, assets come before they leave."""
         leaves = self.kind not in ARRIVED
         return self.time_us, self.order, leaves, self.transaction, self.wallet, self.asset, self.kind, self.quantity
 
@@ -88,13 +88,13 @@ def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
 def without_loans(
     entries: Iterable[Entry], deposited: dict[tuple[str, str], int], *, per_wallet: bool
 ) -> Iterator[Entry]:
-    """Entries in order, without deposits: what is deposited stays the owner's. `deposited` is filled with how much of
-    each asset lies in protocols at the end, by asset and, `per_wallet`, wallet.
+    """Yield entries in order, without deposits and loans: deposits stay the owner's.
 
-    What comes back beyond the deposit is income at spot, and of an asset that was never deposited it has no known cost:
-    it may be what something else became. What was deposited from another wallet, per wallet, moves to the one that it
-    comes back to. What a stake earned is a deposit of no more than that. What is paid back beyond what was borrowed is
-    interest, a fee.
+    Fills `deposited` with how much of each asset lies in protocols at the end, by asset and, if `per_wallet`, wallet.
+
+    A withdrawal beyond the deposit is income at spot; of an asset that was never deposited it has no known cost,
+    because it may come from another asset. With `per_wallet`, a deposit from another wallet moves to the one that it
+    returns to. Rewards that stay in a stake count as deposits. A repayment beyond the loan is interest, a fee.
     """
     debts: dict[tuple[str, str], int] = {}
     deposited_assets: set[str] = set()  # assets that were deposited, and not only earned
@@ -125,8 +125,11 @@ def without_loans(
 def _withdrawn(
     entry: Entry, deposited: dict[tuple[str, str], int], key: tuple[str, str], *, is_given: bool
 ) -> Iterator[Entry]:
-    """What a withdrawal is beyond what only came back; `deposited` is lowered by that. `is_given`: some of the asset
-    was deposited before, beside what a stake earned."""
+    """Yield what a withdrawal has beyond returned deposits, and moves of deposits from other wallets.
+
+    Lowers `deposited` by what returned. `is_given`: some of the asset was deposited before, and not only earned by a
+    stake.
+    """
     sources = [key] if key in deposited else sorted(each for each in deposited if each[0] == entry.asset)
     remaining = entry.quantity
     for source in sources:
@@ -144,7 +147,7 @@ def _withdrawn(
 
 
 def _remainder(entry: Entry, returned: int, kind: Kind) -> Entry:
-    """What is left of an entry behind the part that only came back, as an entry of another kind."""
+    """Return the part of an entry beyond `returned`, as an entry of another kind."""
     remaining = entry.quantity - returned
     value = None if entry.value is None else share(entry.value, remaining, entry.quantity)
     return entry._replace(kind=kind, quantity=remaining, value=value, fee=share(entry.fee, remaining, entry.quantity))

@@ -15,8 +15,11 @@ NO_PRICE: Final = "no price is known at that time"
 
 
 class Gain(NamedTuple):
-    """A part of a disposal with the lot that it came from, or an income. None is what is not known; `reason` says
-    why. `rule` is how the cost was found, in a method that has several rules."""
+    """A part of a disposal with its lot, or an income.
+
+    A number is None if it is not known; `reason` says why. `rule` is the rule that chose the lot, in methods with
+    several rules.
+    """
 
     kind: str
     asset: str
@@ -38,9 +41,13 @@ class Gain(NamedTuple):
 
 
 class RemainingLots(NamedTuple):
-    """What is left of one asset (in one wallet, where lots are kept by wallet), and what it cost. `short` is what left
-    and is not known to have come, `unasked` what is there beside `quantity` and came without being asked for,
-    `deposited` how much of both lies in protocols."""
+    """The remaining lots of one asset (in one wallet, if lots are kept per wallet), and their cost.
+
+    Attributes:
+        short: Quantity that left without a known origin.
+        deposited: How much of `quantity` and `unasked` lies in protocols.
+        unasked: Unsolicited quantity in addition to `quantity`.
+    """
 
     asset: str
     wallet: str
@@ -80,14 +87,16 @@ class Book:
         self.short += quantity
 
     def lose(self, quantity: int) -> None:
-        """Others say that so much left: what came unasked goes first, lots leave at their cost, and no more than is
-        there."""
+        """Remove a quantity that others claim has left, but not more than is held.
+
+        Unsolicited units go first; lots leave at their cost.
+        """
         unsolicited = min(quantity, self.unasked)
         self.unasked -= unsolicited
         deque(self.lots.take(quantity - unsolicited), maxlen=0)
 
     def remaining(self, asset: str, wallet: str) -> RemainingLots:
-        """What is left."""
+        """Return the remaining lots."""
         lots = self.lots.remaining()
         unknown = next((lot.reason for lot in lots if lot.cost is None), "")
         cost = None if unknown else sum(lot.cost or 0 for lot in lots)
@@ -115,8 +124,10 @@ def income_gain(entry: Entry) -> Gain:
 
 
 def disposal_gains(entry: Entry, lots: Iterable[tuple[Lot, str]]) -> Iterator[Gain]:
-    """The gains of a disposal by the lots that gave it, each with the rule that chose it. What no lot gives has no
-    known cost."""
+    """Yield the gains of a disposal, one per lot that gave it, with the rule that chose the lot.
+
+    A quantity that no lot gives has no known cost.
+    """
     remaining = entry.quantity
     proceeds = None if entry.value is None else entry.value - entry.fee
     no_price = (entry.reason or NO_PRICE) if proceeds is None else ""

@@ -1,8 +1,8 @@
-"""The gains of an account in its portfolio: what its lots cost, shared out over the places where the assets lie.
+"""Adds an account's gains to its portfolio: divides the cost of lots among the holdings of each asset.
 
-Deposits are no disposals, so the lots of an asset are those of the wallet and of the protocols together. Each place
-gets its part of their cost, by the amount that lies there. A sum covers what the net worth covers, less what others
-sent of a token that nobody vouches for: of that neither cost nor gain is known, and who sends some hides no sum.
+Deposits are no disposals, so the lots of an asset cover both the wallet and the protocols. Each holding gets its part
+of the cost, by amount. A sum covers the same assets as the net worth, except what others sent of an untrusted token:
+its cost and gain are not known, and must not hide a sum.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ T = TypeVar("T", PositionsDocument, ProtocolChainDocument, ProtocolDocument, Cha
 
 @dataclass(frozen=True, slots=True)
 class AccountGains:
-    """What is known of an account: its lots and what its disposals gained, by the keys of assets. `same` are keys that
-    count as another one (the wrapped native coin). `reason` says why nothing is known; then there are no lots."""
+    """The lots of an account and the gains of its disposals, by the keys of assets.
+
+    `aliases` maps keys that count as another one (the wrapped native coin). `reason` says why nothing is known; there
+    are then no lots.
+    """
 
     lots: Mapping[str, RemainingLots] = field(default_factory=dict)
     closed: Mapping[str, int | None] = field(default_factory=dict)
@@ -59,7 +62,7 @@ class AccountGains:
 
 
 def account_gains(gains: Gains, aliases: Mapping[str, str]) -> AccountGains:
-    """What is known of an account by all its gains, lots kept over all its wallets."""
+    """Return the lots and gains of an account from all its gains, with lots kept over all its wallets."""
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     for gain in gains.gains:
         if gain.kind != "income" and gain.reason != UNASKED:
@@ -84,12 +87,14 @@ NOT_KNOWN: Final = Sum(None, None)
 
 
 def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) -> Portfolio:
-    """The portfolio with its gains and costs at every level; with `spam`, its sums have what is taken for spam in
-    them. Assets whose amounts are not those of the lots have none, and an issue says so."""
+    """Return the portfolio with gains and costs at every level; with `spam`, sums include spam.
+
+    Assets whose amounts differ from those of the lots have none, and an issue says so.
+    """
     if gains.reason:
         issue = IssueDocument(ADAPTER, document.address, f"gains are not known: {gains.reason}")
         return _with_issues(document, [issue])
-    return _Tree(gains, _Shares.of(document, gains), spam).whole(document)
+    return _Tree(gains, _Shares.of(document, gains), spam).filled(document)
 
 
 def _with_issues(document: Portfolio, issues: Iterable[IssueDocument]) -> Portfolio:
@@ -98,7 +103,7 @@ def _with_issues(document: Portfolio, issues: Iterable[IssueDocument]) -> Portfo
 
 
 def _raw(asset: AssetDocument) -> int:
-    """How much it is, in the smallest unit; 0 where nobody knows."""
+    """Return the balance in the smallest unit; 0 if it is not known."""
     if UNKNOWN in (asset.balance, asset.decimal):
         return 0
     return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))
@@ -106,8 +111,10 @@ def _raw(asset: AssetDocument) -> int:
 
 @dataclass(slots=True)
 class _Shares:
-    """Gives each place its part of what the lots of its asset cost: what lies in the wallet has that of its units,
-    what lies in protocols that of all that was deposited."""
+    """Divides the cost of each asset's lots among its holdings.
+
+    Holdings in the wallet get the cost of their units, those in protocols the cost of all deposited units.
+    """
 
     lots: Mapping[str, RemainingLots]
     unassigned: dict[
@@ -147,8 +154,8 @@ class _Shares:
                 faults[key], unassigned[key, True] = ELSEWHERE if lots.deposited else UNSEEN, (in_protocols, None)
         return cls(gains.lots, unassigned, faults)
 
-    def known(self, key: str, raw: int) -> int:
-        """How much of so much of an asset has a cost; others sent the rest."""
+    def known_raw(self, key: str, raw: int) -> int:
+        """Return how much of `raw` units of an asset has a cost; the rest was sent by others."""
         lots = self.lots[key]
         return share(raw, lots.quantity, lots.quantity + lots.unasked)
 
@@ -161,8 +168,10 @@ class _Shares:
 
 
 def _owned(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
-    """Every asset that lots can stand for, and whether it lies in a protocol: not what is owed or still to be claimed,
-    and not spam."""
+    """Yield each asset that lots can stand for, and True if it lies in a protocol.
+
+    Debt, rewards still to be claimed, and spam are left out.
+    """
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for positions in chain.protocol_positions.values():
@@ -172,16 +181,19 @@ def _owned(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
                 yield from (part for part in parts if part[0].spam is UNSET)
 
 
-def _fault(held: RemainingLots | None, in_wallet: int, decimals: int) -> str:
-    """Why the cost of an asset is not known; empty where it is. What lies in protocols may have grown or been
-    exchanged there; what lies in the wallet is what transactions brought and did not deposit."""
-    if held is None or not held.quantity:
-        return UNASKED if held and held.unasked else NO_LOTS
-    if held.cost is None:
-        return held.reason
-    if held.short:
+def _fault(lots: RemainingLots | None, in_wallet: int, decimals: int) -> str:
+    """Return why the cost of an asset is not known; empty if it is.
+
+    Amounts in protocols are not compared, because they may have grown or been exchanged there. The amount in the wallet
+    must equal what transactions brought and did not deposit.
+    """
+    if lots is None or not lots.quantity:
+        return UNASKED if lots and lots.unasked else NO_LOTS
+    if lots.cost is None:
+        return lots.reason
+    if lots.short:
         return SHORT
-    if in_wallet != (expected := held.quantity + held.unasked - held.deposited):
+    if in_wallet != (expected := lots.quantity + lots.unasked - lots.deposited):
         texts = [amounts.text(amounts.amount(each, decimals)) for each in (in_wallet, expected)]
         return DIFFERS.format(held=texts[0], lots=texts[1])
     return ""
@@ -196,8 +208,11 @@ class _Tree:
     spam: bool
     faults: dict[str, str] = field(default_factory=dict)
 
-    def whole(self, document: Portfolio) -> Portfolio:
-        """All of it."""
+    def filled(self, document: Portfolio) -> Portfolio:
+        """Return the portfolio with costs and gains at every level.
+
+        An issue names each asset whose gain is not known.
+        """
         protocols, sums = {}, NOTHING
         by_chain: defaultdict[str, Sum] = defaultdict(lambda: NOTHING)
         for key, protocol in document.asset_by_protocols.items():
@@ -221,8 +236,7 @@ class _Tree:
         return _with_issues(filled, issues)
 
     def _emptied(self, wallet: ProtocolDocument, document: Portfolio) -> ProtocolDocument:
-        """The wallet with a place on each chain on which it disposed of something: what it gained there stands in its
-        sums, also where nothing is left."""
+        """Return the wallet with an empty chain entry, for its closed gain, if it sold all that it held."""
         sold = {key.partition(":")[0] for key in self.gains.closed}
         empty = {
             key: ProtocolChainDocument(
@@ -239,11 +253,11 @@ class _Tree:
         return msgspec.structs.replace(wallet, chains=dict(sorted({**wallet.chains, **empty}.items())))
 
     def _closed(self, chain: str) -> int | None:
-        """What the disposals of a chain's assets gained."""
+        """Return the total gain of the disposals of a chain's assets."""
         return total(closed for key, closed in self.gains.closed.items() if key.partition(":")[0] == chain)
 
     def _protocol(self, protocol: ProtocolDocument) -> tuple[ProtocolDocument, dict[str, Sum]]:
-        """What was disposed of was disposed of by the wallet: protocols have no closed gains of their own."""
+        """Return one protocol with its gains, and its sums by chain. Closed gains belong to the wallet alone."""
         chains, sums = {}, dict[str, Sum]()
         of_wallet = protocol.key == WALLET
         for key, chain in protocol.chains.items():
@@ -302,14 +316,14 @@ class _Tree:
         if cost is None or asset.value == UNKNOWN:
             return Sum(cost, None)
         value_usd = Decimal(asset.value)
-        if (known_raw := self.shares.known(key, raw)) < raw:
+        if (known_raw := self.shares.known_raw(key, raw)) < raw:
             value_usd = min(
                 value_usd, amounts.value_of(amounts.amount(known_raw, int(asset.decimal)), Decimal(asset.price))
             )
         return Sum(cost, money(value_usd) - cost)
 
     def _rewards(self, assets: Iterable[AssetDocument]) -> tuple[tuple[AssetDocument, ...], Sum]:
-        """What can be claimed cost nothing so far."""
+        """Return claimable assets with their gains, and the sum. They have cost nothing so far."""
         filled, sums = [], NOTHING
         for asset in assets:
             part = Sum(0, None if asset.value == UNKNOWN else money(Decimal(asset.value)))
@@ -319,7 +333,7 @@ class _Tree:
         return tuple(filled), sums
 
     def _is_counted(self, asset: AssetDocument) -> bool:
-        """Whether the net worth has it in it."""
+        """Return True if the net worth includes the asset."""
         return asset.value != UNKNOWN and (self.spam or asset.spam is UNSET)
 
 

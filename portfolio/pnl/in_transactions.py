@@ -1,7 +1,7 @@
-"""The gains of an account in its transactions: what each disposal cost and gained, what each acquisition cost.
+"""Adds an account's gains to its transactions: cost and gain of disposals, cost of acquisitions.
 
-The figures are those of the report, transaction by transaction: all `closedPnl` of an account together are its closed
-gain. Where one asset moved in several rows of a transaction, the rows share what its net movement cost and gained.
+The figures are those of the report: all `closedPnl` of an account add up to its closed gain. If one asset moved in
+several rows of a transaction, the rows share the cost and gain of its net movement.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ Key = tuple[str, str]  # of a transaction and an asset
 
 @dataclass(frozen=True, slots=True)
 class TransactionGains:
-    """What is known of the transactions of one account, by hash and asset: what acquisitions cost, and the disposals.
-    `same` are keys of assets that count as another one. `reason` says why nothing is known."""
+    """The costs of acquisitions and the disposals of one account, by transaction hash and asset.
+
+    `aliases` maps keys of assets that count as another one. `reason` says why nothing is known.
+    """
 
     costs: Mapping[Key, int | None] = field(default_factory=dict)
     disposals: Mapping[Key, Sequence[Gain]] = field(default_factory=dict)
@@ -39,12 +41,12 @@ class TransactionGains:
 
     @property
     def size(self) -> int:
-        """How much there is to keep."""
+        """The number of costs and disposals, for limits of caches."""
         return len(self.costs) + sum(map(len, self.disposals.values()))
 
 
 class Part(NamedTuple):
-    """What some of an asset cost, and what its disposal gained; None where that is not known."""
+    """The cost of a part of an asset, and the gain of its disposal; None if not known."""
 
     cost: int | None
     closed: int | None
@@ -107,8 +109,10 @@ class _Record:
         return list(self.gains.disposals.get((self.record.hash, key), ()))
 
     def _split_fee(self, gains: Sequence[Gain]) -> tuple[list[Gain], list[Gain]]:
-        """The disposals of the coin that paid the fee, and the others. Those of the fee come before interest, which is
-        a fee, too."""
+        """Split gains into those of the coin that paid the fee, and the others.
+
+        The transaction's fee comes before interest, which is also of the kind `fee`.
+        """
         record = self.record
         fee_raw = _raw(record.native_asset_fees) if record.sender == record.user.address else 0
         fee_gains, other_gains = list[Gain](), list[Gain]()
@@ -122,12 +126,12 @@ class _Record:
 
     def _fee(self, fee_gains: Sequence[Gain]) -> TransactionAssetDocument:
         asset = self.record.native_asset_fees
-        if self.record.sender != self.record.user.address:  # somebody else paid it
+        if self.record.sender != self.record.user.address:  # another account paid it
             return asset
         return _with_part(asset, Part(total(gain.cost for gain in fee_gains), total(gain.gain for gain in fee_gains)))
 
     def _rows(self, rows: Sequence[TransactionAssetDocument], key: Key, gains: Sequence[Gain]) -> dict[int, Part]:
-        """What the rows of one asset cost and gained: each its part, by how much moved in it."""
+        """Return cost and gain of each row of one asset, by the identity of the row, divided by amount."""
         zero_part = Part(None, None if self.record.type == "SPAM" or _lacks_amounts(rows) else 0)
         parts = {id(row): zero_part for row in rows}
         if key in self.gains.costs:
@@ -160,7 +164,7 @@ def _split_by_amount(remaining: int | None, rows: Sequence[TransactionAssetDocum
 
 
 def _raw(asset: TransactionAssetDocument) -> int:
-    """How much it is, in the smallest unit; 0 where nobody knows."""
+    """Return the balance in the smallest unit; 0 if it is not known."""
     if UNKNOWN in (asset.balance, asset.decimal):
         return 0
     return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))

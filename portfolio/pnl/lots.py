@@ -14,8 +14,11 @@ POOL: Final = "pool"
 
 @dataclass(slots=True)
 class Lot:
-    """A quantity that was acquired at once, and its cost with fees; None where that is not known, with the reason.
-    `spot` is its value without fees. A lot of a pool has neither time nor transaction."""
+    """A quantity acquired at once, with its cost including fees.
+
+    `cost` is None if it is not known, with the reason. `spot` is the value without fees. A lot of a pool has neither
+    time nor transaction.
+    """
 
     quantity: int
     cost: int | None
@@ -41,7 +44,7 @@ class Lot:
 
 
 class Lots(Protocol):
-    """What an account holds of one asset, by cost."""
+    """The holdings of an account of one asset, by cost."""
 
     def add(self, lot: Lot) -> None:
         """Put a lot in."""
@@ -50,7 +53,7 @@ class Lots(Protocol):
         """Take a quantity out, as the lots that give it: less where there is less."""
 
     def remaining(self) -> list[Lot]:
-        """What is left."""
+        """Return the remaining lots."""
 
 
 Rank = tuple[int, ...]
@@ -102,14 +105,16 @@ class RankedLots:
             yield lot
 
     def remaining(self) -> list[Lot]:
-        """What is left, the next one to be given first."""
+        """Return the remaining lots, the next one to be given first."""
         return [lot for _, lot in sorted(self._heap, key=lambda item: item[0])]
 
 
 @dataclass(slots=True)
 class AveragedLots:
-    """All that is held as one pool: each unit costs the average, and costs of parts are rounded up to `unit`. While a
-    part has no known cost, the whole has none."""
+    """The holdings as one pool: each unit costs the average, and costs of parts are rounded up to `unit`.
+
+    While the cost of a part is not known, that of the pool is not.
+    """
 
     unit: int = 1
     _pool: Lot = field(default_factory=lambda: Lot(0, 0, 0, None, POOL))

@@ -49,7 +49,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gains:
-    """One asset after another, so that its lots lie close together in memory; the gains in the order of the entries."""
+    """Return gains in the order of entries, matched asset by asset: its lots then lie close in memory."""
     assets: dict[str, list[tuple[int, Entry]]] = {}
     count = 0
     for entry in entries:
@@ -67,7 +67,7 @@ def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gain
 
 
 def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, per_wallet: bool) -> Sequence[Gain]:
-    """What one entry gained; the books of its asset, by wallet, are changed."""
+    """Return the gains of one entry, and change the books of its asset, which are by wallet."""
 
     def book_of(wallet: str) -> Book:
         key = wallet if per_wallet else ""
@@ -93,7 +93,7 @@ def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, pe
 
 
 def _move(entry: Entry, source: Book, target: Book) -> None:
-    """Lots go from one wallet to another as they are."""
+    """Move lots from one wallet's book to another's, with their costs."""
     remaining = entry.quantity
     for lot in source.take(entry.quantity):
         remaining -= lot.quantity

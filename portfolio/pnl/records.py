@@ -1,4 +1,4 @@
-"""Entries from the records of transactions: which movements are purchases, sales, deposits, loans, and their values."""
+"""Converts records of transactions to entries: purchases, sales, deposits and loans, with values."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ DIGITS: Final = amounts.MAX_DECIMALS + 80
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What the owner of an account decides: whether a deposit in a protocol is a sale, and whether what others send
-    costs what it was worth then. `same` are assets that count as another one (the wrapped native coin), `nobody` the
-    addresses that mint and burn. What others do with an asset that is not `vouched` for, by its contract, may be
-    invented."""
+    """Decisions of an account's owner.
+
+    Attributes:
+        deposits_are_disposals: A deposit in a protocol is a sale.
+        received_at_spot: Assets sent by others cost their value at that time.
+        aliases: Keys of assets that count as another one (the wrapped native coin).
+        burn_addresses: Addresses that mint and burn.
+        is_trusted: Returns False for contracts whose movements by others may be invented.
+    """
 
     deposits_are_disposals: bool = False
     received_at_spot: bool = True
@@ -42,7 +47,7 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class RecordEntries:
-    """What records say: entries, how their assets are shown, and what could not be counted."""
+    """The entries of some records, their assets, and an issue for each asset that could not be counted."""
 
     entries: list[Entry]
     facts: dict[str, AssetFacts]
@@ -61,7 +66,10 @@ class Side:
 def entries_of(
     records: Sequence[TransactionDocument], own_wallets: Collection[str], treatment: Treatment
 ) -> RecordEntries:
-    """The entries of an account from all records of its `own` wallets, the oldest first. Each record counts once."""
+    """Return the entries of an account from all records of `own_wallets`, the oldest first.
+
+    Each record counts once.
+    """
     result, deposits = RecordEntries([], {}, []), Deposits()
     distinct = {(record.chain.key, record.hash, record.user.address): record for record in records}
     for order, record in enumerate(distinct.values()):
@@ -121,8 +129,10 @@ class _Record:
         )
 
     def _doubtful(self) -> set[str]:
-        """The assets that nobody vouches for, in a transaction that none of the own wallets sent: their contracts log
-        what they like, and who opens a market says what they are worth."""
+        """Return the untrusted assets of a transaction sent by an external account.
+
+        Their contracts can log any movement, and whoever opens a market sets their price.
+        """
         if self.record.sender in self.own_wallets:
             return set()
         rows = (*self.record.assets_in, *self.record.assets_out)
@@ -138,14 +148,14 @@ class _Record:
         return [self._entry("fee", self._asset(record.native_asset_fees), quantity, value)], value
 
     def _moves(self) -> Iterator[Entry]:
-        """What went to another wallet of the account; the other wallet's record says it again."""
+        """Yield transfers to the account's other wallets, whose own records repeat them."""
         for asset in self.record.assets_out:
             quantity = self._quantity(asset)
             if quantity and asset.recipient in self.own_wallets and asset.recipient != self.record.user.address:
                 yield self._entry("move", self._asset(asset), quantity, None)._replace(to=asset.recipient)
 
     def _staked(self) -> Iterator[Entry]:
-        """What came and lies in a stake at once: as if it had been deposited there."""
+        """Yield rewards that stay in their stake, as if they were deposited there."""
         kind: Kind = "sent" if self.treatment.deposits_are_disposals else "deposit"
         reason = EARNED if kind == "deposit" else ""
         for asset in self.record.assets_in:
@@ -177,7 +187,7 @@ class _Record:
         ]
 
     def _shares(self, direction: str) -> dict[str, int]:
-        """How many shares a deposit brought, or a withdrawal gave back."""
+        """Return the shares that a deposit brought, or that a withdrawal gave back, by asset."""
         shares: dict[str, int] = {}
         for asset in self._with_others(self._rows(direction), direction):
             key, quantity = self._asset(asset), self._quantity(asset)
@@ -186,8 +196,10 @@ class _Record:
         return shares
 
     def _is_share(self, asset: str, direction: str) -> bool:
-        """Whether it stands for a deposit: what came with one, or left with a withdrawal. Where the same asset also
-        went the other way, the difference counts, and it is no share."""
+        """Return True if an asset stands for a deposit: it came with one, or left with a withdrawal.
+
+        False if the same asset also moved the other way: then the difference counts.
+        """
         if self.treatment.deposits_are_disposals:
             return False
         if self.record.type not in (DEPOSITS if direction == "in" else WITHDRAWALS):
@@ -215,7 +227,10 @@ class _Record:
         return kinds_with_sales
 
     def _without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
-        """Beside what was lent, a protocol mints and burns tokens that stand for the debt: these are nothing held."""
+        """Return the net movements without tokens that were minted or burnt, unless that leaves none.
+
+        A protocol mints and burns tokens that stand for a debt; they are no holdings.
+        """
         burn_addresses = self.treatment.burn_addresses
         minted = {
             self._asset(each) for each in external if each.sender in burn_addresses or each.recipient in burn_addresses
@@ -224,7 +239,7 @@ class _Record:
         return without_minted or sides
 
     def _kinds(self, gains: Sequence[Side], losses: Sequence[Side]) -> list[tuple[Kind, Side]]:
-        """What each net movement is, by the type of the transaction."""
+        """Return the kind of each net movement, by the type of the transaction."""
         type_ = self.record.type
         incoming, outgoing = _default_kinds(bool(gains), bool(losses))
         if not self.treatment.deposits_are_disposals and type_ in DEPOSITS:
@@ -244,7 +259,10 @@ class _Record:
         return [*incoming_kinds, *((outgoing, side) for side in losses)]
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
-        """What comes beside what had been deposited is a reward; where liquidity leaves, it may have been exchanged."""
+        """Return `income` for an asset never deposited if others in the withdrawal were; else `withdraw`.
+
+        Removed liquidity is always `withdraw`, because it may have been exchanged.
+        """
         returns = any(each.asset in self.deposits.assets for each in gains)
         is_reward = returns and side.asset not in self.deposits.assets and self.record.type != "REMOVELIQUIDITY"
         return "income" if is_reward else "withdraw"
@@ -276,7 +294,7 @@ class _Record:
         return key
 
     def _quantity(self, asset: TransactionAssetDocument) -> int | None:
-        """Smallest units; None where nobody knows how many."""
+        """Return the amount in smallest units; None, with an issue in the result, if it is not known."""
         if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
             issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
             if issue not in self.result.issues:
@@ -291,8 +309,11 @@ def asset_key(asset: TransactionAssetDocument) -> str:
 
 
 def _without_trust(entry: Entry) -> Entry:
-    """What others did with an asset that nobody vouches for: in exchange for one that somebody does, or a thing without
-    a value. What a deposit brings back is judged where deposits are known."""
+    """Return an entry of an untrusted asset as unsolicited or taken, without a value.
+
+    It is unchanged if it was traded for a value, or is a deposit. A withdrawal is only marked, because deposits are not
+    known here.
+    """
     if entry.kind == "withdraw":
         return entry._replace(reason=UNASKED)
     if entry.kind == "deposit" or (entry.kind in ("buy", "sell") and entry.value is not None):
@@ -301,12 +322,12 @@ def _without_trust(entry: Entry) -> Entry:
 
 
 def _default_kinds(has_incoming: bool, has_outgoing: bool) -> tuple[Kind, Kind]:
-    """What came and what left, where the type says nothing more: a trade, or one way only."""
+    """Return the kinds of incoming and outgoing assets if the type decides nothing."""
     return ("buy", "sell") if has_incoming and has_outgoing else ("received", "sent")
 
 
 def _net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -> None:
-    """What came and left of one asset is one movement, of the difference."""
+    """Replace the incoming and outgoing movement of one asset by their difference."""
     gain, loss = incoming.pop(asset), outgoing.pop(asset)
     quantity = gain.quantity - loss.quantity
     if quantity:

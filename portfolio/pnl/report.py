@@ -26,7 +26,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class AssetFacts:
-    """How an asset is shown."""
+    """Symbol, decimals, chain and contract of an asset, for display."""
 
     symbol: str
     decimals: int
@@ -35,10 +35,11 @@ class AssetFacts:
 
 
 class GainDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A part of one disposal, with the lot that gave it; or an income, which has no lot. Values are in USD.
+    """A part of one disposal, with its lot; or an income, which has no lot. Values are in USD.
 
-    `acquiredIn` is the transaction that brought the lot (several, apart by a space, where a day counts as one; `pool`
-    where all lots are one), `rule` the rule that chose it. `reason` says why something is `N/A`."""
+    `acquiredIn` is the transaction that brought the lot: several, separated by a space, if a day counts as one lot;
+    `pool` if all lots are one. `rule` is the rule that chose the lot. `reason` explains `N/A`.
+    """
 
     time: str
     kind: str
@@ -58,8 +59,10 @@ class GainDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What is left of one asset by the lots, its cost, and its gain as if it was sold at `price`. `short` is what left
-    and is not known to have come, `unasked` what others sent of a token that nobody vouches for."""
+    """The remaining lots of one asset: their cost, and the gain of a sale at `price`.
+
+    `short` is the quantity that left without a known origin; `unasked` is what others sent of an untrusted token.
+    """
 
     symbol: str
     chain: str
@@ -86,10 +89,12 @@ class SumsDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The gains of an account by one method, in USD. `closedPnl` is what disposals gained, `income` what came for
-    nothing, `fees` what was paid to the chains, valued when it was paid. A sum is `N/A` where one of its parts is:
-    `unknown` counts these parts by their reasons, and `known` has the sums without them. What others sent of a token
-    that nobody vouches for is counted there, too, and is in no sum."""
+    """The gains of an account by one method, in USD.
+
+    `closedPnl` is the gain of disposals, `income` the value received without payment, `fees` the fees paid to the
+    chains at their value then. A sum is `N/A` if one of its parts is: `unknown` counts these parts by reason, and
+    `known` has the sums without them. Untrusted tokens that others sent are also counted there, and are in no sum.
+    """
 
     method: str
     addresses: tuple[str, ...]
@@ -125,8 +130,10 @@ def document(
     issues: Sequence[IssueDocument] = (),
     max_values: Mapping[str, Decimal] = MappingProxyType({}),
 ) -> PnlDocument:
-    """The gains with what is held valued at `prices`, in the order of time; holdings by asset and wallet. An asset in
-    `most` is worth no more than that, which is what its market could pay."""
+    """Return the document of gains in order of time, with the holdings valued at `prices`.
+
+    Holdings are ordered by asset and wallet. `max_values` limits the value of an asset to what its market could pay.
+    """
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     sums: defaultdict[str, list[int | None]] = defaultdict(list)
     unknown: Counter[str] = Counter()
@@ -177,7 +184,10 @@ def _known_sum(parts: Iterable[int | None]) -> str:
 
 
 def _open_gain(lots: RemainingLots, asset: AssetFacts, price: Decimal | None, max_value: Decimal | None) -> int | None:
-    """What is held would gain, sold at a price; nothing where nothing is held."""
+    """Return the gain of selling the remaining lots at a price; 0 if nothing remains.
+
+    None if their cost or the price is not known.
+    """
     if not lots.quantity:
         return 0
     if lots.cost is None or price is None:

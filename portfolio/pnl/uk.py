@@ -1,6 +1,8 @@
-"""The rules of the United Kingdom for shares and tokens (TCGA 1992 s104-106A; HMRC CRYPTO22200): what is disposed of on
-a day came first from what was acquired on that day, then from what is acquired in the 30 days after it, then from the
-pool of all else at its average cost."""
+"""The rules of the United Kingdom for shares and tokens (TCGA 1992 s104-106A; HMRC CRYPTO22200).
+
+A day's disposals are matched first with acquisitions of the same day, then with those of the 30 days after it, then
+with the pool of all others at its average cost.
+"""
 
 from __future__ import annotations
 
@@ -63,17 +65,21 @@ def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
 
 
 def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
-    """The days of one asset on which something happened, in their order. What others say that left is no more than is
-    there, and what came unasked goes first."""
+    """Return the days of one asset with entries, in order.
+
+    Quantities that others claim have left are limited to what is held, and unsolicited units go first.
+    """
     days: dict[int, Day] = {}
-    held = unsolicited = 0
+    balance = unsolicited = 0
     for entry in entries:
         quantity, from_unsolicited = entry.quantity, 0
         if entry.kind == "taken":
-            quantity = min(quantity, held)
+            quantity = min(quantity, balance)
             from_unsolicited = min(quantity, unsolicited)
-        held = held + quantity if entry.kind in ARRIVED else max(held - quantity, 0)
-        unsolicited = min(unsolicited + quantity if entry.kind == "unasked" else unsolicited - from_unsolicited, held)
+        balance = balance + quantity if entry.kind in ARRIVED else max(balance - quantity, 0)
+        unsolicited = min(
+            unsolicited + quantity if entry.kind == "unasked" else unsolicited - from_unsolicited, balance
+        )
         number = (EPOCH + timedelta(microseconds=entry.time_us)).astimezone(zone).toordinal()
         day = days.get(number)
         if day is None:
@@ -92,7 +98,7 @@ def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
 
 
 def _match(days: Sequence[Day], unit: int) -> tuple[AveragedLots, int]:
-    """Match all days of an asset; the pool that is left, and how much of what came unasked, which goes last."""
+    """Match all days of an asset; return the remaining pool and unsolicited units. The latter go last."""
     for day in days:
         day.match(day, SAME_DAY)
     for i, day in enumerate(days):

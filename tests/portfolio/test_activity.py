@@ -364,7 +364,7 @@ def test_a_record_has_pictures_and_links_if_asked_for() -> None:
 def test_a_listed_token_is_no_spam_whatever_it_is_called() -> None:
     gift = did(came(SPAM), by=BY_OTHER)
     assert record(gift, SCENE).type == "SPAM"
-    assert record(gift, replace(SCENE, listed=frozenset({SPAM}))).type == "TRANSFERIN"
+    assert record(gift, replace(SCENE, trusted=frozenset({SPAM}))).type == "TRANSFERIN"
 
 
 def test_a_coin_that_the_chain_tells_twice_is_shown_once() -> None:

@@ -44,7 +44,7 @@ def seen(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activi
 
 
 def shown(activity: Activity, listed: frozenset[Asset] = frozenset({USDC})) -> TransactionDocument:
-    return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, listed=listed))
+    return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, trusted=listed))
 
 
 def test_how_alike_two_addresses_look_and_what_is_dust_is_the_chains_to_say() -> None:
