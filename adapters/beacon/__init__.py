@@ -1,1 +1,1 @@
-"""Beacon chains: validators, their rewards, withdrawals and deposits, by the standard Beacon API of any client."""
+"""Beacon chains: validators, rewards, withdrawals and deposits, by the standard Beacon API."""

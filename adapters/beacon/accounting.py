@@ -1,4 +1,4 @@
-"""One epoch of every validator: what its duties brought, and whether that explains its balance to the gwei.
+"""Explain every validator's balance in one epoch, to the gwei, by its rewards and other changes.
 
 The balance after an epoch is the one before, plus attestation rewards of two epochs ago (paid as the epoch begins),
 plus rewards of blocks and sync committees, plus deposits and consolidations, minus withdrawals and penalties. Integers
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from chainfolio.adapters.beacon.reader import BlockRewards, Seats
 from chainfolio.adapters.beacon.responses import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.validator_table import NEVER, Array, BalanceTable, ValidatorTable
+from chainfolio.adapters.beacon.validator_table import NEVER, Array, BalanceTable, Column, ValidatorTable
 
 Entry = TypeVar("Entry", bound=Hashable)
 VOTES: Final = 3  # of an attestation; a node may round each of them by a gwei
@@ -122,6 +122,23 @@ class Duties:
     proposers: Mapping[int, int] | None
 
 
+@dataclass(frozen=True, slots=True)
+class EpochRewards:
+    """The rewards of an epoch.
+
+    Attributes:
+        columns: Of `validator_rewards`, without chain, validator and bucket.
+        on_duty: Mask of validators with duties.
+        is_rewarded: Mask of validators with attestation rewards from the node.
+        has_amount: Mask of validators with a reward, a proposal or an unexplained amount.
+    """
+
+    columns: dict[str, Column]
+    on_duty: Array
+    is_rewarded: Array
+    has_amount: Array
+
+
 class Adder:
     """Sums amounts by validator, for the validators of `index`. Amounts of others are ignored."""
 
@@ -196,7 +213,7 @@ def seat_counts(epoch: Duties, adder: Adder) -> tuple[Array, Array, Array]:
 
 
 def reconcile(spec: Spec, epoch: EpochBalances) -> Reconciliation:
-    """Compare the balances of an epoch with what moved them, and correct the amounts that nodes give inexactly."""
+    """Compare an epoch's balances with what moved them, and correct amounts that nodes give inexactly."""
     index = epoch.after.index
     adder = Adder(index)
     attestations = by_index(epoch.attestations, index)
@@ -235,15 +252,18 @@ def _proposal_rewards(slots: Iterable[Slot]) -> Iterator[tuple[int, int]]:
 def _infer_correlation_penalties(
     spec: Spec, epoch: EpochBalances, index: Array, slashing: Array, unexplained: Array
 ) -> tuple[Array, Array]:
-    """Take the unexplained loss of slashed validators that are halfway to withdrawal as their correlation penalty."""
-    half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
-    is_halfway = epoch.nearby.column("withdrawable_epoch", index) == epoch.number - 1 + half
+    """Count the unexplained loss of slashed validators halfway to withdrawal as correlation penalty.
+
+    Return `slashing` with it, and `unexplained` without it.
+    """
+    half_vector = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
+    is_halfway = epoch.nearby.column("withdrawable_epoch", index) == epoch.number - 1 + half_vector
     is_due = epoch.nearby.column("slashed", index).astype(bool) & is_halfway & (unexplained < -VOTES)
     return slashing + np.where(is_due, unexplained, 0), np.where(is_due, 0, unexplained)
 
 
 def has_inactivity_doubts(attestations: Array, unexplained: Array) -> Array:
-    """Return which validators missed their target and have an unexplained balance."""
+    """Return a mask of validators that missed their target and have an unexplained balance."""
     doubts: Array = (attestations[:, 1] < 0) & (np.abs(unexplained) > VOTES)
     return doubts
 
@@ -292,22 +312,17 @@ def _absorb_rounding(attestations: Array, unexplained: Array) -> Array:
     return unexplained
 
 
-def reward_columns(epoch: Duties, own: Reconciliation, payment: Reconciliation, height: int) -> dict[str, Any]:
-    """Return the columns of `validator_rewards` for an epoch, without chain and bucket.
+def epoch_rewards(epoch: Duties, current: Reconciliation, payment: Reconciliation, height: int) -> EpochRewards:
+    """Return the rewards of an epoch.
 
     Args:
         epoch: The duties of the epoch.
-        own: The balances of the epoch.
+        current: The balances of the epoch.
         payment: The balances of the epoch in which its attestations were paid.
         height: The slot whose block settled the epoch.
-
-    Returns:
-        Arrays, pairs of values and their validity, or None for unknown values. In addition to the columns of the table,
-        `on_duty` (has rewards) and `is_rewarded` (the node gave attestation rewards).
     """
     index = epoch.at.index
     adder = Adder(index)
-    is_rewarded = by_index(epoch.attestations, index)[:, 4]
     rows, is_present = _search(payment.index, index)
     rewards = payment.attestations[rows] if len(payment.attestations) else np.zeros((1, 5), np.int64)
     votes = np.where(is_present[:, None], rewards, 0)
@@ -317,28 +332,31 @@ def reward_columns(epoch: Duties, own: Reconciliation, payment: Reconciliation, 
     rows, has_ideal = _search(balances, epoch.after.column("effective_balance", index))
     ideal = values[rows] if len(values) else rows
     on_duty = is_on_duty(epoch, index)
-    return {
-        "validator": index,
-        "epoch": np.full(len(index), epoch.number),
-        "height": np.full(len(index), height),
+    amounts = {
         "source": votes[:, 0],
         "target": votes[:, 1],
         "head": votes[:, 2],
         "inactivity": votes[:, 3],
-        "ideal": (np.where(on_duty, ideal, 0), has_ideal | ~on_duty),
-        "sync": own.sync,
-        "sync_ideal": sync_ideal,
+        "sync": current.sync,
         "sync_hits": hits,
         "sync_misses": misses,
         "proposals": adder.sums(_proposal_rewards(epoch.slots)),
         "proposed": adder.sums((slot.block.proposer_index, 1) for slot in epoch.slots),
-        "missed": _missed_proposals(epoch, adder),
-        "slashing": own.slashing,
-        "effective": epoch.at.effective_balance,
-        "unexplained": own.unexplained,
-        "on_duty": on_duty,
-        "is_rewarded": is_rewarded.astype(bool),
+        "slashing": current.slashing,
+        "unexplained": current.unexplained,
     }
+    columns: dict[str, Column] = {
+        **amounts,
+        "epoch": np.full(len(index), epoch.number),
+        "height": np.full(len(index), height),
+        "ideal": (np.where(on_duty, ideal, 0), has_ideal | ~on_duty),
+        "sync_ideal": sync_ideal,
+        "missed": _missed_proposals(epoch, adder),
+        "effective": epoch.at.effective_balance,
+    }
+    is_rewarded = by_index(epoch.attestations, index)[:, 4].astype(bool)
+    has_amount = np.logical_or.reduce([each != 0 for each in amounts.values()])
+    return EpochRewards(columns, on_duty, is_rewarded, has_amount)
 
 
 def _missed_proposals(epoch: Duties, adder: Adder) -> Array | None:
@@ -350,7 +368,7 @@ def _missed_proposals(epoch: Duties, adder: Adder) -> Array | None:
 
 
 def is_on_duty(epoch: Duties, index: Array) -> Array:
-    """Return which validators have rewards of an epoch: active ones, and slashed ones until they can withdraw."""
+    """Return a mask of active validators, and slashed ones until they can withdraw: they have rewards."""
     is_activated = epoch.after.column("activation_epoch", index, NEVER) <= epoch.number
     is_active = epoch.number < epoch.after.column("exit_epoch", index)
     is_slashed = epoch.after.column("slashed", index).astype(bool)
@@ -409,7 +427,7 @@ def queue_changes(
     index_of: Mapping[str, int],
     sources: ValidatorTable,
 ) -> list[BalanceChange]:
-    """Return the deposits and consolidations that the transition into an epoch took from the queues of Electra.
+    """Return the deposits and consolidations that an epoch transition took from the queues of Electra.
 
     Args:
         epoch: The epoch that begins.
@@ -446,7 +464,7 @@ def queue_changes(
 def requeued_balances(
     slot: int, before: Sequence[PendingDeposit], after: Sequence[PendingDeposit], index_of: Mapping[str, int]
 ) -> list[BalanceChange]:
-    """Return the balances above 32 ETH that a block put into the queue as their validators became compounding.
+    """Return the amounts above 32 ETH that a block queued because validators became compounding.
 
     Args:
         slot: The slot of the block.

@@ -51,7 +51,7 @@ from chainfolio.contracts import Holding, Token
 from chainfolio.datasets import Dataset
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, NoBlock, NodeBehind, NoQuorum, NotFound, Reorged, SourceError, Unavailable
-from chainfolio.plans import Plan
+from chainfolio.plans import Plan, Unknown
 from chainfolio.reads import ReadResult
 from chainfolio.transport.http import HttpTransport, WebTransport
 from chainfolio.transport.rest import ResourceNotFound
@@ -295,7 +295,7 @@ class BeaconChain:
         messages: Sequence[BlockMessage],
         block_memo: Memo,
     ) -> tuple[Reader, frozenset[str]]:
-        """Return a reader of the selected validators, and the filters of rows that name validators by public key."""
+        """Return a reader of the selected validators, and the filters of rows that have public keys."""
         needs_keys, pending = bool(set(datasets) & set(KEY_DATASETS)), frozenset[str]()
         if needs_keys and any(len(each) == ADDRESS for each in contracts):
             pending = await self._selector.pending_keys(contracts, span, messages, self._read_queue)
@@ -346,8 +346,8 @@ class BeaconChain:
         return max(MIN_CACHED_EPOCHS, self.settings.concurrency * (self.settings.span // slots + 2) + SETTLEMENT_DELAY)
 
     def _memo(self, indexes: tuple[int, ...] | None, span: Span) -> Memo:
-        """Return the cache for selected validators; an empty one if the span is not final, as its blocks may change."""
-        if not self.is_final(span.last):
+        """Return the cache for selected validators, an empty one if the span is not final."""
+        if not self.is_final(span.last):  # its blocks may change
             return Memo(LIMITS)
         if indexes not in self._memos:
             while len(self._memos) > 2:
@@ -366,7 +366,7 @@ class BeaconChain:
             raise Unavailable(self.key, "the node does not know the parent of a block of its own") from None
 
     async def _genesis_root(self) -> str | None:
-        """Return the root of the genesis block, from the first block after it; None if two epochs have no block."""
+        """Return the root of the genesis block, from the first block after it; None after two empty epochs."""
         reader = Reader(self.nodes, await self.spec(), ())
         for slot in range(1, 2 * reader.spec.slots_per_epoch):
             if (block := await reader.block(slot)) is not None:
@@ -428,7 +428,7 @@ class BeaconChain:
         return tables
 
     async def _epoch_tables(self, reader: Reader, datasets: Sequence[str], slots: Sequence[int]) -> dict[str, pa.Table]:
-        """Return the rows of the epochs that some blocks settle. The first slot is that of the block before them."""
+        """Return the rows of the epochs that blocks at `slots` settle; the first is the block before them."""
         spec, parts = reader.spec, {name: list[pa.Table]() for name in EPOCH_DATASETS if name in datasets}
         epochs = [
             (epoch - SETTLEMENT_DELAY, slot)
@@ -468,13 +468,13 @@ class BeaconChain:
             return
         if not self.is_final(last.height) and not await self._has_block(last):
             raise Unavailable(self.key, CHANGED)
-        for other in self.nodes.endpoints[1:]:
+        for node in self.nodes.endpoints[1:]:
             try:
-                root = (await other.read(f"/eth/v1/beacon/headers/{last.height}", Header)).root.lower()
+                root = (await node.read(f"/eth/v1/beacon/headers/{last.height}", Header)).root.lower()
             except (Unavailable, ResourceNotFound):
                 continue
             if root != last.hash and self.is_final(last.height):
-                raise NoQuorum(self.key, f"{other.name} has another final block at slot {last.height} than the others")
+                raise NoQuorum(self.key, f"{node.name} has another final block at slot {last.height} than the others")
 
     async def _has_block(self, block: Block) -> bool:
         """Return True if the chain still has a block."""
@@ -506,7 +506,7 @@ class BeaconChain:
         spec = await self.spec()
         return SlotClock(spec.genesis.genesis_time, spec.slot_us // SECOND_US, spec.slots_per_epoch)
 
-    async def validator(self, which: int | str) -> ValidatorNow:
+    async def validator(self, name: int | str) -> ValidatorNow:
         """Return a validator in the newest state, by its index or its public key.
 
         Raises:
@@ -514,11 +514,11 @@ class BeaconChain:
         """
         await self.spec()
         # A list with one id: for an index that does not exist, the request of a single one gives 404 or 400.
-        body, path = {"ids": [str(which)]}, "/eth/v1/beacon/states/head/validators"
+        body, path = {"ids": [str(name)]}, "/eth/v1/beacon/states/head/validators"
         states = await self.nodes.read(path, list[ValidatorState], body)
-        state = next((each for each in states if which in (each.index, each.validator.pubkey.lower())), None)
+        state = next((each for each in states if name in (each.index, each.validator.pubkey.lower())), None)
         if state is None:
-            raise NotFound(f"no validator {which}")
+            raise NotFound(f"no validator {name}")
         fields = state.validator
         return ValidatorNow(
             state.index,
@@ -541,11 +541,13 @@ class BeaconChain:
 
     # --- accounts, which do not exist --------------------------------------------------------------------------------
 
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[object], block: Block) -> list[Unknown]:
         """Return Unknown for every read."""
         return [NO_ACCOUNTS] * len(reads)
 
-    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(
+        self, requests: Sequence[tuple[Block, Sequence[object]]]
+    ) -> list[list[Unknown] | SourceError]:
         """Return Unknown for every read at every block."""
         return [[NO_ACCOUNTS] * len(reads) for _, reads in requests]
 
@@ -557,12 +559,12 @@ class BeaconChain:
         """Return no reads."""
         return ()
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[object, object, Sequence[Unknown]]:
         """Return Unknown for every pair."""
         yield from ()
         return [NO_ACCOUNTS] * len(pairs)
 
-    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[object, object, Mapping[Asset, Token]]:
         """Return tokens without names: there are none."""
         yield from ()
         return {asset: Token(asset, "", "", None) for asset in assets}

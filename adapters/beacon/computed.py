@@ -1,4 +1,4 @@
-"""Rewards that no node serves, computed from committees, the votes in blocks, and the registry. Each is read once."""
+"""Compute rewards that no node serves, from committees, votes in blocks, and the registry."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ async def correlation_penalties(reader: Reader, epoch: int, validators: Validato
     Returns:
         None if no node has the states that it depends on.
     """
-    half = reader.spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
-    is_due = validators.slashed.astype(bool) & (validators.withdrawable_epoch == epoch - 1 + half)
+    half_vector = reader.spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
+    is_due = validators.slashed.astype(bool) & (validators.withdrawable_epoch == epoch - 1 + half_vector)
     due = validators.index[is_due]
     if not len(due):
         return {}
@@ -38,7 +38,7 @@ async def correlation_penalties(reader: Reader, epoch: int, validators: Validato
 
 
 async def _compute_penalties(reader: Reader, epoch: int, due: Array) -> Mapping[int, int]:
-    """Return the penalties at the end of an epoch, from the active stake and the recent slashings of the network."""
+    """Return penalties at the end of an epoch, from the network's active stake and recent slashings."""
     network = reader.computed_rewards().network
     registry = await network.validators(epoch)
     active_balance = int(registry.effective_balance[is_active(registry, epoch)].sum())
@@ -95,7 +95,7 @@ async def _group_balance(reader: Reader, first: int, latest: int, group: list[in
 
 
 async def _balance_when_slashed(reader: Reader, first: int, last: int, validator: int) -> int:
-    """Return the effective balance in the epoch in which a validator was slashed, 0 if that was before `first`.
+    """Return a validator's effective balance when it was slashed, 0 if that was before epoch `first`.
 
     It is slashed at the end of `last`. The epoch is found by bisection.
     """

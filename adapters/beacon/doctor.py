@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from chainfolio.adapters.beacon.node import BeaconNode
-from chainfolio.adapters.beacon.responses import AttestationRewards, Checkpoints, Header, NodeVersion, Syncing
+from chainfolio.adapters.beacon.responses import AttestationRewards, Checkpoints, Header, NodeVersion, SyncStatus
 from chainfolio.errors import SourceError
 
 
-async def examine(node: BeaconNode) -> dict[str, Any]:
+async def examine(node: BeaconNode) -> dict[str, str | int | bool]:
     """Return the row of a node. Its `problem` is empty if the node can be used."""
-    row: dict[str, Any] = {"endpoint": node.name, "ok": False, "problem": ""}
+    row: dict[str, str | int | bool] = {"endpoint": node.name, "ok": False, "problem": ""}
     try:
         header = (await node.read("/eth/v1/beacon/headers/head", Header)).header.message
         final = (await node.read("/eth/v1/beacon/states/head/finality_checkpoints", Checkpoints)).finalized.epoch
-        syncing = await node.read("/eth/v1/node/syncing", Syncing)
+        syncing = await node.read("/eth/v1/node/syncing", SyncStatus)
         version = (await node.read("/eth/v1/node/version", NodeVersion)).version
         row |= {"head": header.slot, "final": f"epoch {final}", "version": version[:80]}
         if syncing.is_syncing or syncing.is_optimistic:

@@ -1,11 +1,11 @@
-"""Settled epochs: reads everything that an epoch depends on, and returns its rewards and changes of stake."""
+"""Settle epochs: read everything that an epoch depends on, and return its rewards and stake changes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -13,26 +13,13 @@ from chainfolio.adapters.beacon import accounting, correlation, proposers
 from chainfolio.adapters.beacon.accounting import BalanceChange, Duties, EpochBalances, Reconciliation, Slot
 from chainfolio.adapters.beacon.reader import Reader, gather_all
 from chainfolio.adapters.beacon.responses import PendingDeposit
-from chainfolio.adapters.beacon.validator_table import Array, BalanceTable, ValidatorTable
+from chainfolio.adapters.beacon.validator_table import Array, BalanceTable, Column, ValidatorTable
 from chainfolio.errors import BadAnswer
 
 PAYMENT_DELAY: Final = 2  # epochs after which attestations are paid
 SETTLEMENT_DELAY: Final = 3  # epochs after which also the balances at the end of the epoch of payment are known
 MAX_PARALLEL: Final = 4  # epochs that are read at once for selected validators
 Deposits = list[PendingDeposit]
-AMOUNT_COLUMNS: Final = (
-    "source",
-    "target",
-    "head",
-    "inactivity",
-    "sync",
-    "sync_hits",
-    "sync_misses",
-    "proposals",
-    "proposed",
-    "slashing",
-    "unexplained",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +29,16 @@ class SettledEpoch:
     Attributes:
         number: The epoch.
         height: The slot whose block settled it.
-        columns: Of `validator_rewards`, as `accounting.reward_columns` returns them.
+        validators: Those with rewards, by index.
+        columns: Of `validator_rewards` for these, without chain, validator and bucket.
         changes: Changes of balances that are neither rewards nor withdrawals.
         at: Validators at the end of the epoch.
     """
 
     number: int
     height: int
-    columns: dict[str, Any]
+    validators: Array
+    columns: dict[str, Column]
     changes: tuple[BalanceChange, ...]
     at: ValidatorTable
 
@@ -76,8 +65,8 @@ async def settle_epochs(reader: Reader, epochs: Sequence[tuple[int, int]]) -> As
 
 
 async def _prefetch(reader: Reader, first: int, last: int) -> None:
-    """Request at once everything that some epochs depend on, which each of them would request one after the other."""
-    end, requests = last + PAYMENT_DELAY + 1, list[Coroutine[Any, Any, object]]()
+    """Request everything that epochs depend on at once; each alone would request one after the other."""
+    end, requests = last + PAYMENT_DELAY + 1, list[Awaitable[object]]()
     requests += [reader.validators(number) for number in range(max(0, first - 1), end)]
     requests += [epoch_slots(reader, number) for number in range(first, end)]
     requests += [reader.attestations(number) for number in range(max(0, first - PAYMENT_DELAY), last + 1)]
@@ -94,7 +83,8 @@ async def settle_epoch(reader: Reader, number: int, height: int) -> SettledEpoch
     """
     # These two epochs need all fields of validators; for those around them, balances are enough.
     at, after = await gather_all([reader.validators(number), reader.validators(number + 1)])
-    own, payment = await gather_all([reconciliation(reader, number), reconciliation(reader, number + PAYMENT_DELAY)])
+    numbers = number, number + PAYMENT_DELAY
+    current, payment = await gather_all(reconciliation(reader, each) for each in numbers)
     ideal, attestations = await reader.attestations(number)
     duties = Duties(
         number,
@@ -106,16 +96,15 @@ async def settle_epoch(reader: Reader, number: int, height: int) -> SettledEpoch
         await reader.seats(number),
         await _proposers(reader, number),
     )
-    columns = accounting.reward_columns(duties, own, payment, height)
-    on_duty = columns.pop("on_duty")
-    lacks_rewards = on_duty & ~columns.pop("is_rewarded")
-    if lacks_rewards.any():
-        missing = int(at.index[np.flatnonzero(lacks_rewards)[0]])
-        raise BadAnswer(reader.nodes.key, f"no rewards of validator {missing} for epoch {number}, though it had duties")
-    keep = on_duty | sum(columns[name] != 0 for name in AMOUNT_COLUMNS).astype(bool)
-    columns = {name: _filtered(values, keep) for name, values in columns.items()}
+    rewards = accounting.epoch_rewards(duties, current, payment, height)
+    if len(missing := at.index[rewards.on_duty & ~rewards.is_rewarded]):
+        raise BadAnswer(
+            reader.nodes.key, f"no rewards of validator {missing[0]} for epoch {number}, though it had duties"
+        )
+    keep = rewards.on_duty | rewards.has_amount
+    columns = {name: _filtered(values, keep) for name, values in rewards.columns.items()}
     reader.release(number)
-    return SettledEpoch(number, height, columns, own.changes, at)
+    return SettledEpoch(number, height, at.index[keep], columns, current.changes, at)
 
 
 async def _proposers(reader: Reader, number: int) -> Mapping[int, int] | None:
@@ -185,7 +174,7 @@ async def _balances(reader: Reader, number: int) -> EpochBalances:
     return EpochBalances(number, before, after, attestations, slots, nearby, accused, correlation=penalties)
 
 
-def _filtered(values: Any, keep: Array) -> Any:
+def _filtered(values: Column, keep: Array) -> Column:
     """Return the rows of a column that are True in `keep`."""
     if values is None or keep.all():
         return values
@@ -205,7 +194,7 @@ async def _read_slots(reader: Reader, number: int) -> tuple[Slot, ...]:
 
 
 async def _queue_changes(reader: Reader, epoch: EpochBalances) -> tuple[BalanceChange, ...]:
-    """Return the changes of an epoch that the queues of Electra show: at its transition, and by requeued balances."""
+    """Return the balance changes that the queues of Electra show: at the transition and in blocks."""
     first = epoch.number * reader.spec.slots_per_epoch
     before, after = await gather_all([reader.pending_queues(first - 1), reader.pending_queues(first)])
     deposits, requeues = accounting.removed_entries(before[0], after[0]), list[tuple[int, Deposits, Deposits]]()

@@ -1,4 +1,4 @@
-"""Ideal attestation rewards by effective balance. Only the needed entries of the two thousand in a list are decoded."""
+"""Decode ideal attestation rewards by effective balance: only needed entries of a list of 2,000."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,13 +17,13 @@ class Memo:
         self._limits = limits
         self._tasks: dict[str, OrderedDict[Hashable, asyncio.Task[Any]]] = {name: OrderedDict() for name in limits}
 
-    async def get(self, kind: str, key: Hashable, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def get(self, kind: str, key: Hashable, request: Callable[[], Awaitable[T]]) -> T:
         """Return the result for a key, from `request` if it is not cached. Errors of the request are raised."""
         task = self.task(kind, key, request)
         # A caller that is cancelled must not cancel the request of the others.
         return task.result() if task.done() else await asyncio.shield(task)
 
-    def task(self, kind: str, key: Hashable, request: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+    def task(self, kind: str, key: Hashable, request: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
         """Return the task of a request, started if there is none. Do not cancel it: others may wait for it."""
         tasks = self._tasks[kind]
         task = tasks.get(key)
@@ -41,7 +41,7 @@ class Memo:
         """Remove a result from the cache."""
         self._tasks[kind].pop(key, None)
 
-    async def _run(self, kind: str, key: Hashable, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _run(self, kind: str, key: Hashable, request: Callable[[], Awaitable[T]]) -> T:
         try:
             return await request()
         except BaseException:  # whatever ends the request, also a cancellation, gives no result to cache
@@ -60,7 +60,7 @@ class Memo:
             tasks.clear()
 
 
-def _retrieve_error(task: asyncio.Task[Any]) -> None:
+def _retrieve_error(task: asyncio.Task[object]) -> None:
     """Mark the error as retrieved: asyncio would log it if no caller waited."""
     if not task.cancelled():
         task.exception()

@@ -1,10 +1,10 @@
-"""The beacon nodes of one chain as one: each is checked for its network, and another one answers if it cannot."""
+"""Read from the beacon nodes of one chain: each is checked for its network, and replaced on failure."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -22,16 +22,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.beacon")
 T = TypeVar("T")
+Ids: TypeAlias = Sequence[str] | msgspec.Raw  # a list as JSON
+RequestBody: TypeAlias = Ids | Mapping[str, Ids] | None
 IDS_PER_URL: Final = 64
 GENESIS: Final = "/eth/v1/beacon/genesis"
 
 
 class BeaconNode(RestEndpoint):
-    """The Beacon API at one address. `serves_ssz_states` is False after a whole state in SSZ could not be read."""
+    """The Beacon API at one address.
+
+    Attributes:
+        serves_ssz_states: False after a whole state in SSZ could not be read.
+    """
 
     serves_ssz_states = True
 
-    async def fetch(self, path: str, kind: type[T], body: Any = None) -> StateResponse[T]:
+    async def fetch(self, path: str, kind: type[T], body: RequestBody = None) -> StateResponse[T]:
         """Return the response of a path (GET if `body` is None).
 
         Raises:
@@ -53,11 +59,11 @@ class BeaconNode(RestEndpoint):
         parts = [ids[start : start + IDS_PER_URL] for start in range(0, len(ids), IDS_PER_URL)]
         urls = [f"{path}?{urlencode([('id', each) for each in part])}" for part in parts]
         responses = [await self.ask(each, response_decoder(kind)) for each in urls or [path]]
-        rows: Any = [row for response in responses for row in cast("list[object]", response.data)]
+        rows = [row for response in responses for row in cast("list[object]", response.data)]
         is_optimistic = any(response.execution_optimistic for response in responses)
-        return StateResponse(rows, is_optimistic, responses[0].finalized, responses[0].version)
+        return StateResponse(cast("T", rows), is_optimistic, responses[0].finalized, responses[0].version)
 
-    async def read(self, path: str, kind: type[T], body: Any = None) -> T:
+    async def read(self, path: str, kind: type[T], body: RequestBody = None) -> T:
         """Return the data in the response of a path, with the errors of `fetch`."""
         return (await self.fetch(path, kind, body)).data
 
@@ -88,7 +94,7 @@ class BeaconNode(RestEndpoint):
         return sink.table()
 
     async def try_fetch(
-        self, path: str, kind: type[T], body: Any = None
+        self, path: str, kind: type[T], body: RequestBody = None
     ) -> StateResponse[T] | ResourceNotFound | UnsupportedMethod:
         """Return the response of a path, or the error that says that the node does not have it."""
         try:
@@ -97,16 +103,16 @@ class BeaconNode(RestEndpoint):
             return error
 
 
-def _validator_ids(path: str, body: Any) -> list[str] | None:
+def _validator_ids(path: str, body: RequestBody) -> list[str] | None:
     """Return the ids in the body of a request for validators, None for any other request."""
     if body is None or not path.endswith(("/validators", "/validator_balances")):
         return None
-    ids = body["ids"] if isinstance(body, dict) else body
+    ids = body["ids"] if isinstance(body, Mapping) else body
     return msgspec.json.decode(ids, type=list[str]) if isinstance(ids, msgspec.Raw) else list(ids)
 
 
 class Nodes(Pool[BeaconNode]):
-    """All nodes of one network: the one with the given genesis, or that of the first node that answers."""
+    """Nodes of one network: the one with the given genesis, or that of the first responding node."""
 
     def __init__(
         self, key: str, nodes: Sequence[BeaconNode], environment: Environment, genesis: str = "", *, hedge: bool = True
@@ -126,12 +132,12 @@ class Nodes(Pool[BeaconNode]):
             )
         self._genesis = genesis
 
-    async def read(self, path: str, kind: type[T], body: Any = None) -> T:
+    async def read(self, path: str, kind: type[T], body: RequestBody = None) -> T:
         """Return the data in the response of a path, with the errors of `fetch`."""
         return (await self.fetch(path, kind, body)).data
 
     async def fetch_ssz_validators(self, slot: int, spec: Spec) -> ValidatorTable | None:
-        """Return all validators in the state after a slot, from the first node that serves it in SSZ, else None.
+        """Return all validators in the state after a slot from a node that serves it in SSZ, else None.
 
         Raises:
             BadAnswer: All nodes gave another state.
@@ -147,7 +153,7 @@ class Nodes(Pool[BeaconNode]):
             raise errors[-1]
         return None
 
-    async def fetch(self, path: str, kind: type[T], body: Any = None) -> StateResponse[T]:
+    async def fetch(self, path: str, kind: type[T], body: RequestBody = None) -> StateResponse[T]:
         """Return the response of a path, from the first node that has it.
 
         Raises:
@@ -161,7 +167,7 @@ class Nodes(Pool[BeaconNode]):
             return result
         for node in self.ranked():
             if node.name != result.source:
-                other = await self._tried(lambda node: node.try_fetch(path, kind, body), node, metric)
-                if not isinstance(other, SourceError):
-                    return other
+                fallback = await self._tried(lambda node: node.try_fetch(path, kind, body), node, metric)
+                if not isinstance(fallback, SourceError):
+                    return fallback
         raise result

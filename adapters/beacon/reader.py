@@ -1,20 +1,20 @@
-"""Read a beacon chain: blocks by slot; rewards, validators and duties by epoch. Each is requested once."""
+"""Read blocks by slot, and rewards, validators and duties by epoch. Each is requested once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
 
 from chainfolio.adapters.beacon.computed import ComputedRewards
 from chainfolio.adapters.beacon.ideal import RawAttestationRewards, decode_ideal_rewards
 from chainfolio.adapters.beacon.memo import Memo
-from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.node import Nodes, RequestBody
 from chainfolio.adapters.beacon.registry import PAGE_SIZE, Registry, encoded_indexes
 from chainfolio.adapters.beacon.responses import (
     FORKS,
@@ -47,10 +47,7 @@ from chainfolio.transport.rest import ResourceNotFound
 T = TypeVar("T")
 P = ParamSpec("P")
 THREAD_MIN_ROWS: Final = 2_000  # fewer rows are decoded without a thread
-NOT_SERVED: Final = (
-    HistoryUnavailable,
-    UnsupportedMethod,
-)  # status 404, 405 or 501: the value is computed, if it can be
+NOT_SERVED: Final = (HistoryUnavailable, UnsupportedMethod)  # the value is computed, if it can be
 # Cached results by kind. A table or the rewards of a million validators take 40 MB each: of a whole network, no more of
 # them are cached than two consecutive epochs need.
 LIMITS: Final = {
@@ -70,7 +67,7 @@ MIN_CACHED_EPOCHS: Final = 16  # that two spans of selected validators read at o
 
 
 def memo_limits(epochs: int) -> dict[str, int]:
-    """Return the limits for selected validators, of which so many epochs are read at once."""
+    """Return the limits for selected validators, with a number of epochs that are read at once."""
     return LIMITS | dict.fromkeys(("slots", "validators", "attestations", "reconciliation"), epochs)
 
 
@@ -84,7 +81,13 @@ class Seats:
 
 @dataclass(frozen=True, slots=True)
 class BlockRewards:
-    """The rewards in gwei of a block's proposer (None if not selected), and of selected sync committee members."""
+    """Rewards of a block, in gwei.
+
+    Attributes:
+        proposer: None if it is not selected.
+        proposal: Of the proposer.
+        sync: Of selected sync committee members: validator and reward.
+    """
 
     proposer: int | None = None
     proposal: int = 0
@@ -165,8 +168,9 @@ class Reader:
 
     async def block_rewards(self, blocks: Sequence[BlockMessage]) -> list[BlockRewards]:
         """Return the rewards of blocks of one epoch, for the selected validators."""
-        own = [block for block in blocks if self.includes(block.proposer_index)]
-        proposals = dict(zip((block.slot for block in own), await gather_all(map(self._proposal, own)), strict=True))
+        selected = [block for block in blocks if self.includes(block.proposer_index)]
+        totals = await gather_all(map(self._proposal, selected))
+        proposals = dict(zip((block.slot for block in selected), totals, strict=True))
         has_seats = any(block.body.sync_aggregate is not None for block in blocks)
         seats = await self.seats(self.spec.epoch(blocks[0].slot)) if has_seats else None
         rewards = list[BlockRewards]()
@@ -203,7 +207,7 @@ class Reader:
         return infer_seat_reward(block, seats.seats, await self._read_sync(block, seats))
 
     async def read_sync_per_block(self, epoch: int) -> bool:
-        """Discard an epoch's seat reward, which its balances contradict, and read sync rewards per block from now on.
+        """Discard an epoch's seat reward, which balances contradict; read sync rewards per block from now on.
 
         Return False if they were read per block already.
         """
@@ -239,7 +243,7 @@ class Reader:
 
     @property
     def network_reader(self) -> Reader | None:
-        """The reader of the whole network; None if only selected validators are read."""
+        """The reader of the whole network; None if only selected validators were read so far."""
         if self.selection is None:
             return self
         return self.computed.network if self.computed is not None and self.computed.is_used else None
@@ -311,7 +315,7 @@ class Reader:
         return await self.validators_at_slot(self.last_slot(epoch) if epoch >= 0 else 0, indexes)
 
     async def indexes_of_keys(self, epoch: int, pubkeys: Collection[str]) -> dict[str, int]:
-        """Return the indexes of selected validators at the end of an epoch, by public key. Unknown keys are omitted."""
+        """Return indexes of selected validators at the end of an epoch by public key, without unknown keys."""
         if self.selection is not None:
             table = await self.validators(epoch)
             pairs = zip((f"0x{bytes(each).hex()}" for each in table.pubkey), table.index.tolist(), strict=True)
@@ -335,7 +339,11 @@ class Reader:
         return await self.memo.get("validators", -1, lambda: self.validators_at_slot(0, later.index.tolist()))
 
     async def validators_at_slot(self, slot: int, indexes: Sequence[int]) -> ValidatorTable:
-        """Return any validators in the state after a slot, by ascending index. ResourceNotFound ones are omitted."""
+        """Return any validators in the state after a slot, by ascending index, without absent ones.
+
+        Raises:
+            BadAnswer: The node returned other validators.
+        """
         if not indexes:
             return validator_table(self.nodes.key, [])
         path, parts = f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorTable]()
@@ -353,7 +361,7 @@ class Reader:
         return await self.read(slot, f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorState], {"ids": ids})
 
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
-        """Return ideal attestation rewards of an epoch by effective balance, and the rewards of selected validators.
+        """Return ideal attestation rewards by effective balance, and those of selected validators.
 
         The latter are rows of index, source, target, head, inactivity, by index.
         """
@@ -424,7 +432,7 @@ class Reader:
         """Return the queue of deposits in the state after a slot."""
         return await self.read(slot, f"/eth/v1/beacon/states/{slot}/pending_deposits", list[PendingDeposit])
 
-    async def read(self, slot: int, path: str, kind: type[T], body: object = None) -> T:
+    async def read(self, slot: int, path: str, kind: type[T], body: RequestBody = None) -> T:
         """Return the data of a path about a past slot.
 
         Raises:
@@ -460,7 +468,7 @@ async def _no_seat_reward() -> int | None:
     return None
 
 
-async def gather_all(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(requests: Iterable[Awaitable[T]]) -> list[T]:
     """Return all results in order. The first error cancels the other requests and is raised."""
     tasks = [asyncio.ensure_future(each) for each in requests]
     try:

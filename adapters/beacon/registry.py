@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 import numpy as np
 
-from chainfolio.adapters.beacon.node import Nodes
+from chainfolio.adapters.beacon.node import Nodes, RequestBody
 from chainfolio.adapters.beacon.responses import BalanceRow, KeyedRow, RegistryRow
 from chainfolio.adapters.beacon.validator_table import (
     BalanceTable,
@@ -122,7 +122,7 @@ class Registry:
             pubkeys = pubkeys[: len(rows)]  # an older state may have fewer validators than the last one read
         return await asyncio.to_thread(validator_table, self.nodes.key, rows, pubkeys)
 
-    async def _fetch(self, slot: int, path: str, kind: type[T], body: object) -> T:
+    async def _fetch(self, slot: int, path: str, kind: type[T], body: RequestBody) -> T:
         try:
             return await self.nodes.read(path, kind, body)
         except ResourceNotFound as error:

@@ -5,9 +5,9 @@ Numbers come as text from most nodes and as numbers from some; both are accepted
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Annotated, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from functools import lru_cache, partial
+from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -347,7 +347,7 @@ class NodeVersion(Struct, frozen=True, gc=False):
     version: Annotated[str, Meta(max_length=512)]
 
 
-class Syncing(Struct, frozen=True, gc=False):
+class SyncStatus(Struct, frozen=True, gc=False):
     head_slot: Number
     is_syncing: bool
     is_optimistic: bool = False
@@ -355,19 +355,17 @@ class Syncing(Struct, frozen=True, gc=False):
 
 def response_decoder(kind: type[T]) -> Callable[[str, bytes], StateResponse[T]]:
     """Return a decoder of responses with data of a type. It raises BadAnswer if a response does not fit."""
-    hashable: Any = kind
-    return _response_decoder(hashable)
+    return partial(_decode, cast("msgspec.json.Decoder[StateResponse[T]]", _json_decoder(cast("Hashable", kind))))
 
 
 @lru_cache(maxsize=64)
-def _response_decoder(kind: Any) -> Callable[[str, bytes], StateResponse[Any]]:
+def _json_decoder(kind: Hashable) -> object:
     response: Any = StateResponse
-    decoder: msgspec.json.Decoder[StateResponse[Any]] = msgspec.json.Decoder(response[kind], strict=False)
+    return msgspec.json.Decoder(response[kind], strict=False)
 
-    def decode(source: str, body: bytes) -> StateResponse[Any]:
-        try:
-            return decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
 
-    return decode
+def _decode(decoder: msgspec.json.Decoder[StateResponse[T]], source: str, body: bytes) -> StateResponse[T]:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None

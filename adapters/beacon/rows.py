@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from binascii import hexlify
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from chainfolio.adapters.beacon.epochs import SettledEpoch
 from chainfolio.adapters.beacon.responses import BlockMessage
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.validator_table import NEVER, Array, ValidatorTable
+from chainfolio.adapters.beacon.validator_table import NEVER, Array, Column, ValidatorTable
 from chainfolio.blocks import Block
 from chainfolio.table import BUCKETS, Table, bucket
 from chainfolio.tables import (
@@ -160,26 +160,25 @@ def stake_requests(
 
 
 def rewards(chain: str, epochs: Sequence[SettledEpoch]) -> pa.Table:
-    """Return the rows of validator rewards of epochs, of which there is at least one."""
-    counts = [len(each.columns["validator"]) for each in epochs]
+    """Return the rows of validator rewards of one or more epochs."""
+    counts = [len(each.validators) for each in epochs]
+    index = np.concatenate([each.validators for each in epochs])
     columns = {name: _join_column(counts, [each.columns[name] for each in epochs]) for name in epochs[0].columns}
-    return _build_table(VALIDATOR_REWARDS, chain, {**columns, "bucket": columns["validator"] % BUCKETS})
+    return _build_table(VALIDATOR_REWARDS, chain, index, columns)
 
 
-def _join_column(counts: Sequence[int], parts: Sequence[Any]) -> Any:
-    """Return the parts of a column as one.
-
-    A part with `count` rows is an array, a pair of an array and its validity, or None if all values are unknown.
-    """
+def _join_column(counts: Sequence[int], parts: Sequence[Column]) -> Column:
+    """Return the parts of a column as one; `counts` has the rows of each part."""
     if len(parts) == 1:
         return parts[0]
-    if all(isinstance(each, np.ndarray) for each in parts):
-        return np.concatenate(parts)
+    arrays = [each for each in parts if isinstance(each, np.ndarray)]
+    if len(arrays) == len(parts):
+        return np.concatenate(arrays)
     values, is_valid = zip(*map(_with_validity, counts, parts), strict=True)
     return np.concatenate(values), np.concatenate(is_valid)
 
 
-def _with_validity(count: int, part: Any) -> tuple[Array, Array]:
+def _with_validity(count: int, part: Column) -> tuple[Array, Array]:
     if part is None:
         return np.zeros(count, np.int64), np.zeros(count, np.bool_)
     return part if isinstance(part, tuple) else (part, np.ones(count, np.bool_))
@@ -189,8 +188,6 @@ def validators(chain: str, epoch: int, height: int, state: ValidatorTable, selec
     """Return the rows of validators for the selected rows of a state."""
     index = state.index[selected]
     columns = {
-        "bucket": index % BUCKETS,
-        "validator": index,
         "epoch": np.full(len(index), epoch),
         "height": np.full(len(index), height),
         "pubkey": _hex(state.pubkey[selected]),
@@ -202,7 +199,7 @@ def validators(chain: str, epoch: int, height: int, state: ValidatorTable, selec
         "exited": _epochs(state.exit_epoch[selected]),
         "withdrawable": _epochs(state.withdrawable_epoch[selected]),
     }
-    return _build_table(VALIDATORS, chain, columns)
+    return _build_table(VALIDATORS, chain, index, columns)
 
 
 def changes(chain: str, epochs: Sequence[SettledEpoch]) -> pa.Table:
@@ -250,9 +247,9 @@ def _epochs(values: Array) -> tuple[Array, Array]:
     return values, values != NEVER
 
 
-def _build_table(table: Table, chain: str, columns: dict[str, Any]) -> pa.Table:
-    schema, count = table.schema(), len(columns["validator"])
-    arrays = []
+def _build_table(table: Table, chain: str, index: Array, columns: Mapping[str, Column | pa.Array]) -> pa.Table:
+    schema, arrays, count = table.schema(), [], len(index)
+    columns = {**columns, "validator": index, "bucket": index % BUCKETS}
     for each in schema:
         if each.name == "chain":
             arrays.append(pa.repeat(pa.scalar(chain), count))

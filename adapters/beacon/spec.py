@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from chainfolio.adapters.beacon.node import Nodes
 from chainfolio.adapters.beacon.responses import FAR_FUTURE, FORKS, Genesis
@@ -19,7 +18,7 @@ class Spec:
 
     source: str
     genesis: Genesis
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     _numbers: dict[str, int] = field(default_factory=dict)
     _fork_epochs: dict[str, int] = field(default_factory=dict)
 
@@ -101,7 +100,7 @@ async def read_spec(nodes: Nodes) -> Spec:
         SourceError: No node answers.
     """
     genesis = await nodes.read("/eth/v1/beacon/genesis", Genesis)
-    values = await nodes.read("/eth/v1/config/spec", dict[str, Any])
+    values = await nodes.read("/eth/v1/config/spec", dict[str, object])
     spec = Spec(nodes.key, genesis, values)
     if min(spec.slots_per_epoch, spec.slot_us) < 1:
         raise BadAnswer(nodes.key, "its specification has epochs or slots of no length")

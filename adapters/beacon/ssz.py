@@ -1,15 +1,15 @@
-"""Decode the validators of a whole state in SSZ while it arrives, by the layout of its fork and preset."""
+"""Decode the validators of a whole state in SSZ while it arrives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from chainfolio.adapters.beacon.validator_table import NEVER, NUMBER_COLUMNS, ValidatorTable
+from chainfolio.adapters.beacon.validator_table import NEVER, NUMBER_COLUMNS, Array, ValidatorTable
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class StateSink:
         self._buffer, self._position = bytearray(), 0  # unread bytes, and the position of the first of them
         self._offsets: dict[str, int] = {}
         self._steps: list[tuple[int, int, Callable[[int], None]]] = []  # end position, record size, decoder
-        self._columns: dict[str, Any] = {}
+        self._columns: dict[str, Array] = {}
         self._decoded_counts = {"validators": 0, "balances": 0}
 
     def begin(self, headers: Mapping[bytes, str], size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The stake of validators by withdrawal address, at a block of the execution chain: each gwei is counted once.
+"""Read the stake of withdrawal addresses at a block of the execution chain, each gwei once.
 
 A balance has everything that the chain owes its validator: staked, exiting, and withdrawable coins that were not swept
 yet. Only deposits in the queue (EIP-7251) are not part of it. Both are read in the state after the slot whose block

@@ -1,4 +1,4 @@
-"""The validators of one state as columns: a million of them fit into memory, which as many objects would not."""
+"""Validators of one state as columns: a million objects would not fit into memory."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from chainfolio.adapters.beacon.responses import BalanceRow, KeyedRow, RegistryR
 from chainfolio.errors import BadAnswer
 
 Array: TypeAlias = NDArray[Any]
+Column: TypeAlias = Array | tuple[Array, Array] | None  # pair: values and their validity; None: all unknown
 Table = TypeVar("Table", bound="BalanceTable")
 NEVER: Final = 2**62  # an epoch that is not scheduled
 NUMBER_COLUMNS: Final = (
@@ -56,7 +57,7 @@ class BalanceTable:
 
 @dataclass(frozen=True, slots=True)
 class ValidatorTable(BalanceTable):
-    """All fields of validators. `pubkey` has 48 bytes, `credentials` 32."""
+    """Validators with their fields. `pubkey` has 48 bytes, `credentials` 32."""
 
     effective_balance: Array
     slashed: Array
@@ -139,12 +140,12 @@ def _bytes_column(source: str, rows: Sequence[object], name: str, size: int) -> 
 
 def share_columns(new: ValidatorTable, old: ValidatorTable) -> ValidatorTable:
     """Return `new` with the columns of `old` that are equal: most columns stay the same for many epochs."""
-    same = {
+    shared = {
         each.name: getattr(old, each.name)
         for each in fields(ValidatorTable)
         if len(old) == len(new) and np.array_equal(getattr(old, each.name), getattr(new, each.name))
     }
-    return replace(new, **same)
+    return replace(new, **shared)
 
 
 def concatenate(parts: Sequence[Table]) -> Table:

@@ -14,18 +14,21 @@ from chainfolio.adapters.beacon.epochs import SettledEpoch
 from chainfolio.adapters.beacon.validator_table import ValidatorTable
 from chainfolio.tables import VALIDATOR_REWARDS
 
-PLAIN = [each.name for each in VALIDATOR_REWARDS.schema() if each.name not in ("chain", "bucket", "ideal", "missed")]
+NOT_PLAIN = ("chain", "bucket", "validator", "ideal", "missed")
+PLAIN = [each.name for each in VALIDATOR_REWARDS.schema() if each.name not in NOT_PLAIN]
 
 
 def epoch(number: int, validators: list[int], missed: Any, changes: tuple[BalanceChange, ...] = ()) -> SettledEpoch:
     """An epoch in which `missed` is known or not, and what attesting could have brought of every second validator."""
     count = len(validators)
     columns: dict[str, Any] = {name: np.arange(count) * 7 - number for name in PLAIN}
-    columns |= {"validator": np.array(validators, np.int64), "epoch": np.full(count, number), "missed": missed}
+    columns |= {"epoch": np.full(count, number), "missed": missed}
     columns["height"] = np.full(count, 32 * (number + 3))
     columns["effective"] = np.full(count, 32 * 10**9)
     columns["ideal"] = (np.arange(count) + 9, np.arange(count) % 2 == 0)
-    return SettledEpoch(number, 32 * (number + 3), columns, changes, cast("ValidatorTable", None))
+    return SettledEpoch(
+        number, 32 * (number + 3), np.array(validators, np.int64), columns, changes, cast("ValidatorTable", None)
+    )
 
 
 @pytest.mark.parametrize(
