@@ -22,7 +22,7 @@ from chainfolio.api.fields import Reader, Refused, one_of, quoted
 from chainfolio.api.portfolio import IncludeImages
 from chainfolio.api.router import get
 from chainfolio.engine.answers import TransactionFilter
-from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.transactions import Transactions, TransactionType
 from chainfolio.settings import Settings
@@ -234,8 +234,8 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     question = _question(query)
     after = await _bookmark(request, question, query.offset) if query.offset else None
     page = await request.engine.transactions(query.addresses, replace(filters, after=after))
-    if page.reached is not None:
-        await _keep(request, question, page.reached)
+    if page.end is not None:
+        await _keep(request, question, page.end)
     return page.document
 
 
@@ -261,13 +261,13 @@ def _question(query: TransactionsQuery) -> bytes:
     return hashlib.sha256(repr(sorted(parts.items())).encode()).digest()  # numbers may be wider than a format's
 
 
-async def _bookmark(request: Context, question: bytes, offset: int) -> Reached | None:
+async def _bookmark(request: Context, question: bytes, offset: int) -> ListPosition | None:
     account_id, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
     bookmark = await request.parts.state.read(lambda tx: bookmarks.find(tx, account_id, question, offset, now_us))
-    return None if bookmark is None else msgspec.msgpack.decode(bookmark[1], type=Reached)
+    return None if bookmark is None else msgspec.msgpack.decode(bookmark[1], type=ListPosition)
 
 
-async def _keep(request: Context, question: bytes, bookmark: Reached) -> None:
+async def _keep(request: Context, question: bytes, bookmark: ListPosition) -> None:
     """Keep how far this page goes, in the store that all processes have."""
     account_id, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
     packed = msgspec.msgpack.encode(bookmark)

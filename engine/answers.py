@@ -15,7 +15,7 @@ from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.facts import Options
 
 if TYPE_CHECKING:
-    from chainfolio.engine.transactions.page_positions import Reached
+    from chainfolio.engine.transactions.page_positions import ListPosition
     from chainfolio.portfolio.transactions import Transactions
 
 
@@ -254,7 +254,7 @@ class TransactionFilter:
     since_us: int | None = None
     until_us: int | None = None
     token_id: int | None = None
-    after: Reached | None = None
+    after: ListPosition | None = None
     options: Options = field(default_factory=Options)
 
 
@@ -263,4 +263,4 @@ class TransactionsPage:
     """One page of transactions, and the position of its end; None on the last page."""
 
     document: Transactions
-    reached: Reached | None
+    end: ListPosition | None

@@ -167,9 +167,9 @@ async def transaction_pages(
     while True:
         page = await engine.transactions([owner], question)
         yield page.document
-        if not every or page.reached is None:
+        if not every or page.end is None:
             return
-        question = replace(question, offset=page.reached.count, after=page.reached)
+        question = replace(question, offset=page.end.count, after=page.end)
 
 
 def joined_pages(pages: Sequence[Transactions]) -> Transactions:

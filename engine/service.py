@@ -384,7 +384,7 @@ class Engine:
         )
         found, reached = await statement.page(subjects)
         unknown = [*unserved.values(), *(issue for subject in subjects for issue in subject.issues)]
-        unknown += statement.unearned
+        unknown += statement.reward_issues
         for chain in chains:
             unknown += account_index.unexplained_issues(system.tail, chain, addresses[chain.key])
             unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)

@@ -84,7 +84,7 @@ async def compute_gains(source: Engine, accounts: Sequence[Account], request: Pn
     max_transactions = system.settings.server.max_transactions * len(accounts) + 1
     record_filter = TransactionFilter(max_transactions, 0, newest_first=False, networks=request.networks)
     page, _ = await source.records(accounts, record_filter)
-    assert page.reached is None, "an account has no more transactions than are allowed"
+    assert page.end is None, "an account has no more transactions than are allowed"
     treatment = _treatment(source, chains, request)
     read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
     gains = gains_of(read.entries, request.method, per_wallet=request.per_wallet, zone=request.zone)

@@ -1,7 +1,6 @@
-"""What accounts did on one chain by its index: movements, approvals, what they sent and what called them.
+"""Activities of accounts on one chain by its index: transfers, approvals and transactions.
 
-Only keys (account, height, position in the block) are made for everything; rows become activities for the few that a
-page shows.
+Keys (account, height, index in the block) are made for all activities; details only for those that a page shows.
 """
 
 from __future__ import annotations
@@ -31,57 +30,77 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-TRIES: Final = 3
-WHERE: Final = ("account", "height", "tx_index")
-PLACE: Final = (*WHERE, "time", "tx_hash")
-MOVED: Final = (*PLACE, "log_index", "item", "direction", "standard", "token", "token_id", "raw", "counterparty")
-ALLOWED: Final = (*PLACE, "log_index", "token", "spender")
-DETAILS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
+MAX_ATTEMPTS: Final = 3
+POSITION_COLUMNS: Final = ("account", "height", "tx_index")
+KEY_COLUMNS: Final = (*POSITION_COLUMNS, "time", "tx_hash")
+TRANSFER_COLUMNS: Final = (
+    *KEY_COLUMNS,
+    "log_index",
+    "item",
+    "direction",
+    "standard",
+    "token",
+    "token_id",
+    "raw",
+    "counterparty",
+)
+APPROVAL_COLUMNS: Final = (*KEY_COLUMNS, "log_index", "token", "spender")
+DETAIL_COLUMNS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
 
 
 @dataclass(frozen=True, slots=True)
 class Activities:
-    """The rows of some accounts on one chain. `keys` are activities without their rows, in no order; `hashes` are
-    those of the blocks that may still go."""
+    """The rows of some accounts on one chain.
+
+    Attributes:
+        keys: Activities without their rows, in no order.
+        hashes: Hashes of the blocks that may still be replaced, by height.
+    """
 
     chain: str
     info: ChainInfo
     keys: tuple[Activity, ...]
     hashes: Mapping[int, str]
-    moved: pl.DataFrame
-    allowed: pl.DataFrame
-    named: pl.DataFrame
+    transfers: pl.DataFrame
+    approvals: pl.DataFrame
+    transactions: pl.DataFrame
 
     def counterparties_of(self, account: str, listed: Collection[Asset], rules: AddressRules) -> Counterparties:
-        """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
-        Any other contract may say what it likes about anybody."""
+        """Return the counterparties with whom an account really interacted.
+
+        Transfers of the native coin, of `listed` tokens, and in the account's own transactions count. Any other
+        contract may log what it likes about any account.
+        """
         import polars as pl
 
-        place = list(WHERE)
-        sent = self.named.filter(pl.col("account") == account, pl.col("sender") == account)
-        own = sent.select(place).with_columns(pl.lit(True).alias("own"))
+        position = list(POSITION_COLUMNS)
+        sent_transactions = self.transactions.filter(pl.col("account") == account, pl.col("sender") == account)
+        own_transactions = sent_transactions.select(position).with_columns(pl.lit(True).alias("own"))
         real = (
-            self.moved.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
-            .join(own, on=place, how="left")
+            self.transfers.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
+            .join(own_transactions, on=position, how="left")
             .filter(
                 pl.col("token").is_null()
                 | pl.col("token").is_in(sorted(asset.reference for asset in listed))
                 | pl.col("own")
             )
-            .sort(place)
+            .sort(position)
             .group_by("counterparty", "standard", "token")
             .agg(pl.first("height", "tx_index", "token_id"), pl.col("raw").max())
         )
-        met = (
+        interactions = (
             Interaction(
-                who, self._asset(standard, token, number).collection, (height, tx_index), amounts.raw_from_bytes(raw)
+                counterparty,
+                self._asset(standard, token, number).collection,
+                (height, tx_index),
+                amounts.raw_from_bytes(raw),
             )
-            for who, standard, token, height, tx_index, number, raw in real.iter_rows()
+            for counterparty, standard, token, height, tx_index, number, raw in real.iter_rows()
         )
-        return Counterparties.of(met, rules, self.info.native.decimals or 0)
+        return Counterparties.of(interactions, rules, self.info.native.decimals or 0)
 
     def _asset(self, standard: str, token: str | None, number: bytes | None) -> Asset:
-        """What a row of transfers moved."""
+        """Return the asset that a row of transfers moved."""
         return self.info.asset(standard, token, None if number is None else amounts.raw_from_bytes(number))
 
     def _movement(self, row: Mapping[str, Any]) -> Movement:
@@ -99,8 +118,8 @@ class Activities:
     def _permission(self, row: Mapping[str, Any]) -> Permission:
         return Permission(row["log_index"], self.info.token_asset(row["token"]), row["spender"])
 
-    def whole(self, keys: Sequence[Activity]) -> list[Activity]:
-        """Some of the keys with their rows, in the order given."""
+    def with_rows(self, keys: Sequence[Activity]) -> list[Activity]:
+        """Return the activities of some keys with their rows, in the same order."""
         import polars as pl
 
         if not keys:
@@ -111,46 +130,51 @@ class Activities:
             orient="row",
         )
         movements, permissions, details = (
-            _by_place(rows.join(chosen, on=list(WHERE), how="semi")) for rows in (self.moved, self.allowed, self.named)
+            _by_position(rows.join(chosen, on=list(POSITION_COLUMNS), how="semi"))
+            for rows in (self.transfers, self.approvals, self.transactions)
         )
         activities = []
         for key in keys:
-            place = (key.account, key.height, key.tx_index)
+            position = (key.account, key.height, key.tx_index)
             activities.append(
                 replace(
                     key,
-                    movements=tuple(self._movement(row) for row in movements.get(place, ())),
-                    permissions=tuple(self._permission(row) for row in permissions.get(place, ())),
-                    details=next((_details(row) for row in details.get(place, ())), None),
+                    movements=tuple(self._movement(row) for row in movements.get(position, ())),
+                    permissions=tuple(self._permission(row) for row in permissions.get(position, ())),
+                    details=next((_details(row) for row in details.get(position, ())), None),
                 )
             )
         return activities
 
 
-def read(
-    lake: Lake, tail: Tail, chain: str, info: ChainInfo, accounts: Sequence[str], heights: Spans, most: int
+def read_activities(
+    lake: Lake, tail: Tail, chain: str, info: ChainInfo, accounts: Sequence[str], heights: Spans, max_transactions: int
 ) -> Activities:
-    """What the index has of some accounts at some heights. NotFound where one has more than `most` transactions,
-    Reorged where blocks leave the chain faster than they can be read."""
-    for _ in range(TRIES):
+    """Read the indexed activities of some accounts at some heights.
+
+    Raises:
+        NotFound: An account has more than `max_transactions`.
+        Reorged: Blocks leave the chain faster than they can be read.
+    """
+    for _ in range(MAX_ATTEMPTS):
         before = _hashes(tail, chain)
-        activities = _read(lake, tail, chain, info, accounts, heights, most, before)
-        if _stands(before, _hashes(tail, chain)):
+        activities = _read(lake, tail, chain, info, accounts, heights, max_transactions, before)
+        if _is_same_chain(before, _hashes(tail, chain)):
             return activities
     raise Reorged(chain, max(before), before[max(before)])
 
 
 def _hashes(tail: Tail, chain: str) -> dict[int, str]:
-    """The blocks that may still go, and the one that they stand on."""
+    """Return the hashes of the replaceable blocks and of the block below them, by height."""
     anchor = tail.anchor(chain)
     return {block.height: block.hash for block in (*([anchor] if anchor else []), *tail.blocks(chain))}
 
 
-def _stands(before: Mapping[int, str], after: Mapping[int, str]) -> bool:
-    """Whether the blocks of before are still there; the lowest may have gone to the lake."""
+def _is_same_chain(before: Mapping[int, str], after: Mapping[int, str]) -> bool:
+    """Return True if the earlier blocks are still there; the lowest may have moved to the lake."""
     top = max(before, default=-1)
-    same = all(after.get(height, block_hash) == block_hash for height, block_hash in before.items())
-    return same and max(after, default=-1) >= top
+    has_all = all(after.get(height, block_hash) == block_hash for height, block_hash in before.items())
+    return has_all and max(after, default=-1) >= top
 
 
 def _read(
@@ -160,7 +184,7 @@ def _read(
     info: ChainInfo,
     accounts: Sequence[str],
     heights: Spans,
-    most: int,
+    max_transactions: int,
     hashes: Mapping[int, str],
 ) -> Activities:
     import polars as pl
@@ -168,55 +192,63 @@ def _read(
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
-    moved, allowed, named = (
-        rows_of(lake, tail, chain, history, accounts, columns, where=indexed, max_transactions=most)
+    transfers, approvals, transactions = (
+        rows_of(lake, tail, chain, history, accounts, columns, where=indexed, max_transactions=max_transactions)
         for history, columns in (
-            (ACCOUNT_TRANSFERS, MOVED),
-            (ACCOUNT_APPROVALS, ALLOWED),
-            (ACCOUNT_TRANSACTIONS, (*PLACE, *DETAILS)),
+            (ACCOUNT_TRANSFERS, TRANSFER_COLUMNS),
+            (ACCOUNT_APPROVALS, APPROVAL_COLUMNS),
+            (ACCOUNT_TRANSACTIONS, (*KEY_COLUMNS, *DETAIL_COLUMNS)),
         )
     )
-    moved = moved.filter((pl.col("standard") != REWARD) | (pl.col("direction") == "in"))  # nothing left the stake
-    keys = pl.concat([rows.select(PLACE) for rows in (moved, allowed, named)]).unique(WHERE)
+    transfers = transfers.filter(
+        (pl.col("standard") != REWARD) | (pl.col("direction") == "in")
+    )  # a reward does not leave the stake
+    keys = pl.concat([rows.select(KEY_COLUMNS) for rows in (transfers, approvals, transactions)]).unique(
+        POSITION_COLUMNS
+    )
     for account, count in keys.group_by("account").len().iter_rows():
-        check_ceiling(account, count, most)
-    moved, allowed = moved.sort("log_index", "item", "direction"), allowed.sort("log_index")
-    return Activities(chain, info, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, moved, allowed, named)
+        check_ceiling(account, count, max_transactions)
+    transfers, approvals = transfers.sort("log_index", "item", "direction"), approvals.sort("log_index")
+    return Activities(
+        chain, info, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, transfers, approvals, transactions
+    )
 
 
 def indexed_transactions(
     lake: Lake, tail: Tail, chain: str, keys: Collection[Activity]
 ) -> dict[str, TransactionDetails]:
-    """What `transactions` has of some activities, by hash; those it does not have are absent."""
+    """Return the details that the table `transactions` has of some activities, by hash."""
     import polars as pl
 
-    ours = pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
+    has_hash = pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
     heights = {key.height for key in keys}
     return {
         row["tx_hash"]: _details(row)
-        for rows in rows_at(lake, tail, chain, TRANSACTIONS, heights, of_transaction(), ours)
+        for rows in rows_at(lake, tail, chain, TRANSACTIONS, heights, transaction_columns(), has_hash)
         for row in rows.iter_rows(named=True)
     }
 
 
-def of_transaction() -> list[pl.Expr]:
-    """The columns of `transactions` that details are made of, under the names of `account_transactions`."""
+def transaction_columns() -> list[pl.Expr]:
+    """Return the columns of `transactions` for details, under the names of `account_transactions`."""
     import polars as pl
 
-    shared = [pl.col(name) for name in (*PLACE, *DETAILS) if name not in ("account", "tx_hash", "selector")]
+    shared = [
+        pl.col(name) for name in (*KEY_COLUMNS, *DETAIL_COLUMNS) if name not in ("account", "tx_hash", "selector")
+    ]
     return [*shared, pl.col("hash").alias("tx_hash"), pl.col("input").bin.slice(0, 4).alias("selector")]
 
 
 def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int, str]:
-    """The hashes of final blocks whose headers are kept."""
+    """Return the hashes of final blocks whose headers are stored, by height."""
     import polars as pl
 
-    wanted = sorted(set(heights))
-    if not wanted:
+    sorted_heights = sorted(set(heights))
+    if not sorted_heights:
         return {}
-    here = pl.col("height").is_between(wanted[0], wanted[-1]) & pl.col("height").is_in(wanted)
+    here = pl.col("height").is_between(sorted_heights[0], sorted_heights[-1]) & pl.col("height").is_in(sorted_heights)
     return dict(
-        lake.scan(BLOCKS, chain=chain, heights=Spans.of(wanted))
+        lake.scan(BLOCKS, chain=chain, heights=Spans.of(sorted_heights))
         .filter(here)
         .select("height", "hash")
         .collect()
@@ -227,11 +259,11 @@ def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _by_place(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
-    rows_by_place: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+def _by_position(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+    rows_by_position: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for row in rows.iter_rows(named=True):
-        rows_by_place.setdefault((row["account"], row["height"], row["tx_index"]), []).append(row)
-    return rows_by_place
+        rows_by_position.setdefault((row["account"], row["height"], row["tx_index"]), []).append(row)
+    return rows_by_position
 
 
 def _key(chain: str, account: str, height: int, tx_index: int, time: datetime, tx_hash: str) -> Activity:
@@ -253,11 +285,15 @@ def _details(row: Mapping[str, Any]) -> TransactionDetails:
 def missing(
     tail: Tail, chain: str, accounts: Collection[str], datasets: Sequence[str], head: int, lag: int
 ) -> tuple[Spans, Spans]:
-    """The heights that all of some datasets are indexed at for some accounts, and those up to the head that are not; an
-    index that is so many blocks behind the head is not behind, one that has nothing is."""
+    """Return the heights up to the head that are indexed in all datasets for the accounts, and the others.
+
+    An index that ends at most `lag` blocks before the head counts as complete, an empty one does not.
+    """
     indexed_ranges = Spans([Span(0, head)])
     for name in datasets:
         indexed_ranges &= indexed_for_all(tail, chain, name, accounts)
     lag = lag if indexed_ranges else 0
-    left = [span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag]
-    return indexed_ranges, Spans(left)
+    missing_spans = [
+        span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag
+    ]
+    return indexed_ranges, Spans(missing_spans)

@@ -1,4 +1,4 @@
-"""What functions are called, and what calls to them stand for, by the selectors of call data: `functions.toml`."""
+"""Names of contract functions, and transaction types of their calls, by selector: `functions.toml`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ class File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def load(path: Path, *selectors: Callable[[str], bytes]) -> Functions:
-    """The table in a file, by the selectors of kinds of chain (`SelectsFunctions`).
+    """Load the functions of a file, by the selectors of kinds of chain (`SelectsFunctions`).
 
-    BadSettings where two of its functions begin alike and are not the same.
+    Raises:
+        BadSettings: The file cannot be read, or two different functions have the same selector.
     """
     try:
-        written = msgspec.convert(tomllib.loads(path.read_text()), File)
+        file = msgspec.convert(tomllib.loads(path.read_text()), File)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(path.name, str(error)) from None
-    found = Functions({}, {})
-    for type_, signatures in ((None, written.signatures), *written.types.items()):
+    functions = Functions({}, {})
+    for type_, signatures in ((None, file.signatures), *file.types.items()):
         for function, selector in product(signatures, selectors):
             name, start = function.partition("(")[0].rpartition(":")[2], selector(function)
-            known = found.names.setdefault(start, name)
-            if known != name:
-                raise BadSettings(path.name, f"{function} begins like {known}")
-            if type_ and found.types.setdefault(start, type_) != type_:
-                raise BadSettings(path.name, f"{function} is both {found.types[start]} and {type_}")
-    return found
+            other_name = functions.names.setdefault(start, name)
+            if other_name != name:
+                raise BadSettings(path.name, f"{function} begins like {other_name}")
+            if type_ and functions.types.setdefault(start, type_) != type_:
+                raise BadSettings(path.name, f"{function} is both {functions.types[start]} and {type_}")
+    return functions

@@ -1,8 +1,8 @@
-"""What accounts did, over all chains, as pages of one list: from the index, and from the node what the index lacks.
+"""Pages of the activities of accounts over all chains, from the index and, for missing rows, nodes.
 
-A page is cut from a total order, so pages that follow one another meet everything once, and one that is told where the
-page before it ended goes on there, whatever came meanwhile. It is given only where nothing that nobody indexed could
-stand in it or before it: else it is `NotIndexed`.
+A page is a slice of a total order, so the pages of a list show each record once. A page that starts at the end of an
+earlier one goes on there, whatever blocks came meanwhile. If an unindexed record could stand in a page or before it,
+the page raises `NotIndexed`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as with_fields
 
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
@@ -27,8 +27,14 @@ from chainfolio.engine.prices.past_prices import Prices
 from chainfolio.engine.rows import check_ceiling
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHeads
-from chainfolio.engine.transactions.activities import Activities, indexed_hashes, indexed_transactions, missing, read
-from chainfolio.engine.transactions.page_positions import Reached, reached, remaining
+from chainfolio.engine.transactions.activities import (
+    Activities,
+    indexed_hashes,
+    indexed_transactions,
+    missing,
+    read_activities,
+)
+from chainfolio.engine.transactions.page_positions import ListPosition, position_after, remaining
 from chainfolio.engine.validators.stakes import PROTOCOL
 from chainfolio.errors import HistoryUnavailable, NotIndexed, Unavailable, UnsupportedMethod
 from chainfolio.indexer.scopes import indexed_for_all
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
     from chainfolio.indexer.registry import Registry
     from chainfolio.storage.tail import Tail
 
-PIECE: Final = 250  # activities that are made whole at a time, at first
+PIECE: Final = 250  # activities of the first piece, which get their rows together
 MAX_PIECE: Final = 4000
 FAR_FUTURE_US: Final = 2**63
 Record = tuple[Activity, TransactionDocument]
@@ -54,7 +60,7 @@ class Subject:
     """One chain to read, and the accounts of its kind. `datasets` are those that its operator indexes."""
 
     snapshotter: Snapshotter
-    shown: ChainFacts
+    facts: ChainFacts
     datasets: tuple[str, ...]
     accounts: tuple[str, ...]
 
@@ -65,29 +71,29 @@ class Subject:
 
     @property
     def issues(self) -> list[Issue]:
-        """What the chain could say, and its index is not asked to know."""
+        """Return an issue for each dataset of the chain that its operator does not index."""
         return [
             Issue(self.key, each.name, f"{each.loss} (dataset `{each.name}`)")
-            for each in self._of_activity
+            for each in self._activity_datasets
             if each.loss and each.name not in self.datasets
         ]
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """The datasets without which an answer would leave something out unsaid."""
-        return tuple(each.name for each in self._of_activity if not each.loss or each.name in self.datasets)
+    def required_datasets(self) -> tuple[str, ...]:
+        """Return the datasets that a page needs: without them it would lack records and not say so."""
+        return tuple(each.name for each in self._activity_datasets if not each.loss or each.name in self.datasets)
 
     @property
-    def _of_activity(self) -> list[Dataset]:
-        """The datasets of the chain that say what accounts did, those first without which there is no answer."""
-        every = self.snapshotter.chain.datasets.values()
-        found = [each for each in every if each.in_activity and not each.reward_protocol]
-        return sorted(found, key=lambda each: bool(each.loss))
+    def _activity_datasets(self) -> list[Dataset]:
+        """Return the chain's datasets of activities, the indispensable ones first."""
+        datasets = self.snapshotter.chain.datasets.values()
+        of_activity = [each for each in datasets if each.in_activity and not each.reward_protocol]
+        return sorted(of_activity, key=lambda each: bool(each.loss))
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """A span that nobody indexed, and the times of its first and its last block."""
+class IndexGap:
+    """A span that is not indexed, and the times of its first and its last block."""
 
     chain: str
     dataset: str
@@ -96,88 +102,97 @@ class Hole:
     last_us: int
 
     def error(self) -> NotIndexed:
-        """What it makes of an answer that would need it."""
+        """Return the error for a page that needs this span."""
         return NotIndexed(self.chain, self.dataset, self.span.first, self.span.last)
 
     def is_clear(self, activity: Activity, newest_first: bool) -> bool:
-        """Whether nothing of the hole could stand before an activity."""
+        """Return True if no record of the gap could stand before an activity."""
         return activity.time_us > self.last_us if newest_first else activity.time_us < self.first_us
 
 
 @dataclass(slots=True)
 class Statement:
-    """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer,
-    `unearned` what positions earned and is not indexed, `heads` how far the chains were.
+    """Reads one page of activities of accounts on some chains.
 
-    With `stored_heads`, chains whose nodes do not answer (`silent`) are answered from what is stored; without, the
-    error of the node is raised."""
+    Attributes:
+        max_transactions: Maximum per account.
+        issues: What could not be read for the page.
+        reward_issues: Rewards of positions that are not indexed.
+        heads: Height of the head of each chain.
+        stored_heads: If given, chains whose nodes do not answer are read from the store; else their error is raised.
+        silent: Keys of the chains that are read from the store.
+    """
 
     registry: Registry
     functions: Functions
-    most: int
-    wanted: TransactionFilter
+    max_transactions: int
+    filters: TransactionFilter
     issues: list[Issue] = field(default_factory=list)
-    unearned: list[Issue] = field(default_factory=list)
+    reward_issues: list[Issue] = field(default_factory=list)
     heads: dict[str, int] = field(default_factory=dict)
     stored_heads: StoredHeads | None = None
     max_lookups: int = MAX_LOOKUPS
     silent: set[str] = field(default_factory=set)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
-    _holes: list[Hole] = field(default_factory=list)
-    _balances: dict[tuple[str, Asset], Any] = field(default_factory=dict)  # at those blocks
+    _gaps: list[IndexGap] = field(default_factory=list)
+    _balances: dict[tuple[str, Asset], Any] = field(default_factory=dict)  # at the blocks of `_judged_at`
     _judged_at: dict[str, Block] = field(default_factory=dict)
     _tokens: dict[str, dict[Asset, Token]] = field(default_factory=dict)
     _spam: set[tuple[str, Asset]] = field(default_factory=set)
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
     _lookups: int = 0
 
-    async def page(self, subjects: Sequence[Subject]) -> tuple[list[TransactionDocument], Reached | None]:
-        """One page, and how far it goes, None where it is the last. NotFound above the ceiling, NotIndexed where it
-        would need what nobody indexed."""
+    async def page(self, subjects: Sequence[Subject]) -> tuple[list[TransactionDocument], ListPosition | None]:
+        """Return one page, and its end; None on the last page.
+
+        Raises:
+            NotFound: An account has more than `max_transactions`.
+            NotIndexed: The page needs a span that is not indexed.
+        """
         self._subjects = {subject.key: subject for subject in subjects}
         await asyncio.gather(*(self._read(subject) for subject in subjects))
         self._check()
-        keys = await asyncio.to_thread(self._left)
-        found = await self._cut(keys)
-        if len(found) < self.wanted.limit and self._holes:
-            raise self._nearest().error()
-        documents = await self._priced(found)
-        if len(found) < self.wanted.limit:
+        keys = await asyncio.to_thread(self._unread_keys)
+        records = await self._cut(keys)
+        if len(records) < self.filters.limit and self._gaps:
+            raise self._nearest_gap().error()
+        documents = await self._priced(records)
+        if len(records) < self.filters.limit:
             return documents, None
-        count = self.wanted.offset + len(found)
-        return documents, reached(count, found[-1][0], keys, self._is_replaceable, self.wanted.after)
+        count = self.filters.offset + len(records)
+        return documents, position_after(count, records[-1][0], keys, self._is_replaceable, self.filters.after)
 
-    def _left(self) -> list[Activity]:
-        """Return the part of the list that was not read before, in its order."""
-        keys, after = self._certain(), self.wanted.after
-        return keys if after is None else remaining(keys, after, self.wanted.newest_first)
+    def _unread_keys(self) -> list[Activity]:
+        """Return the unread part of the list, in its order."""
+        keys, after = self._certain_keys(), self.filters.after
+        return keys if after is None else remaining(keys, after, self.filters.newest_first)
 
     def _is_replaceable(self, activity: Activity) -> bool:
         """Return True for rows of blocks that may still leave the chain."""
         return activity.height in self._histories[activity.chain].hashes
 
-    def _certain(self) -> list[Activity]:
-        """The keys in the order of the list, as far as nothing that nobody indexed could stand among them."""
-        newest_first = self.wanted.newest_first
+    def _certain_keys(self) -> list[Activity]:
+        """Return the keys in the order of the list, without those behind a gap."""
+        newest_first = self.filters.newest_first
         clear = [
             key
             for history in self._histories.values()
             for key in history.keys
-            if self._is_in_time(key) and all(hole.is_clear(key, newest_first) for hole in self._holes)
+            if self._is_in_time(key) and all(gap.is_clear(key, newest_first) for gap in self._gaps)
         ]
         return sort_activities(clear, newest_first)
 
     def _check(self) -> None:
         counts = Counter(key.account for history in self._histories.values() for key in history.keys)
         for account, count in counts.items():
-            check_ceiling(account, count, self.most)
+            check_ceiling(account, count, self.max_transactions)
 
     def _is_in_time(self, key: Activity) -> bool:
-        since_us, until_us = self.wanted.since_us, self.wanted.until_us
+        since_us, until_us = self.filters.since_us, self.filters.until_us
         return (since_us is None or key.time_us >= since_us) and (until_us is None or key.time_us <= until_us)
 
-    # --- what is known ------------------------------------------------------------------------------------------------
+    # --- reading the index --------------------------------------------------------------------------------------------
 
     async def _read(self, subject: Subject) -> None:
         source, accounts = subject.snapshotter, subject.accounts
@@ -185,17 +200,20 @@ class Statement:
         head = self.heads[subject.key] = latest.height
         self._judged_at[subject.key] = source.indexed_block(latest)
         lag = source.chain.info.blocks_in(LIVE_LAG_S)
-        indexed_ranges, left = await asyncio.to_thread(
-            missing, source.tail, subject.key, accounts, subject.wanted, head, lag
+        indexed_ranges, missing_spans = await asyncio.to_thread(
+            missing, source.tail, subject.key, accounts, subject.required_datasets, head, lag
         )
-        self.unearned += await asyncio.to_thread(_not_earned, source.tail, source.chain, accounts, indexed_ranges)
+        self.reward_issues += await asyncio.to_thread(
+            _reward_issues, source.tail, source.chain, accounts, indexed_ranges
+        )
+        limit = self.max_transactions
         self._histories[subject.key] = await asyncio.to_thread(
-            read, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, self.most
+            read_activities, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, limit
         )
-        await self._look_for_holes(subject, left)
+        await self._find_gap(subject, missing_spans)
 
     async def _head(self, chain: Chain) -> Block:
-        """Return the newest block of a chain; the newest stored one, with an issue, if its node does not answer."""
+        """Return the newest block of a chain; the newest stored one, with an issue, without its node."""
         if self.stored_heads is None:
             return (await chain.heads()).latest
         head = await self.stored_heads.latest(chain)
@@ -204,101 +222,110 @@ class Statement:
             self.issues.append(head.issue)
         return head.block
 
-    async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
-        """Keep the first span in the way of the list, by the times of its ends: others come after it."""
-        if not left:
+    async def _find_gap(self, subject: Subject, missing_spans: Spans) -> None:
+        """Store the first missing span in the way of the list: any other comes after it."""
+        if not missing_spans:
             return
-        spans = sorted(left, reverse=self.wanted.newest_first)
+        spans = sorted(missing_spans, reverse=self.filters.newest_first)
         if subject.key in self.silent:
             ends = [_bounds(span, self._histories[subject.key].keys) for span in spans]
         else:
-            ends = await _ends(subject.snapshotter.chain, spans)
+            ends = await _end_times(subject.snapshotter.chain, spans)
         for span, (first_us, last_us) in zip(spans, ends, strict=True):
-            since_us, until_us = self.wanted.since_us, self.wanted.until_us
+            since_us, until_us = self.filters.since_us, self.filters.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
                 tail = subject.snapshotter.tail
-                lacks = {
+                counts = {
                     name: len(Spans([span]) - indexed_for_all(tail, subject.key, name, subject.accounts))
-                    for name in subject.wanted
+                    for name in subject.required_datasets
                 }
-                self._holes.append(Hole(subject.key, max(lacks, key=lacks.__getitem__), span, first_us, last_us))
+                self._gaps.append(IndexGap(subject.key, max(counts, key=counts.__getitem__), span, first_us, last_us))
                 return
 
-    def _nearest(self) -> Hole:
-        if self.wanted.newest_first:
-            return max(self._holes, key=lambda hole: hole.last_us)
-        return min(self._holes, key=lambda hole: hole.first_us)
+    def _nearest_gap(self) -> IndexGap:
+        if self.filters.newest_first:
+            return max(self._gaps, key=lambda gap: gap.last_us)
+        return min(self._gaps, key=lambda gap: gap.first_us)
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
+    # --- records of the page ------------------------------------------------------------------------------------------
 
     async def _cut(self, keys: Sequence[Activity]) -> list[Record]:
-        first = self.wanted.offset - (self.wanted.after.count if self.wanted.after else 0)
-        last = first + self.wanted.limit
-        if not self._filters:
-            return [each for piece in _pieces(keys[first:last]) for each in await self._records(piece)]
-        found: list[Record] = []
-        passed = 0
-        grows = all("transactions" in subject.wanted for subject in self._subjects.values())
+        first = self.filters.offset - (self.filters.after.count if self.filters.after else 0)
+        end = first + self.filters.limit
+        if not self._needs_records:
+            return [each for piece in _pieces(keys[first:end]) for each in await self._records(piece)]
+        records: list[Record] = []
+        matched = 0
+        grows = all("transactions" in subject.required_datasets for subject in self._subjects.values())
         for piece in _pieces(keys, MAX_PIECE if grows else PIECE):
-            for each in await self._fitting(piece):
-                passed += 1
-                if passed > first:
-                    found.append(each)
-                if passed == last:
-                    return found
-        return found
+            for each in await self._matching(piece):
+                matched += 1
+                if matched > first:
+                    records.append(each)
+                if matched == end:
+                    return records
+        return records
 
     @property
-    def _filters(self) -> bool:
-        """Whether anything is asked that only a record can say. Dust has no sign while nothing past has a price."""
-        wanted = self.wanted
-        parts = (wanted.search, wanted.counterparties, wanted.types, wanted.protocols, wanted.hide_spam)
-        return any(parts) or wanted.token_id is not None
+    def _needs_records(self) -> bool:
+        """Return True if a filter needs the records themselves.
 
-    async def _fitting(self, piece: Sequence[Activity]) -> list[Record]:
-        wanted = self.wanted
-        protocols = {key for written in wanted.protocols for key in (written, protocol_key(written))}
-        records = await self._records(piece, self._may_fit)
+        Dust cannot be filtered here: past values have no price yet.
+        """
+        filters = self.filters
+        parts = (filters.search, filters.counterparties, filters.types, filters.protocols, filters.hide_spam)
+        return any(parts) or filters.token_id is not None
+
+    async def _matching(self, piece: Sequence[Activity]) -> list[Record]:
+        filters = self.filters
+        protocols = {key for protocol in filters.protocols for key in (protocol, protocol_key(protocol))}
+        records = await self._records(piece, self._may_match)
         return [
             (activity, document)
             for activity, document in records
-            if (not wanted.types or document.type in wanted.types)
+            if (not filters.types or document.type in filters.types)
             and (not protocols or document.protocol.key in protocols)
-            and (not wanted.counterparties or activity.counterparties & set(wanted.counterparties))
-            and not (wanted.hide_spam and document.type == "SPAM")
+            and (not filters.counterparties or activity.counterparties & set(filters.counterparties))
+            and not (filters.hide_spam and document.type == "SPAM")
         ]
 
-    def _may_fit(self, activity: Activity) -> bool:
-        """What the index alone says: whoever does not fit is not looked up."""
-        number = self.wanted.token_id
+    def _may_match(self, activity: Activity) -> bool:
+        """Return False if the index alone shows that an activity does not match."""
+        number = self.filters.token_id
         return number is None or any(move.asset.token_id == str(number) for move in activity.movements)
 
     async def _records(
-        self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = lambda activity: True
+        self, keys: Sequence[Activity], may_match: Callable[[Activity], bool] = lambda activity: True
     ) -> list[Record]:
-        """Keys with their records, in the order given, of one round each for tokens and for transactions."""
-        found: dict[tuple[str, str, str], Record] = {}
+        """Return the records of some keys in their order, with one round each for tokens and transactions."""
+        records: dict[tuple[str, str, str], Record] = {}
         for chain, history in self._histories.items():
             subject = self._subjects[chain]
-            ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
-            ours = [activity for activity in ours if may_fit(activity)]
+            activities = await asyncio.to_thread(history.with_rows, [key for key in keys if key.chain == chain])
+            activities = [activity for activity in activities if may_match(activity)]
             tokens = self._tokens.setdefault(chain, {})
             if chain in self.silent:
-                await self._recall(subject, tokens, ours)
+                await self._add_stored_tokens(subject, tokens, activities)
             else:
-                self._spam |= await learn(subject.snapshotter, tokens, ours, self._judged_at[chain], self._balances)
-            if search := self.wanted.search:
+                self._spam |= await add_tokens(
+                    subject.snapshotter, tokens, activities, self._judged_at[chain], self._balances
+                )
+            if search := self.filters.search:
                 native = subject.snapshotter.native
-                ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
-            await asyncio.to_thread(self._meet, subject, history, {activity.account for activity in ours})
+                activities = [activity for activity in activities if mentions(activity, tokens, native, search)]
+            await asyncio.to_thread(
+                self._read_counterparties, subject, history, {activity.account for activity in activities}
+            )
             context = self._context(subject, tokens)
-            for activity in await self._looked_up(subject, history, ours):
-                found[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, context)
-        places = ((key.chain, key.account, key.tx_hash) for key in keys)
-        return [found[place] for place in places if place in found]
+            for activity in await self._with_details(subject, history, activities):
+                records[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, context)
+        row_ids = ((key.chain, key.account, key.tx_hash) for key in keys)
+        return [records[row_id] for row_id in row_ids if row_id in records]
 
-    async def _recall(self, subject: Subject, tokens: dict[Asset, Token], activities: Collection[Activity]) -> None:
-        """Add to the known tokens what is stored of those that activities moved or allowed. None is taken for spam."""
+    async def _add_stored_tokens(
+        self, subject: Subject, tokens: dict[Asset, Token], activities: Collection[Activity]
+    ) -> None:
+        """Add the stored tokens of the activities to `tokens`. None of them is taken for spam."""
         assets = _assets_of(activities) - tokens.keys()
         book = subject.snapshotter.book
         tokens |= await asyncio.to_thread(book.stored, assets)
@@ -307,58 +334,63 @@ class Statement:
             reason = "names and decimals of tokens are those that were stored, and none is checked for spam"
             self.issues.append(Issue(subject.key, "tokens", f"the node does not answer: {reason}"))
 
-    async def _priced(self, found: Sequence[Record]) -> list[TransactionDocument]:
-        """The records of a page with the prices of their blocks, by one reading a chain."""
-        here: dict[str, dict[Block, set[Asset]]] = {}
-        for chain, some in _by_chain(found).items():
-            blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in some})
-            wanted, native = here.setdefault(chain, {}), self._native(chain)
-            for activity, _ in some:
-                wanted.setdefault(blocks[activity.height], set()).update(assets_of(activity, native))
-        read = await asyncio.gather(*(self._prices(chain, wanted) for chain, wanted in here.items()))
-        prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
-        self.issues += [issue for _, issues in read for issue in issues]
-        withdrew = await self._withdrew([activity for activity, _ in found if activity.is_of_protocol])
+    async def _priced(self, records: Sequence[Record]) -> list[TransactionDocument]:
+        """Return the documents of a page with the prices at their blocks: one read per chain."""
+        assets_by_block: dict[str, dict[Block, set[Asset]]] = {}
+        for chain, chain_records in _by_chain(records).items():
+            blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in chain_records})
+            assets, native = assets_by_block.setdefault(chain, {}), self._native(chain)
+            for activity, _ in chain_records:
+                assets.setdefault(blocks[activity.height], set()).update(assets_of(activity, native))
+        results = await asyncio.gather(*(self._prices(chain, assets) for chain, assets in assets_by_block.items()))
+        prices = {chain: prices for chain, (prices, _) in zip(assets_by_block, results, strict=True)}
+        self.issues += [issue for _, issues in results for issue in issues]
+        withdrew = await self._withdrawing_validators([activity for activity, _ in records if activity.is_of_protocol])
         return [
             with_prices(
-                document if (own := withdrew.get(activity.sort_key)) is None else changed(document, validators=own),
+                document
+                if (validators := withdrew.get(activity.sort_key)) is None
+                else with_fields(document, validators=validators),
                 self._native(activity.chain),
                 prices[activity.chain][activity.height],
             )
-            for activity, document in found
+            for activity, document in records
         ]
 
-    async def _prices(self, chain: str, wanted: Mapping[Block, set[Asset]]) -> tuple[Prices, list[Issue]]:
+    async def _prices(self, chain: str, assets_by_block: Mapping[Block, set[Asset]]) -> tuple[Prices, list[Issue]]:
         source = self._subjects[chain].snapshotter
         if chain not in self.silent:
-            return await source.past.prices(wanted)
+            return await source.past.prices(assets_by_block)
         anchor = source.tail.anchor(chain)
-        return await source.past.stored(wanted, -1 if anchor is None else anchor.height)
+        return await source.past.stored(assets_by_block, -1 if anchor is None else anchor.height)
 
-    async def _withdrew(self, paid: Sequence[Activity]) -> dict[tuple[Any, ...], tuple[int, ...]]:
-        """The validators of withdrawals, by the place of the activity, where a beacon chain is indexed."""
-        found: dict[tuple[Any, ...], tuple[int, ...]] = {}
-        for chain in {activity.chain for activity in paid}:
-            own = [activity for activity in paid if activity.chain == chain]
+    async def _withdrawing_validators(self, activities: Sequence[Activity]) -> dict[tuple[Any, ...], tuple[int, ...]]:
+        """Return the validators of withdrawals by the sort key of the activity, if a beacon chain is indexed."""
+        validators: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        for chain in {activity.chain for activity in activities}:
+            of_chain = [activity for activity in activities if activity.chain == chain]
             if (stakes := self._subjects[chain].snapshotter.stakes) is not None:
-                times = {activity.time_us for activity in own}
-                known = await stakes.withdrawing_validators({activity.account for activity in own}, times)
-                places = ((each.sort_key, known.get((each.account, each.time_us), ())) for each in own)
-                found |= {place: tuple(validators) for place, validators in places if validators}
-        return found
+                times = {activity.time_us for activity in of_chain}
+                by_payment = await stakes.withdrawing_validators({activity.account for activity in of_chain}, times)
+                by_sort_key = ((each.sort_key, by_payment.get((each.account, each.time_us), ())) for each in of_chain)
+                validators |= {sort_key: tuple(indexes) for sort_key, indexes in by_sort_key if indexes}
+        return validators
 
     def _native(self, chain: str) -> Asset:
         return self._subjects[chain].snapshotter.native.asset
 
     async def _blocks(self, chain: str, times: Mapping[int, int]) -> dict[int, Block]:
-        """Blocks of the index by their heights, without a hash where none is kept."""
-        kept = self._histories[chain].hashes
+        """Return indexed blocks by height, with an empty hash if none is stored."""
+        replaceable = self._histories[chain].hashes
         lake = self._subjects[chain].snapshotter.lake
-        hashes = {**await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - kept.keys()), **kept}
+        hashes = {
+            **await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - replaceable.keys()),
+            **replaceable,
+        }
         return {height: Block(height, hashes.get(height, ""), "", time_us) for height, time_us in times.items()}
 
-    def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
-        """Find out whom accounts dealt with."""
+    def _read_counterparties(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
+        """Cache the counterparties of the accounts."""
         counterparties = self._counterparties.setdefault(subject.key, {})
         chain, listed = subject.snapshotter.chain, subject.snapshotter.book.listed
         rules = rules_of(chain.kind)
@@ -367,12 +399,12 @@ class Statement:
 
     def _context(self, subject: Subject, tokens: Mapping[Asset, Token]) -> RenderContext:
         def protocol_of(contract: str) -> ProtocolFacts | None:
-            held = self.registry.of(contract, (subject.key,))
-            return self.registry.facts[held[0][1].key] if held else None
+            entries = self.registry.of(contract, (subject.key,))
+            return self.registry.facts[entries[0][1].key] if entries else None
 
         source = subject.snapshotter
         return RenderContext(
-            subject.shown,
+            subject.facts,
             source.native,
             tokens,
             frozenset(source.book.listed),
@@ -385,51 +417,67 @@ class Statement:
             self.registry.facts.get(PROTOCOL),
             self._staking(source.chain),
             source.chain.info.fee_collectors,
-            self.wanted.options,
+            self.filters.options,
         )
 
     def _staking(self, chain: Chain) -> ProtocolFacts | None:
-        """The protocol whose positions earn on a chain."""
+        """Return the protocol of a chain's staking rewards."""
         keys = [each.reward_protocol for each in chain.datasets.values() if each.reward_protocol]
         return self.registry.facts.get(keys[0]) if keys else None
 
-    async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
-        """Return activities with what their transactions say: those that name the account are at hand, others are read
-        once, and stored."""
+    async def _with_details(self, subject: Subject, history: Activities, activities: list[Activity]) -> list[Activity]:
+        """Return the activities with the details of their transactions.
+
+        Details of the accounts' own transactions are in the index. Others are read from the node once, and stored.
+        """
         source = subject.snapshotter
-        ours = [replace(each, details=_of_protocol(each)) if each.is_of_protocol else each for each in ours]
-        unknown = [activity for activity in ours if activity.details is None]
-        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
-        others = [each.tx_hash for each in unknown if each.tx_hash not in stored]
-        lookups = await asyncio.to_thread(source.tail.lookups, subject.key, others)
-        stored |= {each: msgspec.json.decode(details, type=TransactionDetails) for each, details in lookups.items()}
-        asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
-        self._lookups += len(asked)
-        self._check_lookups(source.chain, [activity.height for activity in asked.values()])
-        if asked and subject.key in self.silent:
-            raise Unavailable(subject.key, "the node does not answer, and not all of these transactions are stored")
-        final = {activity.height for activity in asked.values()} - history.hashes.keys()
-        hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
-        known = [
-            IndexedTransaction(
-                tx_hash, one.height, one.tx_index, one.time_us // 1_000_000, hashes.get(one.height), one.height in final
-            )
-            for tx_hash, one in asked.items()
+        activities = [
+            replace(each, details=_protocol_details(each)) if each.is_of_protocol else each for each in activities
         ]
-        if known:
-            found = await require_capability(source.chain, Capability.TRANSACTIONS).look_up(known)
-            stored |= {each.tx_hash: details for each, details in zip(known, found, strict=True)}
-            blocks = [None if each.final else each.block_hash or "" for each in known]
+        without_details = [activity for activity in activities if activity.details is None]
+        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, without_details)
+        unindexed = [each.tx_hash for each in without_details if each.tx_hash not in stored]
+        lookups = await asyncio.to_thread(source.tail.lookups, subject.key, unindexed)
+        stored |= {each: msgspec.json.decode(details, type=TransactionDetails) for each, details in lookups.items()}
+        to_read = {activity.tx_hash: activity for activity in without_details if activity.tx_hash not in stored}
+        self._lookups += len(to_read)
+        self._check_lookups(source.chain, [activity.height for activity in to_read.values()])
+        if to_read and subject.key in self.silent:
+            raise Unavailable(subject.key, "the node does not answer, and not all of these transactions are stored")
+        final = {activity.height for activity in to_read.values()} - history.hashes.keys()
+        hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
+        indexed = [
+            IndexedTransaction(
+                tx_hash,
+                activity.height,
+                activity.tx_index,
+                activity.time_us // 1_000_000,
+                hashes.get(activity.height),
+                activity.height in final,
+            )
+            for tx_hash, activity in to_read.items()
+        ]
+        if indexed:
+            details_read = await require_capability(source.chain, Capability.TRANSACTIONS).look_up(indexed)
+            stored |= {each.tx_hash: details for each, details in zip(indexed, details_read, strict=True)}
+            blocks = [None if each.final else each.block_hash or "" for each in indexed]
             rows = [
                 (each.tx_hash, each.height, block_hash, msgspec.json.encode(details))
-                for each, block_hash, details in zip(known, blocks, found, strict=True)
+                for each, block_hash, details in zip(indexed, blocks, details_read, strict=True)
             ]
             await asyncio.to_thread(source.tail.add_lookups, subject.key, rows)
-        return [one if one.details else replace(one, details=stored[one.tx_hash]) for one in ours]
+        return [
+            activity if activity.details else replace(activity, details=stored[activity.tx_hash])
+            for activity in activities
+        ]
 
     def _check_lookups(self, chain: Chain, heights: Sequence[int]) -> None:
-        """NotIndexed where the index has to say what the chain cannot be asked, or not so often; Incapable where
-        neither could ever say it."""
+        """Raise an error if the transactions may not be read from the node.
+
+        Raises:
+            NotIndexed: They are too many, or the node cannot return them, and they belong into the index.
+            MissingCapability: Neither the index nor the node can have them.
+        """
         if not heights:
             return
         if all(each.table is not TRANSACTIONS for each in chain.datasets.values()):
@@ -438,31 +486,33 @@ class Statement:
             raise NotIndexed(chain.key, "transactions", min(heights), max(heights))
 
 
-def _not_earned(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: Spans) -> list[Issue]:
-    """What positions earned and nobody indexed, of heights of which all else is known."""
+def _reward_issues(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: Spans) -> list[Issue]:
+    """Return issues for the rewards of positions that are not indexed, at heights where all else is."""
     return [
-        Issue(chain.key, each.name, f"{each.loss} from block {left[0].first} on (dataset `{each.name}`)")
+        Issue(chain.key, each.name, f"{each.loss} from block {missing_spans[0].first} on (dataset `{each.name}`)")
         for each in chain.datasets.values()
         if each.reward_protocol
-        if (left := list(indexed - indexed_for_all(tail, chain.key, each.name, accounts)))
+        if (missing_spans := list(indexed - indexed_for_all(tail, chain.key, each.name, accounts)))
     ]
 
 
-def _of_protocol(activity: Activity) -> TransactionDetails:
-    """What stands in the place of a transaction where there is none: nobody sent it, and nobody paid for it."""
+def _protocol_details(activity: Activity) -> TransactionDetails:
+    """Return the details of an activity without a transaction: it has no sender and no fee."""
     return TransactionDetails(activity.movements[0].counterparty, activity.account, None, 0, 0, False, b"")
 
 
 def _bounds(span: Span, keys: Sequence[Activity]) -> tuple[int, int]:
-    """Return moments between which a span lies, by the activities of its chain around it."""
+    """Return the times between which a span lies, by the activities of its chain around it."""
     below = [key.time_us for key in keys if key.height < span.first]
     above = [key.time_us for key in keys if key.height > span.last]
     return max(below, default=0) + bool(below), min(above, default=FAR_FUTURE_US) - bool(above)
 
 
-async def _ends(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """The times of the first and the last block of spans. Blocks that no node has any more may be of any time: nothing
-    is taken for certain before or behind them."""
+async def _end_times(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """Return the times of the first and the last block of spans.
+
+    Blocks that no node has any more may be of any time.
+    """
     try:
         times = await times_at(chain, {end for span in spans for end in (span.first, span.last)})
     except (HistoryUnavailable, UnsupportedMethod):
@@ -470,45 +520,53 @@ async def _ends(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
     return [(times[span.first], times[span.last]) for span in spans]
 
 
-def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:
+def _by_chain(records: Sequence[Record]) -> dict[str, list[Record]]:
     chains: dict[str, list[Record]] = {}
-    for each in found:
+    for each in records:
         chains.setdefault(each[0].chain, []).append(each)
     return chains
 
 
-def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Activity]]:
-    """Pieces each twice as long as the one before, so that a filter that finds little reads the lake a few times."""
+def _pieces(keys: Sequence[Activity], max_size: int = PIECE) -> Iterator[Sequence[Activity]]:
+    """Yield pieces, each twice as long as the one before.
+
+    A filter with few matches then reads the lake only a few times.
+    """
     start, size = 0, PIECE
     while start < len(keys):
         yield keys[start : start + size]
-        start, size = start + size, min(2 * size, most)
+        start, size = start + size, min(2 * size, max_size)
 
 
-async def learn(
+async def add_tokens(
     snapshotter: Snapshotter,
-    known: dict[Asset, Token],
+    tokens: dict[Asset, Token],
     activities: Collection[Activity],
     block: Block,
     balances: dict[tuple[str, Asset], Any],
 ) -> set[tuple[str, Asset]]:
-    """Add to the known tokens those that activities moved or allowed, as they are at a block. By account and token,
-    what of those that moved is taken for spam, as a portfolio at that block would say it. `balances` are known of that
-    block; it learns more."""
+    """Add the tokens of the activities, with their state at a block, to `tokens`.
+
+    Args:
+        balances: Caches balances at that block.
+
+    Returns:
+        The tokens, by account, that are spam, as a portfolio at that block would judge.
+    """
     listed = snapshotter.book.listed
     moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]
-    moved = {pair for pair in moves if not pair[1].is_native}
+    transferred = {pair for pair in moves if not pair[1].is_native}
     assets = _assets_of(activities)
-    known |= {asset: listed[asset] for asset in assets & listed.keys()}
+    tokens |= {asset: listed[asset] for asset in assets & listed.keys()}
     if assets <= listed.keys():
         return set()
-    tokens, spam = await snapshotter.judge(moved, assets - listed.keys(), block, balances)
-    known |= tokens
+    described, spam = await snapshotter.judge(transferred, assets - listed.keys(), block, balances)
+    tokens |= described
     return set(spam)
 
 
 def _assets_of(activities: Collection[Activity]) -> set[Asset]:
-    """Return the tokens and collections that activities moved or allowed."""
-    moved = {move.asset.collection for each in activities for move in each.movements}
-    allowed = {permission.asset for each in activities for permission in each.permissions}
-    return {asset for asset in moved if not asset.is_native} | allowed
+    """Return the tokens and collections that activities moved or approved."""
+    transferred = {move.asset.collection for each in activities for move in each.movements}
+    approved = {permission.asset for each in activities for permission in each.permissions}
+    return {asset for asset in transferred if not asset.is_native} | approved

@@ -26,7 +26,7 @@ from chainfolio.engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.environment import Environment
 from chainfolio.indexer.registry import Protocol, Registry
 from chainfolio.portfolio.document import IssueDocument, Portfolio, ProtocolDocument, encode_one
@@ -166,7 +166,7 @@ class FakeEngine:
     delay_s: float = 0
     value_usd: Decimal = Decimal("1600.25")
     ready: bool = True
-    reached: Reached | None = None
+    reached: ListPosition | None = None
     syncing: bool = False
     served: set[str] = field(default_factory=lambda: {"evm", "solana", "tron", "starknet"})
     page: ApprovalsPage = field(default_factory=lambda: ApprovalsPage((), None))

@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 from chainfolio.api.serve import listening
 from chainfolio.blocks import Block
 from chainfolio.engine.answers import ApprovalsPage, EventPosition, Permit2Allowance
-from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.environment import SystemClock
 from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app
@@ -40,7 +40,7 @@ class Shared(FakeKeys):
 async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tmp_path: Path) -> None:
     keys = Shared({KEY: Caller(), OTHER_KEY: Caller("acc_2", "key_2")})
     keys.store = State.open(f"sqlite:///{tmp_path}/state.db", b"p" * 32, SystemClock(), Random(1))
-    reached = Reached(10, (7, 6, 5, "0xtx", "ethereum", ALICE))
+    reached = ListPosition(10, (7, 6, 5, "0xtx", "ethereum", ALICE))
     engines = FakeEngine(reached=reached), FakeEngine()
     async with (
         listening(an_app(engines[0], keys), "127.0.0.1", 0, drain_s=0.1) as first,
@@ -48,12 +48,12 @@ async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tm
         ClientSession() as client,
     ):
 
-        async def after(port: int, path: str, key: str = KEY) -> Reached | None:
+        async def after(port: int, path: str, key: str = KEY) -> ListPosition | None:
             url = f"http://127.0.0.1:{port}{path}"
             async with client.get(url, headers={"Authorization": f"Bearer {key}"}) as answer:
                 assert answer.status == 200, await answer.text()
             (_, (_, wanted)) = engines[port == second].calls[-1]
-            found: Reached | None = wanted.after
+            found: ListPosition | None = wanted.after
             return found
 
         assert await after(first, PAGED) is None

@@ -12,7 +12,7 @@ import pytest
 
 from chainfolio.addresses import EVM
 from chainfolio.blocks import Span, Spans
-from chainfolio.engine.transactions.activities import read
+from chainfolio.engine.transactions.activities import read_activities
 from chainfolio.errors import NotIndexed
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import WAD
@@ -199,7 +199,9 @@ async def test_whom_a_called_contract_dealt_with_is_not_what_its_callers_make_it
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
             heights = Spans([Span(0, subject.height)])
-            found = read(indexed.lake, indexed.tail, indexed.key, indexed.chain.info, [account, eve], heights, 1_000)
+            found = read_activities(
+                indexed.lake, indexed.tail, indexed.key, indexed.chain.info, [account, eve], heights, 1_000
+            )
     assert forged in {key.tx_hash for key in found.keys if key.account == account}
     assert found.counterparties_of(account, (), EVM).resembled(look_alike, (2**40, 0)) is None
     assert (

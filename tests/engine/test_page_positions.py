@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.engine.transactions.page_positions import MAX_NAMED, Reached, reached, remaining
+from chainfolio.engine.transactions.page_positions import MAX_NAMES, ListPosition, position_after, remaining
 from chainfolio.portfolio.activity import Activity, sort_activities
 
 ALICE = "0x" + "a1" * 20
@@ -26,15 +26,15 @@ def is_replaceable(key: Activity) -> bool:
 
 
 def read_page(
-    keys: Sequence[Activity], size: int, at: Reached | None, *, newest_first: bool
-) -> tuple[list[Activity], Reached | None]:
+    keys: Sequence[Activity], size: int, at: ListPosition | None, *, newest_first: bool
+) -> tuple[list[Activity], ListPosition | None]:
     """One page of the list, and the position behind it; None at its end."""
     order = sort_activities(keys, newest_first)
     left = order if at is None else remaining(order, at, newest_first)
     page = left[:size]
     if len(page) < size:
         return page, None
-    return page, reached((at.count if at else 0) + size, page[-1], left, is_replaceable, at)
+    return page, position_after((at.count if at else 0) + size, page[-1], left, is_replaceable, at)
 
 
 heights = st.integers(FINAL - 8, FINAL + 8)
@@ -51,7 +51,7 @@ def test_replaced_blocks_hide_no_row_and_repeat_none(
 ) -> None:
     keys = [activity(number, height, number) for number, height in enumerate(places)]
     shown: list[str] = []
-    at: Reached | None = None
+    at: ListPosition | None = None
     while True:
         page, at = read_page(keys, size, at, newest_first=newest_first)
         shown += [key.tx_hash for key in page]
@@ -86,15 +86,15 @@ def test_a_row_that_moves_above_the_end_of_a_page_is_on_the_next_one() -> None:
 
 
 def test_a_position_is_bounded_and_survives_its_encoding() -> None:
-    keys = [activity(number, FINAL + 1, number) for number in range(2 * MAX_NAMED + 100)]
+    keys = [activity(number, FINAL + 1, number) for number in range(2 * MAX_NAMES + 100)]
     at = None
     for _ in range(2):
-        _, at = read_page(keys, MAX_NAMED, at, newest_first=True)
+        _, at = read_page(keys, MAX_NAMES, at, newest_first=True)
     assert at is not None
-    assert (len(at.shown), len(at.pending)) == (MAX_NAMED, 100)
+    assert (len(at.shown), len(at.pending)) == (MAX_NAMES, 100)
     encoded = msgspec.msgpack.encode(at)
     assert len(encoded) < 30_000
-    assert msgspec.msgpack.decode(encoded, type=Reached) == at
+    assert msgspec.msgpack.decode(encoded, type=ListPosition) == at
 
 
 @pytest.mark.parametrize("newest_first", [True, False])

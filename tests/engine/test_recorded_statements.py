@@ -31,7 +31,12 @@ from chainfolio.chains import ChainInfo
 from chainfolio.configs.generate import kinds
 from chainfolio.contracts import Token
 from chainfolio.engine.snapshots.token_book import token_list
-from chainfolio.engine.transactions.activities import ALLOWED, MOVED, Activities, of_transaction
+from chainfolio.engine.transactions.activities import (
+    APPROVAL_COLUMNS,
+    TRANSFER_COLUMNS,
+    Activities,
+    transaction_columns,
+)
 from chainfolio.engine.transactions.function_names import load
 from chainfolio.indexer.registry import load as load_protocols
 from chainfolio.indexer.wiring import CONFIGS
@@ -74,14 +79,24 @@ class Case:
         """What we say of it to one account."""
         done = self.done
         place = (account, done.height, done.index)
-        moves = in_buckets(ACCOUNT_TRANSFERS, frame(self.moved)).filter(pl.col("account") == account).select(MOVED)
+        moves = (
+            in_buckets(ACCOUNT_TRANSFERS, frame(self.moved))
+            .filter(pl.col("account") == account)
+            .select(TRANSFER_COLUMNS)
+        )
         owned = frame(self.allowed).filter(pl.col("owner") == account).with_columns(account=pl.col("owner"))
         sent = frame(rows([done], "case")).with_columns(account=pl.lit(account))
         key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.transaction.hash)
         held = Activities(
-            "case", INFO, (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *of_transaction())
+            "case",
+            INFO,
+            (key,),
+            {},
+            moves,
+            owned.select(APPROVAL_COLUMNS),
+            sent.select("account", *transaction_columns()),
         )
-        (whole,) = held.whole([key])
+        (whole,) = held.with_rows([key])
         return record(whole, self.context)
 
     @cached_property

@@ -15,8 +15,8 @@ from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.transactions.activities import Activities
-from chainfolio.engine.transactions.page_positions import Reached
-from chainfolio.engine.transactions.pages import Hole, Statement, Subject
+from chainfolio.engine.transactions.page_positions import ListPosition
+from chainfolio.engine.transactions.pages import IndexGap, Statement, Subject
 from chainfolio.errors import NotFound, NotIndexed
 from chainfolio.indexer.registry import Registry
 from chainfolio.portfolio.activity import Activity, Functions
@@ -33,10 +33,10 @@ def keys(chain: str, *times: int) -> tuple[Activity, ...]:
 class Told(Statement):
     """A statement over chains whose keys and holes are told, and whose records are the keys."""
 
-    def tell(self, *held: tuple[Activity, ...], holes: Sequence[Hole] = ()) -> Told:
+    def tell(self, *held: tuple[Activity, ...], holes: Sequence[IndexGap] = ()) -> Told:
         for some in held:
             self._histories[some[0].chain] = Activities(some[0].chain, INFO, some, {}, NOTHING, NOTHING, NOTHING)
-        self._holes.extend(holes)
+        self._gaps.extend(holes)
         return self
 
     async def _read(self, subject: Subject) -> None:
@@ -51,7 +51,7 @@ class Told(Statement):
     async def shown(self) -> list[Any]:
         return list((await self.page([]))[0])
 
-    async def reached(self) -> Reached | None:
+    async def reached(self) -> ListPosition | None:
         return (await self.page([]))[1]
 
 
@@ -71,7 +71,7 @@ async def test_chains_are_merged_by_time() -> None:
 
 
 async def test_a_page_ends_where_any_chain_has_a_hole() -> None:
-    low, lower = Hole("a", "transfers", Span(0, 7), 1, 30), Hole("b", "native", Span(0, 3), 0, 12)
+    low, lower = IndexGap("a", "transfers", Span(0, 7), 1, 30), IndexGap("b", "native", Span(0, 3), 0, 12)
     assert await told(4).tell(A, B, holes=[low, lower]).shown() == ["0xb55", "0xa50", "0xa40", "0xb35"]
     # What has the time of the last block of the hole may come after what is missing.
     for limit, offset in ((5, 0), (1, 4)):
@@ -81,7 +81,7 @@ async def test_a_page_ends_where_any_chain_has_a_hole() -> None:
 
 
 async def test_the_oldest_first_ends_below_a_hole() -> None:
-    high, higher = Hole("a", "transfers", Span(3, 3), 35, 36), Hole("b", "transfers", Span(9, 9), 60, 61)
+    high, higher = IndexGap("a", "transfers", Span(3, 3), 35, 36), IndexGap("b", "transfers", Span(9, 9), 60, 61)
     question: dict[str, Any] = {"newest_first": False}
     found = await told(5, **question).tell(A, B, holes=[higher, high]).shown()
     assert found == ["0xa10", "0xb15", "0xa20", "0xb20", "0xa30"]

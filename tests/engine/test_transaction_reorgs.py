@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.errors import NodeBehind
 from chainfolio.localchain.evm import Tx, tx
 from tests.chains.evm import evm
@@ -43,7 +43,7 @@ async def test_pages_are_the_whole_while_blocks_come_and_go(tmp_path: Path, newe
             begun = [each.hash for each in await ask(indexed, [alice.lower()], wanted(newest_first=newest_first))]
             follower, size = indexed.follower(), 5
             read: list[str] = []
-            reached: Reached | None = None
+            reached: ListPosition | None = None
             while True:
                 question = wanted(size, len(read), newest_first=newest_first, after=reached)
                 found, reached = await page(indexed, [alice.lower()], question)

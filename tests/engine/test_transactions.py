@@ -17,7 +17,7 @@ from chainfolio.engine.answers import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load
-from chainfolio.engine.transactions.page_positions import Reached
+from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.engine.transactions.pages import Statement, Subject
 from chainfolio.engine.validators.stakes import Stakes
 from chainfolio.errors import NotFound, NotIndexed
@@ -86,7 +86,7 @@ async def page(
     protocols: tuple[Protocol, ...] = (),
     stakes: Stakes | None = None,
     max_lookups: int = MAX_LOOKUPS,
-) -> tuple[list[TransactionDocument], Reached | None]:
+) -> tuple[list[TransactionDocument], ListPosition | None]:
     """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
     book = TokenBook(facts.key, indexed.lake, {})
