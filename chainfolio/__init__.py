@@ -1,5 +1,8 @@
-"""Wallets of many chains: what they hold, what it is worth, how it got there. The public names are those of `__all__`,
-`chainfolio.errors` and `chainfolio.plugins`; every other module is private, and may change with any release."""
+"""Wallets of many chains: their holdings, the value of these, and their history.
+
+The public names are those of `__all__`, `chainfolio.errors` and `chainfolio.plugins`. Every other module is private,
+and may change with any release.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Protocol families whose decoders call contracts by Ethereum's ABI, shared with kinds of chain other than the EVM.
+"""Protocol families whose decoders call contracts by Ethereum's ABI, for any kind of chain.
 
-A kind that has such families offers them (`chainfolio.kinds.OffersFamilies`). Another one reads accounts with them
-and answers their reads by its own calls. Inside, addresses are `0x` and 40 digits; assets have the names of the
-chain.
+A kind that has such families offers them (`chainfolio.kinds.OffersFamilies`). Another kind reads accounts with them and
+answers their reads by its own calls. Inside, addresses are `0x` and 40 digits; assets have the names of the chain.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class AssetNames(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AbiCall:
-    """Call data for a contract; `alone` if the function changes state, so that it is not batched with others."""
+    """Call data for a contract. `alone`: not batched, because the function changes state."""
 
     contract: str
     data: bytes

@@ -138,7 +138,7 @@ def installed() -> tuple[AddressRules, ...]:
         if entry.name not in BUILTIN_RULES:
             try:
                 rules = getattr(entry.load(), "addresses", None)
-            except Exception:  # third-party code: whoever configures such a chain is told what is wrong with it
+            except Exception:  # third-party code: a configured chain of this kind reports it
                 continue
             if isinstance(rules, AddressRules):
                 rules_of_packages.append(rules)

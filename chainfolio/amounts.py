@@ -1,7 +1,7 @@
-"""Exact 256-bit amounts. *raw* is the chain's integer; an *amount* is raw scaled by decimals; no float anywhere.
+"""Exact 256-bit amounts. *raw* is the chain's integer; an *amount* is raw scaled by decimals.
 
-In tables a raw is exactly 32 bytes, big-endian: it sorts, and is the truth. In answers an amount is a decimal string in
-plain notation without trailing zeros.
+No floats are used. In tables a raw is exactly 32 big-endian bytes, so that it sorts; the raw is authoritative. In
+answers an amount is a decimal string in plain notation without trailing zeros.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def text(value: Decimal) -> str:
 
 
 def parse(digits: str, *, max_digits: int = 120) -> Decimal:
-    """A decimal from text, bounded before conversion: exponents, NaN and Infinity are refused with ValueError."""
+    """Return the decimal in a text of at most `max_digits` characters.
+
+    Raises:
+        ValueError: the text is longer, has an exponent, or is NaN or Infinity.
+    """
     body = digits.removeprefix("-")
     integer, _, fraction = body.partition(".")
     if not (integer.isascii() and integer.isdigit()) or len(body) > max_digits:

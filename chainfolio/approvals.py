@@ -30,7 +30,7 @@ class OperatorApproval(TokenApproval, Protocol):
 
 
 class IndirectApproval(TokenApproval, Protocol):
-    """An owner's permission to transfer a token through a contract, such as Permit2, that the owner approved."""
+    """An owner's permission to transfer a token through an approved contract, such as Permit2."""
 
     @property
     def contract(self) -> str:
@@ -38,7 +38,7 @@ class IndirectApproval(TokenApproval, Protocol):
 
 
 class AllowanceState(NamedTuple):
-    """The remaining allowance, the owner's balance, and the token's supply; None if the contract gives none."""
+    """The remaining allowance, the owner's balance, and the token's supply; None if it gives none."""
 
     raw: int | None
     balance: int | None
@@ -53,7 +53,7 @@ class OperatorState(NamedTuple):
 
 
 class PermissionState(NamedTuple):
-    """The remaining permission and its expiry, the contract's allowance, and the owner's balance; None if not known."""
+    """A permission, its expiry, the contract's allowance, and the owner's balance; None if not known."""
 
     raw: int | None
     expires_s: int | None

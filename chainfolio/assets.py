@@ -1,6 +1,6 @@
-"""Chains, accounts and assets: one canonical form each. CAIP-2 names a chain, CAIP-10 an account, CAIP-19 an asset.
+"""Chains, accounts and assets in one canonical form each: CAIP-2, CAIP-10 and CAIP-19.
 
-An account is written in the way of its kind of chain (`chainfolio.addresses`).
+An account is written as its kind of chain writes it (`chainfolio.addresses`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ASSET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An address and the kind of chain that it belongs to: `evm`, `solana`, `tron`, `starknet`, or an installed one."""
+    """An address with its kind of chain: `evm`, `solana`, `tron`, `starknet`, or an installed one."""
 
     kind: str
     address: str
@@ -66,9 +66,9 @@ def evm(text: str) -> str:
 
 
 class Asset(NamedTuple):
-    """CAIP-19: `chain` is CAIP-2, `kind` the namespace (slip44, erc20, erc721, …), `reference` the contract.
+    """A CAIP-19 asset: `chain` is CAIP-2, `kind` the namespace (slip44, erc20), `reference` the contract.
 
-    A tuple, because assets are keys of every dictionary that is looked into for each holding.
+    A tuple, because assets are keys of every dictionary that is looked up for each holding.
     """
 
     chain: str
@@ -97,7 +97,7 @@ class Asset(NamedTuple):
 
     @property
     def shown_contract(self) -> str:
-        """The contract as answers show it: that of the native coin is the zero address. Only documents use this."""
+        """The contract as answers show it; the native coin has the zero address. For documents only."""
         return SHOWN_NATIVE if self.is_native else self.reference
 
 

@@ -39,7 +39,10 @@ log = logging.getLogger("chainfolio.session")
 
 
 class AsyncSession:
-    """Questions about wallets, asked with the nodes and the data of one place. Make it with `connect` or `open`."""
+    """Answers questions about wallets, with the nodes and data of one place.
+
+    Create it with `connect` or `open`.
+    """
 
     def __init__(self, begin: Callable[[], Awaitable[System]]) -> None:
         self._begin = begin
@@ -49,9 +52,22 @@ class AsyncSession:
 
     @classmethod
     def connect(cls, rpc: str | Sequence[str], *, data: str | Path | None = None) -> AsyncSession:
-        """A session with the chains that some nodes serve. Without `data`, a folder, nothing is kept."""
+        """Return a session with the chains that some nodes serve, which connects when it is first used.
+
+        `data` is a folder; without one nothing is stored.
+
+        Raises:
+            BadRequest: when it connects: no node is given, an address is malformed, or no file describes a node's
+                chain.
+            SourceError: when it connects: a node cannot be reached, or is of no installed kind.
+        """
 
         async def begin() -> System:
+            """Connect to the nodes.
+
+            Raises:
+                BadRequest: no node is given.
+            """
             from chainfolio.settings import load
 
             if not rpc:
@@ -62,7 +78,10 @@ class AsyncSession:
 
     @classmethod
     def open(cls, path: str | Path, *, rpc: str | Sequence[str] = ()) -> AsyncSession:
-        """A session with a settings file, a folder that has one, or a data folder; with `rpc` the nodes are these."""
+        """Return a session with a settings file, a folder that has one, or a data folder.
+
+        `rpc` replaces the nodes of the settings.
+        """
 
         async def begin() -> System:
             settings = _settings(Path(path))
@@ -103,7 +122,10 @@ class AsyncSession:
         include_spam: bool = False,
         sources: bool = False,
     ) -> Portfolio:
-        """What an address holds and what it is worth: on all chains now, on one `chain`, or there at a `block`."""
+        """Return the holdings of an address and their value, now or at a `block` of one `chain`.
+
+        Without `chain`, all chains are read.
+        """
         (portfolio,) = await self.portfolios(
             [address], chain=chain, block=block, include_spam=include_spam, sources=sources
         )
@@ -118,7 +140,7 @@ class AsyncSession:
         include_spam: bool = False,
         sources: bool = False,
     ) -> list[Portfolio]:
-        """The same of several addresses, in their order, each once."""
+        """Return the portfolios of several addresses, in their order, each address once."""
         from chainfolio.engine.questions import portfolios
         from chainfolio.portfolio.facts import Options
 
@@ -142,9 +164,10 @@ class AsyncSession:
         chains: Sequence[str] = (),
         again: bool = False,
     ) -> DayValues:
-        """What addresses were worth day by day, from `first` (30 days before) to `last` (today), as YYYY-MM-DD.
+        """Return the daily values of addresses from `first` (default: 30 days ago) to `last` (default: today).
 
-        `again` reads the days anew of which a read failed."""
+        Days are YYYY-MM-DD. `again` repeats days with a failed read.
+        """
         from chainfolio.engine.history.day_values import DayValues
         from chainfolio.engine.named_accounts import chains_with_past
         from chainfolio.engine.questions import days_between, today, values
@@ -165,8 +188,13 @@ class AsyncSession:
         first: str | None = None,
         last: str | None = None,
     ) -> Transactions:
-        """What an address did, the newest first: all of it, or `limit` of it behind the first `offset`; from the day
-        `first` to the day `last`."""
+        """Return the transactions of an address from day `first` to day `last`, the newest first.
+
+        All of them, or at most `limit` after the first `offset`.
+
+        Raises:
+            BadRequest: `limit` is out of range.
+        """
         from chainfolio.engine.questions import PAGE, joined_pages, transaction_filter, transaction_pages
 
         if limit is not None and not 1 <= limit <= PAGE:
@@ -187,7 +215,11 @@ class AsyncSession:
         received_at: Literal["spot", "unknown"] = "spot",
         zone: str | None = None,
     ) -> PnlDocument:
-        """What addresses of one owner gained, lot by lot, from all that is indexed of them."""
+        """Return the gains of addresses of one owner, lot by lot, from all that is indexed of them.
+
+        Raises:
+            BadRequest: `received_at` or another option is not valid.
+        """
         from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
 
         if received_at not in ("spot", "unknown"):
@@ -201,7 +233,7 @@ class AsyncSession:
         return await pnl(engine, await _accounts(engine, addresses, networks), request)
 
     async def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
-        """What an asset was worth at a height, a day or a moment (UTC), by default now; and why."""
+        """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons."""
         from chainfolio.engine.named_accounts import check_chains
         from chainfolio.engine.prices.reasons import explain_price
 
@@ -219,7 +251,7 @@ class AsyncSession:
         checkpoints: int = 32,
         max_requests: int | None = None,
     ) -> list[Reconciliation]:
-        """Whether the indexed movements of addresses explain their balances on chain, by chain and address."""
+        """Compare the indexed movements of addresses with their balances on chain, by chain and address."""
         from chainfolio.engine.questions import check_reconcile, on_each_chain, reconciliations
 
         check_reconcile(first, checkpoints, max_requests)

@@ -91,7 +91,7 @@ class NodeBackedChain(ABC, Generic[N]):
         """Return the results of reads at a block, as `chainfolio.chains.Chain.answer`."""
 
     async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """Return the results of reads at several blocks, one after the other; a SourceError for a failed block."""
+        """Return the results of reads at several blocks, block by block; a SourceError for a failed one."""
         results: list[list[Any] | SourceError] = []
         for block, reads in requests:
             try:

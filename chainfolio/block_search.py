@@ -58,10 +58,17 @@ async def blocks_before(
 ) -> dict[int, Block | None]:
     """Return the last block before each time, below a head that is at or after all of them.
 
-    None if the chain began later, or no node has an earlier block: `first` is the lowest height that can be read.
+    None if the chain began later, or no node has an earlier block.
+
+    Args:
+        head: The newest block.
+        moments_us: The times.
+        blocks: Reads blocks by height.
+        first: The lowest height that can be read.
+        source: The name of the source in errors.
 
     Raises:
-        HistoryUnavailable: of `source`, if too many heights are said to have no block.
+        HistoryUnavailable: too many heights are reported to have no block.
     """
     results: dict[int, Block | None] = {}
     plans = {each: last_before(head, each, EVEN_OF_MANY, NEAR_OF_MANY, first) for each in set(moments_us)}

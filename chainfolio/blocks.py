@@ -1,4 +1,4 @@
-"""Blocks and spans of blocks. Heights are integers, both ends of a span are included, times are UTC microseconds."""
+"""Blocks and spans of blocks: integer heights, both ends included; times in UTC microseconds."""
 
 from __future__ import annotations
 

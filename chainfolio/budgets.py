@@ -9,7 +9,10 @@ from chainfolio.errors import OverBudget
 
 @dataclass(slots=True)
 class Budget:
-    """Limits, and what was used of them so far. None is no limit. A batch is one request; its calls have units each."""
+    """Limits of requests and units, and the use so far; None is no limit.
+
+    A batch is one request, and each of its calls has units.
+    """
 
     max_requests: int | None = None
     max_units: int | None = None

@@ -1,4 +1,7 @@
-"""Facts about a chain, from its file in `configs/chains`: strict, data only. Each kind adds its own fields."""
+"""Facts about a chain from its file in `configs/chains`, which may have no unknown fields.
+
+Each kind of chain adds fields to these.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ FactsT = TypeVar("FactsT", bound="ChainFacts")
 
 
 class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The coin that pays fees. `also_at`: the token as which the chain also shows it, so it is not counted twice."""
+    """The coin that pays fees. `also_at`: the token as which the chain shows it a second time."""
 
     symbol: str
     name: str

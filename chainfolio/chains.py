@@ -1,9 +1,9 @@
-"""The contract of a chain: what every kind of chain offers to the parts that index it and answer about it.
+"""The contract of a chain: the methods by which any kind of chain is indexed and queried.
 
 The contract is structural: a class that has these members is a chain, and inherits nothing. A height need not have a
-block (slots are skipped, proposals are missed). Abilities that not every chain has are a `Capability`: a chain
-declares those that it has, `doctor` and `status` show them, and `require_capability` returns the methods behind one,
-or raises MissingCapability. No method exists only to raise.
+block (slots are skipped, proposals are missed). Abilities that not every chain has are a `Capability`: a chain declares
+those that it has, `doctor` and `status` show them, and `require_capability` returns the methods behind one, or raises
+MissingCapability. No method exists only to raise.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Chain(Protocol):
         """Return the results of reads, all at the hash of one block. A failed read is Unknown, never zero."""
 
     async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
-        """Return the results of reads at several blocks; a SourceError in place of a block that cannot be read."""
+        """Return the results of reads at several blocks; a SourceError in place of a failed block."""
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> AccountReader:
         """Return a reader of accounts; `trusted` tokens need no check. BadSettings if a protocol is invalid."""
@@ -306,14 +306,14 @@ class PruningChain(Protocol):
 
 @runtime_checkable
 class ReceiptReader(Protocol):
-    """A chain whose receipts hold all events of a block, also those that a node omits from its event queries."""
+    """A chain whose receipts hold all events of a block, also those missing from event queries."""
 
     async def collect_receipts(self, height: int, datasets: Sequence[str]) -> SpanTables:
-        """Return the rows of some datasets of events in one block, made from the receipts of all of its transactions.
+        """Return the rows of some event datasets in one block, made from the receipts of all its transactions.
 
         Raises:
-            SourceError: no endpoint gives receipts that belong to the block; Contradicted if its receipts root or its
-                bloom denies them.
+            SourceError: no endpoint gives receipts that belong to the block.
+            Contradiction: the block's receipts root or bloom denies them.
         """
 
 
@@ -327,7 +327,7 @@ class PastCoinReader(Protocol):
 
 @runtime_checkable
 class PastPositionReader(Protocol):
-    """A chain whose nodes serve the newest state only, but where some past positions follow from transactions."""
+    """A chain whose nodes serve only the newest state; transactions yield some past positions."""
 
     @property
     def past_positions(self) -> Collection[str]:
@@ -417,7 +417,7 @@ class HashQuorum(Protocol):
 
 @runtime_checkable
 class AccountHistoryReader(Protocol):
-    """The methods behind `Capability.ACCOUNT_HISTORY`; `Dataset.by_account` tells which datasets support it."""
+    """The methods behind `Capability.ACCOUNT_HISTORY`; `Dataset.by_account` marks the datasets with it."""
 
     async def collect_accounts(
         self,
@@ -562,13 +562,17 @@ async def newest_block_in(chain: Chain, span: Span) -> Block | None:
 
 
 def limit_skipped(source: str, blocks: ReadBlocks, max_skipped: int = MAX_SKIPPED) -> ReadBlocks:
-    """Return `blocks` for one search; it raises HistoryUnavailable after `max_skipped` heights without a block.
+    """Return `blocks` for one search, limited to `max_skipped` heights without a block.
 
     Nodes without old storage report old heights as skipped. A search that believes them never ends.
+
+    Raises:
+        HistoryUnavailable: by the returned function, if more heights have no block.
     """
     skipped = 0
 
     async def read(heights: Sequence[int]) -> Sequence[Block]:
+        """Read blocks; HistoryUnavailable if too many are missing by now."""
         nonlocal skipped
         present = await blocks(heights)
         skipped += len(heights) - len(present)

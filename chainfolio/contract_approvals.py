@@ -141,7 +141,7 @@ class ContractApprovals(ABC):
         return OperatorState("erc721" if True in is_of else None, self.number(balance))
 
     def _single(self, operator: OperatorApproval, approved: Any, owner: Any) -> OperatorState | None:
-        """Return the state of one collectible; None if it is no longer approved, or burnt (its contract reverts)."""
+        """Return the state of one collectible; None if it is no longer approved, or burnt (calls revert)."""
         matches = [self.is_account(approved, operator.spender), self.is_account(owner, operator.owner)]
         if isinstance(approved, Reverted) or isinstance(owner, Reverted) or False in matches:
             return None

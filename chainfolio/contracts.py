@@ -22,7 +22,7 @@ GAIN_METHODS: Final = ("fifo", "lifo", "hifo", "lofo", "average", "uk")
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Something that an answer does not know: the failed part (`adapter`), its `subject`, and a reason for users.
+    """A gap in an answer: the failed part (`adapter`), its `subject`, and a reason for users.
 
     `makes_partial`: True if the answer is partial because of it. A contract that answers nonsense does not make an
     answer partial: anybody could send one to anybody. `account`: the account that the issue is about, empty for all
@@ -52,7 +52,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A balance: `raw` units of `token` held by `account`. `protocol` is `wallet` for assets outside of protocols."""
+    """A balance: `raw` units of `token` held by `account`.
+
+    `protocol` is `wallet` for assets outside of protocols.
+    """
 
     account: str
     token: Token
@@ -207,7 +210,7 @@ class VirtualHolding:
 
 @dataclass(frozen=True, slots=True)
 class VirtualUser:
-    """A portfolio that its owner entered by hand: `holdings` of a BALANCE or a CEX, real `accounts` of a GROUP."""
+    """A portfolio entered by hand: `holdings` of a BALANCE or a CEX, real `accounts` of a GROUP."""
 
     id: str
     type: Literal["BALANCE", "CEX", "GROUP"]

@@ -1,4 +1,4 @@
-"""The currencies that values are converted to: those of the service, and those that the settings have a rate of."""
+"""Currencies that values are converted to: the service's, and those with a rate in the settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ISO_4217: Final = frozenset(_CODES.split())
 
 
 def served(rates: Iterable[str]) -> tuple[str, ...]:
-    """Every currency that values may be asked in: those of the service, then the others of the settings' `rates`."""
+    """Return the currencies that values can be requested in: the service's, then others of `rates`."""
     return (*CURRENCIES, *sorted(set(rates) - set(CURRENCIES)))
 
 

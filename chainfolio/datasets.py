@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AccountRows:
-    """The rows of a table by account: `rows` yields each row once per account that it concerns, as its `account`.
+    """The rows of a table by account: `rows` yields each row once per account, in the column `account`.
 
     `columns` are those that may name the account.
     """

@@ -81,7 +81,10 @@ def notes(position: DecodedPosition, account: str, issue: Callable[[str, bool], 
 
 
 def uncounted(account: str, reason: str) -> str:
-    """Return the reason why a claim is in no sum. It makes no answer partial: anybody can send such a claim."""
+    """Return the reason why a claim is in no sum.
+
+    It makes no answer partial, because anybody can send such a claim.
+    """
     return f"not counted for {account}, since nobody can verify it: {reason}"
 
 

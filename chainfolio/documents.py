@@ -1,4 +1,4 @@
-"""JSON from outside, read strictly: the fields of its type and no others, each once, no text with a NUL in it."""
+"""Strict reading of external JSON: only the fields of its type, each once, and no text with a NUL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def strict(data: bytes, kind: type[T]) -> T:
         raise ValidationError("it is not UTF-8", []) from None
     except RecursionError:
         raise ValidationError("it is nested too deep", []) from None
-    except msgspec.DecodeError as error:  # of which ValidationError, which names the place, is a kind
+    except msgspec.DecodeError as error:  # or its subclass ValidationError, which names the place
         message, _, path = str(error).partition(" - at ")
         raise ValidationError(message, _steps(path)) from None
     # msgspec takes the last of two equal names; a proxy that has looked at the first would have seen another document.

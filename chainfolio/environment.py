@@ -1,4 +1,4 @@
-"""What reaches outside is passed in: clock, randomness, the file system. Real ones here, simulated ones in tests."""
+"""The outside world as parameters: clock, randomness, files. Real ones here, simulated ones in tests."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ class LocalFiles:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock, randomness, files, and the limit of response bytes. Transport and state store are passed separately."""
+    """Clock, randomness, files, and the limit of response bytes.
+
+    Transport and state store are passed separately.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     random: random.Random = field(default_factory=random.SystemRandom)

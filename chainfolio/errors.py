@@ -1,4 +1,7 @@
-"""The error tree: few kinds, each with a different remedy. Fields for programs, one sentence for people.
+"""The error tree: few classes, each with a different remedy.
+
+An error has fields for programs and one sentence for people.
+
 
 Names of attributes are public: commands print them with `--json`.
 """
@@ -36,7 +39,10 @@ def _rebuild(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: di
 
 
 class SourceError(ChainfolioError):
-    """A node or a price source failed. Its own message is not included: it may hold a key, an address or a name."""
+    """A node or a price source failed.
+
+    Its own message is not included: it may hold a key, an address or a name.
+    """
 
     exit_code = 3
 
@@ -156,7 +162,7 @@ class MissingCapability(NotSupported):
 
 
 class NotFound(ChainfolioError):
-    """A well-formed request for something that does not exist: no such validator, no protocol at that contract."""
+    """A valid request for something that does not exist: no such validator, no protocol at that contract."""
 
     exit_code = 9
 
@@ -260,7 +266,7 @@ class MissingDependency(ChainfolioError):
 
 @contextmanager
 def needs_extra(extra: str, feature: str) -> Iterator[None]:
-    """Raise MissingDependency, which names the extra to install, if an import inside fails for lack of a package.
+    """Raise MissingDependency, which names the extra to install, if an import inside fails.
 
     `feature` is the thing that needs the extra, as the message names it: `a state store on PostgreSQL`.
     """

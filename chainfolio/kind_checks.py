@@ -20,10 +20,10 @@ MEANING: Final = ("table", "standards", "history")
 
 
 def kind_fault(name: str, kind: Any, datasets: Mapping[str, Dataset]) -> str:
-    """Return the problem of a kind, compared with the datasets of other kinds; an empty text if it is valid."""
+    """Return the problem of a kind, given the datasets of other kinds; an empty text if it is valid."""
     try:
         kind_name, kind_datasets = kind.name, dict(kind.datasets)
-    except Exception as error:  # third-party code: whatever it raises is told
+    except Exception as error:  # third-party code: any exception is its fault
         return f"{type(error).__name__}: {error}"
     if kind_name != name:
         return f"it calls itself `{kind_name!s:.50}`"

@@ -41,7 +41,7 @@ class AnswerStore:
 
 @dataclass(frozen=True, slots=True)
 class EndpointMemory:
-    """The stored facts about endpoints, by an identity without secrets: capabilities, and evidence of quarantines.
+    """Stored facts about endpoints, by an identity without secrets: capabilities, quarantine evidence.
 
     A kind may also store facts about accounts, by names that it chooses.
     """
@@ -91,14 +91,16 @@ class SelectsFunctions(Protocol):
 
 @runtime_checkable
 class CallsContracts(Protocol):
-    """A kind of chain whose contracts are read by calling their functions: for sources of prices that ask contracts."""
+    """A kind of chain whose contracts are read by calling functions, for price sources that ask contracts."""
 
     def call(self, contract: str, function: str, args: tuple[Any, ...] = ()) -> Read:
         """The read of a function such as `balanceOf(address)(uint256)`."""
 
 
 def contract_calls(name: str) -> Callable[..., Read]:
-    """Return the function that makes contract reads on a kind of chain, from contract, function and arguments.
+    """Return the function that makes contract reads on a kind of chain.
+
+    It takes contract, function and arguments.
 
     Raises:
         NotSupported: the kind has no contract reads.
@@ -133,7 +135,7 @@ def decoder_kit(name: str) -> DecoderKit:
 
 @runtime_checkable
 class OffersFamilies(Protocol):
-    """A kind of chain whose families of protocols other kinds can use, whose contracts understand the same calls."""
+    """A kind of chain with families of protocols for other kinds whose contracts take the same calls."""
 
     @property
     def abi_families(self) -> AbiFamilies:
@@ -176,7 +178,7 @@ class IdentifiesChains(Protocol):
     """A kind of chain whose endpoints say which chain they serve."""
 
     def identity(self, key: str, settings: Any, *, configs: Path) -> str:
-        """Return what identifies a chain among those of this kind, from its settings and the files below `configs`.
+        """Return the identity of a chain of this kind, from its settings and the files in `configs`.
 
         Raises:
             BadSettings: the chain is of another kind, or its file has a mistake.
@@ -191,13 +193,13 @@ class IdentifiesChains(Protocol):
 
 
 class Probe(Protocol):
-    """A node of which only the URL is known."""
+    """A node known only by its URL."""
 
     async def call(self, method: str) -> Any:
         """Return the result of a JSON-RPC call without parameters; None if the node does not serve the method."""
 
     async def read(self, path: str, body: Any = None) -> Any:
-        """Return the JSON that a path answers to a GET, or to a POST of `body`; None if the answer is not JSON."""
+        """Return the JSON that a path answers to a GET, or to a POST of `body`; None if it is not JSON."""
 
 
 @lru_cache(16)

@@ -1,4 +1,4 @@
-"""The bytes of answers that a process holds at once, whichever node, chain or transport they come from."""
+"""The bytes of answers that a process holds at once, over all nodes, chains and transports."""
 
 from __future__ import annotations
 

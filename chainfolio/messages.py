@@ -1,6 +1,7 @@
-"""Texts of others (a node, a reverting contract) inside our messages: marked, so that only logs show them.
+"""Third-party texts in our messages, marked so that only logs show them.
 
-A provider's text may hold addresses, keys and project names, a contract's anything that its author chose.
+Their authors are nodes, providers and reverting contracts. A provider's text may hold addresses, keys and project
+names; a contract's text anything that its author chose.
 """
 
 from __future__ import annotations

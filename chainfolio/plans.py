@@ -1,8 +1,10 @@
-"""Query plans: a dataset or decoder is a generator that yields the reads of one round and is sent their results.
+"""Query plans: generators that yield the reads of one round and are sent their results.
 
-It does no I/O, cannot choose a block, and is tested with a dictionary. `run_batched` runs any number of them together,
-so that a hundred decoders of two rounds are two batches at one block. A revert is a result (`Reverted`), not an
-exception; a plan that raises becomes a `failed` report, and the other plans of its round go on."""
+Datasets and decoders are plans. A plan does no I/O, cannot choose a block, and is tested with a dictionary.
+`run_batched` runs any number of them together, so that a hundred decoders of two rounds are two batches at one block. A
+revert is a result (`Reverted`), not an exception. A plan that raises becomes a `failed` report, and the other plans of
+its round go on.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,10 @@ def all_of(plans: Mapping[str, Plan[ReadT, ResultT, Any]]) -> Plan[ReadT, Result
 
 
 def _merge(rounds: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[list[int] | None]]:
-    """The reads of several, each once; and for each of them where its own are (None: all are its own, in order)."""
+    """Return the distinct reads of all rounds, and the indexes of each round's reads among them.
+
+    None as indexes: the reads are those of the round, in order.
+    """
     if len(rounds) == 1 and isinstance(rounds[0], _Distinct):
         return rounds[0], [None]
     unique: dict[ReadT, int] = {}
@@ -164,7 +169,10 @@ def _step(
 
 
 def _checked(yielded: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
-    """What was yielded, up to one read more than is allowed; TypeError where something cannot be read."""
+    """Return the yielded reads, up to one more than `max_reads`.
+
+    Raises TypeError if one cannot be hashed, or if they cannot be iterated.
+    """
     reads = list(islice(yielded, max_reads + 1))
     return _Distinct(reads) if len(set(reads)) == len(reads) else reads
 

@@ -1,4 +1,4 @@
-"""Explanations of failed plug-in imports, with the new module if the plug-in was written for an older release."""
+"""Explanations of failed plug-in imports; names the new module if the plug-in needs an older release."""
 
 from __future__ import annotations
 

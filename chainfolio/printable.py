@@ -11,7 +11,10 @@ MOST: Final = 4096  # characters that are looked at
 
 
 def clean(text: str, longest: int) -> str:
-    """Printable, on one line, of bounded length: no control or format characters (they reorder or hide text)."""
+    """Return a text as one printable line of at most `longest` characters.
+
+    Control and format characters, which reorder or hide text, are removed.
+    """
     folded = unicodedata.normalize("NFC", text[:MOST])
     characters = [char if char != "\t" else " " for char in folded if _is_printable(char)]
     line = " ".join("".join(characters).split())

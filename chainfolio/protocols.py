@@ -97,7 +97,7 @@ class DecodedPosition:
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedShare:
-    """Result of a decoder for a contract whose claims cannot be relied on: it stays a token, with the reason."""
+    """A decoder's result for a contract with unreliable claims: it stays a token, with the reason."""
 
     reason: str
 
@@ -180,7 +180,7 @@ class UnreadProtocol:
 
 @dataclass(frozen=True, slots=True)
 class InstalledProtocols:
-    """All protocols of one chain.
+    """The protocols of one chain.
 
     `issues`: packages that cannot be used. `unread`: contracts that no installed family reads.
     """

@@ -1,4 +1,4 @@
-"""Reads with their results, as answers show them. Each kind of chain has its own reads; others are HTTP requests."""
+"""Reads with their results, as answers show them: of a kind of chain, or HTTP requests."""
 
 from __future__ import annotations
 

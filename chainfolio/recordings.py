@@ -1,6 +1,6 @@
-"""Recordings of decoders on every kind of chain: what was found, how a replay ended, and the kit that makes both.
+"""Recordings of decoders: results, comparisons with a replay, and the kit of a kind of chain.
 
-What a recording holds of reads and of interactions is its kind of chain's own.
+The reads and interactions in a recording have the format of its kind of chain.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a decoder could not say, about what, and why."""
+    """A subject that a decoder could not decode, with the reason."""
 
     protocol: str
     subject: str
@@ -57,7 +57,7 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What decoders found."""
+    """The positions and failures of decoders."""
 
     positions: tuple[Position, ...] = ()
     issues: tuple[Failure, ...] = ()
@@ -72,7 +72,10 @@ class RecordedBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """How a recording ended: `same`, `differs`, or `unplayable` for calls that were `missing` or a reason."""
+    """The result of a replay: `same`, `differs`, `updated` or `unplayable`.
+
+    An unplayable recording lacks calls (`missing`), or has a `reason`.
+    """
 
     file: str
     status: Literal["same", "differs", "updated", "unplayable"]
@@ -83,13 +86,13 @@ class Replay(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """All of it as text, a line each."""
+        """The reason, and the missing calls or differences, one per line."""
         lines = [f"not recorded: {each}" for each in self.missing] or list(self.differences)
         return "\n".join([*([self.reason] if self.reason else []), *lines])
 
 
 class Recording(Protocol):
-    """What every recording says: where and when it was made, the reads with their results, and what was found."""
+    """The common part of recordings: chain, block, the reads with their results, and the decoders' result."""
 
     @property
     def chain(self) -> str:
@@ -105,7 +108,7 @@ class Recording(Protocol):
 
     @property
     def found(self) -> Result:
-        """What decoders found."""
+        """The result of the decoders."""
 
 
 class DescribedProtocol(Protocol):
@@ -125,25 +128,34 @@ class DescribedProtocol(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What decoders have to know of it."""
+        """The options of the protocol for its decoders."""
 
     @property
     def is_fork(self) -> bool:
-        """Whether nobody read its contracts' code."""
+        """True if the code of its contracts was not reviewed."""
 
 
 class DecoderKit(Protocol):
-    """What a kind of chain offers to developers of decoders: `chainfolio.kinds.decoder_kit` finds it."""
+    """The tools of a kind of chain for developers of decoders, from `chainfolio.kinds.decoder_kit`."""
 
     def interactions(self, info: ChainInfo, written: Sequence[str]) -> Interactions:
-        """Contracts, or tokens of collections, that a developer names: as what an account met. BadRequest for what
-        cannot be meant."""
+        """Return contracts or tokens of collections, named by a developer, as an account's interactions.
+
+        Raises:
+            BadRequest: a name is not valid.
+        """
 
     async def record(
         self, chain: Chain, block: Block, account: str, interactions: Interactions, rows: Sequence[InstalledProtocol]
     ) -> Recording:
-        """What decoders read and find of an account at a block. NotFound where it met nothing of these protocols,
-        Unavailable where a read failed, BadRequest for a decoder that cannot be recorded; the errors of nodes."""
+        """Run decoders for an account at a block, and return a recording of their reads and results.
+
+        Raises:
+            NotFound: the account has no interaction with these protocols.
+            Unavailable: a read failed.
+            BadRequest: a decoder cannot be recorded.
+            SourceError: a node failed.
+        """
 
     def read(self, path: Path) -> Recording:
         """The recording in a file; BadRequest where it is none, or one of another format."""
@@ -152,7 +164,7 @@ class DecoderKit(Protocol):
         """Write a recording, in place of what is there; never half of it."""
 
     def updated(self, recording: Any, result: Result) -> Recording:
-        """The recording, as one of which this has to be found."""
+        """Return the recording with `result` as the expected result."""
 
     def replay(
         self,
@@ -164,7 +176,7 @@ class DecoderKit(Protocol):
         """Run the installed families on a recording, with the protocols of this installation."""
 
     def scaffold(self, key: str, title: str) -> str:
-        """The source of a new protocol's shortest decoder: one that finds accounts by contracts in the role `pool`."""
+        """Return the source of a minimal decoder, which finds accounts by contracts in the role `pool`."""
 
 
 class _Head(msgspec.Struct):
@@ -180,7 +192,7 @@ def chain_of(path: Path) -> str:
 
 
 def differences(was: Result, now: Result) -> tuple[str, ...]:
-    """What is no longer found as it was, a line each."""
+    """Return the differences between two results, one line each; empty if they are equal."""
     before, after = _facts(was), _facts(now)
     lines = []
     for key in sorted({*before, *after}):
@@ -194,7 +206,7 @@ def differences(was: Result, now: Result) -> tuple[str, ...]:
 
 
 def _facts(result: Result) -> dict[str, str]:
-    """All that was found, a fact a line; equal positions are counted."""
+    """Return a result as facts, with an empty value if the name says all; equal positions are numbered."""
     facts: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for each in result.positions:

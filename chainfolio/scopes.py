@@ -13,5 +13,5 @@ def account_filter(address: str) -> str:
 
 
 def account_of(filter_: str) -> str | None:
-    """The account that a filter stands for; None for the filter of a contract, of an event, or of everything."""
+    """Return the account of an account filter; None for a filter of a contract, of an event, or of all."""
     return filter_.removeprefix(ACCOUNT) if filter_.startswith(ACCOUNT) else None

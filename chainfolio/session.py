@@ -1,7 +1,7 @@
 """`chainfolio.connect` and `chainfolio.open`: questions about wallets from scripts and notebooks.
 
-A `Session` is an `AsyncSession` whose event loop runs in a thread of its own, so it works where a loop is running
-already. It can be asked from several threads.
+A `Session` is an `AsyncSession` whose event loop runs in a separate thread, so it also works inside a running loop.
+Several threads may use it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ T = TypeVar("T")
 
 
 def connect(rpc: str | Sequence[str], *, data: str | Path | None = None) -> Session:
-    """A session with the chains that some nodes serve, as `--rpc` of the commands. Without `data`, a folder, nothing is
-    kept.
+    """Return a session with the chains that some nodes serve, as `--rpc` of the commands.
+
+    `data` is a folder; without one nothing is stored.
 
     Raises:
         BadRequest: an address is malformed, or a node serves a chain that no file describes.
@@ -43,7 +44,9 @@ def connect(rpc: str | Sequence[str], *, data: str | Path | None = None) -> Sess
 
 
 def open(path: str | Path, *, rpc: str | Sequence[str] = ()) -> Session:
-    """A session with a settings file, a folder that has one, or a data folder; with `rpc` the nodes are these.
+    """Return a session with a settings file, a folder that has one, or a data folder.
+
+    `rpc` replaces the nodes of the settings.
 
     Raises:
         BadSettings: there are neither settings nor data, or the settings have a mistake.
@@ -52,7 +55,7 @@ def open(path: str | Path, *, rpc: str | Sequence[str] = ()) -> Session:
 
 
 class Session:
-    """Questions about wallets, asked with the nodes and the data of one place. Each method waits for its answer."""
+    """Answers questions about wallets, with the nodes and data of one place; each method waits."""
 
     def __init__(self, inner: AsyncSession) -> None:
         self._inner = inner
@@ -98,7 +101,7 @@ class Session:
             runner.run(until_closed())
 
     def _answer(self, question: Coroutine[Any, Any, T]) -> T:
-        """Wait for an answer; whoever is interrupted meanwhile does not want it any more."""
+        """Run a coroutine in the session's thread and return its result; cancel it if the wait is interrupted."""
         if not self._thread.is_alive():
             question.close()
             raise BadRequest("session", "it is closed", remedy="connect or open another one")
@@ -120,7 +123,10 @@ class Session:
         include_spam: bool = False,
         sources: bool = False,
     ) -> Portfolio:
-        """What an address holds and what it is worth: on all chains now, on one `chain`, or there at a `block`."""
+        """Return the holdings of an address and their value, now or at a `block` of one `chain`.
+
+        Without `chain`, all chains are read.
+        """
         return self._answer(
             self._inner.portfolio(address, chain=chain, block=block, include_spam=include_spam, sources=sources)
         )
@@ -134,7 +140,7 @@ class Session:
         include_spam: bool = False,
         sources: bool = False,
     ) -> list[Portfolio]:
-        """The same of several addresses, in their order, each once."""
+        """Return the portfolios of several addresses, in their order, each address once."""
         return self._answer(
             self._inner.portfolios(addresses, chain=chain, block=block, include_spam=include_spam, sources=sources)
         )
@@ -153,9 +159,10 @@ class Session:
         chains: Sequence[str] = (),
         again: bool = False,
     ) -> DayValues:
-        """What addresses were worth day by day, from `first` (30 days before) to `last` (today), as YYYY-MM-DD.
+        """Return the daily values of addresses from `first` (default: 30 days ago) to `last` (default: today).
 
-        `again` reads the days anew of which a read failed."""
+        Days are YYYY-MM-DD. `again` repeats days with a failed read.
+        """
         return self._answer(
             self._inner.history(addresses, first=first, last=last, interval=interval, chains=chains, again=again)
         )
@@ -170,8 +177,10 @@ class Session:
         first: str | None = None,
         last: str | None = None,
     ) -> Transactions:
-        """What an address did, the newest first: all of it, or `limit` of it behind the first `offset`; from the day
-        `first` to the day `last`."""
+        """Return the transactions of an address from day `first` to day `last`, the newest first.
+
+        All of them, or at most `limit` after the first `offset`.
+        """
         return self._answer(
             self._inner.transactions(address, chain=chain, limit=limit, offset=offset, first=first, last=last)
         )
@@ -187,7 +196,7 @@ class Session:
         received_at: Literal["spot", "unknown"] = "spot",
         zone: str | None = None,
     ) -> PnlDocument:
-        """What addresses of one owner gained, lot by lot, from all that is indexed of them."""
+        """Return the gains of addresses of one owner, lot by lot, from all that is indexed of them."""
         return self._answer(
             self._inner.gains(
                 addresses,
@@ -201,7 +210,7 @@ class Session:
         )
 
     def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
-        """What an asset was worth at a height, a day or a moment (UTC), by default now; and why."""
+        """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons."""
         return self._answer(self._inner.price(asset, at=at))
 
     def reconcile(
@@ -214,7 +223,7 @@ class Session:
         checkpoints: int = 32,
         max_requests: int | None = None,
     ) -> list[Reconciliation]:
-        """Whether the indexed movements of addresses explain their balances on chain, by chain and address."""
+        """Compare the indexed movements of addresses with their balances on chain, by chain and address."""
         return self._answer(
             self._inner.reconcile(
                 addresses, chains=chains, first=first, last=last, checkpoints=checkpoints, max_requests=max_requests

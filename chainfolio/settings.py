@@ -31,7 +31,7 @@ from chainfolio.kinds import ChainKind, kind_of
 
 
 class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where the API listens, and what it answers at most."""
+    """The address on which the API listens, and the limits of its answers."""
 
     host: Annotated[str, doc("address to listen on")] = "127.0.0.1"
     port: Annotated[int, doc("port to listen on; 0: any free one")] = 8080
@@ -52,7 +52,7 @@ class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What one key, and one process, may have at a time."""
+    """Limits of one key, and of one process."""
 
     per_minute: Annotated[int, doc("requests of one key in any minute, over all routes")] = 360
     at_block_per_minute: Annotated[int, doc("the same for `/portfolio/at-block`, counted separately")] = 100
@@ -78,7 +78,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A store by its address; empty means beside the others in `data`."""
+    """A store by its address; empty: a file in `data`."""
 
     url: Annotated[
         str,
@@ -90,7 +90,7 @@ class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where finalised data lives."""
+    """The place of finalised data."""
 
     uri: Annotated[str, doc("a folder, or `s3://BUCKET/PREFIX`; empty: `lake` in `data`")] = ""
 
@@ -112,7 +112,7 @@ class Accounts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Snapshots(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The accounts of which a snapshot is kept every day at 00:00 UTC, beside those that are subscribed to."""
+    """Accounts with a stored snapshot every day at 00:00 UTC, in addition to subscribed ones."""
 
     addresses: Annotated[list[str], doc("addresses, on every configured chain of their kind")] = []
     since: Annotated[str, doc("first day, `YYYY-MM-DD`; empty: the first that is kept, else today")] = ""
@@ -128,7 +128,7 @@ class Pnl(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How much an account may keep where the operator gave it no quota of its own."""
+    """Limits of what an account may store, if the operator gave it no quota."""
 
     addressbook: Annotated[int, doc("entries in the address book, without a paid plan")] = 50
     addressbook_paid: Annotated[int, doc("entries in the address book, with a paid plan")] = 10_000
@@ -166,7 +166,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def data_dir(self) -> Path:
-        """Where everything local lies."""
+        """The folder of all local data."""
         return Path(self.data)
 
     @property
@@ -194,7 +194,11 @@ NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HO
 
 
 def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in a file (none: all defaults) with the environment over them; BadSettings names key and file."""
+    """Return the settings in a file (None: all defaults), overridden by the environment.
+
+    Raises:
+        BadSettings: names the key and the file with a mistake.
+    """
     tree: dict[str, Any] = {}
     if path is not None:
         try:
@@ -215,7 +219,7 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
-    """The settings with every relative path taken from a folder: that of the settings file, wherever a command runs."""
+    """Return the settings with relative paths resolved against `folder`, that of the settings file."""
 
     def path(text: str) -> str:
         return str(folder / text) if text and "://" not in text else text
@@ -237,8 +241,14 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
 
 
 def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
-    """Which variables were put into the tree. CHAINFOLIO_SERVER_PORT=1 is server.port; a longer path needs `__` between
-    its words, as in CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b."""
+    """Write settings from the environment into the tree, and return the names of the variables.
+
+    CHAINFOLIO_SERVER_PORT=1 is server.port; a longer path needs `__` between its parts, as in
+    CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b.
+
+    Raises:
+        BadSettings: a part of the path is not a section.
+    """
     secrets = _secret_variables([tree, *(value for name, value in env.items() if name.startswith("CHAINFOLIO_"))])
     names = sorted(name for name in env if name.startswith("CHAINFOLIO_") and name not in {*NOT_SETTINGS, *secrets})
     for name in names:
@@ -299,7 +309,7 @@ def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
 
 
 class _Chains(msgspec.Struct):
-    """The tables of chains, before it is known of which kind each is."""
+    """The tables of chains before their kinds are known."""
 
     chains: dict[str, dict[str, Any]] = {}
 
@@ -315,8 +325,10 @@ def _typed(tree: dict[str, Any], source: str) -> Settings:
 
 
 def _meant(key: str, section: str) -> str:
-    """The key or section that an unknown key of a section probably stands for, with its whole path if it stands in
-    another section. Empty if nothing is alike."""
+    """Return the key or section that an unknown key probably stands for; empty if none is similar.
+
+    It has its whole path if it is in another section.
+    """
     sections = _sections()
     keys = [(each, name) for each, kind in sections.items() for name in kind.__struct_fields__]
     matches = difflib.get_close_matches(key, [name for _, name in keys], 1)
@@ -353,7 +365,11 @@ def _kind(key: str, table: Mapping[str, Any]) -> ChainKind:
 
 
 def check(settings: Settings) -> None:
-    """Whether every value can be meant; BadSettings names the first that cannot."""
+    """Check every value.
+
+    Raises:
+        BadSettings: names the first value that is not valid.
+    """
     for key, chain in settings.chains.items():
         chain.check(f"chains.{key}")
     server = settings.server

@@ -1,5 +1,7 @@
-"""Every key of the settings with its type, default and meaning, from the types themselves: for the reference page and
-for `chainfolio init`."""
+"""Keys of the settings with type, default and meaning, read from the types.
+
+The reference page and `chainfolio init` use them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ NAMES: dict[type, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: of which section (empty: of none), what kind of value, its default as TOML, what it means."""
+    """One key: its section (empty: none), kind of value, default as TOML, and meaning."""
 
     section: str
     name: str
@@ -42,7 +44,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section with its keys; the first has no name. `kind`: the kind of chain that adds these keys to the section."""
+    """A section with its keys; the first has no name. `kind`: the kind of chain that adds these keys."""
 
     name: str
     meaning: str
@@ -51,8 +53,10 @@ class Section:
 
 
 def sections(kinds: Iterable[str] = ()) -> tuple[Section, ...]:
-    """All sections: first the keys that are in none, then those in the order of the types; after the keys that all
-    chains share, those that each of some kinds adds."""
+    """Return all sections: first the keys outside of sections, then sections in the order of the types.
+
+    The keys of `kinds` of chain follow those that all chains share.
+    """
     top = inspected.type_info(Settings)
     assert isinstance(top, inspected.StructType)
     plain: list[Key] = []
@@ -71,7 +75,7 @@ def sections(kinds: Iterable[str] = ()) -> tuple[Section, ...]:
 
 
 def _of_kind(name: str, shared: Collection[Key]) -> Section:
-    """What a kind of chain adds to the keys that all share, and those of them that it means otherwise."""
+    """Return the keys that a kind of chain adds, or defines differently from the shared ones."""
     struct = inspected.type_info(kind_of(name).settings)
     assert isinstance(struct, inspected.StructType)
     return Section(CHAIN, _first(struct), tuple(each for each in _keys(CHAIN, struct) if each not in shared), name)

@@ -1,8 +1,8 @@
-"""The supervisor of background tasks: a failed task is logged, marked unhealthy, counted and started again.
+"""The supervisor of background tasks: logs, counts and restarts failed ones, and marks them unhealthy.
 
-A task is a coroutine that runs until it is cancelled. Whatever it raises ends this run of it, never the task: the next
-run begins after a back-off that doubles, carries jitter and has an upper bound. A task is unhealthy from its first
-failure until it reports progress.
+A task is a coroutine that runs until it is cancelled. An exception ends only its current run: the next run begins after
+a back-off that doubles, carries jitter and has an upper bound. A task is unhealthy from its first failure until it
+reports progress.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ class TaskEnded(ChainfolioError):
 
 @dataclass(slots=True)
 class Task:
-    """One background task: `name` is its kind, `chain` the chain it works for. `failures` counts its failed runs,
-    `problem` is the reason why it is unhealthy, empty while it is healthy."""
+    """One background task: `name` is its kind, `chain` the chain it works for.
+
+    `failures` counts its failed runs; `problem` is the reason why it is unhealthy, empty if it is healthy.
+    """
 
     name: str
     chain: str = ""
@@ -42,7 +44,7 @@ class Task:
 
     @property
     def label(self) -> str:
-        """How logs name it."""
+        """The name in logs."""
         return f"{self.name} of {self.chain}" if self.chain else self.name
 
     def progressed(self) -> None:
@@ -50,8 +52,10 @@ class Task:
         self.problem, self._failures_in_a_row = "", 0
 
     def record_failure(self, error: BaseException) -> None:
-        """Count a failure of which the next request makes good: it is logged the first, second, fourth, eighth… time,
-        and the task stays healthy."""
+        """Count a failure that the next request repairs; the task stays healthy.
+
+        The first, second, fourth, eighth… failure is logged.
+        """
         self.failures += 1
         if self.failures & (self.failures - 1) == 0:
             log.warning("%s failed (%d so far): %s", self.label, self.failures, described(error))
@@ -95,8 +99,10 @@ class Supervisor:
         return task
 
     def task(self, name: str, *, chain: str = "") -> Task:
-        """The record of a task, made where there is none; it is enough for work that requests start and nobody awaits,
-        whose failures are `noted`."""
+        """Return the record of a task, created if there is none.
+
+        The record alone suffices for work that requests start without waiting; they call `record_failure`.
+        """
         record = next((each for each in self.tasks if (each.name, each.chain) == (name, chain)), None)
         if record is None:
             record = Task(name, chain)
@@ -104,7 +110,7 @@ class Supervisor:
         return record
 
     def every(self, name: str, seconds: float, work: Callable[[], Awaitable[object]], *, chain: str = "") -> Task:
-        """Run `work` again and again, with so many seconds before each run; every run that ends well is progress."""
+        """Run `work` repeatedly, with a wait of `seconds` before each run; each successful run is progress."""
 
         async def repeated(task: Task) -> None:
             while True:
@@ -137,7 +143,7 @@ class Supervisor:
             await self.stop(name, chain=chain)
 
     def problems(self, chain: str = "") -> list[str]:
-        """Why tasks of a chain, or those of no chain, are unhealthy; empty where they are all healthy."""
+        """Return the problems of unhealthy tasks of a chain, or of tasks without a chain."""
         return [task.problem for task in self.tasks if task.chain == chain and task.problem]
 
     async def _run(self, task: Task, work: Work) -> None:
@@ -149,7 +155,7 @@ class Supervisor:
                 current = asyncio.current_task()
                 if current is None or current.cancelling():
                     raise
-                wait_s = task.failed(error)  # something inside was cancelled, and nobody asked this task to stop
+                wait_s = task.failed(error)  # a call inside was cancelled, not this task
             except Exception as error:  # whatever it is: a task that ends in silence is what must not be
                 wait_s = task.failed(error)
             await self.clock.sleep(wait_s * (1 + self.random.random() / 4))
@@ -163,7 +169,10 @@ def unexpected(error: BaseException) -> BaseException | None:
 
 
 def described(error: BaseException) -> str:
-    """An error in one line: the words of our own kinds, of any other only its kind, for its words may hold anything."""
+    """Return an error in one line: the message of our own errors, only the class of any other.
+
+    The message of another error may hold anything.
+    """
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(described(each) for each in error.exceptions))
     return str(error) if isinstance(error, ChainfolioError) else f"an unexpected {type(error).__name__}"

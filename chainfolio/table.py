@@ -31,9 +31,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `key` identifies a row for ever, `order` is how rows lie in a file, `revision` is their decoder's.
+    """One table. `key` identifies a row for ever.
 
-    `group_rows` is how many rows of a bucket are read together, where that is not for accounts with a few hundred rows.
+    `order` sorts rows in files; `revision` is their decoder's. `group_rows` is how many rows of a bucket are read
+    together; 0: chosen by their size.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""All tables as values. `docs/tables.md` is generated from here; names, types and partitions are public.
+"""The tables as values. `docs/tables.md` is generated from here; names, types, partitions are public.
 
 Chains of every kind share these tables. Columns that only some kinds have, such as gas, are null for the others.
 """
@@ -18,7 +18,7 @@ LOG_INDEX = Column(
     "int",
     "position of the log in its block; -1 where there is no log (native; fees of Starknet that no event shows)",
 )
-REWARD = "reward"  # the standard of transfers that changed nobody's balance
+REWARD = "reward"  # the standard of transfers that changed no balance
 ACROSS_LOGS = ("chain", "height", "tx_index", "log_index")
 
 BLOCKS = Table(

@@ -1,4 +1,4 @@
-"""What a tick of a pool with concentrated liquidity means: the integers that TickMath computes on chain."""
+"""Prices at ticks of pools with concentrated liquidity, in the integers of TickMath on chain."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def sqrt_price(tick: int) -> int:
 
 
 def price(root: int) -> Fraction:
-    """How much of the second token one unit of the first costs, by the square root of it, times 2^96."""
+    """Return the price of the first token in the second, from its square root times 2^96."""
     return Fraction(root * root, Q192)

@@ -1,7 +1,7 @@
-"""Reads of contracts that nobody trusts, on chains whose nodes decide how long a call may run.
+"""Reads of untrusted contracts, on chains whose nodes decide how long a call may run.
 
-Anybody can send a token whose contract runs for as long as a node lets it. Such reads travel in requests of their own,
-and for a bounded time. Contracts that used it up are not read for some blocks: neither again in the same answer, which
+Any sender can send a token whose contract runs for as long as a node permits. Such reads travel in separate requests,
+with a time limit. Contracts that exhausted it are not read for some blocks: neither again in the same answer, which
 takes several rounds, nor in the next one.
 """
 

@@ -1,4 +1,4 @@
-"""Validators, as a chain that has some tells of them now, and the clock that their chain runs by."""
+"""Validators as their chain reports them now, and the clock of its slots and epochs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ KEY, ADDRESS = 98, 42  # characters of a public key, and of an address to which 
 
 
 def normalised_id(text: str) -> str | None:
-    """The one form of what names validators: an index, a public key, or the address to which they withdraw; None for
-    anything else."""
+    """Return the normal form of an index, a public key or a withdrawal address; None for other texts."""
     lower = text.strip().lower()
     is_hex = len(lower) in (KEY, ADDRESS) and _HEX.match(lower)
     return lower if is_hex or _INDEX.match(lower) else None
@@ -51,8 +50,10 @@ def address_of(credentials: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """What a validator of an owner has after a slot, and what was deposited for it and waits to be credited, in gwei.
-    `status` is empty for one that only its deposits tell of."""
+    """The balance of an owner's validator after a slot, and its pending deposits (`waiting`), in gwei.
+
+    `status` is empty for a validator that is only known from its deposits.
+    """
 
     owner: str
     pubkey: str
@@ -63,7 +64,7 @@ class Stake:
 
 @dataclass(frozen=True, slots=True)
 class SlotClock:
-    """When slots and epochs are."""
+    """The times of slots and epochs."""
 
     genesis_s: int
     slot_s: int
@@ -71,7 +72,7 @@ class SlotClock:
 
     @property
     def epoch_s(self) -> int:
-        """How long an epoch takes."""
+        """The length of an epoch in seconds."""
         return self.slot_s * self.slots
 
     def epoch(self, slot: int) -> int:
@@ -93,9 +94,12 @@ class SlotClock:
 
 @runtime_checkable
 class HasValidators(Protocol):
-    """A chain of validators. It has no accounts. Rewards of an epoch are known `settled_after` epochs later. Validators
-    withdraw to accounts of the `execution` chain, named by its key; empty: of no chain that is known. `shows_stake`:
-    whether portfolios there are to show what the account's validators have."""
+    """A chain of validators, without accounts.
+
+    `settled_after`: number of epochs after which the rewards of an epoch are known. `execution`: key of the chain to
+    whose accounts validators withdraw; empty if it is not configured. `shows_stake`: portfolios of that chain show the
+    account's stakes.
+    """
 
     @property
     def settled_after(self) -> int: ...
@@ -107,7 +111,7 @@ class HasValidators(Protocol):
     def shows_stake(self) -> bool: ...
 
     async def slot_clock(self) -> SlotClock:
-        """When slots and epochs are."""
+        """Return the times of slots and epochs."""
 
     async def validator(self, which: int | str) -> ValidatorNow:
         """One of them now, by its index or its public key; NotFound where there is none."""
@@ -116,5 +120,7 @@ class HasValidators(Protocol):
         """The indexes of those that indexes, public keys and withdrawal addresses name now."""
 
     async def stakes(self, owners: Collection[str], candidates: Collection[str], block: Block) -> Sequence[Stake]:
-        """What validators that withdraw to some addresses have at a block of the execution chain. `candidates` are
-        indexes and public keys of those that may be theirs; what their deposits say is found without."""
+        """Return the stakes of validators that withdraw to `owners`, at a block of the execution chain.
+
+        `candidates` are indexes and public keys of validators that may be theirs. Deposits are looked up without them.
+        """

@@ -1,4 +1,4 @@
-"""What a kind of chain needs: its kind, its chains, what they answer, and the errors that say what failed."""
+"""Names for a plug-in of a kind of chain: its kind, its chains, their results, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dataset of a kind of chain needs: its value, and the tables that it can fill."""
+"""Names for a plug-in of a dataset: its value, and the tables that it can fill."""
 
 from __future__ import annotations
 

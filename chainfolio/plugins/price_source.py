@@ -1,4 +1,4 @@
-"""What a source of prices needs: its section, its answers, and the reads of chains and of the web that it may yield."""
+"""Names for a plug-in of a price source: its section, its answers, and the reads that it may yield."""
 
 from __future__ import annotations
 

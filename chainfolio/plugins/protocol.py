@@ -1,4 +1,4 @@
-"""What a decoder of a protocol on an EVM chain needs: its family, the rules, and what a position is."""
+"""Names for a plug-in that decodes a protocol on an EVM chain: its family, the rules, and positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decoder of a protocol on Solana needs: its family, the claims, and what a position is."""
+"""Names for a plug-in that decodes a protocol on Solana: its family, the claims, and positions."""
 
 from __future__ import annotations
 
