@@ -275,7 +275,6 @@ def missing_inactivity(spec: Spec, epoch: int, effective: Array, attestations: A
     at most the bias in an epoch, larger amounts stay unexplained.
 
     Args:
-        spec: The network.
         epoch: The epoch at whose end the penalty is computed.
         effective: Effective balances.
         attestations: As in `Reconciliation`.
@@ -316,8 +315,8 @@ def epoch_rewards(epoch: Duties, current: Reconciliation, payment: Reconciliatio
     """Return the rewards of an epoch.
 
     Args:
-        epoch: The duties of the epoch.
-        current: The balances of the epoch.
+        epoch: Its duties.
+        current: Its balances.
         payment: The balances of the epoch in which its attestations were paid.
         height: The slot whose block settled the epoch.
     """

@@ -18,13 +18,11 @@ from chainfolio.adapters.beacon.voting import is_active
 async def correlation_penalties(reader: Reader, epoch: int, validators: ValidatorTable) -> Mapping[int, int] | None:
     """Return the penalties in gwei that the transition into an epoch takes, by validator.
 
+    None if no node has the states that they depend on.
+
     Args:
-        reader: Its selected validators are covered.
         epoch: The epoch that begins.
         validators: The selected ones, at the end of the epoch before or of this one.
-
-    Returns:
-        None if no node has the states that it depends on.
     """
     half_vector = reader.spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
     is_due = validators.slashed.astype(bool) & (validators.withdrawable_epoch == epoch - 1 + half_vector)
@@ -53,8 +51,6 @@ def penalties(spec: Spec, epoch: int, effective: Array, slashed: int, total: int
     """Return the penalty for each effective balance, at the end of an epoch.
 
     Args:
-        spec: The network.
-        epoch: The epoch.
         effective: Effective balances in gwei.
         slashed: Gwei that were slashed in the network recently.
         total: Active gwei of the network.

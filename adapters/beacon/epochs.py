@@ -29,7 +29,7 @@ class SettledEpoch:
     Attributes:
         number: The epoch.
         height: The slot whose block settled it.
-        validators: Those with rewards, by index.
+        validators: Indexes of validators with duties or an amount in `columns`.
         columns: Of `validator_rewards` for these, without chain, validator and bucket.
         changes: Changes of balances that are neither rewards nor withdrawals.
         at: Validators at the end of the epoch.
@@ -49,7 +49,6 @@ async def settle_epochs(reader: Reader, epochs: Sequence[tuple[int, int]]) -> As
     Several epochs are read at once for selected validators, one for a whole network and if rewards have to be computed.
 
     Args:
-        reader: The selected validators.
         epochs: Each with the slot whose block settles it.
 
     Raises:

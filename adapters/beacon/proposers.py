@@ -30,7 +30,6 @@ def proposers(spec: Spec, epoch: int, slots: Iterable[int], mix: bytes, registry
     """Return the proposer of each of some slots of an epoch.
 
     Args:
-        spec: The network.
         epoch: The epoch of the slots.
         slots: Need not be all of the epoch.
         mix: The RANDAO mix of `mix_epoch`.

@@ -102,8 +102,6 @@ class Reader:
     and other SourceErrors if no node answers.
 
     Attributes:
-        nodes: The nodes.
-        spec: The network.
         selection: Indexes of the selected validators, None for all.
         memo: Caches results.
         block_memo: Caches blocks; `memo` if None. Readers with different selections share it.

@@ -98,10 +98,9 @@ class ValidatorSelector:
         return tuple(sorted(indexes))
 
     async def keys(self, indexes: Sequence[int], blocks: Iterable[BlockMessage]) -> frozenset[str]:
-        """Return the public keys of validators that exist now: deposits name no other property.
+        """Return the public keys of validators that exist now, as deposits have no index.
 
-        If some do not exist yet, the result also has the keys in `blocks` without a validator, as each may become that
-        of one of them.
+        If some do not exist yet, the result also has the keys in `blocks` without a validator: they may become theirs.
 
         Raises:
             SourceError: The validators could not be read.

@@ -21,7 +21,6 @@ async def stakes(reader: Reader, owners: Collection[str], candidates: Collection
     """Return the stakes of withdrawal addresses, by public key.
 
     Args:
-        reader: The beacon chain.
         owners: Withdrawal addresses.
         candidates: Indexes and public keys of validators that may belong to them.
         block: A block of the execution chain.

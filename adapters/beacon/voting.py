@@ -104,7 +104,6 @@ def count_votes(
     """Add the votes for a target epoch that are in the blocks of one epoch.
 
     Args:
-        spec: The network.
         target: The epoch that the votes are for.
         blocks: All blocks of one epoch: the target or the next.
         roots: Root of the newest block at each slot of the target.
@@ -177,11 +176,10 @@ def attestation_rewards(
     Penalties of an inactivity leak are not included: they need scores, and are computed from balances instead.
 
     Args:
-        spec: The network.
         epoch: The epoch of the votes.
         registry: At the end of the next epoch.
         flags: Timely votes of each validator.
-        is_leak: No epoch became final for so long that votes are not rewarded.
+        is_leak: True if no epoch became final for so long that votes are not rewarded.
 
     Returns:
         A row of index, source, target, head, inactivity for each validator with duties, and the ideal reward by
@@ -209,12 +207,9 @@ def attestation_rewards(
 
 
 def sync_rewards(block: BlockMessage, seats: Sequence[Seat], seat_reward: int) -> dict[int, int]:
-    """Return the sync committee rewards of a block by validator; negative for missed signatures.
+    """Return the sync committee rewards of a block for some seats, by validator.
 
-    Args:
-        block: The block.
-        seats: The seats of the validators in question.
-        seat_reward: As `NetworkStake.seat_reward`.
+    A seat without a signature costs `seat_reward` gwei, also if the block has no aggregate.
     """
     aggregate, rewards = block.body.sync_aggregate, dict[int, int]()
     bits = bytes.fromhex(aggregate.sync_committee_bits[2:]) if aggregate is not None else b""
