@@ -16,7 +16,7 @@ from chainfolio.cli.common import Commands, add_csv, add_rpc, counted, show_csv,
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.snapshot_store import SnapshotStore
 from chainfolio.engine.named_accounts import check_chains
-from chainfolio.engine.reconcile.results import kept
+from chainfolio.engine.reconcile.results import stored_results
 from chainfolio.errors import ChainfolioError
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.indexer.work import filters
@@ -98,7 +98,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
         "accounts": accounts,
         "hints": hints(chain.key, datasets, accounts, is_whole=is_whole),
         "places": _watch_places(system, chain),
-        "reconciled": [_reconciled(each) for each in kept(system.tail, chain.key)],
+        "reconciled": [_reconciled(each) for each in stored_results(system.tail, chain.key)],
         "snapshots": SnapshotStore(system.lake, system.tail).summary(chain.key),
     }
 

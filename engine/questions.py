@@ -239,7 +239,7 @@ async def reconciliations(
         system.tail,
         checkpoints,
         max_requests=max_requests,
-        told=told,
+        on_progress=told,
         trust_of=snapshotter.trust,
     )
     results = await reconciler.run(addresses, first, last)

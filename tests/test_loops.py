@@ -44,7 +44,7 @@ BOUNDS = {
     "engine/prices/past_prices.py::_read": "fewer blocks each round, or an error",
     "engine/questions.py::transaction_pages": "each page begins behind the one before; asks our own index, no node",
     "engine/reconcile/reconciler.py::_search": "halves the movements of each asset; --max-requests",
-    "engine/reconcile/present.py::_histories": PIECES,
+    "engine/reconcile/current_balances.py::_histories": PIECES,
     "engine/snapshots/replay.py::_collect_recent": PIECES,
     "engine/history/schedule.py::_run": SERVICE,
     "engine/history/joint_reads.py::_exchange": "fewer blocks each round, or an error",

@@ -1,4 +1,4 @@
-"""What shows why a balance and the movements of an account part in a block: its rows on the chain, read again."""
+"""Evidence of why a balance differs from the movements of an account: blocks that are read again."""
 
 from __future__ import annotations
 
@@ -24,26 +24,36 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 HISTORIES: Final = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
-MAX_BLOCKS: Final = 64  # that are read again; what the index alone does not show of others is unknown
+MAX_BLOCKS: Final = 64  # that are read again; the causes in other blocks are known only as far as the index shows them
 Moves = Mapping[tuple[str, BalanceKey], int]  # by dataset, account and asset
 
 
 def datasets_of(chain: Chain, *, native: bool) -> list[Dataset]:
-    """The datasets that tell what moves of the native coin, or of tokens; all of them where no account can be read
-    alone. Where nothing is read from logs, tokens are told by what tells coins."""
-    every = [each for each in chain.datasets.values() if each.history in HISTORIES]
-    of_tokens = {"logs"} & {each.by_account for each in every} or {"places"}
+    """Return the datasets of movements of the native coin, or of tokens.
+
+    All of them if the chain cannot read single accounts. Without logs, tokens have the datasets of the coin.
+    """
+    datasets = [each for each in chain.datasets.values() if each.history in HISTORIES]
+    of_tokens = {"logs"} & {each.by_account for each in datasets} or {"places"}
     kinds = of_tokens if not native else {"places", "logs"} if chain.info.also_at else {"places"}
     kinds |= set() if can_be_read(chain) else {""}
-    return [each for each in every if each.by_account in kinds]
+    return [each for each in datasets if each.by_account in kinds]
 
 
 @dataclass(slots=True)
-class _Again:
-    """One block, read again. `miner` gets its fees; what could not be read is None. `left_out`: the events, by name,
-    that the index lacks of each asset. `is_complete`: the events are all that the block has."""
+class _RereadBlock:
+    """One block, read again; None for values that could not be read.
 
-    lacking: Moves | None = None
+    Attributes:
+        missing: Movements of the chain minus those of the index.
+        left_out: Names of the events that the index lacks, by asset.
+        is_complete: True if the events are all events of the block.
+        untraced: True if datasets that need traces could not be read.
+        miner: The account that gets the fees.
+        transactions: The number of transactions.
+    """
+
+    missing: Moves | None = None
     left_out: Mapping[BalanceKey, Sequence[str]] = field(default_factory=dict)
     is_complete: bool = False
     untraced: bool = False
@@ -52,163 +62,190 @@ class _Again:
 
 
 @dataclass(slots=True)
-class Evident:
-    """Evidence about some accounts of one chain. `transfers` and `fees` are what the index has of them."""
+class EvidenceReader:
+    """Reads evidence about accounts of one chain.
+
+    Attributes:
+        transfers: Indexed transfers of the accounts.
+        fees: Indexed transactions that the accounts paid for.
+        check_budget: Is called before each block is read.
+    """
 
     chain: Chain
     tail: Tail
     accounts: Sequence[str]
     transfers: pl.DataFrame
     fees: pl.DataFrame
-    check: Callable[[], None]
-    _read: dict[int, _Again] = field(default_factory=dict)
-    _said: dict[BalanceKey, dict[int, str]] = field(default_factory=dict)
+    check_budget: Callable[[], None]
+    _blocks: dict[int, _RereadBlock] = field(default_factory=dict)
+    _reader_notes: dict[BalanceKey, dict[int, str]] = field(default_factory=dict)
 
-    async def gather(self, wanted: Sequence[tuple[BalanceKey, int]]) -> None:
-        """Read again the blocks in which some balances are not explained: first those of coins, for anybody can make
-        tokens that nothing explains."""
-        heights: dict[int, set[bool]] = {}
-        for key, height in wanted:
-            heights.setdefault(height, set()).add(key.asset.is_native)
-        for height in sorted(heights, key=lambda height: (True not in heights[height], height))[:MAX_BLOCKS]:
-            self.check()
-            events = await self._by_receipts(height) if False in heights[height] else None
-            if True in heights[height] or events is None:
-                again = await self._again(height, native=True in heights[height])
-                self._read[height] = again if events is None else self._joined(again, events)
+    async def read(self, points: Sequence[tuple[BalanceKey, int]]) -> None:
+        """Read again the blocks of unexplained balances, at most `MAX_BLOCKS`.
+
+        Those of coins come first: worthless tokens with unexplained balances are easy to make.
+        """
+        natives_by_height: dict[int, set[bool]] = {}
+        for key, height in points:
+            natives_by_height.setdefault(height, set()).add(key.asset.is_native)
+        for height in sorted(natives_by_height, key=lambda height: (True not in natives_by_height[height], height))[
+            :MAX_BLOCKS
+        ]:
+            self.check_budget()
+            events = await self._read_events(height) if False in natives_by_height[height] else None
+            if True in natives_by_height[height] or events is None:
+                reread = await self._reread(height, native=True in natives_by_height[height])
+                self._blocks[height] = reread if events is None else self._with_events(reread, events)
             else:
-                self._read[height] = events
+                self._blocks[height] = events
 
     def of(self, key: BalanceKey, height: int) -> Evidence:
-        """What is known of an asset of an account at a height."""
-        again = self._read.get(height, _Again())
-        wanted = datasets_of(self.chain, native=key.asset.is_native)
-        found = again.lacking or {}
-        lacking = {each.name: found.get((each.name, key), 0) for each in wanted}
+        """Return the evidence about an asset of an account at a height."""
+        block = self._blocks.get(height, _RereadBlock())
+        datasets = datasets_of(self.chain, native=key.asset.is_native)
+        missing = block.missing or {}
+        missing_by_dataset = {each.name: missing.get((each.name, key), 0) for each in datasets}
         return Evidence(
-            unindexed=self._unindexed(wanted, key.account, height),
-            missing=lacking,
-            is_read=again.lacking is not None,
-            untraced=again.untraced,
-            is_rewarded=again.miner == key.account,
-            transactions=again.transactions,
-            reader_note=self._told(key, height),
-            left_out=tuple(again.left_out.get(key, ())),
-            is_complete=again.is_complete,
+            unindexed=self._unindexed(datasets, key.account, height),
+            missing=missing_by_dataset,
+            is_read=block.missing is not None,
+            untraced=block.untraced,
+            is_rewarded=block.miner == key.account,
+            transactions=block.transactions,
+            reader_note=self._reader_note(key, height),
+            left_out=tuple(block.left_out.get(key, ())),
+            is_complete=block.is_complete,
         )
 
-    def _unindexed(self, wanted: Collection[Dataset], account: str, height: int) -> tuple[str, ...]:
-        """Of some datasets those that are not indexed of an account at a height."""
+    def _unindexed(self, datasets: Collection[Dataset], account: str, height: int) -> tuple[str, ...]:
+        """Return the names of the datasets that are not indexed for an account at a height."""
         return tuple(
-            each.name for each in wanted if height not in indexed_for(self.tail, self.chain.key, each.name, account)
+            each.name for each in datasets if height not in indexed_for(self.tail, self.chain.key, each.name, account)
         )
 
-    def _told(self, key: BalanceKey, height: int) -> str:
-        """What the reader of an account's history could not explain of a block."""
-        told = self._said.get(key)
-        if told is None:
+    def _reader_note(self, key: BalanceKey, height: int) -> str:
+        """Return why the account's history could not explain a block; empty without a stored reason."""
+        notes = self._reader_notes.get(key)
+        if notes is None:
             rows = self.tail.unexplained_changes(self.chain.key, key.account)
-            told = {at: reason for at, asset, _, reason in rows if asset == str(key.asset)}
-            self._said[key] = told
-        return told.get(height, "")
+            notes = {at: reason for at, asset, _, reason in rows if asset == str(key.asset)}
+            self._reader_notes[key] = notes
+        return notes.get(height, "")
 
-    async def _again(self, height: int, *, native: bool) -> _Again:
-        """A block's rows as the chain gives them now, without what only traces show where it gives none."""
-        wanted = datasets_of(self.chain, native=False) + (datasets_of(self.chain, native=True) if native else [])
-        names = dict.fromkeys(each.name for each in wanted)
-        blocks = [each.name for each in self.chain.datasets.values() if each.table is BLOCKS] if native else []
-        usual = [name for name in names if self.chain.datasets[name].is_default]
-        for some in dict.fromkeys([(*names, *blocks), (*usual, *blocks)]):
+    async def _reread(self, height: int, *, native: bool) -> _RereadBlock:
+        """Read a block again with all datasets, else without those that need traces.
+
+        Without any values if the chain fails.
+        """
+        datasets = datasets_of(self.chain, native=False) + (datasets_of(self.chain, native=True) if native else [])
+        names = dict.fromkeys(each.name for each in datasets)
+        block_datasets = [each.name for each in self.chain.datasets.values() if each.table is BLOCKS] if native else []
+        default_names = [name for name in names if self.chain.datasets[name].is_default]
+        for requested in dict.fromkeys([(*names, *block_datasets), (*default_names, *block_datasets)]):
             try:
-                found = await self.chain.collect(Span(height, height), some)
+                collected = await self.chain.collect(Span(height, height), requested)
             except SourceError:
                 continue
-            again = await asyncio.to_thread(self._of_tables, height, found.tables)
-            again.untraced = any(name not in some for name in names)
-            again.is_complete = not isinstance(self.chain, ReceiptReader)
-            return again
-        return _Again(untraced=native)
+            block = await asyncio.to_thread(self._of_tables, height, collected.tables)
+            block.untraced = any(name not in requested for name in names)
+            block.is_complete = not isinstance(self.chain, ReceiptReader)
+            return block
+        return _RereadBlock(untraced=native)
 
-    async def _by_receipts(self, height: int) -> _Again | None:
-        """The events of a block by its receipts: all of them, whatever a node leaves out elsewhere. None if the chain
-        has no receipts, or no endpoint gives them."""
+    async def _read_events(self, height: int) -> _RereadBlock | None:
+        """Read all events of a block from its receipts; None if the chain has none, or fails.
+
+        Receipts are complete even if a node leaves out events elsewhere.
+        """
         if not isinstance(self.chain, ReceiptReader):
             return None
         try:
-            found = await self.chain.collect_receipts(height, self._events)
+            collected = await self.chain.collect_receipts(height, self._events)
         except SourceError:
             return None
-        again = await asyncio.to_thread(self._of_tables, height, found.tables)
-        assert again.lacking is not None
-        again.lacking = {place: raw for place, raw in again.lacking.items() if place[0] in self._events}
-        again.is_complete = True
-        return again
+        block = await asyncio.to_thread(self._of_tables, height, collected.tables)
+        assert block.missing is not None
+        block.missing = {key: raw for key, raw in block.missing.items() if key[0] in self._events}
+        block.is_complete = True
+        return block
 
     @property
     def _events(self) -> list[str]:
-        """The datasets that tell what moves of tokens."""
+        """The names of the datasets of token movements."""
         return [each.name for each in datasets_of(self.chain, native=False)]
 
-    def _joined(self, again: _Again, events: _Again) -> _Again:
-        """A block that was read again, with its events by its receipts."""
-        others = {place: raw for place, raw in (again.lacking or {}).items() if place[0] not in self._events}
-        lacking = None if again.lacking is None else {**others, **(events.lacking or {})}
-        return replace(again, lacking=lacking, left_out=events.left_out, is_complete=True)
+    def _with_events(self, block: _RereadBlock, events: _RereadBlock) -> _RereadBlock:
+        """Return a block with its events replaced by those of its receipts."""
+        other_missing = {key: raw for key, raw in (block.missing or {}).items() if key[0] not in self._events}
+        missing = None if block.missing is None else {**other_missing, **(events.missing or {})}
+        return replace(block, missing=missing, left_out=events.left_out, is_complete=True)
 
-    def _of_tables(self, height: int, tables: Mapping[str, Any]) -> _Again:
-        """What the rows of a block say that the index does not."""
+    def _of_tables(self, height: int, tables: Mapping[str, Any]) -> _RereadBlock:
+        """Compare the rows of a block with those of the index."""
         import polars as pl
 
         transfers, fees = own_rows(tables, self.accounts, self.chain.info)
         blocks = _rows(tables, "blocks").select("miner", "tx_count").collect()
         miner, count = blocks.row(0) if blocks.height else (None, None)
-        here = pl.col("height") == height
-        theirs = self._moves(transfers, fees)
-        ours = self._moves(self.transfers.filter(here), self.fees.filter(here))
-        lacking = {place: theirs.get(place, 0) - ours.get(place, 0) for place in theirs.keys() | ours.keys()}
+        is_here = pl.col("height") == height
+        chain_moves = self._moves(transfers, fees)
+        index_moves = self._moves(self.transfers.filter(is_here), self.fees.filter(is_here))
+        missing = {
+            key: chain_moves.get(key, 0) - index_moves.get(key, 0) for key in chain_moves.keys() | index_moves.keys()
+        }
         has_logs = isinstance(self.chain, ReceiptReader)
-        left_out = self._left_out(transfers, self.transfers.filter(here)) if has_logs else {}
-        return _Again(lacking, left_out, untraced=False, miner=miner, transactions=count)
+        left_out = self._missing_events(transfers, self.transfers.filter(is_here)) if has_logs else {}
+        return _RereadBlock(missing, left_out, untraced=False, miner=miner, transactions=count)
 
-    def _left_out(self, theirs: pl.DataFrame, ours: pl.DataFrame) -> dict[BalanceKey, list[str]]:
-        """The events of a block that the index lacks or has with another amount, by name, of each asset."""
-        named: dict[BalanceKey, list[str]] = {}
-        lost = theirs.join(ours, on=[*MOVED, "raw"], how="anti", nulls_equal=True)
-        for row in lost.filter(lost["log_index"] >= 0).sort(MOVED).iter_slices(1):
+    def _missing_events(self, chain_rows: pl.DataFrame, index_rows: pl.DataFrame) -> dict[BalanceKey, list[str]]:
+        """Return the names of events that the index lacks or has with another amount, by asset."""
+        events: dict[BalanceKey, list[str]] = {}
+        missing_rows = chain_rows.join(index_rows, on=[*MOVED, "raw"], how="anti", nulls_equal=True)
+        for row in missing_rows.filter(missing_rows["log_index"] >= 0).sort(MOVED).iter_slices(1):
             (key,) = running_totals(row, self.fees.clear(), self.chain.info)
-            named.setdefault(key, []).append(f"log {row['log_index'][0]} of transaction {row['tx_hash'][0]}")
-        return named
+            events.setdefault(key, []).append(f"log {row['log_index'][0]} of transaction {row['tx_hash'][0]}")
+        return events
 
     def _moves(self, transfers: pl.DataFrame, fees: pl.DataFrame) -> Moves:
-        """What the rows of one block come to, by the dataset that they are of."""
+        """Return the sum of the rows of one block, by dataset, account and asset."""
         import polars as pl
 
-        found: dict[tuple[str, BalanceKey], int] = {}
-        every = [each for each in self.chain.datasets.values() if each.history in HISTORIES]
-        named = {standard for each in every for standard in each.standards}
-        for each in every:
-            mine = pl.col("standard").is_in(each.standards) if each.standards else ~pl.col("standard").is_in(named)
-            paid = each.history == ACCOUNT_TRANSACTIONS.name
-            some = transfers.clear() if paid else transfers.filter(mine)
-            for key, course in running_totals(some, fees if paid else fees.clear(), self.chain.info).items():
-                found[each.name, key] = course.sums[-1]
-        return found
+        moves: dict[tuple[str, BalanceKey], int] = {}
+        datasets = [each for each in self.chain.datasets.values() if each.history in HISTORIES]
+        named_standards = {standard for each in datasets for standard in each.standards}
+        for each in datasets:
+            is_own_standard = (
+                pl.col("standard").is_in(each.standards)
+                if each.standards
+                else ~pl.col("standard").is_in(named_standards)
+            )
+            is_fee = each.history == ACCOUNT_TRANSACTIONS.name
+            rows = transfers.clear() if is_fee else transfers.filter(is_own_standard)
+            for key, totals in running_totals(rows, fees if is_fee else fees.clear(), self.chain.info).items():
+                moves[each.name, key] = totals.sums[-1]
+        return moves
 
 
 def own_rows(tables: Mapping[str, Any], accounts: Sequence[str], info: ChainInfo) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What moved of accounts, each movement `told_once`, and what they paid, by rows as a chain gives them."""
+    """Return the transfers of accounts, without native duplicates, and their paid transactions.
+
+    Args:
+        tables: Rows of a chain, by table name.
+    """
     import polars as pl
 
-    own = pl.col("account").is_in(accounts)
-    transfers = by_account(ACCOUNT_TRANSFERS, _rows(tables, "transfers")).filter(own).collect()
-    paid = by_account(ACCOUNT_TRANSACTIONS, _rows(tables, "transactions"))
-    return drop_native_duplicates(transfers, info), paid.filter(own & (pl.col("sender") == pl.col("account"))).collect()
+    is_own = pl.col("account").is_in(accounts)
+    transfers = by_account(ACCOUNT_TRANSFERS, _rows(tables, "transfers")).filter(is_own).collect()
+    fees = by_account(ACCOUNT_TRANSACTIONS, _rows(tables, "transactions"))
+    return drop_native_duplicates(transfers, info), fees.filter(
+        is_own & (pl.col("sender") == pl.col("account"))
+    ).collect()
 
 
 def _rows(tables: Mapping[str, Any], name: str) -> pl.LazyFrame:
     import polars as pl
 
     table = tables.get(name)
-    found = pl.from_arrow(TABLES[name].schema().empty_table() if table is None else table)
-    assert isinstance(found, pl.DataFrame)
-    return found.lazy()
+    rows = pl.from_arrow(TABLES[name].schema().empty_table() if table is None else table)
+    assert isinstance(rows, pl.DataFrame)
+    return rows.lazy()

@@ -1,8 +1,8 @@
-"""Is the history of an account complete? Its balances on chain, compared with the sum of its movements in the index.
+"""Check the histories of accounts: compare balances on chain with the sum of indexed movements.
 
-Balances are read at the hashes of a ladder of blocks, for all accounts and assets together; then only where the two
-part, until the first block of each difference is known. That block is read again, to say why. Where nodes keep no old
-state, what they say of now is compared (`reconcile_present.py`).
+Balances are read at checkpoints, for all accounts and assets together. A difference is narrowed down to its
+first block, and that block is read again to find the cause. If nodes keep no old state, current balances are compared
+(`current_balances.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import newest_block_in
-from chainfolio.engine.reconcile.evidence import Evident, datasets_of
-from chainfolio.engine.reconcile.present import Present
+from chainfolio.engine.reconcile.current_balances import CurrentBalances
+from chainfolio.engine.reconcile.evidence import EvidenceReader, datasets_of
 from chainfolio.engine.reconcile.results import (
     MAX_SHOWN,
     STATUSES,
+    AssetReconciliation,
     Difference,
-    ListedApart,
-    Reconciled,
     Reconciliation,
-    keep,
+    UntrustedAssets,
+    store_result,
 )
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.replay import replays
@@ -60,97 +60,126 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 CHECKPOINTS: Final = 32
-AT_ONCE: Final = 4_000  # balances that are asked for together
-BLOCKS_AT_ONCE: Final = 200
-AGAIN: Final = "start the same again with a larger budget, or with fewer checkpoints"
-# A node that leaves out a log does so again where it is asked in the same way.
-AGAIN_LOST: Final = '; first add an endpoint, or set `integrity = "roots"` and `sample = 1`, if a node left them out'
-UNREAD: Final = "unreadable", "its balance could not be read"
-Told = Callable[[str], None]
-TrustOf = Callable[["Mapping[str, Collection[Asset]]", int], Awaitable[Trust]]
+MAX_BALANCES: Final = 4_000  # in one batch of requests
+MAX_BLOCKS: Final = 200  # in one batch of requests
+BUDGET_HINT: Final = "start the same again with a larger budget, or with fewer checkpoints"
+# A node that left out a log leaves it out again if the request is the same.
+REREAD_HINT: Final = '; first add an endpoint, or set `integrity = "roots"` and `sample = 1`, if a node left them out'
+UNREADABLE: Final = "unreadable", "its balance could not be read"
+ProgressCallback = Callable[[str], None]
+TrustReader = Callable[["Mapping[str, Collection[Asset]]", int], Awaitable[Trust]]
 
 
 @dataclass(slots=True)
 class Reconciler:
-    """Reconciles accounts of one chain. `max_requests` bounds what it asks of nodes: OverBudget. `trust_of` returns
-    which of the assets that accounts met are trusted at a height; without it, all are."""
+    """Reconciles accounts of one chain.
+
+    Attributes:
+        checkpoints: Maximum number of heights at which balances are read first.
+        max_requests: Maximum number of requests to nodes; None for no limit.
+        on_progress: Is called with a text at each step.
+        trust_of: Returns which assets of accounts are trusted at a height; None trusts all.
+        current: Compares current balances; None if nodes keep old state.
+    """
 
     chain: Chain
     lake: Lake
     tail: Tail
     checkpoints: int = CHECKPOINTS
     max_requests: int | None = None
-    told: Told = lambda text: None
-    trust_of: TrustOf | None = None
+    on_progress: ProgressCallback = lambda text: None
+    trust_of: TrustReader | None = None
     trust: Trust = field(init=False, default=Trust(lambda asset: True))
-    strangers: frozenset[str] = frozenset()
-    _asked_before: int = 0
+    untrusted_contracts: frozenset[str] = frozenset()
+    _requests_before: int = 0
     _blocks: dict[int, Block | None] = field(default_factory=dict)
-    _gone: set[int] = field(default_factory=set)  # heights without state
-    present: Present | None = field(init=False)  # where nodes keep no old state
+    _pruned_heights: set[int] = field(default_factory=set)  # no endpoint has their state
+    current: CurrentBalances | None = field(init=False)
 
     def __post_init__(self) -> None:
-        compares = Present(self.chain, self.tail, self._check_budget, self.told)
-        self.present = compares if replays(self.chain) else None
+        current = CurrentBalances(self.chain, self.tail, self._check_budget, self.on_progress)
+        self.current = current if replays(self.chain) else None
 
     async def run(
         self, accounts: Sequence[str], first: int | None = None, last: int | None = None
     ) -> list[Reconciliation]:
-        """Every account over a range: by default as far as all of them are indexed. The results are kept."""
-        span, (end, transfers, fees), steps, known = await self.prepared(accounts, first, last)
-        compared = await self._compared(accounts, span, end, steps, known)
-        known = dict.fromkeys(compared, RunningTotals()) | known
-        evident = Evident(self.chain, self.tail, accounts, transfers, fees, self._check_budget)
-        found = [(key, each.height) for key, one in compared.items() for each in one.changes if each.is_found]
-        if found:
-            self.told(f"reading {len({height for _, height in found}):,} blocks again")
-        await evident.gather(found)
+        """Reconcile accounts over a range of blocks and store the results, one per account.
+
+        Args:
+            accounts: Addresses in the chain's own form.
+            first: The first block; None for the first one that is indexed for all accounts.
+            last: The last block; None for the last one that is indexed for all accounts.
+
+        Raises:
+            BadRequest: The range is empty, above the head, or incomparable.
+            NotIndexed: The index has no common range of the accounts.
+            OverBudget: More than `max_requests` requests are needed.
+            Reorged: The last block is not the indexed one.
+            SourceError: The chain could not be read.
+        """
+        span, (end, transfers, fees), steps, totals = await self.prepare(accounts, first, last)
+        comparisons = await self._compare(accounts, span, end, steps, totals)
+        totals = dict.fromkeys(comparisons, RunningTotals()) | totals
+        evidence_reader = EvidenceReader(self.chain, self.tail, accounts, transfers, fees, self._check_budget)
+        changed_blocks = [
+            (key, each.height)
+            for key, comparison in comparisons.items()
+            for each in comparison.changes
+            if each.is_found
+        ]
+        if changed_blocks:
+            self.on_progress(f"reading {len({height for _, height in changed_blocks}):,} blocks again")
+        await evidence_reader.read(changed_blocks)
         results = [
-            await asyncio.to_thread(self._result, account, span, end, steps, known, compared, evident)
+            await asyncio.to_thread(self._result, account, span, end, steps, totals, comparisons, evidence_reader)
             for account in accounts
         ]
         for each in results:
-            await asyncio.to_thread(keep, self.tail, each)
+            await asyncio.to_thread(store_result, self.tail, each)
         return results
 
-    async def _compared(
+    async def _compare(
         self,
         accounts: Sequence[str],
         span: Span,
         end: Block,
         steps: Sequence[int],
-        known: Mapping[BalanceKey, RunningTotals],
+        totals: Mapping[BalanceKey, RunningTotals],
     ) -> dict[BalanceKey, Comparison]:
-        if self.present is None:
-            return await self._search(known, steps, is_start=span.first == 0)
-        balances = await self.present.balances(accounts, known, end, self.strangers)
-        return await self.present.compared(balances, known, end)
+        if self.current is None:
+            return await self._search(totals, steps, is_start=span.first == 0)
+        balances = await self.current.balances(accounts, totals, end, self.untrusted_contracts)
+        return await self.current.compare(balances, totals, end)
 
-    async def prepared(
+    async def prepare(
         self, accounts: Sequence[str], first: int | None, last: int | None
     ) -> tuple[Span, tuple[Block, pl.DataFrame, pl.DataFrame], list[int], dict[BalanceKey, RunningTotals]]:
-        """What is compared: the range, its last block with what moved and was paid up to there, the checkpoints, and
-        the courses of the assets."""
-        self._asked_before = self.chain.requests
-        span = await self._span(accounts, first, last)
-        end = await self._end(span.last)
-        opening = -1 if self.present else max(0, span.first - 1)
-        steps = [span.last] if self.present else spread_heights(opening, span.last, self.checkpoints)
-        transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
-        known = await asyncio.to_thread(self._courses, accounts, transfers, fees, opening, span)
-        await self._judge(known, span.last)
-        await self._end(span.last)  # what was read meanwhile belongs to this block
-        return span, (end, transfers, fees), steps, known
+        """Return the range; its last block, transfers and fees; the checkpoints; and the totals of each asset.
 
-    async def _judge(self, known: Mapping[BalanceKey, RunningTotals], height: int) -> None:
-        """Set which assets are trusted. Contracts of the others are read after all else, with bounded work."""
+        Errors as of `run`. It starts the count of requests, and reads which assets are trusted.
+        """
+        self._requests_before = self.chain.requests
+        span = await self._span(accounts, first, last)
+        end = await self._end_block(span.last)
+        opening = -1 if self.current else max(0, span.first - 1)
+        steps = [span.last] if self.current else spread_heights(opening, span.last, self.checkpoints)
+        transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
+        totals = await asyncio.to_thread(self._totals, accounts, transfers, fees, opening, span)
+        await self._read_trust(totals, span.last)
+        await self._end_block(span.last)  # what was read meanwhile belongs to this block
+        return span, (end, transfers, fees), steps, totals
+
+    async def _read_trust(self, totals: Mapping[BalanceKey, RunningTotals], height: int) -> None:
+        """Set the trusted assets; contracts of the others are read last, with bounded work."""
         if self.trust_of is None:
             return
-        met: defaultdict[str, set[Asset]] = defaultdict(set)
-        for key in known:
-            met[key.account].add(key.asset.collection)
-        self.trust = await self.trust_of(met, height)
-        self.strangers = self.trust.untrusted_contracts({asset for assets in met.values() for asset in assets})
+        assets_by_account: defaultdict[str, set[Asset]] = defaultdict(set)
+        for key in totals:
+            assets_by_account[key.account].add(key.asset.collection)
+        self.trust = await self.trust_of(assets_by_account, height)
+        self.untrusted_contracts = self.trust.untrusted_contracts(
+            {asset for assets in assets_by_account.values() for asset in assets}
+        )
 
     # --- what is compared --------------------------------------------------------------------------------------------
 
@@ -159,142 +188,156 @@ class Reconciler:
         if last is not None and last > head:
             raise BadRequest("to", f"block {last} is above the head, which is block {head}")
         indexed = await asyncio.to_thread(self._indexed, accounts)
-        whole = [*indexed]
-        if not whole and None in (first, last):
-            names = [each.name for each in self._wanted()]
+        spans = [*indexed]
+        if not spans and None in (first, last):
+            names = [each.name for each in self._default_datasets()]
             raise NotIndexed(self.chain.key, names[0] if names else "transfers", first or 0, head)
-        begin = whole[0].first if first is None else first
-        end = min(whole[-1].last, head) if last is None else last
-        if self.present is not None:
-            self.present.check_span(begin, end, whole)
+        begin = spans[0].first if first is None else first
+        end = min(spans[-1].last, head) if last is None else last
+        if self.current is not None:
+            self.current.check_span(begin, end, spans)
         if begin > end:
             raise BadRequest("from", f"{begin} is above block {end}, the last of the range")
         return Span(begin, end)
 
-    def _wanted(self) -> list[Any]:
-        """The datasets that are indexed where nobody names any, of those whose rows are movements."""
-        every = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
-        return [each for each in every.values() if each.is_default]
+    def _default_datasets(self) -> list[Any]:
+        """Return the datasets of movements that are indexed by default."""
+        datasets = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
+        return [each for each in datasets.values() if each.is_default]
 
     def _indexed(self, accounts: Sequence[str]) -> Spans:
-        """The heights that are indexed of all accounts, for all datasets that are indexed of them at all."""
-        every = [
-            found
-            for each in self._wanted()
+        """Return the heights that are indexed for all accounts, leaving out datasets without any range."""
+        ranges = [
+            indexed
+            for each in self._default_datasets()
             for account in accounts
-            if (found := indexed_for(self.tail, self.chain.key, each.name, account))
+            if (indexed := indexed_for(self.tail, self.chain.key, each.name, account))
         ]
-        return reduce(Spans.__and__, every) if every else Spans()
+        return reduce(Spans.__and__, ranges) if ranges else Spans()
 
-    async def _end(self, height: int) -> Block:
-        """The last block of the range, which must be the one that is indexed."""
-        end = await self._state_of(height)
+    async def _end_block(self, height: int) -> Block:
+        """Return the newest block up to a height, which must be the indexed one.
+
+        Raises:
+            BadRequest: There is no block up to the height.
+            Reorged: The index has another block.
+        """
+        end = await self._block_at(height)
         if end is None:
             raise BadRequest("to", f"the chain has no block up to {height}")
-        kept = {each.height: each for each in await asyncio.to_thread(self.tail.blocks, self.chain.key)}
-        if kept.get(end.height, end).hash != end.hash:
-            raise Reorged(self.chain.key, end.height, kept[end.height].hash)
+        indexed_blocks = {each.height: each for each in await asyncio.to_thread(self.tail.blocks, self.chain.key)}
+        if indexed_blocks.get(end.height, end).hash != end.hash:
+            raise Reorged(self.chain.key, end.height, indexed_blocks[end.height].hash)
         return end
 
     def _rows(self, accounts: Sequence[str], last: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The transfers of the accounts, and what they paid."""
+        """Return the transfers of the accounts, and the fees that they paid."""
         index, span = (self.lake, self.tail, self.chain.key), Span(0, last)
         transfers = rows_of(*index, ACCOUNT_TRANSFERS, accounts, (*MOVED, *ASSET_COLUMNS, "raw"), span=span)
         return drop_native_duplicates(transfers, self.chain.info), sent_transactions(
             *index, accounts, FEE_COLUMNS, span
         )
 
-    def _courses(
+    def _totals(
         self, accounts: Sequence[str], transfers: pl.DataFrame, fees: pl.DataFrame, opening: int, span: Span
     ) -> dict[BalanceKey, RunningTotals]:
-        """The course behind the opening of everything that the accounts met, and of the native coin where it is indexed
-        at all."""
+        """Return the totals after the opening height of each asset of the accounts.
+
+        The native coin is included only if its default datasets are indexed within the range.
+        """
         import polars as pl
 
-        info, behind = self.chain.info, pl.col("height") > opening
-        found = dict.fromkeys(running_totals(transfers, fees, info), RunningTotals())
-        found |= running_totals(transfers.filter(behind), fees.filter(behind), info)
-        native = {BalanceKey(account, info.native.asset) for account in accounts}
-        # A movement of the others is named where it is lacking.
-        every = [each for each in datasets_of(self.chain, native=True) if each.is_default]
-        places = [each for each in every if each.name not in OF_DATASETS]
-        for key in native:
-            ranges = [indexed_for(self.tail, self.chain.key, each.name, key.account) & [span] for each in places]
+        info, after_opening = self.chain.info, pl.col("height") > opening
+        totals = dict.fromkeys(running_totals(transfers, fees, info), RunningTotals())
+        totals |= running_totals(transfers.filter(after_opening), fees.filter(after_opening), info)
+        native_keys = {BalanceKey(account, info.native.asset) for account in accounts}
+        # A missing movement of the other datasets becomes a difference with a cause.
+        datasets = [each for each in datasets_of(self.chain, native=True) if each.is_default]
+        required = [each for each in datasets if each.name not in OF_DATASETS]
+        for key in native_keys:
+            ranges = [indexed_for(self.tail, self.chain.key, each.name, key.account) & [span] for each in required]
             if all(ranges):
-                found.setdefault(key, RunningTotals())
+                totals.setdefault(key, RunningTotals())
             else:
-                found.pop(key, None)
-        return dict(sorted(found.items()))
+                totals.pop(key, None)
+        return dict(sorted(totals.items()))
 
     # --- balances ----------------------------------------------------------------------------------------------------
 
     async def _search(
-        self, known: Mapping[BalanceKey, RunningTotals], steps: Sequence[int], *, is_start: bool
+        self, totals: Mapping[BalanceKey, RunningTotals], steps: Sequence[int], *, is_start: bool
     ) -> dict[BalanceKey, Comparison]:
-        running, rounds = search(known, steps, is_from_genesis=is_start), 0
+        plan, round_number = search(totals, steps, is_from_genesis=is_start), 0
         answers: dict[Point, Answer] | None = None
         while True:
             try:
-                asked = next(running) if answers is None else running.send(answers)
+                points = next(plan) if answers is None else plan.send(answers)
             except StopIteration as stop:
-                found: dict[BalanceKey, Comparison] = stop.value
-                return found
-            rounds += 1
-            heights = len({height for _, height in asked})
-            self.told(f"round {rounds}: {len(asked):,} balances at {heights:,} blocks")
-            answers = await self.balances(asked)
+                comparisons: dict[BalanceKey, Comparison] = stop.value
+                return comparisons
+            round_number += 1
+            heights = len({height for _, height in points})
+            self.on_progress(f"round {round_number}: {len(points):,} balances at {heights:,} blocks")
+            answers = await self.balances(points)
 
-    async def balances(self, asked: Sequence[Point]) -> dict[Point, Answer]:
-        """The balances of accounts at some heights, in as few requests as go."""
-        at: dict[int, list[BalanceKey]] = {}
-        for key, height in asked:
-            at.setdefault(height, []).append(key)
-        found: dict[Point, Answer] = {}
-        for heights in _parts(at):
+    async def balances(self, points: Sequence[Point]) -> dict[Point, Answer]:
+        """Read balances at heights, in batches.
+
+        Raises:
+            OverBudget: More than `max_requests` requests are needed.
+            SourceError: The chain could not be read.
+        """
+        keys_by_height: dict[int, list[BalanceKey]] = {}
+        for key, height in points:
+            keys_by_height.setdefault(height, []).append(key)
+        balances: dict[Point, Answer] = {}
+        for heights in _batches(keys_by_height):
             self._check_budget()
-            await self._know(heights)
-            for height, answers in zip(heights, await self._answered([(h, at[h]) for h in heights]), strict=True):
-                found |= {(key, height): answer for key, answer in zip(at[height], answers, strict=True)}
-        return found
+            await self._load_blocks(heights)
+            for height, answers in zip(
+                heights, await self._read_balances([(h, keys_by_height[h]) for h in heights]), strict=True
+            ):
+                balances |= {(key, height): answer for key, answer in zip(keys_by_height[height], answers, strict=True)}
+        return balances
 
-    def parts(self, asked: Sequence[Point]) -> int:
-        """In how many parts so many balances are asked for."""
-        at: dict[int, list[BalanceKey]] = {}
-        for key, height in asked:
-            at.setdefault(height, []).append(key)
-        return sum(1 for _ in _parts(at))
+    def part_count(self, points: Sequence[Point]) -> int:
+        """Return the number of batches that reading these balances takes."""
+        keys_by_height: dict[int, list[BalanceKey]] = {}
+        for key, height in points:
+            keys_by_height.setdefault(height, []).append(key)
+        return sum(1 for _ in _batches(keys_by_height))
 
-    async def _answered(self, asked: Sequence[tuple[int, Sequence[BalanceKey]]]) -> list[list[Answer]]:
-        """What the balances are at some heights. Before the first block nobody has anything."""
-        blocks = [self._blocks[height] for height, _ in asked]
-        plans = [self.chain.balances([(key.account, key.asset) for key in keys]) for _, keys in asked]
-        wanted = [
-            (block, mark_untrusted(next(plan), self.strangers))
+    async def _read_balances(self, groups: Sequence[tuple[int, Sequence[BalanceKey]]]) -> list[list[Answer]]:
+        """Read balances at heights: 0 before the first block, None for those that cannot be read."""
+        blocks = [self._blocks[height] for height, _ in groups]
+        plans = [self.chain.balances([(key.account, key.asset) for key in keys]) for _, keys in groups]
+        requests = [
+            (block, mark_untrusted(next(plan), self.untrusted_contracts))
             for block, plan in zip(blocks, plans, strict=True)
             if block is not None
         ]
         try:
-            given = iter(await self.chain.answer_each(wanted))
+            responses = iter(await self.chain.answer_each(requests))
         except HistoryUnavailable as error:  # at all of them
-            given = iter([error] * len(wanted))
+            responses = iter([error] * len(requests))
         answers: list[list[Answer]] = []
-        for (height, keys), block, plan in zip(asked, blocks, plans, strict=True):
-            results = [0] * len(keys) if block is None else next(given)
+        for (height, keys), block, plan in zip(groups, blocks, plans, strict=True):
+            results = [0] * len(keys) if block is None else next(responses)
             if isinstance(results, SourceError):
                 if not isinstance(results, HistoryUnavailable):
                     raise results
-                self._gone.add(height)
+                self._pruned_heights.add(height)
                 answers.append([None] * len(keys))
             else:
-                answers.append([_answer(each) for each in (results if block is None else _end_of(plan, results))])
+                answers.append([_answer(each) for each in (results if block is None else _finish(plan, results))])
         return answers
 
-    async def _state_of(self, height: int) -> Block | None:
-        await self._know([height])
+    async def _block_at(self, height: int) -> Block | None:
+        await self._load_blocks([height])
         return self._blocks[height]
 
-    async def _know(self, heights: Sequence[int]) -> None:
-        """Find the blocks whose state counts at some heights: the newest up to each."""
+    async def _load_blocks(self, heights: Sequence[int]) -> None:
+        """Load the newest block up to each height; None if there is none."""
         missing = [height for height in heights if height not in self._blocks]
         if not missing:
             return
@@ -304,11 +347,11 @@ class Reconciler:
                 self._blocks[height] = await newest_block_in(self.chain, Span(0, height))
 
     def _check_budget(self) -> None:
-        """Before something is asked."""
-        if self.max_requests is not None and self.chain.requests - self._asked_before >= self.max_requests:
-            raise OverBudget("requests", self.max_requests, remedy=AGAIN)
+        """Raise OverBudget if no request is left."""
+        if self.max_requests is not None and self.chain.requests - self._requests_before >= self.max_requests:
+            raise OverBudget("requests", self.max_requests, remedy=BUDGET_HINT)
 
-    # --- what it comes to --------------------------------------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------------------------------
 
     def _result(
         self,
@@ -316,16 +359,19 @@ class Reconciler:
         span: Span,
         end: Block,
         steps: Sequence[int],
-        known: Mapping[BalanceKey, RunningTotals],
-        compared: Mapping[BalanceKey, Comparison],
-        evident: Evident,
+        totals: Mapping[BalanceKey, RunningTotals],
+        comparisons: Mapping[BalanceKey, Comparison],
+        evidence_reader: EvidenceReader,
     ) -> Reconciliation:
-        own = {key: one for key, one in compared.items() if key.account == account}
-        differences, apart = self._told_apart(own, known, evident)
-        assets = [_asset(key, known[key], one, is_apart=key in apart) for key, one in own.items()]
+        account_comparisons = {key: comparison for key, comparison in comparisons.items() if key.account == account}
+        differences, untrusted = self._split_differences(account_comparisons, totals, evidence_reader)
+        assets = [
+            _asset_result(key, totals[key], comparison, is_untrusted=key in untrusted)
+            for key, comparison in account_comparisons.items()
+        ]
         native = BalanceKey(account, self.chain.info.native.asset)
-        if native not in own:
-            assets.append(Reconciled(str(native.asset), "unindexed", None, "0", None))
+        if native not in account_comparisons:
+            assets.append(AssetReconciliation(str(native.asset), "unindexed", None, "0", None))
         counts = Counter(each.status for each in assets)
         return Reconciliation(
             account,
@@ -334,72 +380,81 @@ class Reconciler:
             span.last,
             end.hash,
             tuple(steps),
-            tuple(height for height in steps if height in self._gone),
+            tuple(height for height in steps if height in self._pruned_heights),
             {status: counts[status] for status in STATUSES},
             tuple(sorted(assets, key=lambda each: each.asset)),
             differences,
-            tuple(str(key.asset) for key, one in own.items() if one.has_more and key not in apart),
-            (*self._notes(account, span, steps), *_cure(self.chain.key, differences)),
-            tuple(_summed(apart)),
+            tuple(
+                str(key.asset)
+                for key, comparison in account_comparisons.items()
+                if comparison.has_more and key not in untrusted
+            ),
+            (*self._notes(account, span, steps), *_hints(self.chain.key, differences)),
+            tuple(_grouped(untrusted)),
         )
 
-    def _told_apart(
-        self, own: Mapping[BalanceKey, Comparison], known: Mapping[BalanceKey, RunningTotals], evident: Evident
+    def _split_differences(
+        self,
+        comparisons: Mapping[BalanceKey, Comparison],
+        totals: Mapping[BalanceKey, RunningTotals],
+        evidence_reader: EvidenceReader,
     ) -> tuple[tuple[Difference, ...], dict[BalanceKey, tuple[str, str]]]:
-        """Return the differences of one account, and the untrusted assets that differ or cannot be read with the cause.
-        What the index itself lacks is a difference, whoever made the token."""
+        """Return the differences of an account, and the causes of untrusted assets without a match.
+
+        Rows that the index itself lacks are a difference even if the token is untrusted.
+        """
         differences: list[Difference] = []
-        apart: dict[BalanceKey, tuple[str, str]] = {}
-        for key, one in own.items():
-            several = list(_differences(key, one, known[key], evident))
+        untrusted: dict[BalanceKey, tuple[str, str]] = {}
+        for key, comparison in comparisons.items():
+            asset_differences = list(_differences(key, comparison, totals[key], evidence_reader))
             is_trusted = self.trust.is_trusted(key.account, key.asset.collection)
-            if is_trusted or any(each.is_lacking for each in several):
-                differences += several
-            elif one.balance is None:
-                apart[key] = UNREAD
-            elif several:
-                apart[key] = several[0].cause, several[0].reason
-        return tuple(differences), apart
+            if is_trusted or any(each.is_index_gap for each in asset_differences):
+                differences += asset_differences
+            elif comparison.balance is None:
+                untrusted[key] = UNREADABLE
+            elif asset_differences:
+                untrusted[key] = asset_differences[0].cause, asset_differences[0].reason
+        return tuple(differences), untrusted
 
     def _notes(self, account: str, span: Span, steps: Sequence[int]) -> Iterator[str]:
-        if steps[0] in self._gone:
+        if steps[0] in self._pruned_heights:
             yield (
                 f"the state at block {steps[0]} is gone: what was there before is taken to be nothing"
                 if span.first == 0
                 else "the state before the range is gone: what is compared begins at the first checkpoint that was read"
             )
-        if self._gone:
+        if self._pruned_heights:
             yield "no endpoint serves the state of all checkpoints: an archive node shows the blocks of differences"
-        if self.present is not None:
-            yield from self.present.notes
-        wanted = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
-        for name in wanted:
-            left = Spans([span]) - indexed_for(self.tail, self.chain.key, name, account)
-            if left:
-                yield f"`{name}` is not indexed at {len(left):,} of the {len(span):,} blocks"
+        if self.current is not None:
+            yield from self.current.notes
+        names = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
+        for name in names:
+            unindexed = Spans([span]) - indexed_for(self.tail, self.chain.key, name, account)
+            if unindexed:
+                yield f"`{name}` is not indexed at {len(unindexed):,} of the {len(span):,} blocks"
 
 
-def _parts(at: Mapping[int, Sequence[BalanceKey]]) -> Iterator[list[int]]:
-    """Heights in order, as many as go together."""
+def _batches(keys_by_height: Mapping[int, Sequence[BalanceKey]]) -> Iterator[list[int]]:
+    """Yield the heights in order, in batches that are read together."""
     part: list[int] = []
     count = 0
-    for height in sorted(at):
-        if part and (count + len(at[height]) > AT_ONCE or len(part) == BLOCKS_AT_ONCE):
+    for height in sorted(keys_by_height):
+        if part and (count + len(keys_by_height[height]) > MAX_BALANCES or len(part) == MAX_BLOCKS):
             yield part
             part, count = [], 0
         part.append(height)
-        count += len(at[height])
+        count += len(keys_by_height[height])
     if part:
         yield part
 
 
-def _end_of(plan: Any, results: Sequence[Any]) -> Sequence[Any]:
-    """The result of a plan of one round."""
+def _finish(plan: Any, results: Sequence[Any]) -> Sequence[Any]:
+    """Send the results to a plan of one round, and return its result."""
     try:
         plan.send(results)
     except StopIteration as stop:
-        found: Sequence[Any] = stop.value
-        return found
+        result: Sequence[Any] = stop.value
+        return result
     raise AssertionError("balances are asked for in one round")
 
 
@@ -409,31 +464,36 @@ def _answer(result: Any) -> Answer:
     return result if isinstance(result, int) else None
 
 
-def _asset(key: BalanceKey, course: RunningTotals, one: Comparison, *, is_apart: bool) -> Reconciled:
-    status = "unreadable" if one.balance is None else "differs" if one.changes else "equal"
-    status = "untrusted" if is_apart else status
-    opening, balance = (None if raw is None else str(raw) for raw in (one.opening, one.balance))
-    return Reconciled(str(key.asset), status, opening, str(course.sums[-1] if course.sums else 0), balance)
+def _asset_result(
+    key: BalanceKey, totals: RunningTotals, comparison: Comparison, *, is_untrusted: bool
+) -> AssetReconciliation:
+    status = "unreadable" if comparison.balance is None else "differs" if comparison.changes else "equal"
+    status = "untrusted" if is_untrusted else status
+    opening, balance = (None if raw is None else str(raw) for raw in (comparison.opening, comparison.balance))
+    return AssetReconciliation(str(key.asset), status, opening, str(totals.sums[-1] if totals.sums else 0), balance)
 
 
-def _cure(chain: str, differences: Sequence[Difference]) -> Iterator[str]:
-    """What gives an index the rows that the chain has and it lacks."""
-    lost = [each.block for each in differences if each.cause == MISSING_ROW]
-    if lost:
-        yield f"`chainfolio index {chain} --rewind {min(lost)}` reads these rows again, and all behind them{AGAIN_LOST}"
+def _hints(chain: str, differences: Sequence[Difference]) -> Iterator[str]:
+    """Yield a hint how to index missing rows, if there are any."""
+    heights = [each.block for each in differences if each.cause == MISSING_ROW]
+    if heights:
+        command = f"chainfolio index {chain} --rewind {min(heights)}"
+        yield f"`{command}` reads these rows again, and all behind them{REREAD_HINT}"
 
 
-def _differences(key: BalanceKey, one: Comparison, course: RunningTotals, evident: Evident) -> Iterator[Difference]:
-    for each in one.changes:
-        evidence = evident.of(key, each.height)
-        cause, reason = cause_of(key, course, each, one.changes, evidence)
+def _differences(
+    key: BalanceKey, comparison: Comparison, totals: RunningTotals, evidence_reader: EvidenceReader
+) -> Iterator[Difference]:
+    for each in comparison.changes:
+        evidence = evidence_reader.of(key, each.height)
+        cause, reason = cause_of(key, totals, each, comparison.changes, evidence)
         yield Difference(str(key.asset), each.height, each.after, str(each.amount), cause, reason)
 
 
-def _summed(apart: Mapping[BalanceKey, tuple[str, str]]) -> Iterator[ListedApart]:
+def _grouped(untrusted: Mapping[BalanceKey, tuple[str, str]]) -> Iterator[UntrustedAssets]:
     """Yield the untrusted assets of an account by cause, so that a flood of them is a few lines."""
     groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for key, told in apart.items():
-        groups[told].append(str(key.asset))
+    for key, cause_and_reason in untrusted.items():
+        groups[cause_and_reason].append(str(key.asset))
     for (cause, reason), assets in sorted(groups.items()):
-        yield ListedApart(cause, reason, len(assets), tuple(sorted(assets)[:MAX_SHOWN]))
+        yield UntrustedAssets(cause, reason, len(assets), tuple(sorted(assets)[:MAX_SHOWN]))

@@ -1,5 +1,4 @@
-"""What comparing the balances of accounts with their movements found: as a document, where it is kept, and what it says
-about other answers."""
+"""Results of reconciliations: documents, their storage, and the issues that they add to other answers."""
 
 from __future__ import annotations
 
@@ -32,14 +31,17 @@ COLUMNS: Final = (
     "balance",
 )
 STATUSES: Final = ("equal", "differs", "unreadable", "unindexed", "untrusted")
-MAX_SHOWN: Final = 5  # assets of one cause that are named
+MAX_SHOWN: Final = 5  # assets of one cause
 
 
 class Difference(msgspec.Struct, rename="camel", frozen=True):
-    """A block in which the balance of an asset changed by `amount` more than the movements of the index say.
+    """A block in which the balance of an asset changed by `amount` more than the indexed movements.
 
-    `after` is the height before it, at which the two were still equal; a lower one where no balance between them could
-    be read. `cause` is a name, `reason` a sentence."""
+    Attributes:
+        after: The last height at which both agreed; below `block - 1` if no balance between was readable.
+        cause: A name of `chainfolio.portfolio.causes`.
+        reason: The cause as a sentence.
+    """
 
     asset: str
     block: int
@@ -50,18 +52,20 @@ class Difference(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def is_native(self) -> bool:
-        """Whether it is one of the native coin."""
+        """Return True if the asset is the native coin."""
         return asset(self.asset).is_native
 
     @property
-    def is_lacking(self) -> bool:
-        """Whether the index lacks something. Anybody can make a token that nothing explains, and it says nothing."""
+    def is_index_gap(self) -> bool:
+        """Return True if the index lacks rows; an unknown cause counts for the native coin only.
+
+        Tokens with unexplained balances are easy to make, so they say nothing about the index.
+        """
         return self.cause in OF_THE_INDEX and (self.is_native or self.cause != UNKNOWN)
 
 
-class Reconciled(msgspec.Struct, rename="camel", frozen=True):
-    """One asset: what was there before the range, what moved in it, what is there at its end. Null: it could not be
-    read."""
+class AssetReconciliation(msgspec.Struct, rename="camel", frozen=True):
+    """One asset: opening balance, sum of movements and closing balance; null if unreadable."""
 
     asset: str
     status: str
@@ -70,9 +74,11 @@ class Reconciled(msgspec.Struct, rename="camel", frozen=True):
     balance: str | None
 
 
-class ListedApart(msgspec.Struct, rename="camel", frozen=True):
-    """Untrusted assets whose balances nothing explains, for one cause: how many there are, and the first of them. What
-    the contract of a stranger logs says nothing about the index."""
+class UntrustedAssets(msgspec.Struct, rename="camel", frozen=True):
+    """Untrusted assets with unexplained balances, by cause: their number, and the first of them.
+
+    Events of untrusted contracts say nothing about the index.
+    """
 
     cause: str
     reason: str
@@ -81,9 +87,14 @@ class ListedApart(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
-    """One account on one chain. `unread_checkpoints` are those whose state nobody serves any more. `more`: assets that
-    have more differences than are listed. `notes` say what the result is worth. `untrusted` are assets that nobody
-    trusts and that differ or cannot be read: they are in no other list but `assets`."""
+    """The reconciliation of one account on one chain.
+
+    Attributes:
+        unread_checkpoints: Heights whose state no endpoint has.
+        more: Assets with more differences than are listed.
+        notes: Remarks about how far the result can be relied upon.
+        untrusted: Untrusted assets that differ or cannot be read; they are in no other list but `assets`.
+    """
 
     address: str
     chain: str
@@ -93,11 +104,11 @@ class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
     checkpoints: tuple[int, ...]
     unread_checkpoints: tuple[int, ...]
     counts: dict[str, int]
-    assets: tuple[Reconciled, ...]
+    assets: tuple[AssetReconciliation, ...]
     differences: tuple[Difference, ...]
     more: tuple[str, ...]
     notes: tuple[str, ...]
-    untrusted: tuple[ListedApart, ...] = ()
+    untrusted: tuple[UntrustedAssets, ...] = ()
 
     @property
     def is_equal(self) -> bool:
@@ -105,7 +116,7 @@ class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
         return not self.differs and not self.counts["unreadable"] and not self.counts["unindexed"]
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each asset, amounts in its smallest unit, as `chainfolio.portfolio.frames` says."""
+        """Return a row for each asset, amounts in its smallest unit (see `chainfolio.portfolio.frames`)."""
         rows = (
             [
                 self.address,
@@ -129,15 +140,15 @@ class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
         return bool(self.differences)
 
 
-def keep(tail: Tail, found: Reconciliation) -> None:
-    """Keep a result in the place of the account's last one; assets that are equal are only counted."""
-    kept = msgspec.structs.replace(found, assets=tuple(each for each in found.assets if each.status != "equal"))
-    span = Span(found.first_block, found.last_block)
-    tail.store_reconciliation(found.chain, found.address, span, found.block_hash, msgspec.json.encode(kept))
+def store_result(tail: Tail, result: Reconciliation) -> None:
+    """Store a result in place of the account's last one; assets that are equal are only counted."""
+    stored = msgspec.structs.replace(result, assets=tuple(each for each in result.assets if each.status != "equal"))
+    span = Span(result.first_block, result.last_block)
+    tail.store_reconciliation(result.chain, result.address, span, result.block_hash, msgspec.json.encode(stored))
 
 
-def kept(tail: Tail, chain: str, accounts: Collection[str] | None = None) -> list[Reconciliation]:
-    """The last results of some accounts, or of all, where they still stand."""
+def stored_results(tail: Tail, chain: str, accounts: Collection[str] | None = None) -> list[Reconciliation]:
+    """Return the stored results of accounts, by default of all."""
     rows = tail.reconciliations(chain)
     return [
         msgspec.json.decode(result, type=Reconciliation)
@@ -147,20 +158,26 @@ def kept(tail: Tail, chain: str, accounts: Collection[str] | None = None) -> lis
 
 
 def issues(tail: Tail, chain: str, accounts: Collection[str], *, natives: bool) -> Iterator[Issue]:
-    """What is known to differ, an issue for each account. It makes an answer partial where the index lacks something;
-    where only coins are lacking, one that needs the movements of `natives`."""
-    for each in kept(tail, chain, accounts):
+    """Yield an issue for each account with known differences.
+
+    An issue makes an answer partial if the index lacks rows. With `natives` False, rows of coins do not count.
+    """
+    for each in stored_results(tail, chain, accounts):
         if each.differences:
-            lacking = [one for one in each.differences if one.is_lacking and (natives or not one.is_native)]
-            yield Issue(ADAPTER, chain, _told(each, lacking or each.differences), bool(lacking), each.address)
+            gaps = [
+                difference
+                for difference in each.differences
+                if difference.is_index_gap and (natives or not difference.is_native)
+            ]
+            yield Issue(ADAPTER, chain, _summary(each, gaps or each.differences), bool(gaps), each.address)
 
 
-def _told(found: Reconciliation, some: Sequence[Difference]) -> str:
-    """Some differences of an account, in one sentence."""
-    first = min(some, key=lambda each: each.block)
-    others = len({each.asset for each in found.differences}) - 1
-    more = f", and those of {others} more assets" if others else ""
+def _summary(result: Reconciliation, differences: Sequence[Difference]) -> str:
+    """Return a sentence about the first of some differences of an account."""
+    first = min(differences, key=lambda each: each.block)
+    other_count = len({each.asset for each in result.differences}) - 1
+    other_assets = f", and those of {other_count} more assets" if other_count else ""
     return (
-        f"up to block {found.last_block} movements do not explain the balance of {first.asset} from block "
-        f"{first.block} on ({first.cause}){more}: chainfolio reconcile {found.address} --chain {found.chain}"
+        f"up to block {result.last_block} movements do not explain the balance of {first.asset} from block "
+        f"{first.block} on ({first.cause}){other_assets}: chainfolio reconcile {result.address} --chain {result.chain}"
     )

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 from chainfolio.blocks import Block, Span
 from chainfolio.engine.reconcile.estimate import estimate
 from chainfolio.engine.reconcile.reconciler import Reconciler
-from chainfolio.engine.reconcile.results import Reconciliation, kept
+from chainfolio.engine.reconcile.results import Reconciliation, stored_results
 from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
 from chainfolio.indexer.rewind import rewind
 from chainfolio.localchain.deploy import WAD, Deployment, deploy
@@ -381,14 +381,14 @@ async def test_a_result_is_kept_until_a_block_of_its_range_goes(lived: Lived, tm
     alice, bob = lived.who("alice"), lived.who("bob")
     async with indexed(lived, tmp_path) as index:
         results = await reconciled(index, [alice, bob])
-        assert [each.address for each in kept(index.tail, index.key)] == sorted([alice, bob])
-        (again,) = kept(index.tail, index.key, [alice])
+        assert [each.address for each in stored_results(index.tail, index.key)] == sorted([alice, bob])
+        (again,) = stored_results(index.tail, index.key, [alice])
         assert again.differences == results[0].differences
         assert {each.status for each in again.assets} == {"differs"}
         rewind(index.lake, index.tail, index.key, results[0].last_block + 1)
-        assert len(kept(index.tail, index.key)) == 2
+        assert len(stored_results(index.tail, index.key)) == 2
         rewind(index.lake, index.tail, index.key, results[0].last_block)
-        assert kept(index.tail, index.key) == []
+        assert stored_results(index.tail, index.key) == []
 
 
 async def test_a_range_whose_last_block_has_left_the_chain_is_refused(lived: Lived, tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ async def test_a_range_whose_last_block_has_left_the_chain_is_refused(lived: Liv
         index.tail.put(index.key, [TailBlock(other, {})], datasets=WHOLE)
         with pytest.raises(Reorged, match=str(last + 1)):
             await reconciled(index, [lived.who("alice")])
-        assert kept(index.tail, index.key) == []
+        assert stored_results(index.tail, index.key) == []
         await reconciled(index, [lived.who("alice")], last=last)
 
 
@@ -410,9 +410,9 @@ async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Pat
         with pytest.raises(OverBudget, match="budget of 4 requests"):
             await reconciler.run([lived.who("alice")])
         assert index.chain.requests - before <= 8
-        assert kept(index.tail, index.key) == []
+        assert stored_results(index.tail, index.key) == []
         await Reconciler(index.chain, index.lake, index.tail, max_requests=1_000).run([lived.who("alice")])
-        assert len(kept(index.tail, index.key)) == 1
+        assert len(stored_results(index.tail, index.key)) == 1
 
 
 @pytest.mark.parametrize("name", ["bob", "alice"])
@@ -425,7 +425,7 @@ async def test_an_estimate_is_as_near_as_it_says_and_keeps_nothing(
         reconciler = Reconciler(index.chain, index.lake, index.tail, steps)
         told = await estimate(reconciler, [lived.who(name)], None, None, index.environment.clock)
         assert (told["state"], told["differing"] > 0) == ("estimated", name == "alice")
-        assert kept(index.tail, index.key) == []
+        assert stored_results(index.tail, index.key) == []
         before, size = index.chain.requests, spent(index)
         await Reconciler(index.chain, index.lake, index.tail, steps).run([lived.who(name)])
         real = {"requests": index.chain.requests - before, "bytes": spent(index) - size}
