@@ -12,7 +12,7 @@ from chainfolio.api.dates import Day, check_begun
 from chainfolio.api.failures import READING, completeness_headers
 from chainfolio.api.historical import NO_SNAPSHOT, require_subscriptions
 from chainfolio.api.router import get
-from chainfolio.engine.answerable import answerable
+from chainfolio.engine.account_support import split_supported
 from chainfolio.portfolio.overview import TokenRow, overview
 
 _IMAGE: Final = "https://images.example/eth.svg"
@@ -60,7 +60,7 @@ async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRo
     a wallet could not be read whole, as `/portfolio` says in its body, else `complete`; `X-Issues` name the addresses
     of which no chain is configured. Each address needs a historical subscription."""
     portfolios = await request.engine.historical(query.addresses, query.date)
-    _, unserved = answerable(query.addresses, request.engine.kinds(), "the tokens")
+    _, unserved = split_supported(query.addresses, request.engine.kinds(), "the tokens")
     request.headers.update(completeness_headers(unserved.values()))
     if any(each.completeness == "partial" for each in portfolios):
         request.headers["X-Completeness"] = "partial"

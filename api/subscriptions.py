@@ -16,7 +16,7 @@ from chainfolio.api.status import Moment, iso_time
 from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.assets import Account, account
 from chainfolio.contracts import Issue
-from chainfolio.engine.answerable import answerable
+from chainfolio.engine.account_support import split_supported
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.compose import issue_documents
 from chainfolio.portfolio.document import IssueDocument
@@ -137,7 +137,7 @@ def check_served(request: Context, body: WantedSnapshots) -> None:
 
 def _served(request: Context, body: WantedSnapshots) -> tuple[list[Account], dict[str, Issue]]:
     """The addresses of which snapshots can be taken, and an issue for each other one."""
-    return answerable([account(each.address) for each in body.addresses], request.engine.kinds(), "a snapshot")
+    return split_supported([account(each.address) for each in body.addresses], request.engine.kinds(), "a snapshot")
 
 
 def _answer(subscription: subscriptions.Subscription) -> Subscription:

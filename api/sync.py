@@ -15,7 +15,7 @@ from chainfolio.api.failures import NO_CHAIN, completeness_headers
 from chainfolio.api.fields import Refused
 from chainfolio.api.router import write
 from chainfolio.assets import Account
-from chainfolio.engine.answerable import answerable
+from chainfolio.engine.account_support import split_supported
 
 Said = Literal["Address is syncing", "Address already syncing"]
 
@@ -48,7 +48,7 @@ async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     it is `complete`."""
     owners = accounts(request, body)
     started = await request.engine.sync(owners)
-    served, unserved = answerable(owners, request.engine.kinds(), "fresh data")
+    served, unserved = split_supported(owners, request.engine.kinds(), "fresh data")
     request.headers.update(completeness_headers(unserved.values()))
     status: Said = "Address is syncing" if started else "Address already syncing"
     answer = await change(request, lambda _: status)

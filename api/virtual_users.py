@@ -13,7 +13,7 @@ from chainfolio.api.examples import EXAMPLE
 from chainfolio.api.failures import READING
 from chainfolio.api.fields import Reader, Refused, quoted
 from chainfolio.api.router import get
-from chainfolio.engine.virtual_users import check_answerable, unanswerable
+from chainfolio.engine.virtual_users import check_supported, unsupported_users
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.finished import finish
@@ -144,8 +144,8 @@ async def _check_own(request: Context, query: VirtualQuery) -> None:
     """Refusal where a virtual user is not the account's own, NotSupported where nothing of any can be answered."""
     users, kinds = await _own_users(request, query), request.engine.kinds()
     chains = {chain.key for chain in request.engine.chains()}
-    check_answerable(users, kinds, chains)
-    request.unanswerable = len(unanswerable(users, kinds, chains))
+    check_supported(users, kinds, chains)
+    request.unanswerable = len(unsupported_users(users, kinds, chains))
 
 
 def _caller(request: Context) -> str:

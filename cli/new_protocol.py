@@ -13,7 +13,7 @@ from chainfolio.addresses import rules_of
 from chainfolio.chain_settings import DEFAULT_KIND
 from chainfolio.cli.common import Commands, show_json, with_system
 from chainfolio.cli.groups import GROUPS
-from chainfolio.engine.scaffolding import check_key, deployment, file_text, wants, write
+from chainfolio.engine.scaffolding import check_key, deployment, file_text, protocol_fields, write
 from chainfolio.engine.scaffolding import package as files
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.indexer.registry import protocol_of
@@ -92,7 +92,7 @@ def fork(system: System, key: str, family: ProtocolFamily, deployed_at: Deployme
         BadSettings: The settings name no folder of protocols.
     """
 
-    fields = wants(family)
+    fields = protocol_fields(family)
     if not system.settings.protocols:
         raise BadSettings(
             "protocols", "no folder is named for files of protocols", remedy='add protocols = "protocols"'

@@ -1,1 +1,1 @@
-"""Answers: portfolios, positions, transactions, approvals and history of accounts, at one block a chain."""
+"""Portfolios, positions, transactions, approvals and history of accounts, at one block per chain."""

@@ -1,6 +1,6 @@
-"""How far each chain of a server is, and whether it can answer, by what worker and tail know: no node is asked.
+"""Readiness of each chain of a server, by the state of worker and tail: no node is asked.
 
-Anybody may read this without a key, so endpoints have numbers, in the order of the settings, and no hosts or ports.
+The response needs no key, so endpoints have numbers, in the order of the settings, and no hosts or ports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def readiness(system: System, indexing: Mapping[str, Status], supervisor: Supervisor) -> Readiness:
-    """Every chain and task. `indexing` is what the worker knows, where one runs beside the server."""
+    """Return the readiness of all chains and tasks.
+
+    Args:
+        indexing: Status of each chain in the worker, if the server runs one.
+    """
     chains = [_chain(system, chain, indexing.get(chain.key), supervisor) for chain in system.chains]
     serves = not chains or any(chain.healthy for chain in chains)
     names = {name: number for chain in system.chains for name, number in _numbers(chain).items()}
@@ -33,12 +37,16 @@ def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supe
     top = tail.top(chain.key) or tail.anchor(chain.key)
     indexed = top.height if top else None
     newest_us = max([top.time_us if top else 0, *(each.head_us or 0 for each in chain.health())])
-    wrong = ahead_of_clock(newest_us, system.environment.clock.now_us())
+    clock_problem = ahead_of_clock(newest_us, system.environment.clock.now_us())
     if status is None:
         return ChainReadiness(
-            key=chain.key, healthy=not wrong, indexed=indexed, reason=wrong or None, endpoints=_endpoints(chain)
+            key=chain.key,
+            healthy=not clock_problem,
+            indexed=indexed,
+            reason=clock_problem or None,
+            endpoints=_endpoints(chain),
         )
-    problems = [*([wrong] if wrong else []), *supervisor.problems(chain.key)]
+    problems = [*([clock_problem] if clock_problem else []), *supervisor.problems(chain.key)]
     reason = _anonymous("; ".join(problems) or status.halted or status.problem, _numbers(chain)) or None
     lag = max(0, status.head - (indexed or 0)) if status.head else None
     return ChainReadiness(
@@ -53,12 +61,12 @@ def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supe
 
 
 def _numbers(chain: Chain) -> dict[str, str]:
-    """Return what stands for the name of each endpoint of a chain."""
+    """Return the public name (`endpoint 1` …) of each endpoint of a chain."""
     return {each.endpoint: f"endpoint {number}" for number, each in enumerate(chain.health(), 1)}
 
 
 def _anonymous(text: str, names: Mapping[str, str]) -> str:
-    """Return a sentence without words of nodes, and with numbers in place of the names of endpoints."""
+    """Return a text without the words of nodes, and with public names of endpoints."""
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return public(text)
@@ -75,7 +83,7 @@ def _task_health(task: Task, names: Mapping[str, str]) -> TaskHealth:
 
 
 def _endpoints(chain: Chain) -> list[EndpointHealth]:
-    """Return the health of a chain's endpoints, without the evidence: it may repeat the request of a customer."""
+    """Return the health of a chain's endpoints, without evidence: it may repeat a customer's request."""
     return [
         EndpointHealth(
             endpoint=f"endpoint {number}",

@@ -1,9 +1,8 @@
-"""Rows of accounts and of heights, wherever they lie: in the tail, in the lake, in the history of the account.
+"""Rows of accounts and of heights in the tail, the lake and the histories of accounts.
 
-A row goes one way. It is written to the tail. When its block is final, it moves to a table of the lake. Later it is
-copied into the history of each account that it concerns (`indexer/materialise.py`). Nothing stops it while it is looked
-for, so the places are read in that same order: a row that moves on meanwhile is met twice, and none is missed. What is
-met twice is given once.
+A row is written to the tail. When its block is final, it moves to a table of the lake. Later it is copied into the
+history of each account that it concerns (`indexer/materialise.py`). Rows may move during a read. Therefore the stores
+are read in the same order: a row that moves may be read twice, but is never missed. Duplicates are removed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 EVERYWHERE: Final = Span(0, 2**62)
-PLACE: Final = ("account", "height", "tx_index")
-MAX_HEIGHTS: Final = 1024  # that are looked up together
+TRANSACTION_KEY: Final = ("account", "height", "tx_index")
+MAX_HEIGHTS: Final = 1024  # per read
 
 
 def rows_of(
@@ -40,52 +39,57 @@ def rows_of(
     where: pl.Expr | None = None,
     max_transactions: int | None = None,
 ) -> pl.DataFrame:
-    """What a history has of accounts in a span of heights, and what will come into it from the tail and the lake: read
-    in this order, tail, lake, history, for that is the way of a row.
+    """Return the rows of a history at some heights, and those that tail and lake will add to it.
 
-    `columns` are those of the history, or expressions over them. Each row is given once where the history's key is
-    among them; else each combination of values is. They are in no order. `where` chooses rows by columns that the
-    history and its source share. NotFound where an account has more than `max_transactions`: then its history is not
-    read.
+    Args:
+        columns: Columns of the history, or expressions over them.
+        where: A condition on columns that the history and its source share.
+        max_transactions: The limit per account above which its history is not read.
+
+    Returns:
+        Each row once if `columns` has the history's key, else each combination of values once; in no order.
+
+    Raises:
+        NotFound: An account has more than `max_transactions`.
     """
     import polars as pl
 
     within = pl.col("height").is_between(span.first, span.last)
-    wanted = within if where is None else within & where
-    chosen = [pl.col(each) if isinstance(each, str) else each for each in columns]
-    read = {"account", *(name for each in (*chosen, wanted) for name in each.meta.root_names())}
+    condition = within if where is None else within & where
+    expressions = [pl.col(each) if isinstance(each, str) else each for each in columns]
+    used_columns = {"account", *(name for each in (*expressions, condition) for name in each.meta.root_names())}
     parts = []
-    for part in _not_in_history(lake, tail, chain, history, accounts, span, wanted):
+    for part in _not_in_history(lake, tail, chain, history, accounts, span, condition):
         if max_transactions is not None:
-            counts = part.select(PLACE).unique().group_by("account").len().collect()
+            counts = part.select(TRANSACTION_KEY).unique().group_by("account").len().collect()
             for account, count in counts.iter_rows():
-                check_ceiling(account, count, max_transactions)
-        parts.append(part.select(chosen).collect())
+                check_transaction_count(account, count, max_transactions)
+        parts.append(part.select(expressions).collect())
     if max_transactions is not None:
         for account in accounts:
             count = lake.count_transactions(history, chain, account, max_transactions)
-            check_ceiling(account, count, max_transactions)
-    stored = lake.of_accounts(history, chain, accounts, [name for name in history.names if name in read])
-    parts.append(stored.filter(wanted).select(chosen).collect())
-    return _once(pl.concat(parts), history)
+            check_transaction_count(account, count, max_transactions)
+    stored = lake.of_accounts(history, chain, accounts, [name for name in history.names if name in used_columns])
+    parts.append(stored.filter(condition).select(expressions).collect())
+    return _deduplicated(pl.concat(parts), history)
 
 
 def _not_in_history(
-    lake: Lake, tail: Tail, chain: str, history: Table, accounts: Sequence[str], span: Span, wanted: pl.Expr
+    lake: Lake, tail: Tail, chain: str, history: Table, accounts: Sequence[str], span: Span, condition: pl.Expr
 ) -> Iterator[pl.LazyFrame]:
-    """What will come into a history, as its rows: from the tail, then from the lake."""
+    """Yield the rows that will come into a history: from the tail, then from the lake."""
     import polars as pl
 
     from chainfolio.portfolio.ledger import by_account, rows_of_accounts
 
     source = HISTORIES[history.name].source
-    mine = rows_of_accounts(history, accounts) & wanted
-    own = pl.col("account").is_in(accounts)
-    yield by_account(history, in_tail(tail, chain, source, span).lazy().filter(mine)).filter(own)
+    is_of_accounts = rows_of_accounts(history, accounts) & condition
+    has_account = pl.col("account").is_in(accounts)
+    yield by_account(history, in_tail(tail, chain, source, span).lazy().filter(is_of_accounts)).filter(has_account)
     for part in unmaterialised(tail, chain, history) & [span]:
-        here = pl.col("height").is_between(part.first, part.last)
-        rows = lake.scan(source, chain=chain, heights=[part]).filter(mine & here)
-        yield by_account(history, rows).filter(own)
+        in_part = pl.col("height").is_between(part.first, part.last)
+        rows = lake.scan(source, chain=chain, heights=[part]).filter(is_of_accounts & in_part)
+        yield by_account(history, rows).filter(has_account)
 
 
 def rows_at(
@@ -97,24 +101,26 @@ def rows_at(
     columns: Sequence[str | pl.Expr],
     where: pl.Expr | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """A table's rows at some heights, a thousand heights at a time, each row once: read from the tail, then from the
-    lake, for that is the way of a row. Of the lake only the row groups around these heights are read."""
+    """Yield a table's rows at some heights, each once, `MAX_HEIGHTS` heights at a time.
+
+    Only the row groups around these heights are read from the lake.
+    """
     import polars as pl
 
-    wanted = sorted(set(heights))
-    for start in range(0, len(wanted), MAX_HEIGHTS):
-        some = wanted[start : start + MAX_HEIGHTS]
-        here = pl.col("height").is_between(some[0], some[-1]) & pl.col("height").is_in(some)
-        chosen = here if where is None else here & where
-        fresh = in_tail(tail, chain, table, Span(some[0], some[-1])).lazy()
-        parts = [fresh.filter(chosen).select(columns).collect()]
-        stored = lake.scan(table, chain=chain, heights=Spans.of(some))
-        parts.append(stored.filter(chosen).select(columns).collect())
-        yield _once(pl.concat(parts), table)
+    sorted_heights = sorted(set(heights))
+    for start in range(0, len(sorted_heights), MAX_HEIGHTS):
+        batch = sorted_heights[start : start + MAX_HEIGHTS]
+        at_heights = pl.col("height").is_between(batch[0], batch[-1]) & pl.col("height").is_in(batch)
+        condition = at_heights if where is None else at_heights & where
+        fresh = in_tail(tail, chain, table, Span(batch[0], batch[-1])).lazy()
+        parts = [fresh.filter(condition).select(columns).collect()]
+        stored = lake.scan(table, chain=chain, heights=Spans.of(batch))
+        parts.append(stored.filter(condition).select(columns).collect())
+        yield _deduplicated(pl.concat(parts), table)
 
 
 def in_tail(tail: Tail, chain: str, table: Table, span: Span = EVERYWHERE) -> pl.DataFrame:
-    """The rows of a table that are in the tail, at some heights."""
+    """Return the rows of a table that are in the tail, at some heights."""
     import polars as pl
 
     streams = (stream for _, stream in tail.rows(chain, table.name, span.first, span.last))
@@ -123,16 +129,16 @@ def in_tail(tail: Tail, chain: str, table: Table, span: Span = EVERYWHERE) -> pl
     return rows.select(table.names)
 
 
-def check_ceiling(account: str, count: int, most: int) -> None:
-    """NotFound where an account has more transactions than are served."""
-    if count > most:
+def check_transaction_count(account: str, count: int, max_transactions: int) -> None:
+    """Raise NotFound if an account has more transactions than are served."""
+    if count > max_transactions:
         raise NotFound(
-            f"{account} has more than {most:,} transactions, which is more than are served",
+            f"{account} has more than {max_transactions:,} transactions, which is more than are served",
             remedy="the operator raises server.max_transactions",
         )
 
 
-def _once(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
-    """Each row once: by the key of its table where its columns are there, by all columns where not."""
+def _deduplicated(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
+    """Return each row once: by the key of its table if all its columns are there, else by all columns."""
     key = [name for name in table.key if name != "chain"]
     return rows.unique(key if set(key) <= set(rows.columns) else None)

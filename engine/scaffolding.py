@@ -1,6 +1,7 @@
-"""What a new protocol starts from: the file of a fork, or a small package with a decoder of its own and its test.
+"""First files of a new protocol: the file of a fork, or a small package with a decoder and its test.
 
-The decoder itself is scaffolded by the kit of its kind of chain."""
+The decoder itself is scaffolded by the kit of its kind of chain.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ requires-python = ">=3.11"
 [tool.hatch.build.targets.wheel]
 packages = ["chainfolio_{key}"]
 """
-PUBLIC = "chainfolio.plugins.protocol"  # by its name: it is above this module
+PUBLIC = "chainfolio.plugins.protocol"  # by its name: the layers forbid this module to import it
 PACKAGE = (
     '"""Positions in {title}: every module here with a FAMILY, and every protocol file, is found once installed."""\n'
 )
@@ -64,7 +65,7 @@ def test_recorded_accounts_have_what_was_found() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where a protocol lies, addresses by role on one chain, and what its file says beside."""
+    """Contracts of a protocol on one chain, by role, and the options of its file."""
 
     chain: str = ""
     contracts: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -72,20 +73,20 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
-    """What a family may be told by a file: roles of contracts, those that its rules name first, and options."""
+class ProtocolFields:
+    """Fields that a family reads of its file: roles of contracts (required ones first), and options."""
 
     roles: tuple[str, ...]
     options: tuple[str, ...]
 
 
-def wants(family: ProtocolFamily) -> Wants:
-    """What a family reads of its file."""
-    return Wants(family.all_roles, family.options)
+def protocol_fields(family: ProtocolFamily) -> ProtocolFields:
+    """Return the fields that a family reads from its file."""
+    return ProtocolFields(family.all_roles, family.options)
 
 
 def check_key(key: str) -> None:
-    """BadRequest where a protocol cannot be called so."""
+    """Raise BadRequest if a text cannot be the key of a protocol."""
     if not KEY.match(key) or key == "wallet":
         raise BadRequest(
             "NAME", f"{key!r} cannot be a protocol's key", remedy="lower-case letters, digits and _, as in my_swap"
@@ -95,63 +96,71 @@ def check_key(key: str) -> None:
 def deployment(
     chain: str, contracts: Sequence[str], options: Sequence[str], address_of: Callable[[str], str]
 ) -> Deployment:
-    """ROLE=0x… and NAME=TEXT as they are written on a command line; BadRequest says which cannot be meant."""
+    """Parse the options ROLE=0x… and NAME=TEXT of a command line.
+
+    Raises:
+        BadRequest: An option cannot be parsed, or there are contracts without a chain.
+    """
     if contracts and not chain:
         raise BadRequest("chain", "a contract lies on a chain", remedy="--chain ethereum")
     by_role: dict[str, list[str]] = {}
-    for written in contracts:
-        role, address = _pair("contract", written, "ROLE=0x…")
+    for text in contracts:
+        role, address = _pair("contract", text, "ROLE=0x…")
         by_role.setdefault(role, []).append(address_of(address))
-    return Deployment(chain, by_role, dict(_pair("option", written, "NAME=TEXT") for written in options))
+    return Deployment(chain, by_role, dict(_pair("option", text, "NAME=TEXT") for text in options))
 
 
-def _pair(where: str, written: str, form: str) -> tuple[str, str]:
-    name, sign, value = written.partition("=")
+def _pair(option: str, text: str, form: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
     if not sign or not ROLE.match(name) or not value:
-        raise BadRequest(where, f"{written!r} is not {form}")
+        raise BadRequest(option, f"{text!r} is not {form}")
     return name, value
 
 
 def title(key: str) -> str:
-    """A key as people would write it."""
+    """Return a key as a title: `my_swap` becomes `My Swap`."""
     return key.replace("_", " ").title()
 
 
-def file_text(key: str, family: str, where: Deployment, wanted: Wants) -> str:
-    """A protocol file; what is not known yet stands in it as comments."""
+def file_text(key: str, family: str, deployed: Deployment, fields: ProtocolFields) -> str:
+    """Return a protocol file; unknown fields are comments."""
     lines = [f'key = "{key}"', f'name = "{title(key)}"', f'families = ["{family}"]', ""]
-    open_options = [name for name in wanted.options if name not in where.options]
-    if where.options or open_options:
+    open_options = [name for name in fields.options if name not in deployed.options]
+    if deployed.options or open_options:
         lines.append("[options]")
-        lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in where.options.items()]
+        lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in deployed.options.items()]
         lines += [f'# {name} = "…"' for name in open_options]
         lines.append("")
-    if where.contracts:
-        lines.append(f"[contracts.{where.chain}]")
-        lines += [f"{role} = {json.dumps(list(addresses))}" for role, addresses in where.contracts.items()]
-        lines += [f'# {role} = ["0x…"]' for role in wanted.roles if role not in where.contracts]
+    if deployed.contracts:
+        lines.append(f"[contracts.{deployed.chain}]")
+        lines += [f"{role} = {json.dumps(list(addresses))}" for role, addresses in deployed.contracts.items()]
+        lines += [f'# {role} = ["0x…"]' for role in fields.roles if role not in deployed.contracts]
     else:
         lines += ["[contracts]", "# Where it is deployed, addresses in lower case:", "# [contracts.ethereum]"]
-        lines += [f'# {role} = ["0x…"]' for role in wanted.roles]
+        lines += [f'# {role} = ["0x…"]' for role in fields.roles]
     return "\n".join(lines) + "\n"
 
 
-def package(key: str, like: ProtocolFamily | None, where: Deployment, kit: DecoderKit) -> dict[str, str]:
-    """The files of a package, by path: the decoder is that of the family it is like, or the scaffold of the kit."""
+def package(key: str, like: ProtocolFamily | None, deployed: Deployment, kit: DecoderKit) -> dict[str, str]:
+    """Return the files of a package by path: its decoder is a copy of `like`, or the kit's scaffold."""
     names = {"key": key, "dashed": key.replace("_", "-"), "title": title(key)}
-    inside = f"chainfolio_{key}"
-    wanted = Wants(("pool",), ()) if like is None else wants(like)
+    folder = f"chainfolio_{key}"
+    fields = ProtocolFields(("pool",), ()) if like is None else protocol_fields(like)
     return {
         "pyproject.toml": PYPROJECT.format(**names),
-        f"{inside}/__init__.py": PACKAGE.format(**names),
-        f"{inside}/{key}.py": kit.scaffold(key, title(key)) if like is None else renamed(like, key),
-        f"{inside}/{key}.toml": file_text(key, key, where, wanted),
+        f"{folder}/__init__.py": PACKAGE.format(**names),
+        f"{folder}/{key}.py": kit.scaffold(key, title(key)) if like is None else renamed(like, key),
+        f"{folder}/{key}.toml": file_text(key, key, deployed, fields),
         f"tests/test_{key}.py": TEST,
     }
 
 
 def renamed(family: ProtocolFamily, name: str) -> str:
-    """The source of a family's module, in which the family is called otherwise."""
+    """Return the source of a family's module with another name of the family.
+
+    Raises:
+        BadRequest: The source does not name the family.
+    """
     source = inspect.getsource(module_of(family))
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Family" and node.args:
@@ -166,27 +175,34 @@ def renamed(family: ProtocolFamily, name: str) -> str:
 
 
 def public_imports(source: str) -> str:
-    """A decoder's source that imports from `chainfolio.plugins` what is public. What it shares with other decoders is
-    not: it is imported as it was, and has to be copied too."""
+    """Return a decoder's source that imports public names from `chainfolio.plugins`.
+
+    Names that are not public keep their import: the module has to be copied too.
+    """
     public = set(import_module(PUBLIC).__all__)
     names = list[str]()
     lines = source.splitlines(keepends=True)
-    places = list[tuple[int, int]]()
+    line_ranges = list[tuple[int, int]]()
     for node in ast.parse(source).body:
-        is_ours = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chainfolio"
-        if is_ours and isinstance(node, ast.ImportFrom) and all(each.name in public for each in node.names):
+        is_own = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chainfolio"
+        if is_own and isinstance(node, ast.ImportFrom) and all(each.name in public for each in node.names):
             names += [each.name if each.asname is None else f"{each.name} as {each.asname}" for each in node.names]
-            places.append((node.lineno - 1, node.end_lineno or node.lineno))
-    if not places:
+            line_ranges.append((node.lineno - 1, node.end_lineno or node.lineno))
+    if not line_ranges:
         return source
     text = f"from {PUBLIC} import (\n" + "".join(f"    {name},\n" for name in sorted(set(names))) + ")\n"
-    for first, last in reversed(places):
-        lines[first:last] = [text] if first == places[0][0] else []
+    for first, last in reversed(line_ranges):
+        lines[first:last] = [text] if first == line_ranges[0][0] else []
     return "".join(lines)
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write files that do not exist yet; BadRequest, and nothing written, where one does."""
+    """Write files that do not exist yet, and return their paths.
+
+    Raises:
+        BadRequest: A file exists already; none is written.
+        StoreError: A file cannot be written.
+    """
     paths = {folder / name: text for name, text in files.items()}
     for path in paths:
         if path.exists():

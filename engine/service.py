@@ -17,7 +17,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Issue, QuotedTokens, Token, VirtualUser
 from chainfolio.engine import virtual_users
-from chainfolio.engine.answerable import answerable
+from chainfolio.engine.account_support import split_supported
 from chainfolio.engine.answers import (
     MAX_LOOKUPS,
     ApprovalsPage,
@@ -130,13 +130,13 @@ class Engine:
     async def _live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
         """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
         for the index has less to say about so new a block."""
-        answerable(accounts, self.kinds(), "the wallet")
+        split_supported(accounts, self.kinds(), "the wallet")
         return _some_read(await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts)))
 
     async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[CachedAccount]:
         """What is known of each account. Unserved if no chain of the kind of any of them is configured; the error of a
         chain if no chain of any of them could be read and nothing is kept."""
-        answerable(accounts, self.kinds(), "the portfolio")
+        split_supported(accounts, self.kinds(), "the portfolio")
         return _some_read(await self._accounts.get(accounts, wait=wait))
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
@@ -208,7 +208,7 @@ class Engine:
         the currency has no rate. A chain that cannot be read costs the days that are not kept of it; its error is
         raised if no day is known."""
         chains = [chain for chain in self.system.account_chains if has_past(chain)]
-        served, unserved = answerable(accounts, {chain.kind for chain in chains}, "the performance")
+        served, unserved = split_supported(accounts, {chain.kind for chain in chains}, "the performance")
         wanted = {account.kind for account in served}
         chains = [chain for chain in chains if chain.kind in wanted]
         values = await read_values(self, served, chains, days)
@@ -369,7 +369,7 @@ class Engine:
 
         system = self.system
         chains = [self._configured(key, "transactions") for key in wanted.networks] or system.account_chains
-        accounts, unserved = answerable(accounts, self.kinds(), "the transactions")
+        accounts, unserved = split_supported(accounts, self.kinds(), "the transactions")
         addresses = {chain.key: tuple(addresses_of(chain, accounts)) for chain in chains}
         chains = [chain for chain in chains if addresses[chain.key]]
         subjects = [
@@ -396,7 +396,7 @@ class Engine:
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back; False where every one is being read already. Accounts
         without a chain of their kind are left out; Unserved if all are."""
-        accounts, _ = answerable(accounts, self.kinds(), "fresh data")
+        accounts, _ = split_supported(accounts, self.kinds(), "fresh data")
         idle = [account for account in accounts if not self._accounts.is_being_read(account)]
         if idle and not self._accounts.refresh(idle):
             raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
@@ -439,7 +439,7 @@ class Engine:
         error of a chain if all are groups and no chain of any account could be read."""
         groups = [read_group(user) for user in users]
         members = list(dict.fromkeys(member for group in groups for member in group))
-        virtual_users.check_answerable(users, self.kinds(), self.system.settings.chains)
+        virtual_users.check_supported(users, self.kinds(), self.system.settings.chains)
         read = await self._accounts.get(members, wait=wait)
         if all(groups):
             _some_read(read)
@@ -447,11 +447,11 @@ class Engine:
             member: self._known_document(member.address, kept, options)
             for member, kept in zip(members, read, strict=True)
         }
-        wanted = virtual_users.wanted(users)
+        wanted = virtual_users.contracts_to_price(users)
         asked = asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
         quotes, rates = await asyncio.gather(asked, self._rates_of_now(options))
         now_us = self.system.environment.clock.now_us()
-        shown = virtual_users.Shown(self.facts(), self.system.registry.facts, options, now_us)
+        shown = virtual_users.DocumentContext(self.facts(), self.system.registry.facts, options, now_us)
         found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
         documents = [
             merge([known[member] for member in group], user.address)
@@ -501,7 +501,7 @@ class Engine:
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
         """How fresh each account's data is, in their order; starts no work. Unserved if no chain of the kind of any of
         them is configured."""
-        _, unserved = answerable(accounts, self.kinds(), "the status")
+        _, unserved = split_supported(accounts, self.kinds(), "the status")
         result = []
         for account in accounts:
             running = self._accounts.is_being_read(account) or watching.is_being_read(self.system, account)

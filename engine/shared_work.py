@@ -1,4 +1,4 @@
-"""Work that several callers share: it is done once while they wait, and cancelled when nobody waits any more."""
+"""Work shared by concurrent callers: it runs once, and is cancelled when its last caller leaves."""
 
 from __future__ import annotations
 
@@ -13,47 +13,48 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 
 @dataclass(slots=True, eq=False)
 class _Shared(Generic[T]):
-    """Work that runs, and how many callers wait for it; whoever began it for later waits like a caller."""
+    """Running work, and its number of callers; background work counts as a caller."""
 
     task: asyncio.Task[T]
     waiting: int = 0
 
 
 class SharedWork(Generic[T]):
-    """Work by key. `noted` is told of failures, for nobody may be waiting for them."""
+    """Runs work by key."""
 
-    def __init__(self, noted: Callable[[BaseException], None]) -> None:
-        self._noted = noted
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        """Create a registry without running work; `on_failure` gets each failure, as work may have no caller."""
+        self._on_failure = on_failure
         self._running: dict[str, _Shared[T]] = {}
-        self._later = 0
+        self._background_count = 0
 
     def __contains__(self, key: str) -> bool:
         return key in self._running
 
     @property
-    def later(self) -> int:
-        """How many pieces of work run for later."""
-        return self._later
+    def background_count(self) -> int:
+        """Return the number of pieces of background work."""
+        return self._background_count
 
-    async def results(self, wanted: Iterable[tuple[str, Work[T]]]) -> list[T]:
-        """What some work gives, in its order. All of it runs at the same time; what already runs is waited for."""
-        held = [(key, self._held(key, work)) for key, work in wanted]
+    async def results(self, requests: Iterable[tuple[str, Work[T]]]) -> list[T]:
+        """Return the results of some work in order. All of it runs concurrently; running work is joined."""
+        joined = [(key, self._join(key, work)) for key, work in requests]
         try:
-            return [await asyncio.shield(shared.task) for _, shared in held]
+            return [await asyncio.shield(shared.task) for _, shared in joined]
         finally:
-            for key, shared in held:
-                self._let_go(key, shared)
+            for key, shared in joined:
+                self._leave(key, shared)
 
     def begin(self, key: str, work: Work[T]) -> None:
-        """Do some work for later: it is not cancelled, though nobody waits for it."""
-        shared = self._held(key, work)
-        self._later += 1
-        shared.task.add_done_callback(lambda _: self._done_later())
+        """Start some work in the background: it is not cancelled without a caller."""
+        shared = self._join(key, work)
+        self._background_count += 1
+        shared.task.add_done_callback(lambda _: self._end_background())
 
-    def _done_later(self) -> None:
-        self._later -= 1
+    def _end_background(self) -> None:
+        self._background_count -= 1
 
-    def _held(self, key: str, work: Work[T]) -> _Shared[T]:
+    def _join(self, key: str, work: Work[T]) -> _Shared[T]:
         shared = self._running.get(key)
         if shared is None:
             shared = self._running[key] = _Shared(asyncio.create_task(work()))
@@ -61,16 +62,16 @@ class SharedWork(Generic[T]):
         shared.waiting += 1
         return shared
 
-    def _let_go(self, key: str, shared: _Shared[T]) -> None:
+    def _leave(self, key: str, shared: _Shared[T]) -> None:
         shared.waiting -= 1
         if not shared.waiting and not shared.task.done():
             shared.task.cancel()
-            self._forget(key, shared.task)  # whoever comes now begins anew
+            self._forget(key, shared.task)  # a later caller starts anew
 
     def _done(self, key: str, task: asyncio.Task[T]) -> None:
         self._forget(key, task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._noted(error)
+            self._on_failure(error)
 
     def _forget(self, key: str, task: asyncio.Task[T]) -> None:
         if key in self._running and self._running[key].task is task:

@@ -1,4 +1,4 @@
-"""Where chains stand for answers from the index: the newest block of the node, or the newest stored one without it."""
+"""Heads of chains for reads of the index: the node's newest block, else the newest stored one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD_WAIT_S: Final = 2.0  # a node that takes longer to name its newest block co
 
 @dataclass(frozen=True, slots=True)
 class StoredHead:
-    """The block up to which an answer goes. `issue` is None if the node named it; else it says how old the block is."""
+    """The block up to which a response goes. `issue` is None if the node named it, else tells its age."""
 
     block: Block
     issue: Issue | None = None
@@ -28,8 +28,10 @@ class StoredHead:
 
 @dataclass(slots=True)
 class StoredHeads:
-    """Reads the newest blocks of chains. A node that did not answer is asked in the background, and nobody waits for
-    it until it answers again."""
+    """Reads the newest blocks of chains.
+
+    A node that did not answer is asked in the background; no caller waits for it until it answers again.
+    """
 
     system: System
     _probes: dict[str, asyncio.Task[Heads]] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class StoredHeads:
         return StoredHead(stored, _issue(chain.key, stored, reason))
 
     def _probe(self, chain: Chain) -> asyncio.Task[Heads]:
-        """Return the request for the newest block that is under way, or begin one."""
+        """Return the running request for the newest block, or start one."""
         probe = self._probes.get(chain.key)
         if probe is None or probe.done():
             probe = self._probes[chain.key] = asyncio.create_task(_heads(chain))

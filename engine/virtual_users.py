@@ -1,7 +1,8 @@
-"""Virtual users: portfolios that their owner wrote down, or made of real ones.
+"""Virtual users: portfolios of entered balances, or groups of accounts.
 
-A BALANCE lies in the `wallet`, and its worth is in `manualBalanceNetworth` too. What a CEX holds lies in the protocol
-`cex`, named by the user's label, as `SPOT`. What is on no chain lies on one called `offchain`. A GROUP is its accounts.
+A BALANCE lies in the `wallet`, and its value is also in `manualBalanceNetworth`. The holdings of a CEX lie in the
+protocol `cex`, named by the user's label, as `SPOT`. Holdings without a chain lie on the chain `offchain`. A GROUP has
+the portfolios of its accounts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from chainfolio import amounts
 from chainfolio.assets import SHOWN_NATIVE, Account, Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, QuotedTokens, Token, VirtualHolding, VirtualUser
-from chainfolio.engine.answerable import no_chain
+from chainfolio.engine.account_support import no_chain_reason
 from chainfolio.errors import NotSupported
 from chainfolio.portfolio.compose import clean, portfolio
 from chainfolio.portfolio.document import WALLET, Portfolio
@@ -28,14 +29,14 @@ from chainfolio.portfolio.valuation import Valuation, ValuedHolding, market_valu
 OFFCHAIN: Final = "offchain"
 NO_CHAIN: Final = "No chain {} is configured"
 CEX: Final = "cex"
-PLACES: Final = {"BALANCE": (WALLET, "WALLET"), "CEX": (CEX, "SPOT")}
-NOBODY: Final = ""  # whose page no explorer has
+POSITION_KINDS: Final = {"BALANCE": (WALLET, "WALLET"), "CEX": (CEX, "SPOT")}
+NO_ADDRESS: Final = ""  # has no page in explorers
 CERTAIN: Final = Decimal(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What documents are made with: chains and protocols, what was asked to be seen, and the time."""
+class DocumentContext:
+    """Facts and options that a document needs."""
 
     chains: Mapping[str, ChainFacts]
     protocols: Mapping[str, ProtocolFacts]
@@ -44,51 +45,58 @@ class Shown:
 
 
 def _contract(holding: VirtualHolding) -> str:
-    """Where a holding's token lies, as answers show it."""
+    """Return the contract of a holding's token, as documents show it."""
     return account(holding.contract).address if holding.contract else SHOWN_NATIVE
 
 
 def read_group(user: VirtualUser) -> tuple[Account, ...]:
-    """The accounts of a group, each once; of another type, none."""
-    return tuple(dict.fromkeys(account(written) for written in user.accounts)) if user.type == "GROUP" else ()
+    """Return the accounts of a group, each once; empty for users of another type."""
+    return tuple(dict.fromkeys(account(text) for text in user.accounts)) if user.type == "GROUP" else ()
 
 
-def wanted(users: Iterable[VirtualUser]) -> dict[str, list[str]]:
-    """The contracts to be priced, by the key of their chain; a chain whose native coin alone is held has none."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+def contracts_to_price(users: Iterable[VirtualUser]) -> dict[str, list[str]]:
+    """Return the contracts to price, by chain; empty for a chain with holdings of its native coin only."""
+    contracts: defaultdict[str, set[str]] = defaultdict(set)
     for user in users:
         for holding in user.holdings:
             if holding.chain:
-                found[holding.chain] |= {_contract(holding)}
-    return {chain: sorted(found[chain] - {SHOWN_NATIVE}) for chain in sorted(found)}
+                contracts[holding.chain] |= {_contract(holding)}
+    return {chain: sorted(contracts[chain] - {SHOWN_NATIVE}) for chain in sorted(contracts)}
 
 
-def unanswerable(
+def unsupported_users(
     users: Iterable[VirtualUser], kinds: Collection[str], chains: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return why nothing of some virtual users can be answered, by address: a group all of whose accounts are of
-    `kinds` without a chain, or balances that all lie on other `chains` than the configured ones. Users without accounts
-    and balances are not among them."""
-    found = {}
+    """Return the reasons why virtual users cannot be read, by address.
+
+    Those are groups whose accounts are all of `kinds` without a chain, and balances that all lie on other `chains` than
+    the configured ones. Users without accounts and balances are left out.
+    """
+    reasons = {}
     for user in users:
-        lacking = [no_chain(member.kind) for member in read_group(user) if member.kind not in kinds]
-        lacking += [NO_CHAIN.format(each.chain) for each in user.holdings if each.chain and each.chain not in chains]
-        if lacking and len(lacking) == len(read_group(user)) + len(user.holdings):
-            found[user.address] = tuple(dict.fromkeys(lacking))
-    return found
+        user_reasons = [no_chain_reason(member.kind) for member in read_group(user) if member.kind not in kinds]
+        user_reasons += [
+            NO_CHAIN.format(each.chain) for each in user.holdings if each.chain and each.chain not in chains
+        ]
+        if user_reasons and len(user_reasons) == len(read_group(user)) + len(user.holdings):
+            reasons[user.address] = tuple(dict.fromkeys(user_reasons))
+    return reasons
 
 
-def check_answerable(users: Sequence[VirtualUser], kinds: Collection[str], chains: Collection[str]) -> None:
-    """Raise NotSupported if nothing of any virtual user can be answered, see `unanswerable`."""
-    lacking = unanswerable(users, kinds, chains)
-    if lacking and len(lacking) == len(users):
-        reasons = dict.fromkeys(reason for several in lacking.values() for reason in several)
+def check_supported(users: Sequence[VirtualUser], kinds: Collection[str], chains: Collection[str]) -> None:
+    """Raise NotSupported if no virtual user can be read, see `unsupported_users`."""
+    by_address = unsupported_users(users, kinds, chains)
+    if by_address and len(by_address) == len(users):
+        reasons = dict.fromkeys(reason for texts in by_address.values() for reason in texts)
         remedy = "the operator adds such a chain to the settings"
-        raise NotSupported(f"the portfolio of {', '.join(lacking)}", "; ".join(reasons), remedy=remedy)
+        raise NotSupported(f"the portfolio of {', '.join(by_address)}", "; ".join(reasons), remedy=remedy)
 
 
-def document(user: VirtualUser, quoted: Mapping[str, QuotedTokens], shown: Shown) -> Portfolio:
-    """The portfolio of a BALANCE or a CEX. What is on a chain that was not quoted is an issue, and in no sum."""
+def document(user: VirtualUser, quoted: Mapping[str, QuotedTokens], context: DocumentContext) -> Portfolio:
+    """Return the portfolio of a BALANCE or a CEX.
+
+    A holding on a chain without quotes is an issue, and in no sum.
+    """
     parts: list[ValuedHolding] = []
     issues: list[Issue] = []
     for holding, amount in _distinct(user.holdings):
@@ -97,31 +105,33 @@ def document(user: VirtualUser, quoted: Mapping[str, QuotedTokens], shown: Shown
             issues.append(Issue("virtual", subject, NO_CHAIN.format(holding.chain)))
         elif amount:
             on_chain = quoted.get(holding.chain)
-            parts.append(_on_chain(user, holding, amount, on_chain) if on_chain else _off(user, holding, amount, shown))
+            parts.append(
+                _on_chain(user, holding, amount, on_chain) if on_chain else _off(user, holding, amount, context)
+            )
     issues += _issues(parts, quoted)
     scope = tuple(sorted({part.chain for part in parts}))
-    found = Valuation(tuple(parts), scope={NOBODY: scope}, unread={NOBODY: tuple(issues)})
-    made = portfolio(
-        NOBODY,
-        found,
-        {**shown.chains, OFFCHAIN: ChainFacts(OFFCHAIN, "Off chain", 0)},
-        updated_ms=shown.now_us // 1000,
-        options=replace(shown.options, sources=False),
-        protocols={**shown.protocols, CEX: ProtocolFacts(CEX, clean(user.label) or "Exchange")},
+    valuation = Valuation(tuple(parts), scope={NO_ADDRESS: scope}, unread={NO_ADDRESS: tuple(issues)})
+    result = portfolio(
+        NO_ADDRESS,
+        valuation,
+        {**context.chains, OFFCHAIN: ChainFacts(OFFCHAIN, "Off chain", 0)},
+        updated_ms=context.now_us // 1000,
+        options=replace(context.options, sources=False),
+        protocols={**context.protocols, CEX: ProtocolFacts(CEX, clean(user.label) or "Exchange")},
     )
-    manual = made.networth if user.type == "BALANCE" else "0"
-    # What somebody wrote down has sent nothing, and nothing came to it.
-    nothing = dict.fromkeys(("daily_income", "daily_expense", "fees", "fees_fiat"), "0")
-    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual, **nothing)
+    manual = result.networth if user.type == "BALANCE" else "0"
+    # Balances that a user entered have no transactions.
+    zeros = dict.fromkeys(("daily_income", "daily_expense", "fees", "fees_fiat"), "0")
+    return msgspec.structs.replace(result, address=user.address, manual_balance_networth=manual, **zeros)
 
 
 def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, Decimal]]:
-    """Each thing that is held, once, with all that is held of it."""
-    found: defaultdict[VirtualHolding, list[Decimal]] = defaultdict(list)
+    """Return each distinct holding once, with the sum of its amounts."""
+    amounts_by_holding: defaultdict[VirtualHolding, list[Decimal]] = defaultdict(list)
     for holding in holdings:
         contract = _contract(holding) if holding.chain else ""
-        found[replace(holding, amount="", contract=contract)].append(amounts.parse(holding.amount))
-    return [(holding, amounts.total(parts)) for holding, parts in found.items()]
+        amounts_by_holding[replace(holding, amount="", contract=contract)].append(amounts.parse(holding.amount))
+    return [(holding, amounts.total(parts)) for holding, parts in amounts_by_holding.items()]
 
 
 def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quoted: QuotedTokens) -> ValuedHolding:
@@ -130,20 +140,20 @@ def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quote
     return replace(part, is_pegged=token.asset in quoted.pegged)
 
 
-def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Shown) -> ValuedHolding:
+def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, context: DocumentContext) -> ValuedHolding:
     token = Token(Asset(OFFCHAIN, "symbol", holding.symbol), holding.symbol, holding.name or holding.symbol, None)
     price = None
     if holding.usd is not None:
-        price = Price(token.asset, amounts.parse(holding.usd), "fixed", shown.now_us, CERTAIN)
-    return _valued(user, token, OFFCHAIN, Block(0, "", "", shown.now_us), amount, price)
+        price = Price(token.asset, amounts.parse(holding.usd), "fixed", context.now_us, CERTAIN)
+    return _valued(user, token, OFFCHAIN, Block(0, "", "", context.now_us), amount, price)
 
 
 def _valued(
     user: VirtualUser, token: Token, chain: str, block: Block, amount: Decimal, price: Price | None
 ) -> ValuedHolding:
-    """The amount is what its owner wrote, to the last digit, also where the token has fewer: it has no raw."""
-    protocol, position = PLACES[user.type]
-    holding = Holding(NOBODY, token, 0, protocol, position)
+    """Return a valued holding with the entered amount, all its digits included: it has no raw amount."""
+    protocol, position = POSITION_KINDS[user.type]
+    holding = Holding(NO_ADDRESS, token, 0, protocol, position)
     if price is None:
         return ValuedHolding(holding, chain, block, amount, None, None)
     value_usd, full_usd = market_value(amount, price), amounts.value_of(amount, price.usd)
@@ -152,7 +162,9 @@ def _valued(
 
 
 def _issues(parts: Sequence[ValuedHolding], quoted: Mapping[str, QuotedTokens]) -> list[Issue]:
-    """What could not be read of the chains of these parts, and why those of them have no price that have none."""
-    held = {str(part.holding.token.asset) for part in parts}
+    """Return the issues of the chains of these holdings, and the reasons for missing prices."""
+    assets = {str(part.holding.token.asset) for part in parts}
     chains = sorted({part.chain for part in parts} & quoted.keys())
-    return [issue for chain in chains for issue in quoted[chain].issues if issue.makes_partial or issue.subject in held]
+    return [
+        issue for chain in chains for issue in quoted[chain].issues if issue.makes_partial or issue.subject in assets
+    ]

@@ -1,4 +1,4 @@
-"""What answers need of a process's parts: the reader of each chain, with its tokens, price sources and protocols."""
+"""Wiring of a process's parts: the reader of each chain, with its tokens, price sources and protocols."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
-    """What takes snapshots of a chain."""
+    """Build the snapshotter of a chain."""
     sections = {name: section for name, section in price_sections(system).items() if name != ecb.SOURCE}
     wrapped = [chain.info.wrapped] if chain.info.wrapped else []
     source_chain = build_sources(
@@ -50,11 +50,14 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
 
 
 def stakes_of(system: System, chain: Chain) -> Stakes | None:
-    """What tells of validators that withdraw to a chain; None where none do, or where the settings do not want it."""
+    """Build the stakes of validators that withdraw to a chain.
+
+    Return None if there are none, or the settings hide them.
+    """
     for beacon in system.chains:
         if isinstance(beacon, HasValidators) and beacon.execution == chain.key:
-            shown = Stakes(chain.info.native.asset, beacon, system.lake, system.tail)
-            return shown if beacon.shows_stake else None
+            stakes = Stakes(chain.info.native.asset, beacon, system.lake, system.tail)
+            return stakes if beacon.shows_stake else None
     return (
         Stakes(chain.info.native.asset, None, system.lake, system.tail)
         if WITHDRAWALS_DATASET in chain.datasets
@@ -62,8 +65,8 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
     )
 
 
-def rates_of(system: System, worth: PriceReader) -> Rates:
-    """Where the rates of currencies come from."""
+def rates_of(system: System, read_prices: PriceReader) -> Rates:
+    """Build the rates of currencies."""
     path, section = _prices(system), price_sections(system).get(ecb.SOURCE)
     host = None if section is None else ecb.ecb_host(section, f"{path.name}: {ecb.SOURCE}")
     store = None if system.keeps_nothing else RateStore(system.lake, system.tail)
@@ -74,18 +77,18 @@ def rates_of(system: System, worth: PriceReader) -> Rates:
         fiat.at,
         {symbol: list(map(asset, assets)) for symbol, assets in units.items()},
         system.account_chains,
-        worth,
+        read_prices,
     )
 
 
 def shown_facts(system: System, chain: Chain) -> ChainFacts:
-    """What documents show of a chain."""
+    """Return what documents show of a chain."""
     info, tokens = chain.info, token_images(_tokens(system, chain), chain.info)
     return ChainFacts(chain.key, info.name, info.chain_id, info.explorer, info.images, tokens, chain.wallet_reads)
 
 
 def functions(system: System) -> Functions:
-    """The functions of the configs, by their selectors on the kinds of the configured chains."""
+    """Load the functions of the configs, by their selectors on the kinds of the configured chains."""
     from chainfolio.engine.transactions.function_names import load
 
     kinds = map(kind_of, sorted({chain.adapter for chain in system.settings.chains.values()}))
@@ -94,13 +97,17 @@ def functions(system: System) -> Functions:
 
 
 def price_sections(system: System) -> dict[str, Any]:
-    """What the file of price sources says, with the names that vendors have; BadSettings where it cannot be read. The
-    file that comes with Chainfolio goes with the contracts that were generated; an operator's own says everything
-    itself."""
-    own = _sections(_prices(system))
+    """Return the sections of the price sources' file, with the names that vendors use.
+
+    The builtin file is completed by generated contracts; an operator's own file is complete.
+
+    Raises:
+        BadSettings: A file cannot be read.
+    """
+    sections = _sections(_prices(system))
     if not system.settings.prices_file:
-        own = {**_sections(system.configs / "price_contracts.toml"), **own}
-    return add_vendor_names(own, _sections(system.configs / "vendors.toml"))
+        sections = {**_sections(system.configs / "price_contracts.toml"), **sections}
+    return add_vendor_names(sections, _sections(system.configs / "vendors.toml"))
 
 
 def _sections(path: Path) -> dict[str, Any]:

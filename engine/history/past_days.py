@@ -19,7 +19,7 @@ from chainfolio.assets import Account
 from chainfolio.block_search import FORGOTTEN, first_served
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.engine.answerable import answerable
+from chainfolio.engine.account_support import split_supported
 from chainfolio.engine.history.day_blocks import DayBlocks, midnight_us
 from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, snapshot_of
@@ -83,7 +83,7 @@ class History:
             SourceError: All chains failed. HistoryUnavailable if the state is gone on all of them.
         """
         chains = self.system.account_chains
-        served, unserved = answerable(accounts, {chain.kind for chain in chains}, f"the portfolio on {day}")
+        served, unserved = split_supported(accounts, {chain.kind for chain in chains}, f"the portfolio on {day}")
         results = await asyncio.gather(*(self._of_chain(chain, accounts, day) for chain in chains))
         begun_kinds = {chain.kind for chain, item in zip(chains, results, strict=True) if item is not None}
         _check_begun(served, begun_kinds, day)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.contracts import Snapshot
-from chainfolio.engine.answerable import unserved_issue
+from chainfolio.engine.account_support import unsupported_issue
 from chainfolio.engine.history.past_days import unreadable
 from chainfolio.engine.shared_work import SharedWork
 from chainfolio.errors import SourceError
@@ -107,7 +107,7 @@ class AccountCache:
     def refresh(self, accounts: Sequence[Account]) -> bool:
         """Start background reads of accounts; return False if there are too many, then some were not started."""
         for account in accounts:
-            if self._reads.later >= MAX_BACKGROUND_READS:
+            if self._reads.background_count >= MAX_BACKGROUND_READS:
                 return False
             self._reads.begin(account.address, partial(self.read, account))
         return True
@@ -128,7 +128,9 @@ class AccountCache:
         ]
         valuation = valuate(snapshots)
         if not chains:
-            valuation = Valuation((), scope={account.address: ()}, unread={account.address: (unserved_issue(account),)})
+            valuation = Valuation(
+                (), scope={account.address: ()}, unread={account.address: (unsupported_issue(account),)}
+            )
         entry = CachedAccount(valuation, now_us, error=failed[0] if failed and len(failed) == len(chains) else None)
         if entry.error is not None and not live:
             self.on_failure(entry.error)

@@ -1,6 +1,6 @@
 """Snapshots: all holdings of accounts on one chain at one block, with prices.
 
-A snapshot is made in four steps, each of which takes the results of the steps before:
+A snapshot is made in four steps; each takes the results of the steps before:
 
     index       tokens that the accounts met, protocols that they used, today's transfers   IndexView
     reads       balances, positions and prices, all at the block's hash                     Reading
@@ -370,7 +370,7 @@ class Snapshotter:
         block: Block,
         balances: dict[tuple[str, Asset], Any],
     ) -> tuple[dict[Asset, Token], dict[tuple[str, Asset], Spam]]:
-        """Return the descriptions of `assets` and the spam verdicts of `pairs`, as in a portfolio at the block.
+        """Return descriptions of `assets` and spam verdicts of `pairs`, as in a portfolio at the block.
 
         Args:
           pairs: Accounts and tokens to judge.

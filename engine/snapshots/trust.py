@@ -58,7 +58,7 @@ def mark_untrusted(reads: Iterable[Any], untrusted: Set[str]) -> list[Any]:
     """Return the reads in order; those that concern untrusted contracts are marked.
 
     A read is marked by its method `untrusted_if(contracts)`, which returns the marked read or itself. Reads without
-    that method stay as they are.
+    that method do not change.
     """
     return [_mark(read, untrusted) for read in reads]
 

@@ -15,7 +15,7 @@ from chainfolio.addresses import AddressRules
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import TransactionDetails
-from chainfolio.engine.rows import check_ceiling, rows_at, rows_of
+from chainfolio.engine.rows import check_transaction_count, rows_at, rows_of
 from chainfolio.errors import Reorged
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.activity import Activity, Movement, Permission
@@ -207,7 +207,7 @@ def _read(
         POSITION_COLUMNS
     )
     for account, count in keys.group_by("account").len().iter_rows():
-        check_ceiling(account, count, max_transactions)
+        check_transaction_count(account, count, max_transactions)
     transfers, approvals = transfers.sort("log_index", "item", "direction"), approvals.sort("log_index")
     return Activities(
         chain, info, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, transfers, approvals, transactions

@@ -24,7 +24,7 @@ from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.engine.answers import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.prices.past_prices import Prices
-from chainfolio.engine.rows import check_ceiling
+from chainfolio.engine.rows import check_transaction_count
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.engine.transactions.activities import (
@@ -186,7 +186,7 @@ class Statement:
     def _check(self) -> None:
         counts = Counter(key.account for history in self._histories.values() for key in history.keys)
         for account, count in counts.items():
-            check_ceiling(account, count, self.max_transactions)
+            check_transaction_count(account, count, self.max_transactions)
 
     def _is_in_time(self, key: Activity) -> bool:
         since_us, until_us = self.filters.since_us, self.filters.until_us

@@ -68,11 +68,11 @@ async def test_what_was_begun_for_later_is_not_cancelled_and_is_counted() -> Non
     await settled()
     caller.cancel()
     await settled(caller)
-    assert (desk.cancelled, desk.shared.later) == (0, 1)
+    assert (desk.cancelled, desk.shared.background_count) == (0, 1)
     desk.done.set()
     await settled()
     await settled()
-    assert (desk.shared.later, "a" in desk.shared) == (0, False)
+    assert (desk.shared.background_count, "a" in desk.shared) == (0, False)
 
 
 async def test_a_failure_is_noted_and_told_to_who_waits_and_lets_go_of_the_rest() -> None:

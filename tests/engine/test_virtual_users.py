@@ -19,7 +19,7 @@ from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, QuotedTokens, Snapshot, Token, VirtualHolding, VirtualUser
 from chainfolio.engine.service import Engine
-from chainfolio.engine.virtual_users import Shown, document, wanted
+from chainfolio.engine.virtual_users import DocumentContext, contracts_to_price, document
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.wiring import System
 from chainfolio.portfolio.document import AssetDocument, Portfolio, encode_one
@@ -33,7 +33,7 @@ BLOCK = Block(19_000_000, "0x" + "ab" * 32, "0x" + "cd" * 32, 1_760_000_000_000_
 ETHER = Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18)
 DOLLAR = Token(Asset("eip155:1", "erc20", USDC), "USDC", "USD Coin", 6)
 NOBODY = Token(Asset("eip155:1", "erc20", SPAM), "", "", None)
-SHOWN = Shown({"ethereum": ChainFacts("ethereum", "Ethereum", 1)}, {}, Options(), BLOCK.time_us)
+SHOWN = DocumentContext({"ethereum": ChainFacts("ethereum", "Ethereum", 1)}, {}, Options(), BLOCK.time_us)
 
 
 def price(token: Token, usd: str) -> Price:
@@ -163,7 +163,7 @@ def test_every_chain_is_asked_once_for_all_users() -> None:
         user(on_chain("2", USDC.upper()), on_chain("1", SPAM), on_chain("1", chain="base")),
         VirtualUser("g", "GROUP", "", accounts=(ALICE,)),
     ]
-    assert wanted(users) == {"base": [], "ethereum": sorted([USDC, SPAM])}
+    assert contracts_to_price(users) == {"base": [], "ethereum": sorted([USDC, SPAM])}
 
 
 def test_several_users_are_one_portfolio_under_their_joined_addresses() -> None:
