@@ -18,8 +18,8 @@ from bench.places import HERE
 from bench.served import Served, Variant, add, run
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.facts import load
-from chainfolio.adapters.starknet.felts import packed, selector
-from chainfolio.adapters.starknet.forms import Whole
+from chainfolio.adapters.starknet.felts import encode_short_string, selector
+from chainfolio.adapters.starknet.forms import FullBlock
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment
@@ -116,7 +116,7 @@ class Node:
         """What a node of version 0.9 says."""
         match method:
             case "starknet_chainId":
-                return hex(packed(FACTS.network))
+                return hex(encode_short_string(FACTS.network))
             case "starknet_getBlockWithTxHashes":
                 return self.header(params[0]["block_number"] if isinstance(params[0], dict) else self.head)
             case "starknet_getBlockWithReceipts":
@@ -125,15 +125,15 @@ class Node:
         if asked == DECIMALS:
             return ["0x12"]
         number = int(params[0]["contract_address"], 16) % 2**20
-        return [hex(packed(f"T{number}"))] if asked in NAMES else [hex(number + 1), "0x0"]
+        return [hex(encode_short_string(f"T{number}"))] if asked in NAMES else [hex(number + 1), "0x0"]
 
 
 async def fetched(chain: StarknetChain, span: Span) -> None:
     """The same answers, over the same transport, into the structs whose fields rows are made of."""
     (endpoint,) = chain.node.endpoints
 
-    def parsed(source: str, content: bytes | memoryview) -> Whole:
-        return msgspec.json.decode(content, type=Whole)
+    def parsed(source: str, content: bytes | memoryview) -> FullBlock:
+        return msgspec.json.decode(content, type=FullBlock)
 
     from chainfolio.transport.wire import Request
 

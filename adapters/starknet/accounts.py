@@ -1,26 +1,26 @@
-"""What a Starknet chain reads of accounts, as `chainfolio.positions.AccountReader` has it: native coin, tokens, stakes.
+"""Read accounts: the native coin, tokens and delegated coins.
 
-A token is asked as young contracts spell their functions, and then, where it has no such function, as others do.
+New token contracts name their functions in snake case, old ones in camel case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from chainfolio.adapters.starknet.facts import Facts
-from chainfolio.adapters.starknet.felts import U128, text, u256
-from chainfolio.adapters.starknet.staking import delegated
-from chainfolio.adapters.starknet.state import Call, lacks
+from chainfolio.adapters.starknet.felts import U128, decode_string, u256
+from chainfolio.adapters.starknet.staking import delegated_positions
+from chainfolio.adapters.starknet.state import Call, ReadPlan, Result, is_missing_function
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Unknown, all_of
+from chainfolio.plans import Reverted, Unknown, all_of
 from chainfolio.positions import AccountState, Describe
 
-SPELLINGS: Final = {
+SNAKE_CASE: Final = {
     "balanceOf": "balance_of",
     "ownerOf": "owner_of",
     "totalSupply": "total_supply",
@@ -29,8 +29,8 @@ SPELLINGS: Final = {
     "supportsInterface": "supports_interface",
 }
 MAX_DECIMALS: Final = 255
-# What collections call their standard: by that of Ethereum, and by that of Starknet.
-ERC721: Final = (0x80AC58CD, 0x33EB2F84C309543403FD69F0D0F363781EF06EF6FAEB0131FF16EA3175BD943)
+ERC721: Final = (0x80AC58CD, 0x33EB2F84C309543403FD69F0D0F363781EF06EF6FAEB0131FF16EA3175BD943)  # ERC-165, SNIP-5
+Balance: TypeAlias = int | Reverted | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Accounts:
     finds_tokens: bool = False
 
     def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """Nobody knows which contracts keep something for an account."""
+        """Return no issues: the contracts of other protocols are not known."""
         return iter(())
 
     def at(self, block: Block) -> Accounts:
-        """The same: nothing is remembered of a block."""
+        """Return this reader, which stores nothing about a block."""
         return self
 
     def read(
@@ -56,119 +56,141 @@ class Accounts:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: Plan[Any, Any, None] | None = None,
-    ) -> Plan[Any, Any, AccountState]:
-        """As `chainfolio.positions.BlockReader` has it."""
-        plans: dict[str, Plan[Any, Any, Any]] = {
-            "state": self._state(account, assets, describe),
-            "stakes": delegated(self.facts, account, interactions),
-            **({"expected": prefetch} if prefetch else {}),
+        prefetch: ReadPlan[None] | None = None,
+    ) -> ReadPlan[AccountState]:
+        """Read an account, as specified by `chainfolio.positions.BlockReader.read`."""
+        plans: dict[str, ReadPlan[object]] = {
+            "balances": self._balances(account, assets, describe),
+            "delegations": delegated_positions(self.facts, account, interactions),
+            **({"prefetch": prefetch} if prefetch else {}),
         }
-        found = yield from all_of(plans)
-        coins, held = found["state"]
-        positions, issues = found["stakes"]
-        return AccountState(coins, held, positions, issues)
+        results = yield from all_of(plans)
+        coins, tokens = results["balances"]
+        positions, issues = results["delegations"]
+        return AccountState(coins, tokens, positions, issues)
 
-    def _state(
-        self, account: str, wanted: Sequence[Asset], named: Describe | None
-    ) -> Plan[Any, Any, tuple[Any, Mapping[Asset, Any]]]:
+    def _balances(
+        self, account: str, assets: Sequence[Asset], describe: Describe | None
+    ) -> ReadPlan[tuple[Balance, Mapping[Asset, Balance]]]:
+        """Read the native coin and tokens, and then describe the tokens whose balance is not zero."""
         coin = self.facts.native_asset
-        tokens = [asset for asset in wanted if asset != coin and self.facts.contract_of(asset) != self.facts.coin]
-        raws = yield from balances(self.facts, [(account, asset) for asset in (coin, *tokens)])
-        held = dict(zip(tokens, raws[1:], strict=True))
-        if named is not None:
-            yield from named([asset for asset, raw in held.items() if raw != 0])
-        return raws[0], held
+        tokens = [asset for asset in assets if asset != coin and self.facts.contract_of(asset) != self.facts.coin]
+        coins, *raws = yield from balances(self.facts, [(account, asset) for asset in (coin, *tokens)])
+        token_balances = dict(zip(tokens, raws, strict=True))
+        if describe is not None:
+            yield from describe([asset for asset, raw in token_balances.items() if raw != 0])
+        return coins, token_balances
 
 
-def asked(calls: Sequence[Call]) -> Plan[Any, Any, list[Any]]:
-    """What contracts answer, in one round; a second one asks those that spell a function otherwise."""
-    answers = list((yield calls)) if calls else []
-    again = {
-        at: Call(call.contract, SPELLINGS[call.function], call.args)
-        for at, call in enumerate(calls)
-        if call.function in SPELLINGS and lacks(answers[at])
+def call_with_fallback(calls: Sequence[Call]) -> ReadPlan[list[Result]]:
+    """Return the results of calls, in order. Missing functions are called in snake case in a second round."""
+    results = list((yield calls)) if calls else []
+    repeated = {
+        index: _in_snake_case(call)
+        for index, call in enumerate(calls)
+        if call.function in SNAKE_CASE and is_missing_function(results[index])
     }
-    if again:
-        for at, answer in zip(again, (yield list(again.values())), strict=True):
-            answers[at] = answer
-    return answers
+    if repeated:
+        for index, result in zip(repeated, (yield list(repeated.values())), strict=True):
+            results[index] = result
+    return results
 
 
-def asked_at_once(calls: Sequence[Call]) -> Plan[Any, Any, list[Any]]:
-    """What contracts answer, by whichever spelling they know: in one round, with twice as many calls."""
-    both = [each for call in calls for each in (call, Call(call.contract, SPELLINGS[call.function], call.args))]
-    answers = list((yield both)) if both else []
-    return [other if lacks(one) else one for one, other in zip(answers[::2], answers[1::2], strict=True)]
+def call_both_spellings(calls: Sequence[Call]) -> ReadPlan[list[Result]]:
+    """Return the results of calls, in order, from one round with both spellings of their functions.
+
+    All functions must be keys of SNAKE_CASE.
+    """
+    pairs = [spelling for call in calls for spelling in (call, _in_snake_case(call))]
+    results = list((yield pairs)) if pairs else []
+    return [
+        snake if is_missing_function(camel) else camel for camel, snake in zip(results[::2], results[1::2], strict=True)
+    ]
+
+
+def _in_snake_case(call: Call) -> Call:
+    return Call(call.contract, SNAKE_CASE[call.function], call.args)
 
 
 def balances(
-    facts: Facts, pairs: Sequence[tuple[str, Asset]], ask: Callable[[Sequence[Call]], Plan[Any, Any, list[Any]]] = asked
-) -> Plan[Any, Any, list[Any]]:
-    """How much accounts have of assets, in this order: an int, or what came in its place. Of a collectible it is
-    whether the account owns this one, of a collection how many."""
-    calls = [_balance(facts, account, asset) for account, asset in pairs]
-    answers = yield from ask(calls)
-    return [_raw(account, asset, each) for (account, asset), each in zip(pairs, answers, strict=True)]
+    facts: Facts,
+    pairs: Sequence[tuple[str, Asset]],
+    call: Callable[[Sequence[Call]], ReadPlan[list[Result]]] = call_with_fallback,
+) -> ReadPlan[list[Balance]]:
+    """Return the balances of (account, asset) pairs, in order.
+
+    A single collectible has 1 or 0, a collection the number of its items.
+
+    Args:
+        facts: The chain.
+        pairs: Accounts and assets.
+        call: Sends the calls with both spellings of functions.
+    """
+    results = yield from call([_balance_call(facts, account, asset) for account, asset in pairs])
+    return [_decode_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]
 
 
-def _balance(facts: Facts, account: str, asset: Asset) -> Call:
+def _balance_call(facts: Facts, account: str, asset: Asset) -> Call:
     contract, owner = facts.contract_of(asset), int(account, 16)
-    number = halves(int(asset.token_id)) if asset.token_id else ()
-    if _is_one(asset):
-        return Call(contract, "ownerOf", number)
-    return Call(contract, "balanceOf", (owner, *number))
+    token_id = split_u256(int(asset.token_id)) if asset.token_id else ()
+    if _is_single_item(asset):
+        return Call(contract, "ownerOf", token_id)
+    return Call(contract, "balanceOf", (owner, *token_id))
 
 
-def _is_one(asset: Asset) -> bool:
-    """Whether an asset is a collectible of which there is one, and not all of its collection."""
+def _is_single_item(asset: Asset) -> bool:
+    """Return True for one collectible of an ERC-721 collection, False for a whole collection."""
     return asset.kind == "erc721" and bool(asset.token_id)
 
 
-def _raw(account: str, asset: Asset, answer: Any) -> Any:
-    if not isinstance(answer, tuple):
-        return answer
-    if _is_one(asset):
-        return int(answer == (int(account, 16),))
-    found = number_of(answer)
-    return Unknown("the contract answers what is no amount", "contract") if found is None else found
+def _decode_balance(account: str, asset: Asset, result: Result) -> Balance:
+    if not isinstance(result, tuple):
+        return result
+    if _is_single_item(asset):
+        return int(result == (int(account, 16),))
+    amount = decode_amount(result)
+    return Unknown("the contract answers what is no amount", "contract") if amount is None else amount
 
 
-def number_of(answer: Any) -> int | None:
-    """The number that a contract answered, in one felt or in two halves; None where it answered none."""
-    if not isinstance(answer, tuple):
+def decode_amount(result: object) -> int | None:
+    """Return the number in a result of one felt, or of two halves; None for any other result."""
+    if not isinstance(result, tuple):
         return None
-    return answer[0] if len(answer) == 1 else u256(*answer) if len(answer) == 2 else None
+    return result[0] if len(result) == 1 else u256(*result) if len(result) == 2 else None
 
 
-def halves(number: int) -> tuple[int, int]:
-    """A number of 256 bits as functions take it."""
+def split_u256(number: int) -> tuple[int, int]:
+    """Return the low and high half of a 256-bit number, as functions take it."""
     return number % U128, number >> 128
 
 
-def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
-    """Symbol, name and decimals of tokens, in one round; no decimals where the contract does not say them."""
+def describe(facts: Facts, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+    """Return symbol, name and decimals of tokens; decimals are None if the contract has no valid ones."""
     calls = [
         Call(facts.contract_of(asset), function) for asset in assets for function in ("symbol", "name", "decimals")
     ]
-    answers = yield from asked(calls)
-    return {asset: _token(asset, answers[3 * at : 3 * at + 3]) for at, asset in enumerate(assets)}
+    results = yield from call_with_fallback(calls)
+    return {asset: _decode_token(asset, results[3 * at : 3 * at + 3]) for at, asset in enumerate(assets)}
 
 
-def _token(asset: Asset, said: Sequence[Any]) -> Token:
-    symbol, name = (text(each) if isinstance(each, tuple) else "" for each in said[:2])
-    match said[2]:
+def _decode_token(asset: Asset, results: Sequence[Result]) -> Token:
+    symbol, name = (decode_string(each) if isinstance(each, tuple) else "" for each in results[:2])
+    match results[2]:
         case (decimals,) if decimals <= MAX_DECIMALS:
             return Token(asset, symbol, name, decimals)
     return Token(asset, symbol, name, None)
 
 
-def collections(contracts: Sequence[str]) -> Plan[Any, Any, Mapping[str, bool]]:
-    """Which contracts are collections: those that say so, and those without decimals that can be asked who owns one."""
-    questions = [("decimals", ()), ("ownerOf", (0, 0)), *(("supportsInterface", (each,)) for each in ERC721)]
-    answers = yield from asked([Call(each, function, args) for each in contracts for function, args in questions])
-    found = {}
+def detect_collections(contracts: Sequence[str]) -> ReadPlan[Mapping[str, bool]]:
+    """Return by contract whether it is an ERC-721 collection.
+
+    A collection supports the interface, or has the function `ownerOf` and no function `decimals`.
+    """
+    functions: list[tuple[str, tuple[int, ...]]] = [("decimals", ()), ("ownerOf", (0, 0))]
+    functions += [("supportsInterface", (each,)) for each in ERC721]
+    results = yield from call_with_fallback([Call(each, *function) for each in contracts for function in functions])
+    is_collection = {}
     for at, contract in enumerate(contracts):
-        decimals, owner, *says = answers[at * len(questions) : (at + 1) * len(questions)]
-        found[contract] = (1,) in says or (lacks(decimals) and not lacks(owner))
-    return found
+        decimals, owner, *supports = results[at * len(functions) : (at + 1) * len(functions)]
+        is_collection[contract] = (1,) in supports or (is_missing_function(decimals) and not is_missing_function(owner))
+    return is_collection

@@ -1,160 +1,200 @@
-"""In which blocks accounts changed, by the state of past blocks: their nonces, and their balances of some tokens.
+"""Find the blocks in which accounts changed, by their nonces and token balances at past blocks.
 
-An interval whose ends say the same is quiet; the others are halved, all together, until each is one block. A nonce
-only rises, so that no transaction is left out. A balance can come back to what it was: intervals end where an account
-did something itself, so that only what others both gave and took in between stays unseen.
+An interval with equal values at both ends is left out; all others are halved together until each is one block. Nonces
+only rise, so no transaction is missed. A balance can return to its former value: intervals end at the transactions of
+the account, so only transfers of other accounts that cancel out in between are missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from chainfolio.adapters.starknet.accounts import number_of
-from chainfolio.adapters.starknet.felts import felt
+from chainfolio.adapters.starknet.accounts import decode_amount
+from chainfolio.adapters.starknet.felts import parse_felt
 from chainfolio.adapters.starknet.refusals import NoContract
-from chainfolio.adapters.starknet.state import Call, Pins
+from chainfolio.adapters.starknet.state import BlockHashes, BlockId, Call
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.wire import Request, typed
 
-MOST: Final = 1_000  # own transactions of one piece
-MOST_INTERVALS: Final = 10_000  # that are looked at together, beside those that a search begins with
+MAX_TRANSACTIONS: Final = 1_000  # of the accounts in one search
+MAX_INTERVALS: Final = 10_000  # in one round, in addition to the number at the start of the search
 S = TypeVar("S")
-Read = Callable[[Sequence[tuple[S, int]]], Awaitable[Sequence[int]]]
+ReadValues = Callable[[Sequence[tuple[S, int]]], Awaitable[Sequence[int]]]  # values of subjects at heights
 
 
 class TooManyChanges(Exception):
-    """More blocks changed something than are looked for at once: fewer blocks may pass."""
+    """A search has more than MAX_INTERVALS intervals in one round; a search of fewer blocks may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval(Generic[S]):
-    """What lies behind one height, up to another."""
+    """The blocks after height `low` up to height `high`, and the subject whose value may change in them."""
 
-    of: S
+    subject: S
     low: int
     high: int
 
 
-async def changes(
-    read: Read[S],
+async def find_changes(
+    read: ReadValues[S],
     intervals: Iterable[Interval[S]],
-    check: Callable[[S, int, int], None] = lambda of, change, high: None,
+    check: Callable[[S, int, int], None] = lambda subject, change, high: None,
 ) -> dict[tuple[S, int], int]:
-    """Return by how much each block of some intervals changed something, where it did.
+    """Return the changes of values, by subject and height; blocks without a change are left out.
 
     Args:
-        read: what things are at some heights.
-        intervals: where to look.
-        check: called with each change up to a height; it raises if that cannot be.
+        read: Reads the values of subjects at some heights.
+        intervals: The blocks to search.
+        check: Called with subject, change and upper end of each interval; it raises if the change is impossible.
 
     Raises:
-        TooManyChanges: the search would look at too many intervals together.
+        TooManyChanges: The search has too many intervals in one round.
     """
-    known: dict[tuple[S, int], int] = {}
-    found, left = {}, list(intervals)
-    most = len(left) + MOST_INTERVALS
-    while left:
-        ends = dict.fromkeys((each.of, height) for each in left for height in (each.low, each.high))
-        new = [each for each in ends if each not in known]
-        known.update(zip(new, await read(new), strict=True))
+    values: dict[tuple[S, int], int] = {}
+    changes, pending = {}, list(intervals)
+    max_intervals = len(pending) + MAX_INTERVALS
+    while pending:
+        ends = dict.fromkeys((each.subject, height) for each in pending for height in (each.low, each.high))
+        new = [each for each in ends if each not in values]
+        values.update(zip(new, await read(new), strict=True))
         halves = []
-        for each in left:
-            change = known[each.of, each.high] - known[each.of, each.low]
-            check(each.of, change, each.high)
+        for each in pending:
+            change = values[each.subject, each.high] - values[each.subject, each.low]
+            check(each.subject, change, each.high)
             if change and each.high - each.low == 1:
-                found[each.of, each.high] = change
+                changes[each.subject, each.high] = change
             elif change:
                 middle = (each.low + each.high) // 2
-                halves += [Interval(each.of, each.low, middle), Interval(each.of, middle, each.high)]
-        if len(halves) > most:
+                halves += [Interval(each.subject, each.low, middle), Interval(each.subject, middle, each.high)]
+        if len(halves) > max_intervals:
             raise TooManyChanges
-        left = halves
-    return found
+        pending = halves
+    return changes
 
 
-async def transactions(
-    endpoint: Endpoint, span: Span, accounts: Sequence[str], pins: Pins
+async def count_transactions(
+    endpoint: Endpoint, span: Span, accounts: Sequence[str], block_hashes: BlockHashes
 ) -> tuple[Span, dict[tuple[str, int], int]]:
-    """How many transactions of their own accounts have in the blocks of a span, as far as goes at once. What an
-    account did before nonces (version 0) is not counted. The first block of a chain is not seen."""
-    read, low, last = partial(nonces, endpoint, pins), max(0, span.first - 1), span.last
+    """Count the transactions that accounts sent, by account and height.
+
+    Transactions of version 0, which have no nonce, and those of the chain's first block are not counted.
+
+    Returns:
+        The counted part of the span, from its start, with about MAX_TRANSACTIONS at most; and the counts.
+
+    Raises:
+        BadAnswer: A nonce falls from one block to a later one.
+        HistoryUnavailable: The node does not have the state of these blocks.
+    """
+    read, low, last = partial(read_nonces, endpoint, block_hashes), max(0, span.first - 1), span.last
     while last - low > 1:
         before, after = [await read([(each, height) for each in accounts]) for height in (low, last)]
-        if sum(after) - sum(before) <= MOST:
+        if sum(after) - sum(before) <= MAX_TRANSACTIONS:
             break
         last = low + (last - low) // 2
 
     def check(account: str, change: int, high: int) -> None:
-        """Nonces rise: without this, a node that makes them up is asked for every block."""
+        """Raise BadAnswer if a nonce falls: random nonces would make the search read every block."""
         if change < 0:
             raise BadAnswer(endpoint.name, f"the nonce of {account} is lower after block {high} than before")
 
-    found = await changes(read, [Interval(each, low, last) for each in accounts if last > low], check)
-    return Span(span.first, max(span.first, last)), found
+    counts = await find_changes(read, [Interval(each, low, last) for each in accounts if last > low], check)
+    return Span(span.first, max(span.first, last)), counts
 
 
-async def moved(
-    endpoint: Endpoint, span: Span, accounts: Sequence[str], tokens: Sequence[str], seen: Iterable[int], pins: Pins
+async def find_balance_changes(
+    endpoint: Endpoint,
+    span: Span,
+    accounts: Sequence[str],
+    tokens: Sequence[str],
+    heights: Iterable[int],
+    block_hashes: BlockHashes,
 ) -> set[int]:
-    """The blocks of a span, beside those that are seen already, in which balances of accounts changed. TooManyChanges
-    where they are too many for one search."""
+    """Return the heights in a span at which balances of tokens changed.
+
+    Args:
+        endpoint: The node to search.
+        span: The heights to search.
+        accounts: The accounts.
+        tokens: The contracts of the tokens.
+        heights: Heights that are left out, because they are known already. Intervals end before and at them.
+        block_hashes: The hashes of blocks that are not final.
+
+    Raises:
+        TooManyChanges: There are too many changes for one search.
+        HistoryUnavailable: The node does not have the state of these blocks.
+    """
     low = max(0, span.first - 1)
     gaps = [
-        (behind, before)
-        for behind, end in pairwise([low, *sorted(set(seen) - {low}), span.last + 1])
-        if (before := end - 1) > behind
+        (start, end - 1)
+        for start, end in pairwise([low, *sorted(set(heights) - {low}), span.last + 1])
+        if end - 1 > start
     ]
-    asked = [Interval((who, token), *gap) for who in accounts for token in tokens for gap in gaps]
-    return {height for _, height in await changes(partial(balances, endpoint, pins), asked)}
+    intervals = [Interval((account, token), *gap) for account in accounts for token in tokens for gap in gaps]
+    return {height for _, height in await find_changes(partial(read_balances, endpoint, block_hashes), intervals)}
 
 
-async def nonces(endpoint: Endpoint, pins: Pins, probes: Sequence[tuple[str, int]]) -> list[int]:
-    """How many transactions accounts had sent by some heights."""
-    asked = [Request("starknet_getNonce", (_at(height, pins), hex(int(who, 16)))) for who, height in probes]
-    answers = await _answers(endpoint, asked, [height for _, height in probes])
-    return [
-        0 if isinstance(each, NoContract) else felt(endpoint.name, typed(endpoint.name, each, str)) for each in answers
+async def read_nonces(endpoint: Endpoint, block_hashes: BlockHashes, probes: Sequence[tuple[str, int]]) -> list[int]:
+    """Return the nonces of accounts at heights, 0 before the account is deployed.
+
+    Raises:
+        SourceError: A nonce could not be read; HistoryUnavailable if the node lacks the state.
+    """
+    requests = [
+        Request("starknet_getNonce", (_block_id(height, block_hashes), hex(int(account, 16))))
+        for account, height in probes
     ]
+    source, answers = endpoint.name, await _ask(endpoint, requests, [height for _, height in probes])
+    return [0 if isinstance(each, NoContract) else parse_felt(source, typed(source, each, str)) for each in answers]
 
 
-async def balances(endpoint: Endpoint, pins: Pins, probes: Sequence[tuple[tuple[str, str], int]]) -> list[int]:
-    """What accounts had of tokens at some heights; nothing of those that were not there yet."""
-    asked = [Call(token, "balanceOf", (int(who, 16),)).at(_at(height, pins)) for (who, token), height in probes]
-    answers = await _answers(endpoint, asked, [height for _, height in probes])
+async def read_balances(
+    endpoint: Endpoint, block_hashes: BlockHashes, probes: Sequence[tuple[tuple[str, str], int]]
+) -> list[int]:
+    """Return the balances of (account, token) pairs at heights, 0 before the token is deployed.
+
+    Raises:
+        SourceError: A balance could not be read; HistoryUnavailable if the node lacks the state.
+    """
+    requests = [
+        Call(token, "balanceOf", (int(account, 16),)).request_at(_block_id(height, block_hashes))
+        for (account, token), height in probes
+    ]
+    answers = await _ask(endpoint, requests, [height for _, height in probes])
     return [_balance(endpoint.name, each) for each in answers]
 
 
-def _at(height: int, pins: Pins) -> Mapping[str, Any]:
-    """A block as nodes name it: by its hash where it may still go."""
-    return {"block_hash": hex(int(pins[height], 16))} if height in pins else {"block_number": height}
+def _block_id(height: int, block_hashes: BlockHashes) -> BlockId:
+    """Return the hash of a block that is not final, the height of another one."""
+    return {"block_hash": hex(int(block_hashes[height], 16))} if height in block_hashes else {"block_number": height}
 
 
 def _balance(source: str, answer: bytes | NoContract) -> int:
     if isinstance(answer, NoContract):
         return 0
-    raw = number_of(tuple(felt(source, each) for each in typed(source, answer, list[str])))
+    raw = decode_amount(tuple(parse_felt(source, each) for each in typed(source, answer, list[str])))
     if raw is None:
         raise BadAnswer(source, "a token answers what is no amount")
     return raw
 
 
-async def _answers(endpoint: Endpoint, asked: Sequence[Request], heights: Sequence[int]) -> list[bytes | NoContract]:
-    """What a node says of past blocks. HistoryUnavailable where it has no such state."""
+async def _ask(endpoint: Endpoint, requests: Sequence[Request], heights: Sequence[int]) -> list[bytes | NoContract]:
+    """Return the answers about past blocks; raises HistoryUnavailable if the node lacks their state."""
     lowest = min(heights)
     if lowest <= endpoint.lacks_state_at:
         raise HistoryUnavailable(endpoint.name, lowest, "it said so before")
-    found: list[bytes | NoContract] = []
-    answers: Sequence[Answer] = await endpoint.ask(asked, height=lowest)
+    results: list[bytes | NoContract] = []
+    answers: Sequence[Answer] = await endpoint.ask(requests, height=lowest)
     for answer, height in zip(answers, heights, strict=True):
         if isinstance(answer, HistoryUnavailable):
             endpoint.lacks_state_at = max(endpoint.lacks_state_at, height)
         if isinstance(answer, SourceError) and not isinstance(answer, NoContract):
             raise answer
-        found.append(answer)
-    return found
+        results.append(answer)
+    return results

@@ -1,4 +1,4 @@
-"""What a Starknet chain can be indexed for."""
+"""The datasets of a Starknet chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `chainfolio doctor` shows of a chain's endpoints: who they are, how far they are, what they serve."""
+"""Rows of `chainfolio doctor` about endpoints: identity, height, API version, state of old blocks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 async def examine(chain: StarknetChain) -> list[dict[str, Any]]:
-    """A row for each endpoint, in the order of the settings."""
+    """Return one row per endpoint, in the order of the settings. Errors are part of the rows."""
     node, unproven = chain.node, ["all of it: answers carry no proof"]
-    return await report_endpoints(node, unproven, lambda one: Node(node.facts, [one], node.environment), _abilities)
+    return await report_endpoints(node, unproven, lambda each: Node(node.facts, [each], node.environment), _abilities)
 
 
-async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:
-    """The version of the specification that a node speaks, and whether it has the state of old blocks."""
+async def _abilities(node: Node, heads: Heads) -> dict[str, object]:
+    """Return the version of a node's specification, and whether it has the state of old blocks."""
     return {
         "specVersion": await _version(node.endpoints[0]),
         "oldState": await _has_old_state(node, heads.latest.height),
@@ -31,13 +31,13 @@ async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:
 
 
 async def _version(endpoint: Endpoint) -> str | None:
-    """The version of the specification; None where the node is older than the question."""
-    (said,) = await endpoint.ask([Request("starknet_specVersion")])
-    return None if isinstance(said, SourceError) else typed(endpoint.name, said, str)[:20]
+    """Return the version of the specification; None if the node does not have the method."""
+    (version,) = await endpoint.ask([Request("starknet_specVersion")])
+    return None if isinstance(version, SourceError) else typed(endpoint.name, version, str)[:20]
 
 
 async def _has_old_state(node: Node, head: int) -> bool:
-    """Whether the native coin can be asked half a chain ago. It may not have been there yet: that is an answer."""
+    """Return True if the state at half the height can be read, also if it lacks the native coin."""
     block = await node.block(head // 2)
     try:
         await answer(node, [Call(node.facts.coin, "decimals")], block)

@@ -1,15 +1,15 @@
-"""An endpoint of a Starknet chain: what its refusals mean, and what its calls cost."""
+"""An endpoint of a Starknet chain: the errors behind its refusals, and the costs of its calls."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from chainfolio.adapters.starknet.refusals import meaning
+from chainfolio.adapters.starknet.refusals import error_from
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import RpcError
 
-# Compute units of single calls, about as large providers count them.
+# Approximate compute units per call, as large providers count them.
 UNITS: Final = {
     "starknet_getBlockWithReceipts": 75,
     "starknet_getBlockWithTxs": 50,
@@ -25,9 +25,9 @@ class StarknetEndpoint(Endpoint):
     means_none: ClassVar[bool] = True
 
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
-        """By the code of the refusal, else by its words."""
-        return meaning(self.name, method, refusal, height)
+        """Return the typed error for a refusal: by its code, else by its message."""
+        return error_from(self.name, method, refusal, height)
 
     def units(self, method: str) -> int:
-        """About as many as large providers count."""
+        """Return the approximate compute units of a call, as large providers count them."""
         return UNITS.get(method, OTHER_UNITS)

@@ -1,8 +1,7 @@
-"""Movements and approvals of tokens, by the events of their contracts.
+"""Transfers and approvals of tokens, decoded from the events of their contracts.
 
-Parties stand in the keys where a contract is young, in the data where it is old; amounts are of 256 bits in two felts,
-or one felt. An old collection says `Transfer` and `Approval` exactly as an old token does: only the contract knows what
-it is.
+New contracts put the parties into an event's keys, old ones into its data. An amount is one felt, or 256 bits in two
+felts. Old collections emit the same `Transfer` and `Approval` as old tokens: only a call of the contract can tell.
 """
 
 from __future__ import annotations
@@ -10,26 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from chainfolio.adapters.starknet.felts import Padded, padded, selector, u256
+from chainfolio.adapters.starknet.felts import FormattedFelts, format_felt, selector, u256
 from chainfolio.adapters.starknet.forms import Event
 
-TRANSFER: Final = padded(selector("Transfer"))
-SINGLE: Final = padded(selector("TransferSingle"))
-BATCH: Final = padded(selector("TransferBatch"))
-APPROVAL: Final = padded(selector("Approval"))
-FOR_ALL: Final = padded(selector("ApprovalForAll"))
-MOVES: Final = frozenset([TRANSFER, SINGLE, BATCH])
-ALLOWS: Final = frozenset([APPROVAL, FOR_ALL])
-ENDS: Final = frozenset(name[-8:] for name in MOVES | ALLOWS)  # of a name in any spelling, in lower case
-UNSURE: Final = "transfer"
-Pair = tuple[str, str, str, int]  # a standard, two parties, an amount or the number of a collectible
-# What was moved: the standard, from whom, to whom, how much, the number of a collectible, the operator, the place in a
-# batch. Where the standard is UNSURE, how much is an amount or the number of a collectible.
-Moved = tuple[str, str, str, int, int | None, str | None, int]
+TRANSFER: Final = format_felt(selector("Transfer"))
+TRANSFER_SINGLE: Final = format_felt(selector("TransferSingle"))
+TRANSFER_BATCH: Final = format_felt(selector("TransferBatch"))
+APPROVAL: Final = format_felt(selector("Approval"))
+APPROVAL_FOR_ALL: Final = format_felt(selector("ApprovalForAll"))
+TRANSFER_EVENTS: Final = frozenset([TRANSFER, TRANSFER_SINGLE, TRANSFER_BATCH])
+APPROVAL_EVENTS: Final = frozenset([APPROVAL, APPROVAL_FOR_ALL])
+# The last eight lower-case digits of these names, which are the same with and without leading zeros.
+NAME_SUFFIXES: Final = frozenset(name[-8:] for name in TRANSFER_EVENTS | APPROVAL_EVENTS)
+AMBIGUOUS: Final = "transfer"  # the standard of an event that a token or a collection may have emitted
+PartyEvent = tuple[str, str, str, int]  # standard, both parties, amount or token id
 
 
-class Allowed(NamedTuple):
-    """What one event allowed. Where `standard` is UNSURE, `raw` is an amount or the number of a collectible."""
+class Movement(NamedTuple):
+    """A transfer by one event. If `standard` is AMBIGUOUS, `raw` is an amount or a token id.
+
+    `item` counts the transfers of one event.
+    """
+
+    standard: str
+    sender: str
+    recipient: str
+    raw: int
+    token_id: int | None = None
+    operator: str | None = None
+    item: int = 0
+
+
+class ApprovalEvent(NamedTuple):
+    """An approval by one event. If `standard` is AMBIGUOUS, `raw` is an amount or a token id."""
 
     standard: str
     owner: str
@@ -39,69 +51,82 @@ class Allowed(NamedTuple):
     approved: bool | None = None
 
 
-def moved(forms: Padded, name: str, event: Event) -> Iterable[Moved]:
-    """What an event of that name moved; nothing where it has another shape than the events of tokens have."""
+def decode_transfers(felts: FormattedFelts, name: str, event: Event) -> Iterable[Movement]:
+    """Return the transfers of an event; none if it does not have the layout of a token's event.
+
+    Args:
+        felts: The felts of the block. Raises BadAnswer if the node wrote an invalid one.
+        name: The formatted first key, one of TRANSFER_EVENTS.
+        event: The event.
+    """
     if name == TRANSFER:
-        if (found := _pair(forms, event)) is None:
+        if (decoded := _decode_parties(felts, event)) is None:
             return ()
-        standard, sender, recipient, raw = found
+        standard, sender, recipient, raw = decoded
         if standard == "erc721":
-            return ((standard, sender, recipient, 1, raw, None, 0),)
-        return ((standard, sender, recipient, raw, None, None, 0),)
-    return (_single if name == SINGLE else _batch)(forms, event.keys[1:], event.data)
+            return (Movement(standard, sender, recipient, 1, raw),)
+        return (Movement(standard, sender, recipient, raw),)
+    return (_decode_single if name == TRANSFER_SINGLE else _decode_batch)(felts, event.keys[1:], event.data)
 
 
-def allowed(forms: Padded, name: str, event: Event) -> Allowed | None:
-    """What an event of that name allowed; None where it has another shape than the events of tokens have."""
-    if name == FOR_ALL:
+def decode_approval(felts: FormattedFelts, name: str, event: Event) -> ApprovalEvent | None:
+    """Return the approval of an event; None if it does not have the layout of a token's event.
+
+    Args:
+        felts: The felts of the block. Raises BadAnswer if the node wrote an invalid one.
+        name: The formatted first key, one of APPROVAL_EVENTS.
+        event: The event.
+    """
+    if name == APPROVAL_FOR_ALL:
         keys, data = event.keys[1:], event.data
-        said = (*keys, *data)
-        if (len(keys), len(data)) not in ((0, 3), (2, 1), (3, 0)) or (yes := forms.numbers[said[2]]) > 1:
+        fields = (*keys, *data)
+        if (len(keys), len(data)) not in ((0, 3), (2, 1), (3, 0)) or (approved := felts.numbers[fields[2]]) > 1:
             return None
-        return Allowed("operator", forms[said[0]], forms[said[1]], approved=yes == 1)
-    found = _pair(forms, event)
-    if found is None:
+        return ApprovalEvent("operator", felts[fields[0]], felts[fields[1]], approved=approved == 1)
+    decoded = _decode_parties(felts, event)
+    if decoded is None:
         return None
-    standard, owner, spender, raw = found
-    return Allowed(standard, owner, spender, *((None, raw) if standard == "erc721" else (raw,)))
+    standard, owner, spender, raw = decoded
+    return ApprovalEvent(standard, owner, spender, *((None, raw) if standard == "erc721" else (raw,)))
 
 
-def _pair(forms: Padded, event: Event) -> Pair | None:
-    """What the events of two parties say behind their name."""
-    in_keys, said, numbers = len(event.keys), event.keys + event.data, forms.numbers
-    if len(said) == 5 and in_keys in (1, 3, 5):
-        _, one, other, low, high = said
+def _decode_parties(felts: FormattedFelts, event: Event) -> PartyEvent | None:
+    """Decode `Transfer` or `Approval`: two parties and an amount or a token id. None for other layouts."""
+    key_count, fields, numbers = len(event.keys), event.keys + event.data, felts.numbers
+    if len(fields) == 5 and key_count in (1, 3, 5):
+        _, sender, recipient, low, high = fields
         raw = u256(numbers[low], numbers[high])
-        standard = UNSURE if in_keys == 1 else "erc20" if in_keys == 3 else "erc721"
-        return None if raw is None else (standard, forms[one], forms[other], raw)
-    if len(said) == 4 and in_keys in (1, 3):
-        return "erc20", forms[said[1]], forms[said[2]], numbers[said[3]]
+        standard = AMBIGUOUS if key_count == 1 else "erc20" if key_count == 3 else "erc721"
+        return None if raw is None else (standard, felts[sender], felts[recipient], raw)
+    if len(fields) == 4 and key_count in (1, 3):
+        return "erc20", felts[fields[1]], felts[fields[2]], numbers[fields[3]]
     return None
 
 
-def _single(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> Iterator[Moved]:
-    """The operator, from, to; an id and an amount."""
+def _decode_single(felts: FormattedFelts, keys: Sequence[str], data: Sequence[str]) -> Iterator[Movement]:
+    """Decode operator, sender and recipient, one token id and one amount."""
     if len(keys) + len(data) == 7 and len(keys) in (0, 3):
-        operator, sender, recipient, *rest = *keys, *data
-        yield from _editions(forms, (operator, sender, recipient), rest[:2], rest[2:])
+        operator, sender, recipient, *values = *keys, *data
+        yield from _decode_items(felts, (operator, sender, recipient), values[:2], values[2:])
 
 
-def _batch(forms: Padded, keys: Sequence[str], data: Sequence[str]) -> Iterator[Moved]:
-    """The operator, from, to; a list of ids and a list of as many amounts, each behind its length."""
+def _decode_batch(felts: FormattedFelts, keys: Sequence[str], data: Sequence[str]) -> Iterator[Movement]:
+    """Decode operator, sender, recipient, a list of token ids and one of amounts, each after its length."""
     if len(keys) in (0, 3) and len(keys) + len(data) >= 5:
-        operator, sender, recipient, *rest = *keys, *data
-        count = forms.numbers[rest[0]]
-        if len(rest) == 2 + 4 * count and forms.numbers[rest[1 + 2 * count]] == count:
-            yield from _editions(forms, (operator, sender, recipient), rest[1 : 1 + 2 * count], rest[2 + 2 * count :])
+        operator, sender, recipient, *lists = *keys, *data
+        count = felts.numbers[lists[0]]
+        if len(lists) == 2 + 4 * count and felts.numbers[lists[1 + 2 * count]] == count:
+            ids, amounts = lists[1 : 1 + 2 * count], lists[2 + 2 * count :]
+            yield from _decode_items(felts, (operator, sender, recipient), ids, amounts)
 
 
-def _editions(
-    forms: Padded, parties: tuple[str, str, str], numbers: Sequence[str], amounts: Sequence[str]
-) -> Iterator[Moved]:
-    operator, sender, recipient = (forms[each] for each in parties)
-    halves = [forms.numbers[each] for each in (*numbers, *amounts)]
+def _decode_items(
+    felts: FormattedFelts, parties: tuple[str, str, str], ids: Sequence[str], amounts: Sequence[str]
+) -> Iterator[Movement]:
+    operator, sender, recipient = (felts[each] for each in parties)
+    halves = [felts.numbers[each] for each in (*ids, *amounts)]
     values = [u256(halves[at], halves[at + 1]) for at in range(0, len(halves), 2)]
     count = len(values) // 2
-    for item, (number, raw) in enumerate(zip(values[:count], values[count:], strict=True)):
-        if number is not None and raw is not None:
-            yield "erc1155", sender, recipient, raw, number, operator, item
+    for item, (token_id, raw) in enumerate(zip(values[:count], values[count:], strict=True)):
+        if token_id is not None and raw is not None:
+            yield Movement("erc1155", sender, recipient, raw, token_id, operator, item)

@@ -6,14 +6,14 @@ from functools import partial
 from typing import ClassVar, Final
 
 from chainfolio import chain_facts
-from chainfolio.adapters.starknet.felts import SHORT
+from chainfolio.adapters.starknet.felts import SHORT_STRING_BYTES
 from chainfolio.addresses import STARKNET
 from chainfolio.assets import Asset
 from chainfolio.chain_facts import ChainFacts
 
 TOKENS = "erc20"
 ON_L1 = "l1"
-# The tokens in which fees are paid, by the unit of a receipt: ether and STRK, at one address on every public network.
+# The tokens that pay fees, by the unit of a receipt: ether and STRK, which have one address on all public networks.
 FEE_TOKENS: Final = {
     "WEI": "0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7",
     "FRI": "0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d",
@@ -23,11 +23,14 @@ FEE_TOKENS: Final = {
 class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One chain as its file describes it.
 
-    `network` is the name that its nodes give it: `SN_MAIN`. `finality`: what cannot change any more, which is what
-    `l1` has accepted, or so many blocks below the head. The native coin is a token; `also_at` says which, and
-    `fee_unit` the unit in which nodes count what is paid of it. `staking` is the contract that knows validators and
-    their pools, where the chain has one. `unnamed` are tokens whose events do not name accounts in their keys: where
-    the history of an account is read alone, its balance of each is followed, as that of the native coin is."""
+    Attributes:
+        network: The name that its nodes give it: `SN_MAIN`.
+        finality: `l1` if the blocks that Ethereum accepted are final, else a number of blocks below the head.
+        fee_unit: The unit in which receipts count the native coin, whose contract is `also_at`.
+        staking: The contract that lists validators and their pools; empty if the chain has none.
+        unnamed: Tokens whose events do not have the accounts in their keys. Histories of accounts find their transfers
+            by balance changes, as those of the native coin.
+    """
 
     NAMESPACE: ClassVar[str] = "starknet"
     TOKENS: ClassVar[str] = TOKENS
@@ -55,17 +58,17 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
         return self.coin if unit == self.fee_unit else FEE_TOKENS[unit]
 
     @property
-    def searched(self) -> tuple[str, ...]:
-        """The tokens of which balances are followed where the history of an account is read alone."""
+    def searched_tokens(self) -> tuple[str, ...]:
+        """The tokens whose transfers the history of an account finds by balance changes."""
         return tuple(dict.fromkeys((self.coin, *self.unnamed)))
 
     def contract_of(self, asset: Asset) -> str:
-        """The contract behind an asset."""
+        """Return the contract of an asset."""
         return self.coin if asset.is_native else asset.reference
 
     def fault(self) -> str:
-        """What cannot be meant, in words."""
-        if not (self.network.isascii() and 0 < len(self.network) <= SHORT):
+        """Return the first invalid value as a message; empty if all are valid."""
+        if not (self.network.isascii() and 0 < len(self.network) <= SHORT_STRING_BYTES):
             return "network is the name that nodes give the chain, such as SN_MAIN"
         if isinstance(self.finality, str) and self.finality != ON_L1:
             return f"finality is `{ON_L1}` or a number of blocks"

@@ -1,4 +1,4 @@
-"""The shapes of what Starknet nodes answer, from version 0.3 to 0.10 of the specification."""
+"""The JSON of Starknet nodes as structs, for versions 0.3 to 0.10 of the specification."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from chainfolio.adapters.starknet.felts import Numbers, Padded
+from chainfolio.adapters.starknet.felts import FeltNumbers, FormattedFelts
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 
 MAX_TIME_S = 2**37
-UNITS = ("WEI", "FRI")
-THROWN_AWAY = ("REJECTED", "REVERTED", "ABORTED")  # by the sequencer, or with the state that Ethereum took back
+FEE_UNITS = ("WEI", "FRI")
+DISCARDED_STATUSES = ("REJECTED", "REVERTED", "ABORTED")  # by the sequencer, or with state that Ethereum reverted
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 class Header(msgspec.Struct):
-    """A block without its transactions. One that is only being made has neither hash nor number."""
+    """A block without its transactions. A pending block has no hash and no number, so it does not decode."""
 
     block_hash: str
     parent_hash: str
@@ -27,25 +27,33 @@ class Header(msgspec.Struct):
     status: str = ""
 
     def block(self, source: str, height: int | None = None) -> Block:
-        """As everything else knows a block; BadAnswer where it is another one than was asked for."""
+        """Return the block in the form that all chains share.
+
+        Args:
+            source: The node, for errors.
+            height: The requested height; None if the block was requested by a tag.
+
+        Raises:
+            BadAnswer: The block has another height, was discarded, or has an invalid hash.
+        """
         if height is not None and self.block_number != height:
             raise BadAnswer(source, f"gives block {self.block_number} for block {height}")
-        forms = Padded(source)
-        hashed, parent = forms[self.block_hash], forms[self.parent_hash]
-        if self.status in THROWN_AWAY:
+        felts = FormattedFelts(source)
+        block_hash, parent_hash = felts[self.block_hash], felts[self.parent_hash]
+        if self.status in DISCARDED_STATUSES:
             raise BadAnswer(source, f"block {self.block_number} was thrown away: {self.status}")
-        return Block(self.block_number, hashed, parent, self.timestamp * 1_000_000)
+        return Block(self.block_number, block_hash, parent_hash, self.timestamp * 1_000_000)
 
 
 class Fee(msgspec.Struct):
-    """What a transaction paid, and in what: WEI of ether, or FRI of STRK."""
+    """The fee of a transaction: WEI of ether, or FRI of STRK."""
 
     amount: str
     unit: str = "WEI"
 
 
 class Event(msgspec.Struct):
-    """What a contract said."""
+    """An event of a contract. Its first key is the selector of its name."""
 
     from_address: str
     keys: list[str]
@@ -53,7 +61,7 @@ class Event(msgspec.Struct):
 
 
 class Receipt(msgspec.Struct):
-    """What a transaction did. Earlier versions write the fee as a felt alone, and no status where it is done."""
+    """The outcome of a transaction. In early versions the fee is a felt, and success has no status."""
 
     transaction_hash: str
     actual_fee: str | Fee
@@ -63,19 +71,23 @@ class Receipt(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """Whether it did nothing but pay."""
+        """True if the transaction was reverted: it paid its fee and changed nothing else."""
         return self.execution_status == "REVERTED"
 
-    def fee(self, numbers: Numbers) -> tuple[int, str]:
-        """Return the fee and its unit, `WEI` or `FRI`. Raises BadAnswer for any other unit."""
-        paid = self.actual_fee if isinstance(self.actual_fee, Fee) else Fee(self.actual_fee)
-        if paid.unit not in UNITS:
-            raise BadAnswer(numbers.source, f"a fee in {paid.unit[:40]}")
-        return numbers[paid.amount], paid.unit
+    def fee(self, numbers: FeltNumbers) -> tuple[int, str]:
+        """Return the fee and its unit, `WEI` or `FRI`.
+
+        Raises:
+            BadAnswer: The unit is another one, or the amount is no felt.
+        """
+        fee = self.actual_fee if isinstance(self.actual_fee, Fee) else Fee(self.actual_fee)
+        if fee.unit not in FEE_UNITS:
+            raise BadAnswer(numbers.source, f"a fee in {fee.unit[:40]}")
+        return numbers[fee.amount], fee.unit
 
 
-class Body(msgspec.Struct):
-    """What was asked of the chain, whatever its type and version."""
+class Transaction(msgspec.Struct):
+    """A transaction of any type and version, without its outcome."""
 
     type: str
     version: str = "0x0"
@@ -87,41 +99,47 @@ class Body(msgspec.Struct):
     entry_point_selector: str | None = None
 
 
-class Done(msgspec.Struct):
+class TransactionWithReceipt(msgspec.Struct):
     """A transaction with its receipt."""
 
-    transaction: Body
+    transaction: Transaction
     receipt: Receipt
 
 
-class Whole(Header, kw_only=True):
-    """A block with its transactions and their receipts. From version 0.10 on its header counts both; some older blocks
-    are not counted."""
+class FullBlock(Header, kw_only=True):
+    """A block with its transactions and receipts.
 
-    transactions: list[Done]
+    The header counts transactions and events from version 0.10 on; the counts of some older blocks are 0.
+    """
+
+    transactions: list[TransactionWithReceipt]
     transaction_count: Number | None = None
     event_count: Number | None = None
 
     def check_counts(self, source: str) -> None:
-        """BadAnswer where there are others than the header counts: a node left something out."""
+        """Compare the numbers of transactions and events with the header's counts, if it has them.
+
+        Raises:
+            BadAnswer: They differ, so the node left something out.
+        """
         events = sum(len(each.receipt.events) for each in self.transactions)
-        for what, counted, there in (
+        for name, expected, actual in (
             ("transactions", self.transaction_count, len(self.transactions)),
             ("events", self.event_count, events),
         ):
-            if counted and counted != there:
+            if expected and expected != actual:
                 raise BadAnswer(
-                    source, f"block {self.block_number} has {there} {what}, and its header counts {counted}"
+                    source, f"block {self.block_number} has {actual} {name}, and its header counts {expected}"
                 )
 
 
-class Hashes(Header, kw_only=True):
+class BlockWithHashes(Header, kw_only=True):
     """A block with the hashes of its transactions."""
 
     transactions: list[str]
 
 
-class Bodies(Header, kw_only=True):
-    """A block with its transactions, where the receipts have to be asked for one by one."""
+class BlockWithTransactions(Header, kw_only=True):
+    """A block with its transactions, whose receipts are separate requests."""
 
-    transactions: list[Body]
+    transactions: list[Transaction]

@@ -1,4 +1,4 @@
-"""Which function a transaction calls, by the number of its name, and how the table of functions has it."""
+"""Selectors of functions, cut to the four bytes that the table of function names compares."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import Final
 
 from chainfolio.adapters.starknet import felts
 
-SELECTOR_SIZE: Final = 4  # bytes that are compared: the last of the number, whose first ones are always small
-MARK: Final = "starknet:"
+SELECTOR_SIZE: Final = 4  # bytes; the last ones of the selector, because the first ones are always small
+PREFIX: Final = "starknet:"
 
 
 def selector(function: str) -> bytes:
-    """The last bytes of the number of a function such as `starknet:multi_route_swap()`. Without that mark it is a
-    function of another kind of chain, whose text has a number of its own."""
-    name = function.removeprefix(MARK).removesuffix("()") if function.startswith(MARK) else function
-    return shortened(felts.selector(name))
+    """Return the last four bytes of a function's selector.
+
+    `starknet:multi_route_swap()` is hashed by its name alone; a function without the prefix belongs to another kind of
+    chain, and its whole text is hashed.
+    """
+    name = function.removeprefix(PREFIX).removesuffix("()") if function.startswith(PREFIX) else function
+    return selector_suffix(felts.selector(name))
 
 
-def shortened(number: int) -> bytes:
-    """The last bytes of the number of a function."""
+def selector_suffix(number: int) -> bytes:
+    """Return the last four bytes of a selector."""
     return (number % 256**SELECTOR_SIZE).to_bytes(SELECTOR_SIZE, "big")

@@ -1,26 +1,26 @@
-"""What concerns some accounts alone: rows of the blocks in which something of them is found.
+"""Rows of chosen accounts, from the blocks in which they took part.
 
-Three things say where to look: events that name them in their keys, their nonces, and their balances of the tokens
-whose events name nobody in the keys. Rows are made of whole blocks, as they are of everybody. Where a node has no old
-state, and where only a few blocks are asked for that may still go, every block is read.
+A search finds these blocks by events with the accounts in their keys, by nonces, and by balances of the tokens whose
+events have no accounts in their keys. Rows are made from whole blocks, so they do not depend on the chosen accounts.
+Every block is read if a node has no old state, or if the span is short and not final.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.adapters.starknet import changes
 from chainfolio.adapters.starknet.datasets import DATASETS
+from chainfolio.adapters.starknet.event_search import HashesByHeight, search_events
 from chainfolio.adapters.starknet.forms import Header
-from chainfolio.adapters.starknet.named import Places, named
-from chainfolio.adapters.starknet.node import header_at
-from chainfolio.adapters.starknet.rows import Read, tables
-from chainfolio.adapters.starknet.spans import blocks_at, check_links, collections_among
-from chainfolio.adapters.starknet.state import Pins
+from chainfolio.adapters.starknet.node import header_request
+from chainfolio.adapters.starknet.rows import BlockRows, build_tables
+from chainfolio.adapters.starknet.spans import check_links, read_blocks, resolve_collections
+from chainfolio.adapters.starknet.state import BlockHashes
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import SpanTables, UnexplainedChange
@@ -34,157 +34,177 @@ if TYPE_CHECKING:
 
     from chainfolio.adapters.starknet.chain import StarknetChain
 
-PIECE: Final = 100  # blocks that are read together
-UNITS: Final = 80  # of a block, about
-OTHERS: Final = 4  # requests beside them: for the last block of a piece, for what contracts are
-FEW: Final = 12  # blocks that may still go and are all read whole: a search asks as often
-LINKED: Final = 1_000  # blocks that may still go and are searched together
-NO_PINS: Final[Pins] = {}
-WAYS: Final = {True: "search", False: "blocks"}
-UNSEEN: Final = (
+MAX_BLOCKS: Final = 100  # read at once
+BLOCK_UNITS: Final = 80  # approximate compute units of a block
+EXTRA_REQUESTS: Final = 4  # in addition to blocks: for the last block, and for calls of ambiguous contracts
+MAX_READ_SPAN: Final = 12  # blocks that are not final and all read: a search takes as many requests
+MAX_SEARCHED_SPAN: Final = 1_000  # blocks that are not final and searched at once
+ALL_FINAL: Final[BlockHashes] = {}
+BY_SEARCH, BY_BLOCKS = "search", "blocks"
+INCOMPLETE: Final = (
     "tokens whose events name accounts in their data alone are seen where the account did something, or where its "
     "balance of one of {} such tokens changed"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The heights of a span at which something of accounts is, the transactions that events were listed of, and how
-    many transactions of its own an account has in a block."""
+class SearchResult:
+    """The blocks of a span in which accounts took part.
+
+    Attributes:
+        span: The searched heights.
+        heights: The heights of the blocks, in order.
+        event_transactions: The transactions whose events have one of the accounts in a key.
+        transaction_counts: How many transactions an account sent, by account and height.
+    """
 
     span: Span
     heights: tuple[int, ...]
-    listed: Places
-    own: Mapping[tuple[str, int], int]
+    event_transactions: HashesByHeight
+    transaction_counts: Mapping[tuple[str, int], int]
 
 
 class AccountHistory:
-    """Reads the histories of accounts of one chain. What was found is kept for the next piece of the same span."""
+    """Reads the histories of accounts of one chain. Stores the last search for the next part of its span."""
 
     def __init__(self, chain: StarknetChain) -> None:
         self.chain = chain
-        self._ahead: tuple[tuple[str, ...], Found] | None = None
+        self._last_search: tuple[tuple[str, ...], SearchResult] | None = None
 
     async def collect(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None, budget: Budget | None
     ) -> SpanTables:
-        """As `AccountHistoryReader.collect_accounts` has it."""
+        """Return the rows of accounts, as specified by `AccountHistoryReader.collect_accounts`.
+
+        Raises:
+            SourceError: A search or a block could not be read, or contradict each other.
+            Reorged: A block does not follow the one before it, or changed during the search.
+        """
         final = self.chain.node.finalized
         with metering.charge_to(budget):
             try:
                 if before is None and span.first <= final:
-                    return await self._searched(Span(span.first, min(span.last, final)), accounts, datasets)
-                if len(span) > FEW:
-                    return await self._linked(span, accounts, datasets, before)
+                    return await self._collect_found(Span(span.first, min(span.last, final)), accounts, datasets)
+                if len(span) > MAX_READ_SPAN:
+                    return await self._collect_linked(span, accounts, datasets, before)
             except (HistoryUnavailable, UnsupportedMethod):
                 pass
-            return await self._every(span, accounts, datasets, before)
+            return await self._collect_all(span, accounts, datasets, before)
 
-    async def _every(
+    async def _collect_all(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
     ) -> SpanTables:
-        """Every block is read, as many as go at once."""
-        span = Span(span.first, min(span.last, span.first + _most() - 1))
-        found = await self.chain.collect(span, datasets, (), before)
-        rows = _own(found.tables, accounts)
-        events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[False])
-        return SpanTables(span, rows, found.last, found.blocks, events, is_linked=True, read_methods=ways)
+        """Read every block, from the start of the span as many as allowed at once."""
+        span = Span(span.first, min(span.last, span.first + _max_blocks() - 1))
+        collected = await self.chain.collect(span, datasets, (), before)
+        tables = _select_accounts(collected.tables, accounts)
+        events, methods = len(tables.get("transfers", ())), dict.fromkeys(datasets, BY_BLOCKS)
+        return SpanTables(span, tables, collected.last, collected.blocks, events, is_linked=True, read_methods=methods)
 
-    async def _linked(
+    async def _collect_linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
     ) -> SpanTables:
-        """Blocks that may still go: all are linked, and what is searched is named by their hashes."""
+        """Link all headers of a span that is not final, and search its blocks by their hashes."""
         node = self.chain.node
-        span = Span(span.first, min(span.last, span.first + LINKED - 1))
+        span = Span(span.first, min(span.last, span.first + MAX_SEARCHED_SPAN - 1))
         blocks = await node.blocks(range(span.first, span.last + 1))
         check_links(node.key, blocks, before)
-        pins = {each.height: each.hash for each in ([before] if before else []) + blocks}
+        block_hashes = {each.height: each.hash for each in ([before] if before else []) + blocks}
         try:
-            found = await self._searched(span, accounts, datasets, pins)
+            collected = await self._collect_found(span, accounts, datasets, block_hashes)
         except NodeBehind:
-            if (await node.block(span.last)).hash != pins[span.last]:
-                raise Reorged(node.key, span.last, pins[span.last]) from None
+            if (await node.block(span.last)).hash != block_hashes[span.last]:
+                raise Reorged(node.key, span.last, block_hashes[span.last]) from None
             raise
-        found.blocks, found.is_linked = [each for each in blocks if each.height in found.span], True
-        return found
+        collected.blocks = [each for each in blocks if each.height in collected.span]
+        collected.is_linked = True
+        return collected
 
-    async def _searched(
-        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], pins: Pins = NO_PINS
+    async def _collect_found(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], block_hashes: BlockHashes = ALL_FINAL
     ) -> SpanTables:
-        """The blocks in which something is found, as many as go at once."""
+        """Search the span, and read the blocks with the accounts, as many as allowed at once."""
         node, facts = self.chain.node, self.chain.facts
-        found = await self._found(span, tuple(sorted(accounts)), pins)
-        span, wanted = found.span, [each for each in found.heights if each >= span.first]
-        if len(wanted) > (most := _most()):
-            wanted = wanted[:most]
-            span = Span(span.first, wanted[-1])
-        whole = partial(blocks_at, wanted, facts, accounts=accounts)
-        blocks = await node.with_any(whole, kind="blocks") if wanted else []
-        _check(node.key, found, blocks, accounts, pins)
-        known = await collections_among(self.chain, blocks)
-        rows = _own(tables(node.key, blocks, datasets, (), facts.coin, known), accounts)
-        last = blocks[-1].block if blocks and wanted[-1] == span.last else await node.block(span.last)
-        if pins.get(span.last, last.hash) != last.hash:
-            raise Reorged(node.key, span.last, pins[span.last])
-        reason, coin = UNSEEN.format(len(facts.searched)), self.chain.info.native.asset
-        told = tuple(UnexplainedChange(each, span.last, coin, 0, reason) for each in accounts)
-        events, ways = len(rows.get("transfers", ())), dict.fromkeys(datasets, WAYS[True])
-        return SpanTables(span, rows, last, [], events, read_methods=ways, unexplained=told)
+        search = await self._search(span, tuple(sorted(accounts)), block_hashes)
+        span, heights = search.span, [each for each in search.heights if each >= span.first]
+        if len(heights) > (max_blocks := _max_blocks()):
+            heights = heights[:max_blocks]
+            span = Span(span.first, heights[-1])
+        read = partial(read_blocks, heights, facts, accounts=accounts)
+        rows = await node.with_any(read, kind="blocks") if heights else []
+        _check_blocks(node.key, search, rows, accounts, block_hashes)
+        collections = await resolve_collections(self.chain, rows)
+        tables = _select_accounts(build_tables(node.key, rows, datasets, (), facts.coin, collections), accounts)
+        last = rows[-1].block if rows and heights[-1] == span.last else await node.block(span.last)
+        if block_hashes.get(span.last, last.hash) != last.hash:
+            raise Reorged(node.key, span.last, block_hashes[span.last])
+        reason, coin = INCOMPLETE.format(len(facts.searched_tokens)), self.chain.info.native.asset
+        unexplained = tuple(UnexplainedChange(each, span.last, coin, 0, reason) for each in accounts)
+        events, methods = len(tables.get("transfers", ())), dict.fromkeys(datasets, BY_SEARCH)
+        return SpanTables(span, tables, last, [], events, read_methods=methods, unexplained=unexplained)
 
-    async def _found(self, span: Span, accounts: tuple[str, ...], pins: Pins) -> Found:
-        """Where something is, from the start of a span as far as goes at once."""
-        if self._ahead is not None and not pins:
-            known, found = self._ahead
-            if known == accounts and span.first in found.span and found.span.last <= span.last:
-                return Found(Span(span.first, found.span.last), found.heights, found.listed, found.own)
-        search = partial(_search, span, accounts, self.chain.facts.searched, pins)
-        found = await self.chain.node.with_any(search, kind="history")
-        self._ahead = None if pins else (accounts, found)
-        return found
-
-
-def _most() -> int:
-    """How many blocks are read together: fewer where a budget ends."""
-    return max(1, int(min(PIECE, metering.affords(1, UNITS) - OTHERS)))
+    async def _search(self, span: Span, accounts: tuple[str, ...], block_hashes: BlockHashes) -> SearchResult:
+        """Return the search of a part of the span, from its start: the last one if it fits, else a new one."""
+        if self._last_search is not None and not block_hashes:
+            last_accounts, last = self._last_search
+            if last_accounts == accounts and span.first in last.span and last.span.last <= span.last:
+                return replace(last, span=Span(span.first, last.span.last))
+        search = partial(_search_endpoint, span, accounts, self.chain.facts.searched_tokens, block_hashes)
+        result = await self.chain.node.with_any(search, kind="history")
+        self._last_search = None if block_hashes else (accounts, result)
+        return result
 
 
-async def _search(span: Span, accounts: Sequence[str], tokens: Sequence[str], pins: Pins, endpoint: Endpoint) -> Found:
-    """Where something of accounts is, by one endpoint."""
+def _max_blocks() -> int:
+    """Return the number of blocks to read at once: at most MAX_BLOCKS and the budget, at least 1."""
+    return max(1, int(min(MAX_BLOCKS, metering.affords(1, BLOCK_UNITS) - EXTRA_REQUESTS)))
+
+
+async def _search_endpoint(
+    span: Span, accounts: Sequence[str], tokens: Sequence[str], block_hashes: BlockHashes, endpoint: Endpoint
+) -> SearchResult:
+    """Search the blocks of a span, or of its first part, with one endpoint."""
     last = span.last
-    span, listed = await named(endpoint, span, accounts, pins)
-    if pins:  # what has no event has no hash either: the node is still where it was
-        header = typed(endpoint.name, await endpoint.ask_one(header_at(last), height=last), Header)
-        if header.block(endpoint.name, last).hash != pins[last]:
-            raise Reorged(endpoint.name, last, pins[last])
-    span, own = await changes.transactions(endpoint, span, accounts, pins)
-    first = {0} if span.first == 0 else set[int]()  # nothing is before it
+    span, event_transactions = await search_events(endpoint, span, accounts, block_hashes)
+    if block_hashes:  # an answer without events has no block hash, so check that the node is still on this branch
+        header = typed(endpoint.name, await endpoint.ask_one(header_request(last), height=last), Header)
+        if header.block(endpoint.name, last).hash != block_hashes[last]:
+            raise Reorged(endpoint.name, last, block_hashes[last])
+    span, transaction_counts = await changes.count_transactions(endpoint, span, accounts, block_hashes)
+    candidates = {*event_transactions, *(height for _, height in transaction_counts)}
+    if span.first == 0:  # there is no state before the first block to compare with
+        candidates.add(0)
     while True:
-        seen = {height for height in (*listed, *(height for _, height in own), *first) if height in span}
+        heights = {height for height in candidates if height in span}
         try:
-            moved = await changes.moved(endpoint, span, accounts, tokens, seen, pins)
+            heights |= await changes.find_balance_changes(endpoint, span, accounts, tokens, heights, block_hashes)
             break
         except changes.TooManyChanges:
             span = Span(span.first, span.first + len(span) // 2 - 1)
-    return Found(span, tuple(sorted(seen | moved)), listed, own)
+    return SearchResult(span, tuple(sorted(heights)), event_transactions, transaction_counts)
 
 
-def _check(chain: str, found: Found, blocks: Sequence[Read], accounts: Sequence[str], pins: Pins) -> None:
-    """Whether blocks are those that were searched, and have what was found in them."""
-    for read in blocks:
-        if pins.get(read.block.height, read.block.hash) != read.block.hash:
-            raise Reorged(chain, read.block.height, pins[read.block.height])
-        height, counted = read.block.height, Counter(row[4] for row in read.paid if row[8])  # of a version with nonces
-        if lost := found.listed.get(height, set()) - {row[3] for row in read.paid}:
-            raise BadAnswer(chain, f"block {height} does not have {min(lost)}, whose events are listed in it")
-        if unlisted := read.named - found.listed.get(height, set()):
-            said = f"does not list the events of {min(unlisted)} in block {height}: others may be missing, too"
-            raise BadAnswer(chain, said, remedy="read histories of accounts from another node")
+def _check_blocks(
+    chain: str, search: SearchResult, blocks: Sequence[BlockRows], accounts: Sequence[str], block_hashes: BlockHashes
+) -> None:
+    """Check blocks against the search: Reorged for another hash, BadAnswer for other transactions."""
+    for rows in blocks:
+        height = rows.block.height
+        if block_hashes.get(height, rows.block.hash) != rows.block.hash:
+            raise Reorged(chain, height, block_hashes[height])
+        hashes = search.event_transactions.get(height, set())
+        if missing := hashes - {row.hash for row in rows.transactions}:
+            raise BadAnswer(chain, f"block {height} does not have {min(missing)}, whose events are listed in it")
+        if unlisted := rows.account_transactions - hashes:
+            reason = f"does not list the events of {min(unlisted)} in block {height}: others may be missing, too"
+            raise BadAnswer(chain, reason, remedy="read histories of accounts from another node")
+        counts = Counter(row.sender for row in rows.transactions if row.type)  # version 0 has no nonces
         for account in accounts:
-            if height and counted[account] != found.own.get((account, height), 0):
+            if height and counts[account] != search.transaction_counts.get((account, height), 0):
                 raise BadAnswer(chain, f"block {height} has other transactions of {account} than its nonce says")
 
 
-def _own(rows: Mapping[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
-    """The rows that concern some accounts."""
+def _select_accounts(tables: Mapping[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
+    """Return the tables that have parties, with the rows that concern some accounts."""
     by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
-    return {name: by_table[name].rows_of_accounts(table, accounts) for name, table in rows.items() if name in by_table}
+    return {name: by_table[name].rows_of_accounts(rows, accounts) for name, rows in tables.items() if name in by_table}

@@ -1,4 +1,7 @@
-"""Starknet as a kind of chain: the entry point `chainfolio.chains`. Light: it is loaded with every settings file."""
+"""Starknet as a kind of chain: the entry point `chainfolio.chains`.
+
+Every command that reads settings loads this module, so large imports stand inside the methods.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StarknetKind:
-    """Starknet, and every chain with its JSON-RPC."""
+    """Starknet, and other chains whose nodes have the same JSON-RPC."""
 
     name: str = "starknet"
     settings: type[StarknetSettings] = StarknetSettings
@@ -28,7 +31,7 @@ class StarknetKind:
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
-        """The datasets that its chains have."""
+        """The datasets of a Starknet chain, by name."""
         from chainfolio.adapters.starknet.datasets import DATASETS
 
         return DATASETS
@@ -36,19 +39,23 @@ class StarknetKind:
     def build(
         self, key: str, settings: StarknetSettings, environment: Environment, *, configs: Path, memory: EndpointMemory
     ) -> StarknetChain:
-        """One chain, from its settings and its file of facts."""
+        """Build a chain from its settings and its file of facts.
+
+        Raises:
+            BadSettings: A setting or a fact is invalid.
+        """
         from chainfolio.adapters.starknet.chain import build
 
         return build(key, settings, environment, configs=configs, memory=memory)
 
     def identities(self, settings: StarknetSettings) -> Sequence[tuple[str, str]]:
-        """The name and the identity of each endpoint."""
+        """Return the name and the identity of each endpoint."""
         from chainfolio.transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def selector(self, function: str) -> bytes:
-        """The last four bytes of the number of a function such as `starknet:multi_route_swap()`."""
+        """Return the last four bytes of the selector of a function such as `starknet:multi_route_swap()`."""
         from chainfolio.adapters.starknet.functions import selector
 
         return selector(function)
@@ -60,13 +67,13 @@ class StarknetKind:
         return facts.of(key, settings.facts, configs).network
 
     async def served(self, node: Probe) -> str | None:
-        """Return the name of the network that a node gives; None if the node does not say one."""
-        from chainfolio.adapters.starknet.felts import felt, short_text
+        """Return the name of the network that a node gives; None if it gives none."""
+        from chainfolio.adapters.starknet.felts import decode_short_string, parse_felt
 
         number = await node.call("starknet_chainId")
         try:
-            return short_text(felt("", number)) or None if isinstance(number, str) else None
-        except BadAnswer:  # the method means something else there
+            return decode_short_string(parse_felt("", number)) or None if isinstance(number, str) else None
+        except BadAnswer:  # a node of another kind, whose method has another result
             return None
 
 

@@ -1,6 +1,6 @@
-"""A chain's nodes as one: connect, check that they are who they should be, fail over, read blocks.
+"""The nodes of a chain as one: connect, check their network, fail over, read blocks.
 
-A block that its sequencer has accepted may still go until it is accepted on Ethereum, together with a thousand others.
+Until Ethereum accepts a block, the sequencer can revert it, together with a thousand others.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chainfolio.adapters.starknet.facts import ON_L1, Facts
-from chainfolio.adapters.starknet.felts import felt, packed, short_text
+from chainfolio.adapters.starknet.felts import decode_short_string, encode_short_string, parse_felt
 from chainfolio.adapters.starknet.forms import Header
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
@@ -19,73 +19,88 @@ from chainfolio.transport.pool import Pool
 from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import Skipped
 
-BY_TAG = "l1_tag"  # whether an endpoint knows the block that Ethereum accepted last by a name
+L1_TAG_CAPABILITY = "l1_tag"  # whether an endpoint knows the tag of the newest block that Ethereum accepted
 ACCEPTED_ON_L1 = "ACCEPTED_ON_L1"
 
 
-def result(answer: Answer) -> bytes:
-    """An answer; its refusal is raised."""
+def unwrap(answer: Answer) -> bytes:
+    """Return the result of a request.
+
+    Raises:
+        SourceError: The node refused the request.
+    """
     if isinstance(answer, SourceError):
         raise answer
     return answer
 
 
-def header_at(at: int | str) -> Request:
-    """The request for a block, by its height or its tag."""
-    return Request("starknet_getBlockWithTxHashes", ({"block_number": at} if isinstance(at, int) else at,))
+def header_request(block: int | str) -> Request:
+    """Return the request for the header of a block, by its height or its tag."""
+    return Request("starknet_getBlockWithTxHashes", ({"block_number": block} if isinstance(block, int) else block,))
 
 
 class Node(Pool[Endpoint]):
-    """All endpoints of one chain. `finalized` is the newest block that was seen to be final, `skipped` are untrusted
-    contracts that are not asked for a while."""
+    """The endpoints of one chain.
+
+    Attributes:
+        finalized: The newest known final height, -1 before the first `connect`.
+        skipped: Untrusted contracts that are not called for some blocks.
+    """
 
     def __init__(
         self, facts: Facts, endpoints: Sequence[Endpoint], environment: Environment, *, hedge: bool = True
     ) -> None:
         super().__init__(facts.key, endpoints, environment, hedge=hedge)
         self.facts, self.finalized, self.skipped = facts, -1, Skipped()
-        handshake = Handshake([Request("starknet_chainId")], self._same_chain)
+        handshake = Handshake([Request("starknet_chainId")], self._check_network)
         for endpoint in self.endpoints:
             endpoint.handshake = handshake
 
-    def _same_chain(self, endpoint: Endpoint, answers: Sequence[Answer]) -> None:
-        found = felt(endpoint.name, typed(endpoint.name, result(answers[0]), str))
-        if found != packed(self.facts.network):
+    def _check_network(self, endpoint: Endpoint, answers: Sequence[Answer]) -> None:
+        network = parse_felt(endpoint.name, typed(endpoint.name, unwrap(answers[0]), str))
+        if network != encode_short_string(self.facts.network):
+            served = decode_short_string(network) or "another chain"
             raise WrongChain(
                 endpoint.name,
-                f"serves {short_text(found) or 'another chain'}, and {self.facts.key} is {self.facts.network}",
+                f"serves {served}, and {self.facts.key} is {self.facts.network}",
                 remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
             )
         endpoint.checked = True
 
     async def connect(self) -> Heads:
-        """Where the chain stands: its newest block, and the newest that cannot change any more."""
+        """Return the newest block and the newest final height, which never falls.
+
+        Raises:
+            SourceError: No endpoint could be read; WrongChain if one serves another network.
+        """
         heads = await self.with_any(self._heads, kind="heads")
         self.finalized = max(self.finalized, heads.finalized)
         return Heads(heads.latest, self.finalized)
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
         finality = self.facts.finality
-        tagged = finality == ON_L1 and endpoint.capabilities.get(BY_TAG, 1) > 0
-        asked = [header_at("latest"), *([header_at("l1_accepted")] if tagged else ())]
-        first, *others = await endpoint.ask(asked)
-        latest = self.header_of(endpoint.name, first)
+        has_tag = finality == ON_L1 and endpoint.capabilities.get(L1_TAG_CAPABILITY, 1) > 0
+        requests = [header_request("latest"), *([header_request("l1_accepted")] if has_tag else ())]
+        answer, *accepted_answers = await endpoint.ask(requests)
+        latest = self._decode_header(endpoint.name, answer)
         endpoint.health.height, endpoint.health.head_us = latest.height, latest.time_us
         if isinstance(finality, int):
             return Heads(latest, latest.height - finality)
-        if not tagged:
-            return Heads(latest, await self._accepted(endpoint, latest))
-        (accepted,) = others
-        if isinstance(accepted, NodeBehind):  # none is yet
+        if not has_tag:
+            return Heads(latest, await self._search_accepted(endpoint, latest))
+        (accepted,) = accepted_answers
+        if isinstance(accepted, NodeBehind):  # Ethereum has accepted no block yet
             return Heads(latest, -1)
-        if isinstance(accepted, BadAnswer):  # the name is younger than the node
-            endpoint.learn(BY_TAG, 0)
-            return Heads(latest, await self._accepted(endpoint, latest))
-        return Heads(latest, min(self.header_of(endpoint.name, accepted).height, latest.height))
+        if isinstance(accepted, BadAnswer):  # the node is older than the tag
+            endpoint.learn(L1_TAG_CAPABILITY, 0)
+            return Heads(latest, await self._search_accepted(endpoint, latest))
+        return Heads(latest, min(self._decode_header(endpoint.name, accepted).height, latest.height))
 
-    async def _accepted(self, endpoint: Endpoint, latest: Block) -> int:
-        """The newest block that Ethereum accepted, where no tag names it: looked for below the head in steps that
-        double, then between the last two of them."""
+    async def _search_accepted(self, endpoint: Endpoint, latest: Block) -> int:
+        """Return the newest height that Ethereum accepted, for nodes without the tag.
+
+        Steps below the head double until one is accepted; then the interval of the last step is halved.
+        """
         low, high, step = self.finalized, latest.height + 1, 1
         while (probe := latest.height + 1 - step) > low:
             if await self._is_accepted(endpoint, probe):
@@ -101,25 +116,24 @@ class Node(Pool[Endpoint]):
         return low
 
     async def _is_accepted(self, endpoint: Endpoint, height: int) -> bool:
-        header = typed(endpoint.name, await endpoint.ask_one(header_at(height), height=height), Header)
+        header = typed(endpoint.name, await endpoint.ask_one(header_request(height), height=height), Header)
         return header.status == ACCEPTED_ON_L1
 
-    def header_of(self, source: str, answer: Answer, height: int | None = None) -> Block:
-        """A block from what was answered."""
-        return typed(source, result(answer), Header).block(source, height)
+    def _decode_header(self, source: str, answer: Answer, height: int | None = None) -> Block:
+        """Return the block of an answer; raise the error of a refusal."""
+        return typed(source, unwrap(answer), Header).block(source, height)
 
     async def block(self, height: int) -> Block:
-        """One block."""
+        """Return the block at a height."""
         (block,) = await self.blocks([height])
         return block
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Some blocks, in order, in one batch."""
+        """Return the blocks at some heights, in order and in one batch."""
 
         async def read(endpoint: Endpoint) -> list[Block]:
-            answers = await endpoint.ask([header_at(height) for height in heights], height=max(heights))
-            return [
-                self.header_of(endpoint.name, answer, height) for height, answer in zip(heights, answers, strict=True)
-            ]
+            answers = await endpoint.ask([header_request(height) for height in heights], height=max(heights))
+            pairs = zip(answers, heights, strict=True)
+            return [self._decode_header(endpoint.name, answer, height) for answer, height in pairs]
 
         return await self.with_any(read, kind="headers") if heights else []

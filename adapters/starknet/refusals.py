@@ -1,13 +1,13 @@
-"""What Starknet nodes mean when they refuse: by the code where it is one of the specification's, else by the words.
+"""Typed errors for the refusals of Starknet nodes, by their code and message.
 
-The codes are those of the JSON-RPC specification from 0.3 to 0.10. What an earlier one says with 40 (a contract's own
-error), a later one says with 21 (the contract has no such function); so the words decide there.
+The codes are those of the JSON-RPC specification from 0.3 to 0.10. A missing function has code 40 (an error of the
+contract) in early versions and 21 in later ones, so the message decides between them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.errors import (
     BadAnswer,
@@ -23,15 +23,15 @@ from chainfolio.transport.messages import redacted
 from chainfolio.transport.wire import RpcError
 
 NO_CONTRACT, NO_FUNCTION, NO_BLOCK, NO_TRANSACTION, NO_BLOCKS = 20, 21, 24, 29, 32
-INTERNAL = -32603  # which some nodes say of a contract's own error, too
+INTERNAL = -32603  # some nodes also use it for an error of the contract
 BAD_PAGE, BAD_TOKEN, TOO_MANY_KEYS, CONTRACT_ERROR, NO_STATE = 31, 33, 34, 40, 42
-_LIMITED: Final = re.compile(
+_RATE_LIMITED: Final = re.compile(
     r"rate.?limit|too many requests|requests? per|throttl|compute units|\bcredits\b|capacity|quota|calls? per|"
     r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down|rate exceeded|daily usage|query frequency|"
     r"too quickly|reached .{0,40}limit",
     re.I,
 )
-_REFUSED: Final = re.compile(
+_UNSUPPORTED: Final = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted|found)|disabled|unsupported|upgrade|paid plan|"
     r"free (?:plan|tier)|forbidden|batch",
     re.I,
@@ -42,18 +42,18 @@ _NO_FUNCTION: Final = re.compile(
     re.I | re.S,
 )
 _NO_CONTRACT: Final = re.compile(r"contract address 0x[0-9a-f]+ is not deployed", re.I)
-_FAILED: Final = re.compile(
+_CONTRACT_FAILED: Final = re.compile(
     r"Error at pc=|Cairo traceback|ASSERT_EQ instruction failed|Error in the called contract|"
     r"Execution was reverted; failure reason"
 )
-MAX_READ: Final = 4000  # characters of what a node says beside its message
+MAX_DETAILS: Final = 4000  # characters of the data that a node adds to its message
 
 
-class Refused(BadAnswer):
-    """A contract refused a call. Every node says the same of it."""
+class ContractError(BadAnswer):
+    """A contract refused a call; every node gives the same answer."""
 
 
-class NoFunction(Refused):
+class NoFunction(ContractError):
     """The contract has no such function."""
 
 
@@ -61,42 +61,48 @@ class NoContract(BadAnswer):
     """There is no contract at the address."""
 
 
-def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
-    """The typed error behind a refusal of `method` that was about block `height`."""
-    words = "".join(char if char.isprintable() else " " for char in error.message[:400])
-    said = f"{method}: {redacted(words)}"
-    if error.code == NO_CONTRACT or (error.code == INTERNAL and _NO_CONTRACT.search(words)):
-        return NoContract(source, said)
-    if error.code == NO_FUNCTION or (error.code == CONTRACT_ERROR and _lacks_it(error)):
-        return NoFunction(source, said)
-    if error.code == CONTRACT_ERROR or (error.code == INTERNAL and _FAILED.search(error.message)):
-        return Refused(source, said)
-    if error.code in (NO_BLOCK, NO_BLOCKS):
-        return NodeBehind(source, said)
-    if error.code == NO_STATE:
-        return HistoryUnavailable(source, height, said)
-    if error.code in (BAD_PAGE, TOO_MANY_KEYS):
-        return ResponseTooLarge(source, said)
-    if error.code in (NO_TRANSACTION, BAD_TOKEN):
-        return BadAnswer(source, said)
-    if error.code in (429, -32429, -32097) or _LIMITED.search(words):
-        return RateLimited(source, f"it limits us: {redacted(words)}")
-    if error.code in (401, 403, -32601, -32600) or _REFUSED.search(words):
-        return UnsupportedMethod(source, said)
-    if error.code in (INTERNAL, -32000):
-        return Unavailable(source, said)
-    return BadAnswer(source, f"{method} was refused: {redacted(words)} (code {error.code})")
+def error_from(source: str, method: str, refusal: RpcError, height: int = 0) -> SourceError:
+    """Return the typed error for a node's refusal.
+
+    Args:
+        source: The node.
+        method: The refused method.
+        refusal: The code and message of the node.
+        height: The block that the request was about.
+    """
+    message = "".join(char if char.isprintable() else " " for char in refusal.message[:400])
+    reason = f"{method}: {redacted(message)}"
+    if refusal.code == NO_CONTRACT or (refusal.code == INTERNAL and _NO_CONTRACT.search(message)):
+        return NoContract(source, reason)
+    if refusal.code == NO_FUNCTION or (refusal.code == CONTRACT_ERROR and _is_missing_function(refusal)):
+        return NoFunction(source, reason)
+    if refusal.code == CONTRACT_ERROR or (refusal.code == INTERNAL and _CONTRACT_FAILED.search(refusal.message)):
+        return ContractError(source, reason)
+    if refusal.code in (NO_BLOCK, NO_BLOCKS):
+        return NodeBehind(source, reason)
+    if refusal.code == NO_STATE:
+        return HistoryUnavailable(source, height, reason)
+    if refusal.code in (BAD_PAGE, TOO_MANY_KEYS):
+        return ResponseTooLarge(source, reason)
+    if refusal.code in (NO_TRANSACTION, BAD_TOKEN):
+        return BadAnswer(source, reason)
+    if refusal.code in (429, -32429, -32097) or _RATE_LIMITED.search(message):
+        return RateLimited(source, f"it limits us: {redacted(message)}")
+    if refusal.code in (401, 403, -32601, -32600) or _UNSUPPORTED.search(message):
+        return UnsupportedMethod(source, reason)
+    if refusal.code in (INTERNAL, -32000):
+        return Unavailable(source, reason)
+    return BadAnswer(source, f"{method} was refused: {redacted(message)} (code {refusal.code})")
 
 
-def _lacks_it(error: RpcError) -> bool:
-    """Whether a contract error means that there is no such function: it says so, or nothing at all."""
-    return error.data is None or bool(_NO_FUNCTION.search(_all_words(error)))
+def _is_missing_function(refusal: RpcError) -> bool:
+    """Return True if a contract error means a missing function: it says so, or has no details."""
+    return refusal.data is None or bool(_NO_FUNCTION.search(_full_text(refusal)))
 
 
-def _all_words(error: RpcError) -> str:
-    """What a node says, and what it repeats of a contract."""
-    return error.message + " " + str(_flat(error.data))[:MAX_READ]
-
-
-def _flat(data: Any) -> Any:
-    return data.get("revert_error", data) if isinstance(data, dict) else data
+def _full_text(refusal: RpcError) -> str:
+    """Return the message and the start of its details."""
+    details: object = refusal.data
+    if isinstance(details, dict):
+        details = details.get("revert_error", details)
+    return refusal.message + " " + str(details)[:MAX_DETAILS]

@@ -1,239 +1,304 @@
-"""Rows of blocks, transactions, movements and approvals."""
+"""Table rows of blocks: transactions, transfers, approvals."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chainfolio.adapters.starknet.datasets import NATIVE, TOKENS
-from chainfolio.adapters.starknet.events import ALLOWS, ENDS, MOVES, UNSURE, allowed, moved
+from chainfolio.adapters.starknet.events import (
+    AMBIGUOUS,
+    APPROVAL_EVENTS,
+    NAME_SUFFIXES,
+    TRANSFER_EVENTS,
+    decode_approval,
+    decode_transfers,
+)
 from chainfolio.adapters.starknet.facts import Facts
-from chainfolio.adapters.starknet.felts import Padded
-from chainfolio.adapters.starknet.forms import Done, Event, Whole
-from chainfolio.adapters.starknet.transactions import NOBODY, charged, nonce, parties, version
+from chainfolio.adapters.starknet.felts import FormattedFelts
+from chainfolio.adapters.starknet.forms import Event, FullBlock, TransactionWithReceipt
+from chainfolio.adapters.starknet.transactions import ZERO_ADDRESS, nonce, parties, sender_fee, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS
 
-PAID: Final = (
-    "height",
-    "time",
-    "tx_index",
-    "hash",
-    "sender",
-    "recipient",
-    "created",
-    "nonce",
-    "type",
-    "status",
-    "fee",
-    "input",
-)
-MOVEMENT: Final = (
-    "height",
-    "time",
-    "tx_index",
-    "log_index",
-    "tx_hash",
-    "token",
-    "standard",
-    "sender",
-    "recipient",
-    "raw",
-    "token_id",
-    "operator",
-    "item",
-)
-APPROVAL: Final = (
-    "height",
-    "time",
-    "tx_index",
-    "log_index",
-    "tx_hash",
-    "token",
-    "standard",
-    "owner",
-    "spender",
-    "raw",
-    "token_id",
-    "approved",
-)
-NO_RAW: Final = bytes(32)
-LONGEST: Final = 8  # felts of an event that moves one thing: longer ones are rare, and without bound
-CALL: Final = 4  # felts of what an account was asked to do that say whom it calls first
-NO_LOG: Final = -1  # place of a movement that no event shows
-Row = tuple[Any, ...]
-Said = tuple[int, Event]  # an event that may be of a token, and its place in the block
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ZERO_RAW: Final = bytes(32)
+MAX_EVENT_FELTS: Final = 8  # of one transfer or approval; the rare longer events have no limit
+CALLDATA_FELTS: Final = 4  # from the start of the calldata to the recipient of its first call
+NO_LOG: Final = -1  # log index of a fee that no event shows
+TokenEvent = tuple[int, Event]  # an event that may be of a token, after its log index
+
+
+class TransactionRow(NamedTuple):
+    """A row of the table of transactions: `type` is the version, `status` 1 for success."""
+
+    height: int
+    time: datetime
+    tx_index: int
+    hash: str
+    sender: str
+    recipient: str | None
+    created: str | None
+    nonce: int | None
+    type: int
+    status: int
+    fee: bytes
+    input: bytes | None
+
+
+class MovementRow(NamedTuple):
+    """A transfer before its standard is known: if that is AMBIGUOUS, `raw` is an amount or a token id."""
+
+    height: int
+    time: datetime
+    tx_index: int
+    log_index: int
+    tx_hash: str
+    token: str
+    standard: str
+    sender: str
+    recipient: str
+    raw: int
+    token_id: int | None
+    operator: str | None
+    item: int
+
+
+class ApprovalRow(NamedTuple):
+    """An approval before its standard is known: if that is AMBIGUOUS, `raw` is an amount or a token id."""
+
+    height: int
+    time: datetime
+    tx_index: int
+    log_index: int
+    tx_hash: str
+    token: str
+    standard: str
+    owner: str
+    spender: str
+    raw: int | None
+    token_id: int | None
+    approved: bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A block with the rows of what was done in it: of transactions, of movements as MOVEMENT names them, of approvals
-    as APPROVAL does. `named` are the transactions whose events name, in their keys, accounts that were looked for."""
+class BlockRows:
+    """A block with its rows.
+
+    Attributes:
+        block: The block.
+        transaction_count: Its number of transactions, also if only its header was read.
+        transactions: One row per transaction.
+        movements: One row per transfer.
+        approvals: One row per approval.
+        account_transactions: The hashes of transactions whose events have one of the searched accounts in a key.
+    """
 
     block: Block
-    paid: list[Row]
-    movements: list[Row]
-    approvals: list[Row]
-    named: frozenset[str] = frozenset()
+    transaction_count: int
+    transactions: list[TransactionRow]
+    movements: list[MovementRow]
+    approvals: list[ApprovalRow]
+    account_transactions: frozenset[str] = frozenset()
 
     @property
-    def unsure(self) -> set[str]:
-        """The contracts of which their events do not say whether they are tokens or collections."""
-        return {row[5] for row in (*self.movements, *self.approvals) if row[6] == UNSURE}
+    def ambiguous_contracts(self) -> set[str]:
+        """The contracts that may be tokens or collections, according to their events."""
+        movements = {row.token for row in self.movements if row.standard == AMBIGUOUS}
+        return movements | {row.token for row in self.approvals if row.standard == AMBIGUOUS}
 
 
-def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
-    """The rows of a block."""
-    block, forms = whole.block(source, height), Padded(source)
-    whole.check_counts(source)
-    spoken = _spoken(forms, whole.transactions)
-    found, sequencer, time = Read(block, [], [], []), forms[whole.sequencer_address], block.time
-    for tx_index, (done, said) in enumerate(zip(whole.transactions, spoken, strict=True)):
-        fee, unit = charged(forms.numbers, done.transaction, done.receipt)
+def build_rows(source: str, height: int, full_block: FullBlock, facts: Facts) -> BlockRows:
+    """Build the rows of a block.
+
+    Raises:
+        BadAnswer: The block has another height, lacks or repeats a transaction, or has an invalid field.
+    """
+    block, felts = full_block.block(source, height), FormattedFelts(source)
+    full_block.check_counts(source)
+    token_events = _token_events(felts, full_block.transactions)
+    rows = BlockRows(block, len(full_block.transactions), [], [], [])
+    sequencer, time = felts[full_block.sequencer_address], block.time
+    for tx_index, (each, events) in enumerate(zip(full_block.transactions, token_events, strict=True)):
+        fee, unit = sender_fee(felts.numbers, each.transaction, each.receipt)
         is_native = unit == facts.fee_unit
-        row = _paid(forms, (height, time, tx_index), done, fee if is_native else 0)
-        found.paid.append(row)
-        before = len(found.movements)
-        _say(found, forms, row, said)
+        row = _transaction_row(felts, (height, time, tx_index), each, fee if is_native else 0)
+        rows.transactions.append(row)
+        first = len(rows.movements)
+        _add_events(rows, felts, row, events)
         if fee:
-            _settle_fee(found.movements, before, row, (facts.fee_token(unit), sequencer, fee), is_native)
-    if len({row[3] for row in found.paid}) != len(found.paid):
+            _settle_fee(rows.movements, first, row, (facts.fee_token(unit), sequencer, fee), is_native)
+    if len({row.hash for row in rows.transactions}) != len(rows.transactions):
         raise BadAnswer(source, f"block {height} has a transaction twice")
-    return found
+    return rows
 
 
-def _spoken(forms: Padded, done: Sequence[Done]) -> list[list[Said]]:
-    """The events that may be of tokens, by transactions. The felts that rows are made of are learnt."""
-    spoken, words, log_index = [], list[str](), 0
-    for each in done:
-        events, body = each.receipt.events, each.transaction
-        said = [(at, it) for at, it in enumerate(events, log_index) if it.keys and it.keys[0][-8:].lower() in ENDS]
-        words += (each.receipt.transaction_hash, body.sender_address or "0x0", *body.calldata[:CALL])
-        for _, event in said:
-            if len(event.keys) + len(event.data) <= LONGEST:
-                words.append(event.from_address)
-                words += event.keys
-                words += event.data
-        spoken.append(said)
+def _token_events(felts: FormattedFelts, transactions: Sequence[TransactionWithReceipt]) -> list[list[TokenEvent]]:
+    """Return the events that may be of tokens, per transaction, and preload the felts of all rows."""
+    token_events, texts, log_index = [], list[str](), 0
+    for each in transactions:
+        events, transaction = each.receipt.events, each.transaction
+        selected = [
+            (index, event)
+            for index, event in enumerate(events, log_index)
+            if event.keys and event.keys[0][-8:].lower() in NAME_SUFFIXES
+        ]
+        texts += (
+            each.receipt.transaction_hash,
+            transaction.sender_address or "0x0",
+            *transaction.calldata[:CALLDATA_FELTS],
+        )
+        for _, event in selected:
+            if len(event.keys) + len(event.data) <= MAX_EVENT_FELTS:
+                texts.append(event.from_address)
+                texts += event.keys
+                texts += event.data
+        token_events.append(selected)
         log_index += len(events)
-    forms.learn(words)
-    return spoken
+    felts.preload(texts)
+    return token_events
 
 
-def _paid(forms: Padded, place: tuple[int, datetime, int], done: Done, fee: int) -> Row:
-    """The row of a transaction."""
-    body, receipt, numbers = done.transaction, done.receipt, forms.numbers
-    hashed = forms[receipt.transaction_hash]
-    if body.transaction_hash is not None and forms[body.transaction_hash] != hashed:
-        raise BadAnswer(forms.source, f"a transaction with the receipt of another one, {hashed}")
-    sender, recipient, created, called = parties(forms, body, receipt)
-    return (
-        *place,
-        hashed,
+def _transaction_row(
+    felts: FormattedFelts, position: tuple[int, datetime, int], each: TransactionWithReceipt, fee: int
+) -> TransactionRow:
+    """Return the row of a transaction. `position` is height, time and transaction index."""
+    transaction, receipt, numbers = each.transaction, each.receipt, felts.numbers
+    tx_hash = felts[receipt.transaction_hash]
+    if transaction.transaction_hash is not None and felts[transaction.transaction_hash] != tx_hash:
+        raise BadAnswer(felts.source, f"a transaction with the receipt of another one, {tx_hash}")
+    sender, recipient, created, function = parties(felts, transaction, receipt)
+    return TransactionRow(
+        *position,
+        tx_hash,
         sender,
         recipient,
         created,
-        nonce(numbers, body),
-        version(numbers, body),
+        nonce(numbers, transaction),
+        version(numbers, transaction),
         int(not receipt.failed),
         fee.to_bytes(32, "big"),
-        called,
+        function,
     )
 
 
-def _say(found: Read, forms: Padded, row: Row, said: Sequence[Said]) -> None:
-    """Adds what the events of a transaction moved, and what they allowed."""
+def _add_events(rows: BlockRows, felts: FormattedFelts, row: TransactionRow, events: Sequence[TokenEvent]) -> None:
+    """Add the transfers and approvals of a transaction to the rows of its block."""
     height, time, tx_index, tx_hash = row[:4]
-    for at, event in said:
-        name, token = forms[event.keys[0]], forms[event.from_address]
-        if name in MOVES:
-            for each in moved(forms, name, event):
-                found.movements.append((height, time, tx_index, at, tx_hash, token, *each))
-        elif name in ALLOWS and (given := allowed(forms, name, event)) is not None:
-            found.approvals.append((height, time, tx_index, at, tx_hash, token, *given))
+    for log_index, event in events:
+        name, token = felts[event.keys[0]], felts[event.from_address]
+        if name in TRANSFER_EVENTS:
+            for each in decode_transfers(felts, name, event):
+                rows.movements.append(MovementRow(height, time, tx_index, log_index, tx_hash, token, *each))
+        elif name in APPROVAL_EVENTS and (approval := decode_approval(felts, name, event)) is not None:
+            rows.approvals.append(ApprovalRow(height, time, tx_index, log_index, tx_hash, token, *approval))
 
 
-def _settle_fee(movements: list[Row], before: int, row: Row, payment: tuple[str, str, int], is_native: bool) -> None:
-    """Make the fee of a transaction count once: in its row if it is of the native coin, else as a movement.
+def _settle_fee(
+    movements: list[MovementRow], first: int, row: TransactionRow, payment: tuple[str, str, int], is_native: bool
+) -> None:
+    """Count the fee of a transaction once: in its row if it is in the native coin, else as a movement.
 
     Args:
-        movements: those of the block; the transaction's own begin at `before`. Changed in place.
-        row: the transaction; its sender pays.
-        payment: the token, the sequencer (zero if the node does not name it) and the amount.
-        is_native: the row of the transaction has the fee.
+        movements: Those of the block; the transaction's own begin at index `first`. Changed in place.
+        first: An index.
+        row: The transaction; its sender pays.
+        payment: The token, the sequencer (zero if the node does not name it) and the amount.
+        is_native: True if the row of the transaction has the fee.
     """
     token, sequencer, fee = payment
-    newest_first = range(len(movements) - 1, before - 1, -1)
-    shown = next((at for at in newest_first if _is_payment(movements[at], row[4], payment)), None)
-    if is_native and shown is not None:
-        del movements[shown]
-    elif not is_native and shown is None:  # fees had no event at first (mainnet block 2800)
-        paid = (*row[:3], NO_LOG, row[3], token, "erc20", row[4], sequencer, fee, None, None, 0)
-        movements.insert(before, paid)
+    newest_first = range(len(movements) - 1, first - 1, -1)
+    index = next((at for at in newest_first if _is_payment(movements[at], row.sender, payment)), None)
+    if is_native and index is not None:
+        del movements[index]
+    elif not is_native and index is None:  # early fees have no event (mainnet block 2800)
+        fee_row = MovementRow(
+            *row[:3], NO_LOG, row.hash, token, "erc20", row.sender, sequencer, fee, token_id=None, operator=None, item=0
+        )
+        movements.insert(first, fee_row)
 
 
-def _is_payment(movement: Row, payer: str, payment: tuple[str, str, int]) -> bool:
-    """Return True if a movement is the event of a fee: of its token and amount, from who pays to the sequencer."""
+def _is_payment(movement: MovementRow, payer: str, payment: tuple[str, str, int]) -> bool:
+    """Return True if a movement is a fee: its token and amount, from the payer to the sequencer."""
     token, sequencer, fee = payment
-    contract, sender, recipient, raw = movement[5], *movement[7:10]
-    return (contract, sender, raw) == (token, payer, fee) and sequencer in (recipient, NOBODY)
+    is_fee = (movement.token, movement.sender, movement.raw) == (token, payer, fee)
+    return is_fee and sequencer in (movement.recipient, ZERO_ADDRESS)
 
 
-def tables(
+def build_tables(
     chain: str,
-    blocks: Sequence[Read],
+    blocks: Sequence[BlockRows],
     datasets: Collection[str],
     contracts: Collection[str],
     coin: str,
     collections: Mapping[str, bool],
 ) -> dict[str, pa.Table]:
-    """The rows of blocks in the tables that some datasets fill. `collections` says of the contracts whose events do not
-    whether they are collections."""
-    found = {}
+    """Return the tables of some datasets.
+
+    Args:
+        chain: The key of the chain.
+        blocks: The rows of blocks.
+        datasets: Names of datasets.
+        contracts: The only contracts whose rows are included; empty for all.
+        coin: The contract of the native coin.
+        collections: For each of the blocks' `ambiguous_contracts` but `coin`, whether it is a collection.
+    """
+    tables = {}
     if "blocks" in datasets:
-        rows: list[Row] = [(b.block.height, b.block.time, b.block.hash, b.block.parent, len(b.paid)) for b in blocks]
-        found["blocks"] = BLOCKS.filled(chain, ("height", "time", "hash", "parent", "tx_count"), rows)
+        headers = [(b.block.height, b.block.time, b.block.hash, b.block.parent, b.transaction_count) for b in blocks]
+        tables["blocks"] = BLOCKS.filled(chain, ("height", "time", "hash", "parent", "tx_count"), headers)
     if "transactions" in datasets:
-        rows = [row for each in blocks for row in each.paid]
-        found["transactions"] = TRANSACTIONS.filled(chain, PAID, rows, raw=NO_RAW)
+        transactions = [row for each in blocks for row in each.transactions]
+        tables["transactions"] = TRANSACTIONS.filled(chain, TransactionRow._fields, transactions, raw=ZERO_RAW)
     standards = {*(NATIVE if "native" in datasets else ()), *(TOKENS if "transfers" in datasets else ())}
     if standards:
-        wanted = (row for each in blocks for row in each.movements if "transfers" in datasets or row[5] == coin)
-        rows = [_settled(row, coin, collections) for row in wanted]
-        rows = [row for row in rows if row[6] in standards and not (contracts and row[5] and row[5] not in contracts)]
-        found["transfers"] = TRANSFERS.filled(chain, MOVEMENT, rows)
+        movements = (
+            (row, NATIVE[0] if row.token == coin else _standard(row, coin, collections))
+            for each in blocks
+            for row in each.movements
+            if "transfers" in datasets or row.token == coin
+        )
+        transfers = [
+            _transfer(row, standard)
+            for row, standard in movements
+            if standard in standards and (not contracts or row.token == coin or row.token in contracts)
+        ]
+        tables["transfers"] = TRANSFERS.filled(chain, MovementRow._fields, transfers)
     if "approvals" in datasets:
-        rows = [_sure(row, coin, collections) for each in blocks for row in each.approvals]
-        rows = [row for row in rows if not contracts or row[5] in contracts]
-        found["approvals"] = APPROVALS.filled(chain, APPROVAL, rows)
-    return found
+        approvals = [
+            _approval(row, _standard(row, coin, collections))
+            for each in blocks
+            for row in each.approvals
+            if not contracts or row.token in contracts
+        ]
+        tables["approvals"] = APPROVALS.filled(chain, ApprovalRow._fields, approvals)
+    return tables
 
 
-def _settled(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
-    """A movement whose standard is sure: of the native coin, of a token, of a collectible by its number."""
-    token, standard, raw, number = row[5], row[6], row[9], row[10]
-    if token == coin:
-        token, standard = None, NATIVE[0]
-    elif standard == UNSURE:
-        standard = "erc20"
-        if collections[token]:
-            standard, raw, number = "erc721", 1, raw
-    return *row[:5], token, standard, *row[7:9], _bytes(raw), _bytes(number), *row[11:]
+def _standard(row: MovementRow | ApprovalRow, coin: str, collections: Mapping[str, bool]) -> str:
+    if row.standard != AMBIGUOUS:
+        return row.standard
+    return "erc721" if row.token != coin and collections[row.token] else "erc20"
 
 
-def _sure(row: Row, coin: str, collections: Mapping[str, bool]) -> Row:
-    """An approval whose standard is sure: of an amount, or of a collectible by its number."""
-    token, standard, raw, number = row[5], row[6], row[9], row[10]
-    if standard == UNSURE:
-        standard = "erc20"
-        if token != coin and collections[token]:
-            standard, raw, number = "erc721", None, raw
-    return *row[:6], standard, *row[7:9], _bytes(raw), _bytes(number), *row[11:]
+def _transfer(row: MovementRow, standard: str) -> tuple[object, ...]:
+    """Return the values of a transfer for the table, in the order of `row`. The native coin has no token."""
+    token = None if standard == NATIVE[0] else row.token
+    is_item = row.standard == AMBIGUOUS and standard == "erc721"
+    raw, token_id = (1, row.raw) if is_item else (row.raw, row.token_id)
+    return *row[:5], token, standard, *row[7:9], _bytes(raw), _bytes(token_id), *row[11:]
+
+
+def _approval(row: ApprovalRow, standard: str) -> tuple[object, ...]:
+    """Return the values of an approval for the table, in the order of `row`."""
+    is_item = row.standard == AMBIGUOUS and standard == "erc721"
+    raw, token_id = (None, row.raw) if is_item else (row.raw, row.token_id)
+    return *row[:6], standard, *row[7:9], _bytes(raw), _bytes(token_id), *row[11:]
 
 
 def _bytes(number: int | None) -> bytes | None:

@@ -6,4 +6,4 @@ from chainfolio.transport.settings import EndpointSettings
 
 
 class StarknetSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
-    """A Starknet chain: its endpoints. What the chain is like is in its facts (`configs/chains`)."""
+    """A Starknet chain: its endpoints. Its properties are in its facts (`configs/chains`)."""

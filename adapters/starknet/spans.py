@@ -1,4 +1,4 @@
-"""Whole blocks of a span: what was done in each, linked from block to block."""
+"""Collect the rows of whole blocks in a span, linked from block to block."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chainfolio.adapters.starknet.accounts import collections
+from chainfolio.adapters.starknet.accounts import detect_collections
+from chainfolio.adapters.starknet.event_search import has_account_key
 from chainfolio.adapters.starknet.facts import Facts
-from chainfolio.adapters.starknet.felts import Padded
-from chainfolio.adapters.starknet.forms import Bodies, Done, Hashes, Header, Receipt, Whole
-from chainfolio.adapters.starknet.named import naming
-from chainfolio.adapters.starknet.node import header_at, result
-from chainfolio.adapters.starknet.rows import Read, read, tables
+from chainfolio.adapters.starknet.felts import FormattedFelts
+from chainfolio.adapters.starknet.forms import (
+    BlockWithHashes,
+    BlockWithTransactions,
+    FullBlock,
+    Header,
+    Receipt,
+    TransactionWithReceipt,
+)
+from chainfolio.adapters.starknet.node import header_request, unwrap
+from chainfolio.adapters.starknet.rows import BlockRows, build_rows, build_tables
 from chainfolio.adapters.starknet.state import answer
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import SpanTables
@@ -26,32 +33,45 @@ from chainfolio.transport.wire import Request, typed
 if TYPE_CHECKING:
     from chainfolio.adapters.starknet.chain import StarknetChain
 
-Reader = Callable[[str, int, Whole], Read]
-WITH_RECEIPTS = "receipts"  # whether an endpoint gives a block with its receipts
+BuildRows = Callable[[str, int, FullBlock], BlockRows]  # from the node, the requested height and the block
+RECEIPTS_CAPABILITY = "receipts"  # whether an endpoint serves a block with its receipts
 
 
 async def collect(
     chain: StarknetChain, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
 ) -> SpanTables:
-    """The rows of a span, from blocks that follow each other and what lies before."""
+    """Return the rows of some datasets in a span, as specified by `chainfolio.chains.Chain.collect`.
+
+    Raises:
+        SourceError: A block could not be read.
+        Reorged: A block does not follow the one before it.
+    """
     node, coin = chain.node, chain.facts.coin
     heights = range(span.first, span.last + 1)
-    read = blocks_at if {*datasets} - {"blocks"} else _headers_at
-    blocks = await node.with_any(partial(read, heights, chain.facts), kind="blocks")
-    check_links(node.key, [each.block for each in blocks], before)
-    known = await collections_among(chain, blocks) if {"transfers", "approvals"} & set(datasets) else {}
-    found = tables(node.key, blocks, datasets, contracts, coin, known)
-    chained = [each.block for each in blocks]
-    events = len(found["transfers"]) if "transfers" in found else 0
-    return SpanTables(span, found, chained[-1], chained, events, 0, True)
+    read = read_blocks if {*datasets} - {"blocks"} else _read_headers
+    rows = await node.with_any(partial(read, heights, chain.facts), kind="blocks")
+    blocks = [each.block for each in rows]
+    check_links(node.key, blocks, before)
+    has_tokens = {"transfers", "approvals"} & set(datasets)
+    collections = await resolve_collections(chain, rows) if has_tokens else {}
+    tables = build_tables(node.key, rows, datasets, contracts, coin, collections)
+    events = len(tables["transfers"]) if "transfers" in tables else 0
+    return SpanTables(span, tables, blocks[-1], blocks, events, 0, True)
 
 
-async def collections_among(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[str, bool]:
-    """Which of the contracts are collections whose events do not say so. What one is it remains."""
-    unsure = {each for read in blocks for each in read.unsure} - chain.collections.keys() - {chain.facts.coin}
-    if unsure:
+async def resolve_collections(chain: StarknetChain, blocks: Sequence[BlockRows]) -> Mapping[str, bool]:
+    """Return whether contracts with ambiguous events are collections.
+
+    Contracts are called once; `chain.collections` stores the results.
+
+    Raises:
+        SourceError: A contract could not be called.
+    """
+    ambiguous = {contract for each in blocks for contract in each.ambiguous_contracts}
+    new = ambiguous - chain.collections.keys() - {chain.facts.coin}
+    if new:
         block = blocks[-1].block
-        plan = {"collections": collections(sorted(unsure))}
+        plan = {"collections": detect_collections(sorted(new))}
         report = (await run_batched(plan, lambda calls: answer(chain.node, calls, block)))["collections"]
         if report.error is not None:
             raise report.error
@@ -59,65 +79,77 @@ async def collections_among(chain: StarknetChain, blocks: Sequence[Read]) -> Map
     return {chain.facts.coin: False, **chain.collections}
 
 
-async def blocks_at(
+async def read_blocks(
     heights: Sequence[int], facts: Facts, endpoint: Endpoint, accounts: Collection[str] = ()
-) -> list[Read]:
-    """Whole blocks, in order, by one endpoint; with the transactions whose events name some accounts in their keys."""
-    reader = partial(_read, facts, frozenset(accounts))
-    return list(await asyncio.gather(*(_block(endpoint, height, reader) for height in heights)))
+) -> list[BlockRows]:
+    """Return the rows of whole blocks from one endpoint, in order.
+
+    Args:
+        heights: The heights.
+        facts: The chain.
+        endpoint: The node to read.
+        accounts: Accounts for the `account_transactions` of the rows.
+
+    Raises:
+        SourceError: A block could not be read, or is invalid.
+    """
+    build = partial(_build_rows, facts, frozenset(accounts))
+    return list(await asyncio.gather(*(_read_block(endpoint, height, build) for height in heights)))
 
 
-async def _headers_at(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[Read]:
-    """Blocks without what was done in them."""
-    answers = await endpoint.ask([header_at(height) for height in heights], height=max(heights))
-    found = [typed(endpoint.name, result(each), Hashes) for each in answers]
-    blocks = [each.block(endpoint.name, height) for each, height in zip(found, heights, strict=True)]
-    return [Read(block, [()] * len(each.transactions), [], []) for block, each in zip(blocks, found, strict=True)]
+async def _read_headers(heights: Sequence[int], facts: Facts, endpoint: Endpoint) -> list[BlockRows]:
+    """Return blocks with their number of transactions, and no other rows."""
+    answers = await endpoint.ask([header_request(height) for height in heights], height=max(heights))
+    headers = [typed(endpoint.name, unwrap(each), BlockWithHashes) for each in answers]
+    return [
+        BlockRows(header.block(endpoint.name, height), len(header.transactions), [], [], [])
+        for header, height in zip(headers, heights, strict=True)
+    ]
 
 
-async def _block(endpoint: Endpoint, height: int, reader: Reader) -> Read:
-    if endpoint.capabilities.get(WITH_RECEIPTS, 1):
+async def _read_block(endpoint: Endpoint, height: int, build: BuildRows) -> BlockRows:
+    if endpoint.capabilities.get(RECEIPTS_CAPABILITY, 1):
         try:
             request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))
-            return await endpoint.ask_large(request, partial(_parsed, height, reader), height=height)
+            return await endpoint.ask_large(request, partial(_parse_block, height, build), height=height)
         except UnsupportedMethod:
-            endpoint.learn(WITH_RECEIPTS, 0)
-    return await _in_parts(endpoint, height, reader)
+            endpoint.learn(RECEIPTS_CAPABILITY, 0)
+    return await _read_in_parts(endpoint, height, build)
 
 
-def _read(facts: Facts, accounts: frozenset[str], source: str, height: int, whole: Whole) -> Read:
-    found = read(source, height, whole, facts)
+def _build_rows(facts: Facts, accounts: frozenset[str], source: str, height: int, full_block: FullBlock) -> BlockRows:
+    rows = build_rows(source, height, full_block, facts)
     if not accounts:
-        return found
-    forms, done = Padded(source), [each.receipt for each in whole.transactions]
-    named = frozenset(forms[each.transaction_hash] for each in done if naming(forms, each.events, accounts))
-    return replace(found, named=named)
+        return rows
+    felts, receipts = FormattedFelts(source), [each.receipt for each in full_block.transactions]
+    hashes = (felts[each.transaction_hash] for each in receipts if has_account_key(felts, each.events, accounts))
+    return replace(rows, account_transactions=frozenset(hashes))
 
 
-def _parsed(height: int, reader: Reader, source: str, content: bytes | memoryview) -> Read:
-    return reader(source, height, typed(source, content, Whole))
+def _parse_block(height: int, build: BuildRows, source: str, content: bytes | memoryview) -> BlockRows:
+    return build(source, height, typed(source, content, FullBlock))
 
 
-async def _in_parts(endpoint: Endpoint, height: int, reader: Reader) -> Read:
-    """A block and its receipts, one by one: nodes older than version 0.7 know no other way."""
-    source = endpoint.name
-    block = typed(
-        source,
-        await endpoint.ask_one(Request("starknet_getBlockWithTxs", ({"block_number": height},)), height=height),
-        Bodies,
-    )
+async def _read_in_parts(endpoint: Endpoint, height: int, build: BuildRows) -> BlockRows:
+    """Read a block and its receipts by separate requests, for nodes before version 0.7."""
+    source, request = endpoint.name, Request("starknet_getBlockWithTxs", ({"block_number": height},))
+    block = typed(source, await endpoint.ask_one(request, height=height), BlockWithTransactions)
     hashes = [each.transaction_hash for each in block.transactions]
     if None in hashes:
         raise BadAnswer(source, f"block {height} has transactions without a hash")
-    asked = [Request("starknet_getTransactionReceipt", (each,)) for each in hashes]
-    receipts = [typed(source, result(each), Receipt) for each in await endpoint.ask(asked, height=height)]
-    done = [Done(body, receipt) for body, receipt in zip(block.transactions, receipts, strict=True)]
+    requests = [Request("starknet_getTransactionReceipt", (each,)) for each in hashes]
+    receipts = [typed(source, unwrap(each), Receipt) for each in await endpoint.ask(requests, height=height)]
+    pairs = zip(block.transactions, receipts, strict=True)
     header = {name: getattr(block, name) for name in Header.__struct_fields__}
-    return reader(source, height, Whole(**header, transactions=done))
+    return build(source, height, FullBlock(**header, transactions=[TransactionWithReceipt(*pair) for pair in pairs]))
 
 
 def check_links(chain: str, blocks: Sequence[Block], before: Block | None) -> None:
-    """Whether each block follows the one before it."""
+    """Check that each block follows the one before it, and the first one `before`.
+
+    Raises:
+        Reorged: A block does not.
+    """
     last = before
     for each in blocks:
         if last is not None and each.parent != last.hash:

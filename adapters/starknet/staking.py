@@ -1,38 +1,39 @@
-"""STRK, and other coins, that an account delegated to validators of Starknet.
+"""STRK and other coins that an account delegated to validators of Starknet, as positions.
 
-Delegated coins lie in a pool of the validator, and the pool alone knows whose they are. An account sent coins to its
-pools, so those that it sent something to are asked. Anybody can make a contract that answers like a pool: what one says
-counts where the staking contract of the chain names it among the pools of the validator that it claims.
+Delegated coins are in a pool of the validator, and only the pool knows their owner. An account sent coins to its pools,
+so the contracts in its transfers are called. Anybody can deploy a contract that answers like a pool: a position counts
+only if the staking contract of the chain lists the pool for the pool's validator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from chainfolio.adapters.starknet.facts import Facts
-from chainfolio.adapters.starknet.felts import U128, padded
-from chainfolio.adapters.starknet.state import Call
+from chainfolio.adapters.starknet.felts import U128, format_felt
+from chainfolio.adapters.starknet.state import Call, ReadPlan, Result
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Unknown
 from chainfolio.positions import OpenPosition
 from chainfolio.reads import ReadResult
 
 PROTOCOL: Final = "starknet-stake"
-MAX_ASKED: Final = 500  # contracts of one account
-SHOWN: Final = 6  # characters of a validator's address
-SOME: Final = 0  # what is in front of a value that is there
+MAX_CONTRACTS: Final = 500  # called per account
+SHOWN_DIGITS: Final = 6  # of a validator's address, at either end
+OPTION_SOME: Final = 0  # the felt before a value of type Option that is present; 1 if it is absent
 MAX_TIME_S: Final = 2**40
-NOT_NAMED: Final = "the staking contract of the chain does not name this pool"
+NOT_LISTED: Final = "the staking contract of the chain does not name this pool"
 NOT_READ: Final = "the staking contract of the chain could not be read"
+ListedPools: TypeAlias = frozenset[tuple[int, int]] | Unknown  # contracts of a validator's pools with their tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """What a pool says of an account: what is delegated, what it has earned, what is on its way out and until when."""
+class PoolMember:
+    """An account's record in a pool. The amount `leaving` can be withdrawn at `unlock_s` (0: not leaving)."""
 
     raw: int
     rewards: int
@@ -42,46 +43,57 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What a pool says of itself."""
+    """The validator and the token of a pool, as the pool itself gives them."""
 
     validator: int
     token: int
 
 
-Found = tuple[tuple[OpenPosition, ...], tuple[Issue, ...]]
-
-
-def delegated(facts: Facts, account: str, interactions: Interactions) -> Plan[Any, Any, Found]:
-    """The positions of an account in pools, and what could not be read of them."""
+def delegated_positions(
+    facts: Facts, account: str, interactions: Interactions
+) -> ReadPlan[tuple[tuple[OpenPosition, ...], tuple[Issue, ...]]]:
+    """Return the positions of an account in pools, and issues about contracts that were not read."""
     contracts = sorted(interactions.sent_to) if facts.staking else []
-    asked, owner = contracts[:MAX_ASKED], int(account, 16)
-    if not asked:
+    called, owner = contracts[:MAX_CONTRACTS], int(account, 16)
+    if not called:
         return (), ()
-    calls = {each: Call(each, "get_pool_member_info_v1", (owner,)) for each in asked}
-    said = dict(zip(asked, (yield list(calls.values())), strict=True))
-    members = {each: found for each, answer in said.items() if (found := member(answer)) is not None}
-    pools, unread = yield from _pools(sorted(members))
-    named = yield from _named(facts, {each.validator for each in pools.values()})
+    calls = {each: Call(each, "get_pool_member_info_v1", (owner,)) for each in called}
+    results = dict(zip(called, (yield list(calls.values())), strict=True))
+    members = {each: member for each, result in results.items() if (member := decode_member(result)) is not None}
+    pools, errors = yield from _read_pools(sorted(members))
+    listed_pools = yield from _read_listed_pools(facts, {each.validator for each in pools.values()})
     positions = tuple(
-        _position(facts, account, at, members[at], pool, named, ReadResult(calls[at], said[at]))
-        for at, pool in pools.items()
+        _position(
+            facts,
+            account,
+            contract,
+            members[contract],
+            pool,
+            listed_pools[pool.validator],
+            ReadResult(calls[contract], results[contract]),
+        )
+        for contract, pool in pools.items()
     )
-    lost = {at: answer.reason for at, answer in said.items() if isinstance(answer, Unknown) and answer.cause == "read"}
-    return positions, tuple(_issues(account, lost | unread, len(contracts)))
+    unread = {
+        contract: result.reason
+        for contract, result in results.items()
+        if isinstance(result, Unknown) and result.cause == "read"
+    }
+    return positions, tuple(_issues(account, unread | errors, len(contracts)))
 
 
-def member(answer: Any) -> Member | None:
-    """What a pool says of an account; None where it is no pool, or the account no member."""
-    match answer:
+def decode_member(result: Result) -> PoolMember | None:
+    """Return an account's record in a pool; None if the contract is no pool, or the account no member."""
+    match result:
         case (0, _, raw, rewards, _, leaving, *time) if max(raw, rewards, leaving) < U128:
-            unlock_s = _time(time)
-            return None if unlock_s is None else Member(raw, rewards, leaving, unlock_s)
+            unlock_s = _decode_time(time)
+            return None if unlock_s is None else PoolMember(raw, rewards, leaving, unlock_s)
     return None
 
 
-def _time(said: Sequence[int]) -> int | None:
-    """A moment that may be there: 0 where it is not, None where it is no moment."""
-    match said:
+def _decode_time(felts: Sequence[int]) -> int | None:
+    """Return an optional time in seconds: 0 if it is absent, None if the felts are no time."""
+    match felts:
         case [0, seconds] if seconds < MAX_TIME_S:
             return seconds
         case [1]:
@@ -89,68 +101,76 @@ def _time(said: Sequence[int]) -> int | None:
     return None
 
 
-def _pools(contracts: Sequence[str]) -> Plan[Any, Any, tuple[dict[str, Pool], dict[str, str]]]:
-    """What pools say of themselves, and why some could not be read. What answers otherwise is no pool."""
-    answers = (yield [Call(each, "contract_parameters_v1") for each in contracts]) if contracts else []
-    found, unread = {}, {}
-    for contract, answer in zip(contracts, answers, strict=True):
-        match answer:
+def _read_pools(contracts: Sequence[str]) -> ReadPlan[tuple[dict[str, Pool], dict[str, str]]]:
+    """Return pools by contract, and errors of contracts that were not read; other results are no pools."""
+    results = (yield [Call(each, "contract_parameters_v1") for each in contracts]) if contracts else []
+    pools, errors = {}, {}
+    for contract, result in zip(contracts, results, strict=True):
+        match result:
             case (validator, _, _, token, _):
-                found[contract] = Pool(validator, token)
+                pools[contract] = Pool(validator, token)
             case Unknown(reason):
-                unread[contract] = reason
-    return found, unread
+                errors[contract] = reason
+    return pools, errors
 
 
-def _named(facts: Facts, validators: set[int]) -> Plan[Any, Any, Mapping[int, Any]]:
-    """The pools of validators and their tokens, as the staking contract names them; what came where it named none."""
-    asked = sorted(validators)
-    answers = (yield [Call(facts.staking, "staker_pool_info", (each,)) for each in asked]) if asked else []
-    return {validator: _pairs(answer) for validator, answer in zip(asked, answers, strict=True)}
+def _read_listed_pools(facts: Facts, validators: set[int]) -> ReadPlan[Mapping[int, ListedPools]]:
+    """Return by validator the pools that the staking contract lists; Unknown if they could not be read."""
+    ordered = sorted(validators)
+    results = (yield [Call(facts.staking, "staker_pool_info", (each,)) for each in ordered]) if ordered else []
+    return {validator: _decode_listed_pools(result) for validator, result in zip(ordered, results, strict=True)}
 
 
-def _pairs(answer: Any) -> Any:
-    """Pools with their tokens: behind a commission that may be there, a count, and three felts for each pool."""
-    if not isinstance(answer, tuple) or not answer:
-        return answer
-    rest = answer[2:] if answer[0] == SOME else answer[1:]
-    if not rest or len(rest) != 1 + 3 * rest[0]:
+def _decode_listed_pools(result: Result) -> ListedPools:
+    """Decode an optional commission, a count, and three felts per pool: contract, token, amount."""
+    if isinstance(result, Unknown):
+        return result
+    if not isinstance(result, tuple) or not result:
+        return frozenset()
+    pools = result[2:] if result[0] == OPTION_SOME else result[1:]
+    if not pools or len(pools) != 1 + 3 * pools[0]:
         return Unknown("the staking contract answers what is no list of pools", "contract")
-    return frozenset(zip(rest[1::3], rest[2::3], strict=True))
+    return frozenset(zip(pools[1::3], pools[2::3], strict=True))
 
 
 def _position(
-    facts: Facts, account: str, at: str, found: Member, pool: Pool, named: Mapping[int, Any], call: ReadResult
+    facts: Facts,
+    account: str,
+    contract: str,
+    member: PoolMember,
+    pool: Pool,
+    listed_pools: ListedPools,
+    call: ReadResult,
 ) -> OpenPosition:
-    asset, validator = _asset(facts, pool.token), padded(pool.validator)
-    pools = named[pool.validator]
-    is_named = isinstance(pools, frozenset) and (int(at, 16), pool.token) in pools
-    doubt = NOT_READ if isinstance(pools, Unknown) else "" if is_named else NOT_NAMED
-    name = f"Delegated to {validator[: 2 + SHOWN]}…{validator[-SHOWN:]}"
+    asset, validator = _asset(facts, pool.token), format_felt(pool.validator)
+    if isinstance(listed_pools, Unknown):
+        unverified = NOT_READ
+    else:
+        unverified = "" if (int(contract, 16), pool.token) in listed_pools else NOT_LISTED
     return OpenPosition(
         account,
         PROTOCOL,
         "STAKED",
-        name,
-        {asset: found.raw + found.leaving},
+        f"Delegated to {validator[: 2 + SHOWN_DIGITS]}…{validator[-SHOWN_DIGITS:]}",
+        {asset: member.raw + member.leaving},
         {},
-        {facts.native_asset: found.rewards},
-        unlock_s=found.unlock_s,
-        pool=at,
+        {facts.native_asset: member.rewards},
+        unlock_s=member.unlock_s,
+        pool=contract,
         has_trusted_assets=True,
         calls=(call,),
-        unverified=doubt,
+        unverified=unverified,
     )
 
 
 def _asset(facts: Facts, token: int) -> Asset:
-    contract = padded(token)
+    contract = format_felt(token)
     return facts.native_asset if contract == facts.coin else facts.token_asset(contract)
 
 
-def _issues(account: str, lost: Mapping[str, str], contracts: int) -> Iterator[Issue]:
-    for contract, reason in lost.items():
+def _issues(account: str, unread: Mapping[str, str], contract_count: int) -> Iterator[Issue]:
+    for contract, reason in unread.items():
         yield Issue(PROTOCOL, contract, reason, makes_partial=True, account=account)
-    if contracts > MAX_ASKED:
-        reason = f"{contracts - MAX_ASKED} contracts were not asked whether something is delegated to them"
+    if contract_count > MAX_CONTRACTS:
+        reason = f"{contract_count - MAX_CONTRACTS} contracts were not asked whether something is delegated to them"
         yield Issue(PROTOCOL, account, reason, makes_partial=True, account=account)

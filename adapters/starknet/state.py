@@ -1,4 +1,4 @@
-"""Reads of contracts at the hash of a block, in as few requests as an endpoint takes."""
+"""Call contracts at the hash of a block, in as few requests as an endpoint accepts."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeAlias, TypeVar
 
-from chainfolio.adapters.starknet.felts import felt, selector
+from chainfolio.adapters.starknet.felts import parse_felt, selector
 from chainfolio.adapters.starknet.node import Node
-from chainfolio.adapters.starknet.refusals import NoContract, NoFunction, Refused
+from chainfolio.adapters.starknet.refusals import ContractError, NoContract, NoFunction
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind, Reorged, SourceError
-from chainfolio.plans import Reverted, Unknown
+from chainfolio.plans import Plan, Reverted, Unknown
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import MAX_SECONDS, OVER
 
-TOGETHER: Final = 50  # untrusted calls of one request, so that those of one that never ends cost few others
-SKIPPED_BLOCKS: Final = 20  # in which untrusted contracts are not asked again that gave no answer in time
-NO_FUNCTION = b"no such function"
-Pins = Mapping[int, str]  # the hashes of blocks that may still go, by height
+MAX_UNTRUSTED_CALLS: Final = 50  # per request, so that a call which never ends delays few others
+SKIPPED_BLOCKS: Final = 20  # in which an untrusted contract is not called again after it gave no result in time
+NO_FUNCTION_DATA: Final = b"no such function"
+BlockHashes: TypeAlias = Mapping[int, str]  # expected hashes of blocks that are not final, by height
+BlockId: TypeAlias = Mapping[str, str | int]  # how nodes name a block: `block_hash` or `block_number`
+Result: TypeAlias = tuple[int, ...] | Reverted | Unknown
+Output = TypeVar("Output")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a contract. Answered with felts; `Reverted` where the contract refuses or has no such function,
-    `Unknown` where there is no contract. `untrusted`: nobody trusts the contract, so it is asked apart from others, and
-    for a bounded time."""
+    """A call of a function of a contract.
+
+    Its result is a tuple of felts, Reverted if the contract refuses or lacks the function, and Unknown if there is no
+    contract. Calls of `untrusted` contracts have requests of their own and a time limit.
+    """
 
     contract: str
     function: str
@@ -41,79 +46,90 @@ class Call:
         return replace(self, untrusted=True) if self.contract in strangers else self
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
-        """How answers name it."""
+    def shown(self) -> tuple[str, str | None, str | None, tuple[str, ...]]:
+        """The name of the call in answers: method, contract, function, arguments."""
         return "starknet_call", self.contract, self.function, tuple(map(hex, self.args))
 
     def request(self, block: Block) -> Request:
-        """The same on the wire, at a block's hash."""
-        return self.at({"block_hash": hex(int(block.hash, 16))})
+        """Return the request at a block's hash."""
+        return self.request_at({"block_hash": hex(int(block.hash, 16))})
 
-    def at(self, block: Mapping[str, Any]) -> Request:
-        """The same on the wire, at a block as nodes name it."""
-        asked = {
+    def request_at(self, block_id: BlockId) -> Request:
+        """Return the request at a block."""
+        parameters = {
             "contract_address": hex(int(self.contract, 16)),
             "entry_point_selector": hex(selector(self.function)),
             "calldata": [hex(each) for each in self.args],
         }
-        return Request("starknet_call", (asked, block))
+        return Request("starknet_call", (parameters, block_id))
 
 
-def lacks(answer: Any) -> bool:
-    """Whether a contract has no such function."""
-    return isinstance(answer, Reverted) and answer.data == NO_FUNCTION
+ReadPlan: TypeAlias = Plan[Call, Result, Output]
 
 
-async def answer(node: Node, reads: Sequence[Call], block: Block) -> list[Any]:
-    """What contracts answer at a block. Reorged where the block is gone."""
+def is_missing_function(result: Result) -> bool:
+    """Return True if the contract has no such function."""
+    return isinstance(result, Reverted) and result.data == NO_FUNCTION_DATA
+
+
+async def answer(node: Node, reads: Sequence[Call], block: Block) -> list[Result]:
+    """Return the results of calls at a block, in order.
+
+    Raises:
+        Reorged: The block left the chain.
+        SourceError: The trusted calls could not be sent, or one has no valid result.
+    """
     trusted = [each for each in reads if not each.untrusted]
     untrusted = [each for each in reads if each.untrusted]
     if not untrusted:
-        return await _trusted(node, trusted, block)
-    results, found = await asyncio.gather(_trusted(node, trusted, block), _untrusted(node, untrusted, block))
-    found |= zip(trusted, results, strict=True)
-    return [found[each] for each in reads]
+        return await _answer_trusted(node, trusted, block)
+    trusted_results, results = await asyncio.gather(
+        _answer_trusted(node, trusted, block), _answer_untrusted(node, untrusted, block)
+    )
+    results |= zip(trusted, trusted_results, strict=True)
+    return [results[each] for each in reads]
 
 
-async def _trusted(node: Node, reads: Sequence[Call], block: Block) -> list[Any]:
+async def _answer_trusted(node: Node, reads: Sequence[Call], block: Block) -> list[Result]:
     try:
-        return await node.with_any(partial(_answer, reads, block), kind="state") if reads else []
+        return await node.with_any(partial(_send, reads, block), kind="state") if reads else []
     except NodeBehind:
         if block.height > node.finalized and (await node.block(block.height)).hash != block.hash:
             raise Reorged(node.key, block.height, block.hash) from None
         raise
 
 
-async def _untrusted(node: Node, reads: Sequence[Call], block: Block) -> dict[Call, Any]:
-    """Return what untrusted contracts answer, or why they are not read. Raises nothing."""
-    found = {each: node.skipped.answer(each.contract, block.height) for each in reads}
-    pending = [each for each, reason in found.items() if reason is None]
+async def _answer_untrusted(node: Node, reads: Sequence[Call], block: Block) -> dict[Call, Result]:
+    """Return results; Unknown for skipped contracts and failed reads. Raises no SourceError."""
+    skipped = {each: node.skipped.answer(each.contract, block.height) for each in reads}
+    pending = [each for each, reason in skipped.items() if reason is None]
+    results: dict[Call, Result] = {each: reason for each, reason in skipped.items() if reason is not None}
 
     async def read(part: Sequence[Call]) -> None:
         with suppress(SourceError):
-            answers = await node.with_any(partial(_answer, part, block), kind="untrusted")
-            found.update(zip(part, answers, strict=True))
+            part_results = await node.with_any(partial(_send, part, block), kind="untrusted")
+            results.update(zip(part, part_results, strict=True))
 
     with suppress(TimeoutError):
         async with asyncio.timeout(MAX_SECONDS):
-            parts = [pending[start : start + TOGETHER] for start in range(0, len(pending), TOGETHER)]
-            await asyncio.gather(*map(read, parts))
-    left = [each for each in pending if found[each] is None]
-    node.skipped.skip({each.contract for each in left}, block.height, SKIPPED_BLOCKS, OVER)
-    return found | dict.fromkeys(left, OVER)
+            starts = range(0, len(pending), MAX_UNTRUSTED_CALLS)
+            await asyncio.gather(*(read(pending[start : start + MAX_UNTRUSTED_CALLS]) for start in starts))
+    unanswered = [each for each in pending if each not in results]
+    node.skipped.skip({each.contract for each in unanswered}, block.height, SKIPPED_BLOCKS, OVER)
+    return results | dict.fromkeys(unanswered, OVER)
 
 
-async def _answer(reads: Sequence[Call], block: Block, endpoint: Endpoint) -> list[Any]:
+async def _send(reads: Sequence[Call], block: Block, endpoint: Endpoint) -> list[Result]:
     answers = await endpoint.ask([each.request(block) for each in reads], height=block.height)
     endpoint.reads.update(each.function for each in reads)
     pairs = zip(reads, answers, strict=True)
     return [_result(endpoint.name, answer, is_untrusted=each.untrusted) for each, answer in pairs]
 
 
-def _result(source: str, given: Answer, *, is_untrusted: bool) -> Any:
-    """What an answer means: it may be the contract's own refusal. Whatever else an untrusted one causes is its own."""
+def _result(source: str, answer: Answer, *, is_untrusted: bool) -> Result:
+    """Return the result of a call; the error of an untrusted contract, except NodeBehind, is Unknown."""
     try:
-        return _meant(source, given)
+        return _decode(source, answer)
     except NodeBehind:
         raise
     except SourceError as error:
@@ -122,14 +138,14 @@ def _result(source: str, given: Answer, *, is_untrusted: bool) -> Any:
         return Unknown(error.reason, "contract")
 
 
-def _meant(source: str, given: Answer) -> Any:
-    match given:
+def _decode(source: str, answer: Answer) -> Result:
+    match answer:
         case NoContract():
             return Unknown("there is no such contract at this block", "absent")
         case NoFunction():
-            return Reverted(NO_FUNCTION)
-        case Refused():
+            return Reverted(NO_FUNCTION_DATA)
+        case ContractError():
             return Reverted()
         case SourceError():
-            raise given
-    return tuple(felt(source, each) for each in typed(source, given, list[str]))
+            raise answer
+    return tuple(parse_felt(source, each) for each in typed(source, answer, list[str]))

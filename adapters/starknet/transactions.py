@@ -1,102 +1,125 @@
-"""Who asked for a transaction, and what it called."""
+"""The parties of a transaction, the function that it calls, and its fee, version and nonce."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from chainfolio.adapters.starknet.felts import Numbers, Padded, padded
-from chainfolio.adapters.starknet.forms import Body, Receipt
+from chainfolio.adapters.starknet.felts import FeltNumbers, FormattedFelts, format_felt
+from chainfolio.adapters.starknet.forms import Receipt, Transaction
 from chainfolio.adapters.starknet.functions import SELECTOR_SIZE
 from chainfolio.errors import BadAnswer
 
-NOBODY: Final = padded(0)
+ZERO_ADDRESS: Final = format_felt(0)
 MAX_CALLS: Final = 10_000
 MAX_NONCE: Final = 2**63
-TRIED: Final = 2**128  # added to the version of a transaction that was only tried
-UNCHARGED: Final = ("L1_HANDLER", "DEPLOY")  # types that no account of the chain pays for
-Parties = tuple[str, str | None, str | None, bytes | None]
+QUERY_VERSION: Final = 2**128  # added to the version of a transaction that is simulated only
+FREE_TYPES: Final = ("L1_HANDLER", "DEPLOY")  # types that no account of the chain pays for
 
 
-def parties(forms: Padded, body: Body, receipt: Receipt) -> Parties:
-    """Who signed, who was called, what was created, and the function that was called, as `functions.shortened` has it.
-    A message from Ethereum is signed by the contract there that sent it; nobody signs what is deployed without an
-    account."""
-    match body.type:
+class Parties(NamedTuple):
+    """The addresses of a transaction; `function` is the suffix of the selector of the called function."""
+
+    sender: str
+    recipient: str | None
+    created: str | None
+    function: bytes | None
+
+
+def parties(felts: FormattedFelts, transaction: Transaction, receipt: Receipt) -> Parties:
+    """Return sender, recipient, created account and called function of a transaction.
+
+    The sender of a message from Ethereum is the contract there; a deployment without an account has ZERO_ADDRESS.
+
+    Raises:
+        BadAnswer: The type is unknown, or a field that the type needs is missing or invalid.
+    """
+    match transaction.type:
         case "INVOKE" | "INVOKE_FUNCTION":
-            signer = body.sender_address or body.contract_address
-            if signer is None:
-                raise BadAnswer(forms.source, "a transaction that nobody signed")
-            called, selector = _called(forms, body)
-            return forms[signer], called or forms[signer], None, selector
+            sender = transaction.sender_address or transaction.contract_address
+            if sender is None:
+                raise BadAnswer(felts.source, "a transaction that nobody signed")
+            recipient, function = _last_call(felts, transaction)
+            return Parties(felts[sender], recipient or felts[sender], None, function)
         case "L1_HANDLER":
-            if body.contract_address is None or not body.calldata:
-                raise BadAnswer(forms.source, "a message from Ethereum that says neither from whom nor to whom")
-            return (
-                forms[body.calldata[0]],
-                forms[body.contract_address],
-                None,
-                _function(forms, body.entry_point_selector),
-            )
+            if transaction.contract_address is None or not transaction.calldata:
+                raise BadAnswer(felts.source, "a message from Ethereum that says neither from whom nor to whom")
+            sender, recipient = felts[transaction.calldata[0]], felts[transaction.contract_address]
+            return Parties(sender, recipient, None, _function(felts, transaction.entry_point_selector))
         case "DECLARE":
-            return forms[body.sender_address or "0x1"], None, None, None
+            return Parties(felts[transaction.sender_address or "0x1"], None, None, None)
         case "DEPLOY_ACCOUNT" | "DEPLOY":
-            created = receipt.contract_address or body.contract_address
+            created = receipt.contract_address or transaction.contract_address
             if created is None:
-                raise BadAnswer(forms.source, "a transaction that deploys and does not say where")
-            return forms[created] if body.type == "DEPLOY_ACCOUNT" else NOBODY, None, forms[created], None
-    raise BadAnswer(forms.source, f"a transaction of an unknown type, {body.type[:40]!r}")
+                raise BadAnswer(felts.source, "a transaction that deploys and does not say where")
+            sender = felts[created] if transaction.type == "DEPLOY_ACCOUNT" else ZERO_ADDRESS
+            return Parties(sender, None, felts[created], None)
+    raise BadAnswer(felts.source, f"a transaction of an unknown type, {transaction.type[:40]!r}")
 
 
-def charged(numbers: Numbers, body: Body, receipt: Receipt) -> tuple[int, str]:
-    """Return what the sender paid for a transaction, and in which unit; 0 for types that no account pays for."""
+def sender_fee(numbers: FeltNumbers, transaction: Transaction, receipt: Receipt) -> tuple[int, str]:
+    """Return the fee that the sender paid, and its unit; 0 for types that no account pays for.
+
+    Raises:
+        BadAnswer: The fee is invalid.
+    """
     fee, unit = receipt.fee(numbers)
-    return (0 if body.type in UNCHARGED else fee), unit
+    return (0 if transaction.type in FREE_TYPES else fee), unit
 
 
-def version(numbers: Numbers, body: Body) -> int:
-    """The version of a transaction."""
-    found = numbers[body.version]
-    if found >= TRIED:
+def version(numbers: FeltNumbers, transaction: Transaction) -> int:
+    """Return the version of a transaction.
+
+    Raises:
+        BadAnswer: The transaction was simulated only, or the version is above 255.
+    """
+    number = numbers[transaction.version]
+    if number >= QUERY_VERSION:
         raise BadAnswer(numbers.source, "a transaction that was only tried")
-    if found > 255:
-        raise BadAnswer(numbers.source, f"a transaction of version {found}")
-    return found
+    if number > 255:
+        raise BadAnswer(numbers.source, f"a transaction of version {number}")
+    return number
 
 
-def nonce(numbers: Numbers, body: Body) -> int | None:
-    """The nonce; None where the type has none."""
-    found = None if body.nonce is None else numbers[body.nonce]
-    return None if found is None or found >= MAX_NONCE else found
+def nonce(numbers: FeltNumbers, transaction: Transaction) -> int | None:
+    """Return the nonce of a transaction; None if its type has none, or if it is 2^63 or more."""
+    number = None if transaction.nonce is None else numbers[transaction.nonce]
+    return None if number is None or number >= MAX_NONCE else number
 
 
-def _called(forms: Padded, body: Body) -> tuple[str | None, bytes | None]:
-    """Whom the last call of an account's transaction goes to, and which function it calls: what comes before it is
-    mostly an approval."""
-    place = _last_call(forms.numbers, body.calldata) if body.sender_address and body.calldata else 0
-    if place:
-        return forms[body.calldata[place]], _function(forms, body.calldata[place + 1])
-    return None, _function(forms, body.entry_point_selector)
+def _last_call(felts: FormattedFelts, transaction: Transaction) -> tuple[str | None, bytes | None]:
+    """Return recipient and function of an account's last call; earlier calls are mostly approvals.
+
+    Without a list of calls, the recipient is None and the function is the entry point of the transaction.
+    """
+    calldata = transaction.calldata
+    start = _last_call_index(felts.numbers, calldata) if transaction.sender_address and calldata else 0
+    if start:
+        return felts[calldata[start]], _function(felts, calldata[start + 1])
+    return None, _function(felts, transaction.entry_point_selector)
 
 
-def _function(forms: Padded, selector: str | None) -> bytes | None:
-    return None if selector is None else bytes.fromhex(forms[selector][-2 * SELECTOR_SIZE :])
+def _function(felts: FormattedFelts, selector: str | None) -> bytes | None:
+    return None if selector is None else bytes.fromhex(felts[selector][-2 * SELECTOR_SIZE :])
 
 
-def _last_call(numbers: Numbers, said: Sequence[str]) -> int:
-    """Where the last call says to whom it goes; 0 where there is none. An account of today lists each call with its
-    arguments; an older one lists all calls, each with the place and the number of its arguments, and then all
-    arguments."""
-    count = numbers[said[0]]
+def _last_call_index(numbers: FeltNumbers, calldata: Sequence[str]) -> int:
+    """Return the index of the last call's recipient; 0 if the calldata is no list of calls.
+
+    New accounts list each call with its arguments. Old ones list all calls, each with the offset and the number of its
+    arguments, and then the arguments of all calls.
+    """
+    count = numbers[calldata[0]]
     if not 0 < count <= MAX_CALLS:
         return 0
-    last, at = 0, 1
+    start, end = 0, 1
     for _ in range(count):
-        if at + 2 >= len(said):
+        if end + 2 >= len(calldata):
             break
-        last, at = at, at + 3 + numbers[said[at + 2]]
+        start, end = end, end + 3 + numbers[calldata[end + 2]]
     else:
-        if at == len(said):
-            return last
-    rest = 1 + 4 * count
-    return rest - 4 if len(said) > rest and numbers[said[rest]] == len(said) - 1 - rest else 0
+        if end == len(calldata):
+            return start
+    arguments = 1 + 4 * count
+    is_old = len(calldata) > arguments and numbers[calldata[arguments]] == len(calldata) - 1 - arguments
+    return arguments - 4 if is_old else 0

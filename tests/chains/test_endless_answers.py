@@ -273,7 +273,7 @@ async def test_snapshots_of_blocks_that_no_node_answers_fail(error: Any) -> None
 
 
 async def test_balances_that_change_in_every_block_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starknet_changes, "MOST_INTERVALS", 50)
+    monkeypatch.setattr(starknet_changes, "MAX_INTERVALS", 50)
     node, widest = living(), 0
 
     def balance(params: Any) -> list[str]:

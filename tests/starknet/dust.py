@@ -8,8 +8,8 @@ from typing import Any, Final
 from unittest import mock
 
 from chainfolio.adapters.starknet import state
-from chainfolio.adapters.starknet.felts import padded, selector
-from chainfolio.adapters.starknet.state import TOGETHER
+from chainfolio.adapters.starknet.felts import format_felt, selector
+from chainfolio.adapters.starknet.state import MAX_UNTRUSTED_CALLS
 from chainfolio.assets import Asset
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.untrusted import MAX_SECONDS
@@ -19,7 +19,7 @@ from tests.starknet.recorded import FACTS
 
 STEPS: Final = 10_000_000  # of one call, as nodes have it
 READ: Final = 1_000
-OWN: Final = padded(0x0A11)
+OWN: Final = format_felt(0x0A11)
 ROUNDS: Final = 4  # in which contracts are asked: balances and names, by two spellings
 BALANCES: Final = {selector("balanceOf"), selector("balance_of")}
 NO_PATIENCE_S: Final = 0.02  # instead of seconds, where calls never end
@@ -88,18 +88,18 @@ async def read(mix: Mix) -> Wallet:
     """Read the wallet: its coins, a listed token, one of its own, and the hostile ones."""
     behaviours = {(number % 2 + 1) * 2**200 + number: each for number, each in enumerate(counts(mix), 1)}
     node = DustNode(behaviours)
-    trusted = {"listed": token(padded(int(TOKEN, 16))), "own": token(OWN)}
-    dust = [token(padded(each)) for each in behaviours]
+    trusted = {"listed": token(format_felt(int(TOKEN, 16))), "own": token(OWN)}
+    dust = [token(format_felt(each)) for each in behaviours]
     patience_s = NO_PATIENCE_S if "never ends" in behaviours.values() else MAX_SECONDS
     with mock.patch.object(state, "MAX_SECONDS", patience_s):
         return await wallet_of(
-            node.chain(), padded(int(WALLET, 16)), trusted, dust, lambda: Work(node.requests, node.steps)
+            node.chain(), format_felt(int(WALLET, 16)), trusted, dust, lambda: Work(node.requests, node.steps)
         )
 
 
 def allowance(count: int) -> Work:
     """Each contract is asked for its balance and its names, fifty calls a request."""
-    return Work(ROUNDS + -(-2 * 4 * count // TOGETHER) + ROUNDS, 4 * (STEPS + 2 * READ) * count)
+    return Work(ROUNDS + -(-2 * 4 * count // MAX_UNTRUSTED_CALLS) + ROUNDS, 4 * (STEPS + 2 * READ) * count)
 
 
 STARKNET: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)

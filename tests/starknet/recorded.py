@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.starknet.facts import load
-from chainfolio.adapters.starknet.forms import Whole
-from chainfolio.adapters.starknet.rows import Read, read
+from chainfolio.adapters.starknet.forms import FullBlock
+from chainfolio.adapters.starknet.rows import BlockRows, build_rows
 
 ROOT = Path(__file__).parents[2]
 FACTS = load(ROOT / "configs" / "chains" / "starknet.toml")
@@ -39,9 +39,9 @@ def whole(name: str) -> Any:
     )
 
 
-def rows(block: Any) -> Read:
+def rows(block: Any) -> BlockRows:
     """The rows of a block."""
-    return read("node", block["block_number"], msgspec.convert(block, Whole), FACTS)
+    return build_rows("node", block["block_number"], msgspec.convert(block, FullBlock), FACTS)
 
 
 def expected() -> Any:

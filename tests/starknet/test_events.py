@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.adapters.starknet.events import ALLOWS, ENDS, FOR_ALL, MOVES, Allowed, allowed, moved
-from chainfolio.adapters.starknet.felts import Padded, selector
-from chainfolio.adapters.starknet.forms import Body, Done, Event, Receipt, Whole
-from chainfolio.adapters.starknet.rows import read
+from chainfolio.adapters.starknet.events import (
+    APPROVAL_EVENTS,
+    APPROVAL_FOR_ALL,
+    NAME_SUFFIXES,
+    TRANSFER_EVENTS,
+    ApprovalEvent,
+    decode_approval,
+    decode_transfers,
+)
+from chainfolio.adapters.starknet.felts import FormattedFelts, selector
+from chainfolio.adapters.starknet.forms import Event, FullBlock, Receipt, Transaction, TransactionWithReceipt
+from chainfolio.adapters.starknet.rows import build_rows
 from chainfolio.addresses import STARKNET_PRIME
 from chainfolio.errors import BadAnswer
 from tests.starknet.recorded import FACTS
@@ -27,16 +35,16 @@ def event(name: str, keys: list[str], data: list[str]) -> Event:
 
 @given(st.sampled_from(NAMES), st.lists(WORDS, max_size=8), st.lists(WORDS, max_size=12))
 def test_events_of_any_shape_are_rows_or_nothing(name: str, keys: list[str], data: list[str]) -> None:
-    forms, said = Padded("node"), event(name, keys, data)
+    forms, said = FormattedFelts("node"), event(name, keys, data)
     found = forms[said.keys[0]]
-    assert said.keys[0][-8:] in ENDS
-    assert found in MOVES | ALLOWS
-    if found in MOVES:
-        for _, _, _, raw, token_id, _, _ in moved(forms, found, said):
+    assert said.keys[0][-8:] in NAME_SUFFIXES
+    assert found in TRANSFER_EVENTS | APPROVAL_EVENTS
+    if found in TRANSFER_EVENTS:
+        for _, _, _, raw, token_id, _, _ in decode_transfers(forms, found, said):
             assert 0 <= raw < 2**256
             assert token_id is None or 0 <= token_id < 2**256
         return
-    given_ = allowed(forms, found, said)
+    given_ = decode_approval(forms, found, said)
     if given_ is not None:
         amounts = (given_.raw, given_.token_id, given_.approved)
         assert sum(each is not None for each in amounts) == 1
@@ -44,46 +52,50 @@ def test_events_of_any_shape_are_rows_or_nothing(name: str, keys: list[str], dat
 
 @pytest.mark.parametrize("bad", ["0x", "12", hex(STARKNET_PRIME), "-0x1", "0xzz", ""])
 def test_a_word_that_is_no_felt_is_refused(bad: str) -> None:
-    forms = Padded("node")
+    forms = FormattedFelts("node")
     for name in ("Approval", "ApprovalForAll"):
         said = event(name, ["0xa", bad], ["0x1"])
         with pytest.raises(BadAnswer, match="no felt"):
-            allowed(forms, forms[said.keys[0]], said)
+            decode_approval(forms, forms[said.keys[0]], said)
 
 
 @pytest.mark.parametrize("said", ["0x2", hex(2**200)])
 def test_an_operator_that_is_neither_allowed_nor_not_is_no_row(said: str) -> None:
-    forms = Padded("node")
-    assert allowed(forms, FOR_ALL, event("ApprovalForAll", [], ["0xa", "0xb", said])) is None
+    forms = FormattedFelts("node")
+    assert decode_approval(forms, APPROVAL_FOR_ALL, event("ApprovalForAll", [], ["0xa", "0xb", said])) is None
 
 
 def test_approvals_of_every_layout_and_width() -> None:
-    forms = Padded("node")
+    forms = FormattedFelts("node")
     one, other = (f"0x{each:064x}" for each in (0xA, 0xB))
     for keys, data in (([], ["0xa", "0xb", "0x5"]), (["0xa", "0xb"], ["0x5"]), (["0xa", "0xb"], ["0x5", "0x0"])):
         said = event("Approval", keys, data)
-        assert allowed(forms, forms[said.keys[0]], said) == Allowed("erc20", one, other, 5)
+        assert decode_approval(forms, forms[said.keys[0]], said) == ApprovalEvent("erc20", one, other, 5)
     said = event("Approval", ["0xa", "0xb", "0x5", "0x1"], [])
-    assert allowed(forms, forms[said.keys[0]], said) == Allowed("erc721", one, other, None, 2**128 + 5)
+    assert decode_approval(forms, forms[said.keys[0]], said) == ApprovalEvent("erc721", one, other, None, 2**128 + 5)
 
 
 @given(st.sampled_from(NAMES), st.lists(WORDS, max_size=5), st.lists(WORDS, max_size=5))
 def test_what_is_learnt_before_changes_no_row(name: str, keys: list[str], data: list[str]) -> None:
-    said, learnt = event(name, keys, data), Padded("node")
-    learnt.learn([*said.keys, *said.data])
+    said, learnt = event(name, keys, data), FormattedFelts("node")
+    learnt.preload([*said.keys, *said.data])
     found = learnt[said.keys[0]]
-    if found in MOVES:
-        assert list(moved(learnt, found, said)) == list(moved(Padded("node"), found, said))
+    if found in TRANSFER_EVENTS:
+        assert list(decode_transfers(learnt, found, said)) == list(
+            decode_transfers(FormattedFelts("node"), found, said)
+        )
     else:
-        assert allowed(learnt, found, said) == allowed(Padded("node"), found, said)
+        assert decode_approval(learnt, found, said) == decode_approval(FormattedFelts("node"), found, said)
 
 
 def test_an_event_without_end_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     learnt: list[str] = []
-    monkeypatch.setattr(Padded, "learn", lambda _, words: learnt.extend(words))
+    monkeypatch.setattr(FormattedFelts, "preload", lambda _, words: learnt.extend(words))
     endless = [event("Transfer", [], [hex(each) for each in range(500_000)]), event("Transfer", [], ["f" * 5_000_000])]
-    body = Body("INVOKE", sender_address="0x1", calldata=["0x2710", *["0x1"] * 30_000])
-    block = Whole("0x2", "0x1", 5, 1_700_000_000, transactions=[Done(body, Receipt("0x3", "0x0", endless))])
-    found = read("node", 5, block, FACTS)
-    assert (len(found.paid), found.movements) == (1, [])
+    body = Transaction("INVOKE", sender_address="0x1", calldata=["0x2710", *["0x1"] * 30_000])
+    block = FullBlock(
+        "0x2", "0x1", 5, 1_700_000_000, transactions=[TransactionWithReceipt(body, Receipt("0x3", "0x0", endless))]
+    )
+    found = build_rows("node", 5, block, FACTS)
+    assert (len(found.transactions), found.movements) == (1, [])
     assert len(learnt) < 20

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.starknet.accounts import balances, describe
-from chainfolio.adapters.starknet.refusals import NoContract, NoFunction, meaning
-from chainfolio.adapters.starknet.state import Call, lacks
+from chainfolio.adapters.starknet.refusals import NoContract, NoFunction, error_from
+from chainfolio.adapters.starknet.state import Call, is_missing_function
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 from chainfolio.chains import IndexedTransaction
@@ -63,7 +63,7 @@ def amount(row: dict[str, Any]) -> int:
     ],
 )
 def test_every_code_of_the_specification_is_a_typed_error(code: int, message: str, kind: type[SourceError]) -> None:
-    assert isinstance(meaning("node", "starknet_call", RpcError(code, message), 7), kind)
+    assert isinstance(error_from("node", "starknet_call", RpcError(code, message), 7), kind)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_every_code_of_the_specification_is_a_typed_error(code: int, message: st
     ],
 )
 def test_rate_limits_are_understood_in_each_providers_spelling(words: str) -> None:
-    assert type(meaning("node", "starknet_call", RpcError(-32005, words))) is RateLimited
+    assert type(error_from("node", "starknet_call", RpcError(-32005, words))) is RateLimited
 
 
 async def test_a_node_of_another_network_is_refused() -> None:
@@ -289,9 +289,12 @@ async def test_a_token_is_asked_in_both_spellings_and_one_that_is_not_there_is_n
 
 
 async def test_a_token_without_decimals_or_with_too_many_has_none() -> None:
-    from chainfolio.adapters.starknet.felts import packed, selector
+    from chainfolio.adapters.starknet.felts import encode_short_string, selector
 
-    said = {selector("symbol"): [hex(packed("USDC"))], selector("name"): ["0x0", hex(packed("USD Coin")), "0x8"]}
+    said = {
+        selector("symbol"): [hex(encode_short_string("USDC"))],
+        selector("name"): ["0x0", hex(encode_short_string("USD Coin")), "0x8"],
+    }
 
     def called(params: Any) -> Any:
         asked = int(params[0]["entry_point_selector"], 16)
@@ -323,7 +326,7 @@ async def test_what_a_contract_refuses_is_told_from_what_it_has_not() -> None:
     chain = FakeNode(starknet_call=refused).chain()
     (found,) = await chain.answer([Call(FACTS.coin, "decimals")], (await chain.heads()).latest)
     assert isinstance(found, Reverted)
-    assert not lacks(found)
+    assert not is_missing_function(found)
 
 
 @pytest.mark.parametrize(("height", "number"), [(6, "0x1"), (5, "0x2")])

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.adapters.starknet.felts import Padded, felt, packed, padded, selector, short_text, text, u256
+from chainfolio.adapters.starknet.felts import (
+    FormattedFelts,
+    decode_short_string,
+    decode_string,
+    encode_short_string,
+    format_felt,
+    parse_felt,
+    selector,
+    u256,
+)
 from chainfolio.addresses import STARKNET_PRIME
 from chainfolio.errors import BadAnswer
 
@@ -17,20 +26,20 @@ felts = st.integers(0, STARKNET_PRIME - 1)
 
 @given(felts)
 def test_every_spelling_of_a_felt_has_one_form(value: int) -> None:
-    forms = Padded("node")
+    forms = FormattedFelts("node")
     spellings = (hex(value), f"0x{value:064x}", "0x" + hex(value)[2:].upper())
-    assert {forms[each] for each in spellings} == {padded(value)}
-    assert felt("node", padded(value)) == value
+    assert {forms[each] for each in spellings} == {format_felt(value)}
+    assert parse_felt("node", format_felt(value)) == value
 
 
 @given(st.lists(felts), st.lists(felts), st.lists(felts))
 def test_felts_that_are_learnt_together_are_what_each_is_alone(
     plain: list[int], wide: list[int], upper: list[int]
 ) -> None:
-    words = [*map(hex, plain), *map(padded, wide), *(f"0x{each:X}" for each in upper)]
-    forms = Padded("node")
-    forms.learn(words)
-    assert [forms[each] for each in words] == [padded(each) for each in (*plain, *wide, *upper)]
+    words = [*map(hex, plain), *map(format_felt, wide), *(f"0x{each:X}" for each in upper)]
+    forms = FormattedFelts("node")
+    forms.preload(words)
+    assert [forms[each] for each in words] == [format_felt(each) for each in (*plain, *wide, *upper)]
     assert [forms.numbers[each] for each in words] == [*plain, *wide, *upper]
 
 
@@ -59,19 +68,19 @@ def test_felts_that_are_learnt_together_are_what_each_is_alone(
     ],
 )
 def test_what_is_no_felt_is_refused(written: str) -> None:
-    forms = Padded("node")
-    forms.learn(["0x5", written])
-    assert forms["0x5"] == padded(5)
-    for read in (forms.__getitem__, forms.numbers.__getitem__, partial(felt, "node")):
+    forms = FormattedFelts("node")
+    forms.preload(["0x5", written])
+    assert forms["0x5"] == format_felt(5)
+    for read in (forms.__getitem__, forms.numbers.__getitem__, partial(parse_felt, "node")):
         with pytest.raises(BadAnswer, match="no felt"):
             read(written)
 
 
 @pytest.mark.timeout(20)
 def test_many_felts_before_one_that_is_none_take_no_time_of_their_number_to_a_power() -> None:
-    forms = Padded("node")
-    forms.learn([*(f"0x0{each:05x}" for each in range(10_000)), "0xg"])
-    assert forms[f"0x{7:064x}"] == padded(7)
+    forms = FormattedFelts("node")
+    forms.preload([*(f"0x0{each:05x}" for each in range(10_000)), "0xg"])
+    assert forms[f"0x{7:064x}"] == format_felt(7)
     with pytest.raises(BadAnswer, match="no felt"):
         forms["0xg"]
 
@@ -90,7 +99,7 @@ def test_selectors_are_those_of_the_chain() -> None:
 
 @given(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=31))
 def test_a_short_text_comes_back(written: str) -> None:
-    assert short_text(packed(written)) == written
+    assert decode_short_string(encode_short_string(written)) == written
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=90))
@@ -99,14 +108,19 @@ def test_a_byte_array_comes_back(written: str) -> None:
     words = [data[at : at + 31] for at in range(0, len(data) - len(data) % 31, 31)]
     rest = data[len(words) * 31 :]
     said = [len(words), *(int.from_bytes(each, "big") for each in words), int.from_bytes(rest, "big"), len(rest)]
-    assert text(said) == written
+    assert decode_string(said) == written
 
 
 @pytest.mark.parametrize("said", [[], [2, 1], [0, 0, 31], [0, 2**40, 3], [1, 2**250, 0, 0], [5] * 200, [2**251]])
 def test_what_is_no_text_is_empty(said: list[int]) -> None:
-    assert text(said) == ""
+    assert decode_string(said) == ""
 
 
 def test_every_small_felt_is_its_number_in_either_case() -> None:
     for each in range(5_000):
-        assert felt("node", hex(each)) == felt("node", f"0x{each:X}") == felt("node", f"0x{each:064x}") == each
+        assert (
+            parse_felt("node", hex(each))
+            == parse_felt("node", f"0x{each:X}")
+            == parse_felt("node", f"0x{each:064x}")
+            == each
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.starknet import changes, history, named
+from chainfolio.adapters.starknet import changes, event_search, history
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Capability, SpanTables, require_capability
@@ -97,7 +97,7 @@ async def test_pages_go_on_until_there_is_no_token(pages: Callable[[list[Any], A
 async def test_pages_that_cannot_be_are_refused(
     pages: Callable[[list[Any], Any], Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(named, "MAX_PAGES", 50)
+    monkeypatch.setattr(event_search, "MAX_PAGES", 50)
     with pytest.raises(BadAnswer, match=reason):
         await read(paging(living(*AT), pages))
 
@@ -136,7 +136,11 @@ async def test_pages_and_questions_that_are_too_large_are_cut() -> None:
 
 
 async def test_an_account_with_very_much_is_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, most in ((history, "PIECE", 3), (changes, "MOST", 7), (named, "ENOUGH", 5)):
+    for module, name, most in (
+        (history, "MAX_BLOCKS", 3),
+        (changes, "MAX_TRANSACTIONS", 7),
+        (event_search, "MAX_BLOCKS", 5),
+    ):
         monkeypatch.setattr(module, name, most)
     node = living(*range(0, 90, 2))
     chain = node.chain()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.starknet.events import APPROVAL, BATCH, SINGLE
+from chainfolio.adapters.starknet.events import APPROVAL, TRANSFER_BATCH, TRANSFER_SINGLE
 from chainfolio.adapters.starknet.felts import selector
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability, IndexedTransaction, require_capability
@@ -53,8 +53,8 @@ def busy() -> FakeNode:
         event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN),
         event(WALLET, "0xb", "0x5", "0x0"),
         said(APPROVAL, WALLET, "0xb", "0x5", "0x0"),
-        said(SINGLE, WALLET, WALLET, "0xb", "0x5", "0x0", "0x1", "0x0"),
-        said(BATCH, WALLET, WALLET, "0xb", "0x1", "0x5", "0x0", "0x1", "0x1", "0x0"),
+        said(TRANSFER_SINGLE, WALLET, WALLET, "0xb", "0x5", "0x0", "0x1", "0x0"),
+        said(TRANSFER_BATCH, WALLET, WALLET, "0xb", "0x1", "0x5", "0x0", "0x1", "0x1", "0x0"),
     )
     node.transactions[5] = [
         invoked(1, *events, calldata=["0x1", TOKEN, "0x7", "0x1", "0x5"], transaction_hash="0x1"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.starknet.events import UNSURE
-from chainfolio.adapters.starknet.rows import Read, tables
+from chainfolio.adapters.starknet.events import AMBIGUOUS
+from chainfolio.adapters.starknet.rows import BlockRows, build_tables
 from chainfolio.errors import BadAnswer
 from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, result, rows, whole
 
@@ -38,14 +38,14 @@ def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     block, truth = whole(name), expected()[name]
     found, places = rows(block), event_places(block)
     units = dict(zip((number(each[0]) for each in truth["fees"]), truth["fees"], strict=True))
-    fees = {(row[3], int.from_bytes(row[10], "big")) for row in found.paid}
+    fees = {(row[3], int.from_bytes(row[10], "big")) for row in found.transactions}
     assert {(number(tx_hash), fee) for tx_hash, fee in fees} == {
         (tx_hash, int(amount) if unit == "FRI" else 0) for tx_hash, (_, amount, unit) in units.items()
     }
     moved = {
         (row[2], row[3], number(row[5]), number(row[7]), number(row[8]), row[9])
         for row in found.movements
-        if row[6] in (UNSURE, "erc20")
+        if row[6] in (AMBIGUOUS, "erc20")
     }
     told = {
         (tx_index, places[tx_index, at], number(token), number(sender), number(recipient), int(amount))
@@ -55,19 +55,18 @@ def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     paid_in_strk = {each for each in told if each[2] == coin and each[4] == sequencer}
     assert len(paid_in_strk) == (FEES[name] if name == "sepolia_integration_9703" else 0)
     assert moved == told - paid_in_strk
-    assert all(row[10] is None for row in found.movements if row[6] in (UNSURE, "erc20"))
+    assert all(row[10] is None for row in found.movements if row[6] in (AMBIGUOUS, "erc20"))
 
 
-def spent(found: Read, sequencer: int) -> Counter[tuple[str, int]]:
+def spent(found: BlockRows, sequencer: int) -> Counter[tuple[str, int]]:
     """How much each account but the sequencer sent less what it got, of each token, with its fees in STRK."""
     sums = Counter[tuple[str, int]]()
-    for row in found.movements:
-        if row[6] in (UNSURE, "erc20"):
-            sums[row[7], number(row[5])] += row[9]
-            sums[row[8], number(row[5])] -= row[9]
-
-    for row in found.paid:
-        sums[row[4], number(FACTS.coin)] += int.from_bytes(row[10], "big")
+    for movement in found.movements:
+        if movement.standard in (AMBIGUOUS, "erc20"):
+            sums[movement.sender, number(movement.token)] += movement.raw
+            sums[movement.recipient, number(movement.token)] -= movement.raw
+    for row in found.transactions:
+        sums[row.sender, number(FACTS.coin)] += int.from_bytes(row.fee, "big")
     return Counter({key: raw for key, raw in sums.items() if raw and number(key[0]) != sequencer})
 
 
@@ -91,17 +90,17 @@ def test_the_parts_of_a_block_are_all_there(name: str) -> None:
     truth, found = expected()[name], rows(whole(name))
     assert (found.block.height, number(found.block.hash)) == (truth["block_number"], number(truth["block_hash"]))
     assert found.block.time_us == truth["timestamp"] * 1_000_000
-    assert len(found.paid) == truth["transactions"]
-    assert sum(1 for row in found.paid if row[9] == 0) == truth["reverted"]
+    assert len(found.transactions) == truth["transactions"]
+    assert sum(1 for row in found.transactions if row[9] == 0) == truth["reverted"]
 
 
 def test_a_block_of_today_has_its_rows_in_each_table() -> None:
     found = rows(whole("sepolia_3100000"))
-    made = tables("starknet", [found], ("blocks", "transactions", "native", "transfers"), (), FACTS.coin, {})
-    assert (len(made["blocks"]), len(made["transactions"])) == (1, len(found.paid))
+    made = build_tables("starknet", [found], ("blocks", "transactions", "native", "transfers"), (), FACTS.coin, {})
+    assert (len(made["blocks"]), len(made["transactions"])) == (1, len(found.transactions))
     assert set(made["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
     listed = result("sepolia_3100000", "starknet_getBlockWithTxHashes")["transactions"]
-    assert [number(row[3]) for row in found.paid] == [number(each) for each in listed]
+    assert [number(row[3]) for row in found.transactions] == [number(each) for each in listed]
 
 
 def test_a_block_of_today_without_one_of_its_transactions_or_events_is_refused() -> None:
@@ -120,10 +119,10 @@ def test_fees_by_the_gas_of_today_are_paid_once() -> None:
     receipts = [each["receipt"] for each in block["transactions"]]
     assert all(each["execution_resources"]["l2_gas"] and each["actual_fee"]["unit"] == "FRI" for each in receipts)
     found, sequencer = rows(block), number(block["sequencer_address"])
-    paid = [int.from_bytes(row[10], "big") for row in found.paid]
+    paid = [int.from_bytes(row[10], "big") for row in found.transactions]
     assert paid == [number(each["actual_fee"]["amount"]) for each in receipts]
     assert all(paid)
-    assert {row[8] for row in found.paid} == {3}
+    assert {row[8] for row in found.transactions} == {3}
     assert not [row for row in found.movements if number(row[8]) == sequencer], "the fee is said once"
 
 

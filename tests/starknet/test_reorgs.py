@@ -151,11 +151,11 @@ async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
     ],
 )
 def test_each_providers_limit_is_waited_for(code: int, words: str) -> None:
-    from chainfolio.adapters.starknet.refusals import meaning
+    from chainfolio.adapters.starknet.refusals import error_from
     from chainfolio.transport.exchange import RateLimited
     from chainfolio.transport.wire import RpcError
 
-    assert type(meaning("node", "starknet_call", RpcError(code, words), 7)) is RateLimited
+    assert type(error_from("node", "starknet_call", RpcError(code, words), 7)) is RateLimited
 
 
 async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:

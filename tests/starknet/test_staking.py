@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.starknet.felts import selector
-from chainfolio.adapters.starknet.staking import MAX_ASKED, NOT_NAMED, NOT_READ, member
+from chainfolio.adapters.starknet.staking import MAX_CONTRACTS, NOT_LISTED, NOT_READ, decode_member
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown, run_batched
 from chainfolio.positions import AccountState
@@ -83,24 +83,24 @@ async def test_what_is_delegated_what_leaves_and_what_was_earned_is_a_position()
 
 async def test_a_contract_that_only_answers_like_a_pool_is_worth_nothing() -> None:
     (found,) = (await Staking({FRIEND: LEAVING}).read(FRIEND)).positions
-    assert found.unverified == NOT_NAMED
+    assert found.unverified == NOT_LISTED
     (found,) = (
         await Staking({POOL: LEAVING}, named=Refuse(40, "Contract error", "STAKER_NOT_EXISTS")).read(POOL)
     ).positions
-    assert found.unverified == NOT_NAMED
+    assert found.unverified == NOT_LISTED
 
 
 async def test_a_pool_of_another_token_than_the_staking_contract_names_is_not_that_pool() -> None:
     node = Staking({POOL: LEAVING})
     node.tokens = {POOL: TOKEN}
     (found,) = (await node.read(POOL)).positions
-    assert found.unverified == NOT_NAMED
+    assert found.unverified == NOT_LISTED
 
 
 @pytest.mark.parametrize("named", [(), (0,), (0, 500, 2**200, 1), (0, 500, 2, POOL, 1, 9), (1, 1, POOL)])
 async def test_a_list_of_pools_that_is_none_vouches_for_nothing(named: tuple[int, ...]) -> None:
     (found,) = (await Staking({POOL: LEAVING}, named=named).read(POOL)).positions
-    assert found.unverified in (NOT_READ, NOT_NAMED)
+    assert found.unverified in (NOT_READ, NOT_LISTED)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ async def test_a_list_of_pools_that_is_none_vouches_for_nothing(named: tuple[int
     ],
 )
 def test_what_no_pool_answers_is_no_position(answer: Any) -> None:
-    assert member(answer) is None
+    assert decode_member(answer) is None
 
 
 async def test_contracts_beyond_the_bound_are_said_not_to_be_asked() -> None:
-    state = await Staking({}).read(*range(0x1000, 0x1000 + MAX_ASKED + 3))
+    state = await Staking({}).read(*range(0x1000, 0x1000 + MAX_CONTRACTS + 3))
     assert state.positions == ()
     (issue,) = state.issues
     assert issue.makes_partial

@@ -12,7 +12,7 @@ import pytest
 from chainfolio.adapters.starknet.accounts import balances
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.felts import selector
-from chainfolio.adapters.starknet.functions import shortened
+from chainfolio.adapters.starknet.functions import selector_suffix
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.adapters.starknet.state import Call, answer
 from chainfolio.blocks import Span
@@ -107,7 +107,7 @@ async def test_an_account_that_was_deployed_paid_for_itself(made: Made, chain: S
 async def test_a_message_from_ethereum_is_signed_there_and_costs_nothing_here(made: Made, chain: StarknetChain) -> None:
     [row] = await rows(chain, "transactions", made.opened + 1)
     assert (row["hash"], row["sender"], row["recipient"]) == (made.message, BRIDGE, made.token)
-    assert (row["input"], row["fee"], row["type"]) == (shortened(selector("handle_deposit")), bytes(32), 0)
+    assert (row["input"], row["fee"], row["type"]) == (selector_suffix(selector("handle_deposit")), bytes(32), 0)
     [moved] = await rows(chain, "transfers", made.opened + 1)
     assert (moved["standard"], moved["token"], moved["sender"]) == ("erc20", made.token, NOBODY)
     assert (moved["recipient"], int.from_bytes(moved["raw"], "big")) == (made.account, SENT)

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
-from chainfolio.adapters.starknet.felts import Padded, packed, padded, selector
-from chainfolio.adapters.starknet.forms import Body, Receipt
+from chainfolio.adapters.starknet.felts import FormattedFelts, encode_short_string, format_felt, selector
+from chainfolio.adapters.starknet.forms import Receipt, Transaction
 from chainfolio.adapters.starknet.kind import KIND
-from chainfolio.adapters.starknet.rows import MOVEMENT, PAID
 from chainfolio.adapters.starknet.transactions import parties
 from chainfolio.addresses import STARKNET
 from chainfolio.assets import Asset
@@ -27,9 +26,9 @@ ENDS: tuple[tuple[Literal["in", "out"], str, str], ...] = (
 FUNCTIONS = load(Path(__file__).parents[2] / "configs" / "functions.toml", KIND.selector)
 
 
-def called(body: Body) -> bytes | None:
+def called(body: Transaction) -> bytes | None:
     """The function that a transaction called."""
-    return parties(Padded("node"), body, Receipt("0x1", "0x0", []))[3]
+    return parties(FormattedFelts("node"), body, Receipt("0x1", "0x0", []))[3]
 
 
 @needs_recordings
@@ -42,8 +41,7 @@ def called(body: Body) -> bytes | None:
     ],
 )
 def test_calls_of_recorded_transactions_have_their_names(block: str, called: dict[str, int]) -> None:
-    at = PAID.index("input")
-    found = Counter(FUNCTIONS.names.get(row[at] or b"", "") for row in rows(whole(block)).paid)
+    found = Counter(FUNCTIONS.names.get(row.input or b"", "") for row in rows(whole(block)).transactions)
     assert {name: found[name] for name in called} == called
 
 
@@ -52,11 +50,8 @@ def types(block: str) -> Counter[str]:
     read = rows(whole(block))
     moves: dict[int, list[dict[str, Any]]] = {}
     for row in read.movements:
-        move = dict(zip(MOVEMENT, row, strict=True))
-        moves.setdefault(move["tx_index"], []).append(move)
-    return Counter(
-        type_in(dict(zip(PAID, row, strict=True)), moves.get(row[PAID.index("tx_index")], [])) for row in read.paid
-    )
+        moves.setdefault(row.tx_index, []).append(row._asdict())
+    return Counter(type_in(row._asdict(), moves.get(row.tx_index, [])) for row in read.transactions)
 
 
 def type_in(done: dict[str, Any], moves: list[dict[str, Any]]) -> str:
@@ -80,7 +75,7 @@ def type_in(done: dict[str, Any], moves: list[dict[str, Any]]) -> str:
 def asset_of(move: dict[str, Any]) -> Asset:
     """What moved. The chain asks contracts what they are; here unknown ones that mint are collections."""
     asset = Asset("starknet:SN_MAIN", "erc20", move["token"])
-    if move["token"] in FACTS.searched or move["sender"] not in STARKNET.burn_addresses:
+    if move["token"] in FACTS.searched_tokens or move["sender"] not in STARKNET.burn_addresses:
         return asset
     return asset._replace(kind="erc721", token_id=str(move["raw"]))
 
@@ -109,17 +104,17 @@ def test_a_call_stands_for_a_type(name: str, type_: str) -> None:
 
 
 def test_the_last_call_of_a_transaction_says_what_it_is_in_both_layouts() -> None:
-    approve, swap = (padded(selector(each)) for each in ("approve", "swap"))
+    approve, swap = (format_felt(selector(each)) for each in ("approve", "swap"))
     today = ["0x2", "0xa", approve, "0x1", "0x7", "0xb", swap, "0x2", "0x8", "0x9"]
     older = ["0x2", "0xa", approve, "0x0", "0x1", "0xb", swap, "0x1", "0x2", "0x3", "0x7", "0x8", "0x9"]
     for said in (today, older):
-        body = Body("INVOKE", sender_address="0x1", calldata=said)
+        body = Transaction("INVOKE", sender_address="0x1", calldata=said)
         assert FUNCTIONS.names[called(body) or b""] == "swap"
 
 
 def test_a_message_from_ethereum_says_what_it_calls_and_a_declaration_calls_nothing() -> None:
-    handled = padded(selector("handle_deposit"))
-    message = Body("L1_HANDLER", contract_address="0x1", calldata=["0x2"], entry_point_selector=handled)
+    handled = format_felt(selector("handle_deposit"))
+    message = Transaction("L1_HANDLER", contract_address="0x1", calldata=["0x2"], entry_point_selector=handled)
     assert FUNCTIONS.names[called(message) or b""] == "handle_deposit"
-    assert called(Body("DECLARE", sender_address="0x1")) is None
-    assert called(Body("INVOKE", sender_address="0x1", calldata=[hex(packed("junk"))])) is None
+    assert called(Transaction("DECLARE", sender_address="0x1")) is None
+    assert called(Transaction("INVOKE", sender_address="0x1", calldata=[hex(encode_short_string("junk"))])) is None
