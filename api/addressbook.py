@@ -1,4 +1,4 @@
-"""/v1/addressbook: the wallets that an account knows, by the names it gave them."""
+"""/v1/addressbook: the wallets that an account has saved, with their labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Address = Annotated[
     str,
     msgspec.Meta(
         description="A wallet: EVM `0x` + 40 hex digits in any case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex "
-        "digits. It is kept, and answered, in one form.",
+        "digits. Stored and returned in canonical form.",
         examples=[WALLET],
         extra_json_schema={"pattern": PATTERN},
     ),
@@ -29,7 +29,7 @@ Address = Annotated[
 Label = Annotated[
     str,
     msgspec.Meta(
-        description="A name for people; trimmed, and empty where there is none.",
+        description="A name for people. White space around it is removed; it may be empty.",
         extra_json_schema={"maxLength": MAX_CHARS},
     ),
 ]
@@ -44,7 +44,7 @@ FAMILY: Final[dict[str, Any]] = {
 
 
 class NewEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A wallet to be known."""
+    """A wallet to add to the address book."""
 
     address: Address
     label: Label = ""
@@ -54,20 +54,20 @@ class NewEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewEntries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Wallets to be known, each once."""
+    """Wallets to add to the address book. No address may be repeated."""
 
     entries: Annotated[list[NewEntry], msgspec.Meta(min_length=1, max_length=100)]
 
 
 class BookQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a list; without either, all of it."""
+    """Page of a list; the whole list by default."""
 
-    limit: Annotated[int, msgspec.Meta(description="How many at most.", ge=1, le=MAX_QUOTA)] = MAX_QUOTA
-    offset: Annotated[int, msgspec.Meta(description="How many are left out before.", ge=0, le=MAX_QUOTA)] = 0
+    limit: Annotated[int, msgspec.Meta(description="Maximum number of items.", ge=1, le=MAX_QUOTA)] = MAX_QUOTA
+    offset: Annotated[int, msgspec.Meta(description="Number of items to skip.", ge=0, le=MAX_QUOTA)] = 0
 
 
 class NewLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another name; an empty one clears it."""
+    """The new label; an empty one clears it."""
 
     label: Label
 
@@ -76,13 +76,16 @@ class NewLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EntryPath(msgspec.Struct, frozen=True):
-    """Which entry."""
+    """Address of an entry."""
 
     address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A wallet in the address book. A plan that has lapsed stays, with its end; only `isPaid` is then false."""
+    """A wallet in the address book.
+
+    After a plan expires, `plan` and `expiresAt` stay and `isPaid` is false.
+    """
 
     address: str
     label: str
@@ -98,7 +101,7 @@ class EntryAnswer(msgspec.Struct, frozen=True):
 
 
 class BookAnswer(msgspec.Struct, frozen=True):
-    """Every entry, in the order in which they were added."""
+    """Entries in the order in which they were added."""
 
     data: list[Entry]
 
@@ -114,7 +117,10 @@ EXAMPLE: Final = {
 
 @get("/v1/addressbook", summary="The address book", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
 async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
-    """Every wallet saved to the account, or with `limit` and `offset` a part of them."""
+    """Returns the wallets saved to the account, in the order in which they were added.
+
+    `limit` and `offset` select a page.
+    """
     now_us = request.parts.environment.clock.now_us()
     return await look(request, lambda tx, account_id: _book(tx, account_id, now_us, query.limit, query.offset))
 
@@ -130,7 +136,10 @@ async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
     **FAMILY,
 )
 async def add_entries(request: Context, body: NewEntries) -> Answer:
-    """Adds all of them or none, and answers the whole address book. A wallet that is in it already keeps its label."""
+    """Adds all the wallets or, on an error, none, and returns the whole address book.
+
+    A wallet that is already saved keeps its label.
+    """
     now_us, quotas = request.parts.environment.clock.now_us(), request.parts.settings.quotas
     addresses = address_book.distinct(entry.address for entry in body.entries)
     labels = {address: entry.label for address, entry in zip(addresses, body.entries, strict=True)}
@@ -153,7 +162,7 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
     **FAMILY,
 )
 async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Answer:
-    """Gives it another label; an empty one clears it."""
+    """Changes the label of a wallet and returns the entry. An empty label clears it."""
     now_us, address = request.parts.environment.clock.now_us(), address_book.canonical(path.address)
     return await keep(
         request, lambda tx, id: EntryAnswer(_answer(address_book.rename(tx, id, address, body.label), now_us))
@@ -170,8 +179,11 @@ async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Ans
     **FAMILY,
 )
 async def remove_entry(request: Context, path: EntryPath) -> Answer:
-    """It leaves the bundles that it is in. Refused while its plan is paid for, where its owner authorized it, and where
-    a bundle would be left empty or equal to another one."""
+    """Removes a wallet from the address book and from all bundles.
+
+    Refused with 409 if its plan is paid, if its owner authorized it, or if a bundle would become empty or equal to
+    another bundle.
+    """
     now_us, address = request.parts.environment.clock.now_us(), address_book.canonical(path.address)
     return await keep(request, lambda tx, id: address_book.remove(tx, id, address, now_us), 204)
 

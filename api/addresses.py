@@ -1,4 +1,4 @@
-"""The `addresses` parameter: comma-joined, repeated or both, each in its canonical form, in order, answered once."""
+"""The `addresses` parameter: comma-separated or repeated, read in canonical form without duplicates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings
 
-# What an address looks like, one kind after the other; no pattern can hold a checksum or how many bytes base58 has.
+# One alternative per kind of address; a pattern can check neither a checksum nor the byte length of base58.
 PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in all_rules())})$"
 WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
 def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
-    """The accounts behind the values, each once; Refused names what is not an address."""
+    """Return the accounts of all values in order, without duplicates.
+
+    Raises:
+        Refused: An item is empty or not an address, or there are more addresses than one call may have.
+    """
     items = [item for value in values for item in value.split(",")]
     if not all(items):
         raise Refused("has an empty item: addresses are joined by single commas")
@@ -31,7 +35,11 @@ def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
 
 
 def read_evm_account(values: list[str], settings: Settings) -> tuple[Account, ...]:
-    """Exactly one EVM account, as a tuple of one."""
+    """Return exactly one EVM account, as a tuple of one.
+
+    Raises:
+        Refused: There is more than one address, or it is not an EVM address.
+    """
     accounts = read_accounts(values, settings)
     if len(accounts) != 1:
         raise Refused(f"holds {len(accounts)} addresses; exactly one is answered here")
@@ -42,7 +50,11 @@ def read_evm_account(values: list[str], settings: Settings) -> tuple[Account, ..
 
 
 def read_account(text: str) -> Account:
-    """The account behind one address; Refused says what is wrong with it."""
+    """Return the account of one address.
+
+    Raises:
+        Refused: The text is a name or a malformed address; the message says which.
+    """
     try:
         return account(text)
     except BadRequest as error:
@@ -71,8 +83,8 @@ Addresses = Annotated[
     Reader(read_accounts, _schema),
     msgspec.Meta(
         description="Wallet addresses, joined by commas (or the parameter repeated): EVM `0x` + 40 hex digits in any "
-        "case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex digits. Order is kept; an address given twice is "
-        "answered once.",
+        "case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex digits. The answer keeps their order; a repeated "
+        "address counts once.",
         examples=[[WALLET]],
     ),
 ]

@@ -1,9 +1,9 @@
-"""The step that lets a request in: its rate, then what is wrong with it, then its credits. A read holds them until it
-is answered; a change takes them in the transaction that makes it.
+"""The admission step of the pipeline: rate limit, then validation, then credits.
 
-A request's flaws are found before its rate is counted and told after it, so that rate and credits take one step in
-the store: whoever comes too often learns only that. Where the store has to be asked whether the account may have what
-it asks for, that comes after the rate, and the credits are reserved in a step of their own.
+A read reserves its credits until the answer is sent; a change pays them in its own transaction. Requests are validated
+before the rate limit is counted, so that rate and credits take one step in the store, but a validation error is
+reported only if the rate limit allows the request. If a route has an `allow` check, which reads the store, it runs
+after the rate limit, and credits are then reserved in a second step.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ WINDOW_S: Final = WINDOW_US // 1_000_000
 
 
 async def admit(context: Context, proceed: Proceed) -> Answer:
-    """Let the request in, or refuse it; what a read reserved is the edge's to settle."""
+    """Admit the request and return the answer of the next steps.
+
+    The credits that a read reserves are settled by `edge`. Every refusal is raised: rate limit, entitlement,
+    validation or credits.
+    """
     crowded = _crowded(context)
-    # Where nothing long is to be read, and nothing costly to be said, rate and credits are one step.
+    # Without a body to read and without a costly error message, rate and credits are one step.
     is_first = crowded or context.http.has_body or schema.has_unknown(context)
     first = await _admit_request(context) if is_first else None
     if crowded:
@@ -57,7 +61,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
 
 
 async def _admit_request(context: Context) -> Admission:
-    """Count the request in its rate before anything of it is read but its head; 429 where it comes too often."""
+    """Count the request in its rate limit before its body is read; raise a 429 Problem above it."""
     while (admitted := await _admitted(context, 0, rate=True)).is_stale:
         await _known_anew(context)
     context.headers.update(rate_headers(context, admitted))
@@ -72,7 +76,10 @@ async def _known_anew(context: Context) -> None:
 
 
 async def _retried_admission(context: Context, first: Admission | None) -> tuple[Exception | None, int, Admission]:
-    """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
+    """Return the request's error if any, its cost and its admission, for one state of keys and grants.
+
+    `first` is an admission that has already counted the rate limit, or None.
+    """
     while True:
         problem = await _field_error(context)
         cost = 0 if problem else context.route.cost * context.units
@@ -86,7 +93,7 @@ async def _retried_admission(context: Context, first: Admission | None) -> tuple
 
 
 async def _field_error(context: Context) -> Exception | None:
-    """What will be refused, if the rate allows to say so."""
+    """Read and check the arguments; return the error to raise once the rate limit allows it, or None."""
     if problem := missing(context.route, context.principal, context.parts.environment.clock.now_us()):
         return problem
     try:
@@ -117,7 +124,7 @@ def _admitted(context: Context, cost: int, *, rate: bool, current: bool = False)
 
 
 def _reserved(context: Context, admitted: Admission, cost: int) -> None:
-    """Put the charge on the request, or refuse for want of credits."""
+    """Attach the reserved credits to the request; raise a 402 Problem if there are too few."""
     if not cost:
         return
     if admitted.reservation is None:
@@ -126,7 +133,7 @@ def _reserved(context: Context, admitted: Admission, cost: int) -> None:
 
 
 def rate_headers(context: Context, admitted: Admission) -> dict[str, str]:
-    """The rate as clients of this interface read it, and as the IETF's draft words it."""
+    """Return the rate limit as `X-RateLimit-…` headers and as the headers of the IETF draft."""
     bucket, now_us = context.route.bucket, context.parts.environment.clock.now_us()
     left_us = max(0, admitted.reset_us - admitted.now_us)
     left_s = -(-left_us // 1_000_000)
@@ -150,7 +157,7 @@ def _rate_limited(admitted: Admission) -> Problem:
 
 
 def _too_many(reason: str) -> Problem:
-    """The refusal of one request more than may run at once: there is room as soon as another one is answered."""
+    """Return the 429 for too many concurrent requests; the client can retry when one of them is answered."""
     return Problem(
         429,
         f"{reason}; send the next when one is answered",
@@ -159,11 +166,11 @@ def _too_many(reason: str) -> Problem:
     )
 
 
-# --- how many requests of an account run at once ---------------------------------------------------------------------
+# --- concurrent requests of one account ------------------------------------------------------------------------------
 
 
 def _crowded(context: Context) -> Problem | None:
-    """The refusal where too many requests of the account run; else the request is one more, until it is answered."""
+    """Count the request among the running ones of its account and return None, or a 429 if too many run."""
     account, limit = context.principal.account_id, context.parts.settings.limits.in_flight_per_account
     running = context.parts.running
     if running[account] >= limit:
@@ -173,7 +180,7 @@ def _crowded(context: Context) -> Problem | None:
     return None
 
 
-# --- who waits for fresh data ----------------------------------------------------------------------------------------
+# --- requests that wait for fresh data -------------------------------------------------------------------------------
 
 
 def _waits(context: Context) -> bool:
@@ -182,8 +189,10 @@ def _waits(context: Context) -> bool:
 
 @asynccontextmanager
 async def _queue_place(context: Context) -> AsyncIterator[None]:
-    """Hold one of the key's places for requests that wait for a read, which may take as long as a node takes. Where all
-    are taken, wait for one; a client that leaves and a request whose time is over give their turn to the next."""
+    """Hold one of the key's slots for requests that wait for fresh data, or wait until one is free.
+
+    Other requests need no slot. Raises a 429 Problem if the queue of the key is full.
+    """
     if not _waits(context):
         yield
         return
@@ -208,14 +217,14 @@ ADMIT = Step(
     refuses={
         400: "A parameter is unknown, missing, repeated or malformed.",
         402: "The account has too few credits.",
-        429: "Too many requests in a minute, or too many of this key that wait for fresh data or for a place to do so.",
+        429: "Too many requests in a minute, or too many requests of this key are waiting for fresh data.",
         503: "The store cannot answer at the moment.",
     },
     headers={
         "X-RateLimit-Limit": "Requests that this key may send in any minute.",
-        "X-RateLimit-Remaining": "How many of them are left now.",
-        "X-RateLimit-Reset": "When the next place becomes free, in seconds since 1970.",
-        "RateLimit-Policy": "The same limit as the IETF's draft words it.",
-        "RateLimit": "What is left, and for how many seconds, as the IETF's draft words it.",
+        "X-RateLimit-Remaining": "Requests that this key may still send now.",
+        "X-RateLimit-Reset": "When the next request becomes possible, in Unix seconds.",
+        "RateLimit-Policy": "The same limit in the form of the IETF draft.",
+        "RateLimit": "The remaining requests and the seconds until the reset, in the form of the IETF draft.",
     },
 )

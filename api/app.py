@@ -1,4 +1,4 @@
-"""The application: the routes of api/routes.py, each behind its pipeline, and what every answer has around them."""
+"""The application: routes behind their pipelines, inside the edge that sends every answer."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ Endpoint = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(eq=False)
 class App:
-    """What is served, as `serve.listening` takes it. `max_body` is in bytes.
+    """The HTTP application that `serve.listening` runs.
 
-    `lifespan` is entered before the first request is taken, and left after the last one is answered.
+    Attributes:
+        max_body: Maximum size of a request body in bytes.
+        lifespan: Context managers, entered before the first request and left after the last answer.
     """
 
     parts: Parts
@@ -53,15 +55,19 @@ class App:
         self.serve = edge(self.parts, self.heads, self.max_body, self.answer)
 
     def unreadable(self) -> web.Response:
-        """What is answered to bytes that are no HTTP request."""
+        """Return the answer to bytes that are not an HTTP request."""
         return self.heads.unreadable()
 
     def drain(self) -> None:
-        """Tell every client from now on that its answer is the last one on its connection."""
+        """Close each connection after its next answer, from now on."""
         self.heads.draining = True
 
     async def answer(self, request: Request) -> Answer:
-        """What is answered at a request's path. Every path there is answers OPTIONS, and refuses what it has not."""
+        """Return the answer of the route at the request's path; OPTIONS is answered for every known path.
+
+        Raises:
+            Problem: 404 for an unknown path, 405 for a method that the path does not have.
+        """
         target, request.match, allowed = self.paths.find(request.method, request.rel_url.path_safe)
         if target is not None:
             return await target(request)
@@ -80,17 +86,21 @@ def make_app(
     environment: Environment,
     signature: Mapping[str, str] | None = None,
 ) -> App:
-    """Everything the API serves, over an engine and a state store that somebody else opened and closes."""
+    """Return the application over an engine and a state store, which the caller opens and closes.
+
+    `signature` holds headers that every answer gets.
+    """
     traffic = Traffic(state.meter.credit_totals)
     parts = Parts(engine, state, settings, environment, traffic, state.secret("cursors"), signature or {})
     return App(parts, (*ROUTES, *docs.routes(ROUTES, settings)))
 
 
 def endpoint(route: Route, parts: Parts) -> Endpoint:
-    """A route behind its pipeline."""
+    """Return a function that runs a route's pipeline; it returns errors, also a Problem, as answers."""
     run, limit_s = chained(PUBLIC if route.public else KEYED), parts.settings.limits.request_s
 
     async def answer(request: Request) -> Answer:
+        """Run the pipeline; every error, also a Problem, becomes an answer."""
         request.operation, request.route = route.name, route.path
         try:
             if request.headers.get("Expect", GO_ON).lower() != GO_ON:
@@ -102,7 +112,7 @@ def endpoint(route: Route, parts: Parts) -> Endpoint:
             return error_answer(late, request, route.envelope)
         except web.HTTPRequestEntityTooLarge:
             return error_answer(Problem(413, "the body is too long"), request)
-        except Exception as error:  # every refusal and failure of the route, in its family's words
+        except Exception as error:  # every refusal and failure of the route, in the error format of its family
             return error_answer(error, request, route.envelope)
 
     return answer

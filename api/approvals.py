@@ -1,5 +1,7 @@
-"""GET /v1/approvals/{chain}: whom wallets allowed to spend their tokens (ERC-20 and alike), as mined, the newest first;
-and, where asked for, what is left of that."""
+"""GET /v1/approvals/{chain}: token approvals (ERC-20 and similar) that wallets gave, newest first.
+
+On request also the remaining allowances, the operators of collectibles and the spenders of Permit2.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
 
 def read_included(values: list[str], settings: Settings) -> tuple[str, ...]:
-    """What to include, comma-joined or repeated, in one order whatever was written; Refused names what is unknown."""
+    """Return the `include` items of comma-separated or repeated values, sorted.
+
+    Raises:
+        Refused: An item is unknown.
+    """
     items = {item for value in values for item in value.split(",")}
     options = get_args(Included)
     for item in sorted(items - set(options)):
@@ -52,12 +58,16 @@ def _included_schema(_: Settings) -> dict[str, Any]:
 
 
 def chains(settings: Settings) -> list[str]:
-    """The chains whose approvals may be asked for: those of the interface, and those of this server."""
+    """Return the keys of accepted chains: those of the interface and the configured ones."""
     return sorted({*TEN, *settings.chains})
 
 
 def read_chain(values: list[str], settings: Settings) -> str:
-    """The key of one of the chains, exactly as it is written."""
+    """Return the chain key; case matters.
+
+    Raises:
+        Refused: The chain is unknown.
+    """
     if values[0] not in chains(settings):
         raise Refused(f"cannot be {quoted(values[0])}: {one_of(chains(settings))}")
     return values[0]
@@ -68,7 +78,7 @@ def _chain_schema(settings: Settings) -> dict[str, Any]:
 
 
 class ApprovalsPath(msgspec.Struct, frozen=True):
-    """On which chain."""
+    """Chain of the approvals."""
 
     chain: Annotated[
         str,
@@ -78,31 +88,31 @@ class ApprovalsPath(msgspec.Struct, frozen=True):
 
 
 class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whose approvals, how many, from where on."""
+    """Wallets, page and optional parts of the answer."""
 
     addresses: Addresses
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="The most items of one page.")] = 25
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum number of items of a page.")] = 25
     cursor: Annotated[
         str,
         msgspec.Meta(
-            min_length=1, max_length=MAX_CHARS, description="`cursor` of the page before; none for the first page."
+            min_length=1, max_length=MAX_CHARS, description="`cursor` of the previous page; omit it for the first page."
         ),
     ] = ""
     include: Annotated[
         tuple[str, ...],
         Reader(read_included, _included_schema),
         msgspec.Meta(
-            description="What to read from the chain beside the events, joined by commas. `allowance`: what is "
-            "left of each approval that no later one replaced, and what it puts at risk. `operators`: who may move "
-            "collectibles (ERC-721, ERC-1155), on the first page. `permit2`: whom Permit2 lets take ERC-20 tokens, on "
-            "the first page. Each names the spenders that are known.",
+            description="Comma-separated list of what to read from the chain in addition to the events. `allowance`: "
+            "the remaining allowance and the value at risk of each approval that no later one replaced. `operators`: "
+            "addresses that may move collectibles (ERC-721, ERC-1155), on the first page only. `permit2`: spenders "
+            "that Permit2 lets take ERC-20 tokens, on the first page only. Each adds the names of known spenders.",
             examples=[["allowance"]],
         ),
     ] = ()
 
 
 class TokenAsset(msgspec.Struct, frozen=True, kw_only=True):
-    """What the wallet holds of the token now; the strings are amounts and USD."""
+    """The wallet's current balance of the token, its price and its value in USD, as decimal strings."""
 
     name: str
     symbol: str
@@ -115,8 +125,11 @@ class TokenAsset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllowanceLeft(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is left of an approval at one block. `amount` and `balance` are raw, `valueAtRisk` is the USD of the smaller
-    of the two; each is `N/A` where it is not known, which is not zero."""
+    """The remaining allowance at one block.
+
+    `amount` and `balance` are in base units, `valueAtRisk` is the value in USD of the smaller of the two. `N/A` means
+    unknown, not zero.
+    """
 
     amount: str
     unlimited: bool
@@ -132,9 +145,12 @@ class TokenApproval(
     kw_only=True,
     rename={"owner": "from", "spender": "to", "spender_label": "spenderLabel"},
 ):
-    """One approval. `amount` is raw, 2^256-1 is unlimited; `asset` is absent where the token is not tracked or its
-    balance or price is not known at the moment. With `include`: `spenderLabel` is null where nobody knows the spender,
-    `allowance` is absent where a later approval replaced this one."""
+    """One approval.
+
+    `amount` is in base units; 2^256-1 is unlimited. `asset` is absent if the token is not tracked, or its balance or
+    price is currently unknown. With `include`: `spenderLabel` is null if the spender is unknown, `allowance` is absent
+    if a later approval replaced this one.
+    """
 
     block: str
     timestamp: Moment
@@ -161,8 +177,11 @@ class CollectibleOperator(
         "block_hash": "blockHash",
     },
 ):
-    """Who may move collectibles at one block: all of a collection, or the one with `tokenId`. `standard` is erc721 or
-    erc1155; `held` is how many could be moved (ids, of ERC-1155). Both are `N/A` where they are not known."""
+    """An address that may move collectibles at one block: the whole collection, or the one with `tokenId`.
+
+    `standard` is erc721 or erc1155; `held` is the number of collectibles it could move (for ERC-1155: of ids). Both are
+    `N/A` if unknown.
+    """
 
     block: str
     timestamp: Moment
@@ -191,10 +210,12 @@ class PermittedSpender(
         "block_hash": "blockHash",
     },
 ):
-    """Whom Permit2 lets take a token at one block; what was used up or taken back, or has expired, is left out.
-    `amount`, `balance` and `takeable` are raw; `takeable` is the least of the amount, the balance and what the token
-    lets Permit2 take, `valueAtRisk` the USD of it. `expiration` is the last moment, in Unix seconds. `N/A` is not
-    known, which is not zero."""
+    """A spender that Permit2 lets take a token at one block.
+
+    Used, revoked and expired permits are left out. `amount`, `balance` and `takeable` are in base units; `takeable` is
+    the least of the amount, the balance and the token's allowance for Permit2, `valueAtRisk` its value in USD.
+    `expiration` is in Unix seconds and included. `N/A` means unknown, not zero.
+    """
 
     block: str
     timestamp: Moment
@@ -215,9 +236,11 @@ class PermittedSpender(
 
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One page. `cursor` is null on the last one. `unpricedAllowances` counts the allowances of this page whose value
-    at risk is not known. `issues` is there if the node of the chain does not answer: it says up to which block the page
-    goes, and what is left out."""
+    """One page. `cursor` is null on the last one.
+
+    `unpricedAllowances` counts the allowances of this page whose value at risk is unknown. `issues` is present if the
+    chain's node does not answer: it names the last block of the stored data, and what is left out.
+    """
 
     cursor: str | None
     page_size: int
@@ -236,9 +259,9 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     envelope="approvals",
     check=lambda request, path, query: check(request, path, query),
     fails={
-        501: "This server does not know that chain, or not what is to be included.",
-        502: "The node of that chain does not answer, and nothing of the chain is stored.",
-        503: "Not now: the blocks of this page are not indexed, or the store cannot answer.",
+        501: "The chain, or a part named in `include`, is not available on this server.",
+        502: "The chain's node does not answer, and nothing of the chain is stored.",
+        503: "Temporarily unavailable: the blocks of this page are not indexed, or the store does not answer.",
     },
     example={
         "cursor": None,
@@ -267,10 +290,12 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     },
 )
 async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Approvals:
-    """ERC-20 `Approval` events as mined, the newest first. A cursor is bound to its chain, its addresses and your
-    account; blocks that come meanwhile change no later page. Blocks that are not indexed are an error, never empty. If
-    the node does not answer, the page has what is stored, and `issues` say up to which block; `asset` and what
-    `include` asks for are left out."""
+    """Returns ERC-20 `Approval` events, newest first.
+
+    A cursor is valid for the same chain, addresses and account only; new blocks do not change later pages. Blocks that
+    are not indexed are an error, never an empty page. If the chain's node does not answer, the page has the stored
+    approvals, `issues` name their last block, and `asset` and the parts named in `include` are left out.
+    """
     question = _question(request, path, query)
     start = cursor_place(request, path, query)
     page = await request.engine.approvals(path.chain, query.addresses, query.limit, start, query.include)
@@ -291,13 +316,13 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
 
 
 def _question(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> tuple[str, ...]:
-    """What the pages of one list have in common."""
+    """Return what identifies the list that a cursor belongs to."""
     owners = sorted(account.address for account in query.addresses)
     return ("approvals", request.principal.account_id, path.chain, *owners, *query.include)
 
 
 def check(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> None:
-    """400 for addresses of another kind than the chain's, and for a cursor of another list."""
+    """Raise a 400 Problem for addresses of another kind than the chain's, and for a wrong cursor."""
     chains = request.parts.settings.chains
     kind = chains[path.chain].adapter if path.chain in chains else EVM.kind
     for each in query.addresses:
@@ -308,7 +333,7 @@ def check(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> None:
 
 
 def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> EventPosition | None:
-    """Where the page begins, None for the first one; 400 for a cursor of another list."""
+    """Return where the page begins, None for the first; raise a 400 Problem for a wrong cursor."""
     if not query.cursor:
         return None
     try:

@@ -1,4 +1,4 @@
-"""GET /v1/portfolio/at-block: what one wallet held on one chain at one block, at the prices of that block."""
+"""GET /v1/portfolio/at-block: holdings and prices of one wallet on one chain at one block."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ ALWAYS: Final = ("ethereum", "monad")
 
 
 def enabled(settings: Settings) -> list[str]:
-    """The chains that may be asked for: those of the interface, and those that the operator turned on."""
+    """Return the keys of accepted chains: those of the interface and those turned on by settings."""
     return sorted({*ALWAYS, *(key for key, chain in settings.chains.items() if chain.at_block)})
 
 
 def read_chain(values: list[str], settings: Settings) -> str:
-    """The key of an enabled chain, exactly as it is written."""
+    """Return the key of an enabled chain; case matters.
+
+    Raises:
+        Refused: The parameter is repeated, or the chain is not enabled.
+    """
     if len(values) > 1:
         raise Refused("is given more than once")
     if values[0] not in enabled(settings):
@@ -37,7 +41,7 @@ def _schema(settings: Settings) -> dict[str, Any]:
 
 
 class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which wallet, on which chain, at which block."""
+    """Wallet, chain, block and optional parts of the answer."""
 
     addresses: EvmAddress
     chain_key: Annotated[
@@ -47,20 +51,19 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
     block_number: Annotated[
         int,
-        msgspec.Meta(
-            ge=1, description="The block; one above the chain's head is refused with 400.", examples=[19_000_000]
-        ),
+        msgspec.Meta(ge=1, description="Block number; 400 if it is above the chain's head.", examples=[19_000_000]),
     ]
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
     include_sources: Annotated[
         bool,
         msgspec.Meta(
-            description="The block of each balance; source, time and confidence of each price; the calls behind both."
+            description="The block of each balance; source, time and confidence of each price; the calls that returned "
+            "them."
         ),
     ] = False
     include_spam: Annotated[
-        bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
+        bool, msgspec.Meta(description="Include spam tokens in sums. They are listed in both cases.")
     ] = False
 
 
@@ -72,15 +75,18 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     bucket="at-block",
     envelope="at-block",
     fails={
-        500: "A node or price source gave no usable answer, or keeps no state of that block.",
-        501: "This server has no node of that chain.",
-        503: "The server's own store cannot answer at the moment.",
+        500: "A node or price source gave no usable answer, or the node has pruned the state of that block.",
+        501: "The chain is not configured on this server.",
+        503: "The server's store does not answer at the moment.",
     },
     example=AT_BLOCK,
 )
 async def portfolio_at_block(request: Context, query: AtBlockQuery) -> list[Portfolio]:
-    """One portfolio with only that chain in `chains`; `blockNumber` is echoed as a string, `priceAdapters` is empty.
-    Balances and prices are those of the block itself."""
+    """Returns a list of one portfolio, with only that chain in `chains`.
+
+    Balances and prices are those of the block itself. `blockNumber` is returned as a string, and `priceAdapters` is
+    empty.
+    """
     options = Options(
         images=query.include_images,
         explorer_urls=query.include_explorer_urls,

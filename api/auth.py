@@ -1,4 +1,4 @@
-"""The step that knows who is calling: one `Authorization: Bearer <key>` header, or 401."""
+"""The authentication step: exactly one `Authorization: Bearer <key>` header, otherwise 401."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from chainfolio.api.context import Answer, Context, Proceed, Step
 from chainfolio.api.errors import Problem
 from chainfolio.api.keys import Principal
 
-# RFC 6750 over RFC 9110: the scheme in any case, spaces (no tab), one token68. A comma is no part of it, so header
-# lines that something on the way has joined are refused like two headers are.
+# RFC 6750 and RFC 9110: the scheme in any case, spaces (no tab), one token68. It has no comma, so header lines that a
+# proxy joined are refused like two headers.
 _BEARER = re.compile(r"bearer +([A-Za-z0-9\-._~+/]{1,512}=*)\Z", re.IGNORECASE | re.ASCII)
 CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 HOW: Final = "send your API key as the header `Authorization: Bearer <key>`"
 
 
 async def authenticate(context: Context, proceed: Proceed) -> Answer:
-    """Put the caller's account and key on the context."""
+    """Store the caller's account and key on the request; raise a 401 Problem without a valid key."""
     context.http.principal = await caller(context)
     return await proceed(context)
 
 
 async def caller(context: Context) -> Principal:
-    """Whose key the request has; 401 where it has none that opens anything."""
+    """Return the account and key of the request's API key; raise a 401 Problem without a valid one."""
     headers = context.http.headers.getall("Authorization", [])
     if len(headers) != 1:
         raise unauthorized(f"one API key is needed: {HOW}" if headers else f"an API key is needed: {HOW}")
@@ -37,12 +37,12 @@ async def caller(context: Context) -> Principal:
 
 
 def unauthorized(message: str) -> Problem:
-    """A 401 with its challenge."""
+    """Return a 401 Problem with its `WWW-Authenticate` challenge."""
     return Problem(401, message, code="UNAUTHORIZED", headers=dict(CHALLENGE))
 
 
 AUTHENTICATE = Step(
     "authenticate",
     authenticate,
-    refuses={401: "The API key is missing, malformed or not valid.", 503: "The store cannot answer at the moment."},
+    refuses={401: "The API key is missing, malformed or not valid.", 503: "The store does not answer at the moment."},
 )

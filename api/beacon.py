@@ -27,9 +27,9 @@ MAX_SPAN: Final = {"timestamp": 31_536_000, "epoch": 82_125}
 UNITS: Final = {"timestamp": "seconds", "epoch": "epochs"}
 FAILS: Final = {
     404: "The beacon chain has no such validator.",
-    500: "The beacon node is down, or gave an answer that cannot be used: a text.",
-    501: "This server has no beacon chain.",
-    503: "Not now: the beacon chain is not indexed that far, or the store cannot answer.",
+    500: "The beacon node is down or gave an unusable answer. The body is plain text.",
+    501: "No beacon chain is configured on this server.",
+    503: "Temporarily unavailable: the beacon chain is not indexed that far, or the store does not answer.",
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -44,8 +44,8 @@ Pubkey = Annotated[
         examples=["0x" + "8a" * 48],
     ),
 ]
-Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="How many rows to leave out from the start.")]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=10, description="How many rows to answer at most.")]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="Number of rows to skip.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=10, description="Maximum number of rows.")]
 
 
 class ByIndex(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class ByIndex(msgspec.Struct, frozen=True):
 
     @property
     def validator(self) -> int:
-        """The index."""
+        """The index of the validator."""
         return self.index
 
 
@@ -66,40 +66,40 @@ class ByPubkey(msgspec.Struct, frozen=True):
 
     @property
     def validator(self) -> str:
-        """The key in its one form, lower-case."""
+        """The public key in lower case."""
         return self.pubkey.lower()
 
 
 class WindowQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows to answer."""
+    """Page of the rows."""
 
     offset: Offset = 0
     limit: Limit = 10
 
     @property
     def window(self) -> Window:
-        """The rows asked for."""
+        """The page as a Window."""
         return Window(self.offset, self.limit)
 
 
 class RewardsQuery(WindowQuery, frozen=True, kw_only=True, rename="camel"):
-    """Which rewards, in which buckets."""
+    """Range, granularity and page of rewards."""
 
-    range_type: Annotated[RangeType, msgspec.Meta(description="What `rangeFrom` and `rangeTo` count.")]
+    range_type: Annotated[RangeType, msgspec.Meta(description="Unit of `rangeFrom` and `rangeTo`.")]
     range_from: Annotated[
-        Count, msgspec.Meta(description="The first epoch, or unix second, of the range.", examples=[330_000])
+        Count, msgspec.Meta(description="The first epoch or Unix second of the range.", examples=[330_000])
     ]
     range_to: Annotated[
-        Count, msgspec.Meta(description="The last one, included: at most a year after the first.", examples=[330_224])
+        Count, msgspec.Meta(description="The last one, included; at most a year after the first.", examples=[330_224])
     ]
     granularity: Annotated[
         Granularity,
-        msgspec.Meta(description="An epoch, or a UTC day, ISO week or calendar month, clipped to the range."),
+        msgspec.Meta(description="Bucket size: epoch, or UTC day, ISO week or calendar month cut at the range."),
     ]
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the rows stand: `pages` of `limit` rows make up the `totalRows`."""
+    """Position of the page: there are `totalRows` rows, which make `pages` pages of `limit` rows."""
 
     offset: int
     limit: int
@@ -108,25 +108,25 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RewardsPage(Page, frozen=True, kw_only=True, rename="camel"):
-    """Rewards by bucket, the earliest first."""
+    """Rewards by bucket, earliest first."""
 
     data: list[ValidatorReward]
 
 
 class WithdrawalsPage(Page, frozen=True, kw_only=True, rename="camel"):
-    """Withdrawals, the latest first."""
+    """Withdrawals, latest first."""
 
     data: list[ValidatorWithdrawal]
 
 
 class DepositsPage(Page, frozen=True, kw_only=True, rename="camel"):
-    """Deposits, the latest first."""
+    """Deposits, latest first."""
 
     data: list[ValidatorDeposit]
 
 
 def paged(rows: Rows[Any], window: Window) -> dict[str, Any]:
-    """The fields of a page of rows; no row is still no page."""
+    """Return the fields of a page of rows; without rows, `pages` is 0."""
     return {
         "data": list(rows.rows),
         "offset": window.offset,
@@ -137,7 +137,11 @@ def paged(rows: Rows[Any], window: Window) -> dict[str, Any]:
 
 
 def reward_range(query: RewardsQuery) -> Range:
-    """The range asked for; a 400 where it ends before it begins or is longer than a year."""
+    """Return the range of a query.
+
+    Raises:
+        Problem: 400 if the range ends before it begins, or is longer than a year.
+    """
     if query.range_from > query.range_to:
         raise Problem(400, f"rangeFrom {query.range_from} is after rangeTo {query.range_to}")
     longest, unit = MAX_SPAN[query.range_type], UNITS[query.range_type]
@@ -147,7 +151,7 @@ def reward_range(query: RewardsQuery) -> Range:
 
 
 def check_range(request: Context, path: object, query: RewardsQuery) -> None:
-    """400 for a range that no validator has rewards of."""
+    """Raise a 400 Problem for a range that ends before it begins, or is longer than a year."""
     reward_range(query)
 
 
@@ -212,13 +216,13 @@ def _example(row: dict[str, Any]) -> dict[str, Any]:
 
 @get(f"{BASE}/details/index/{{index}}", summary="A validator by its index", **FAMILY, example=_DETAILS)
 async def validator_by_index(request: Context, path: ByIndex) -> ValidatorDetails:
-    """Its status, life cycle, balances in wei and withdrawal credentials."""
+    """Returns the status, life cycle, balances in wei and withdrawal credentials of a validator."""
     return await request.engine.validators().details(path.validator)
 
 
 @get(f"{BASE}/details/pubkey/{{pubkey}}", summary="A validator by its public key", **FAMILY, example=_DETAILS)
 async def validator_by_pubkey(request: Context, path: ByPubkey) -> ValidatorDetails:
-    """Its status, life cycle, balances in wei and withdrawal credentials."""
+    """Returns the status, life cycle, balances in wei and withdrawal credentials of a validator."""
     return await request.engine.validators().details(path.validator)
 
 
@@ -230,8 +234,10 @@ async def validator_by_pubkey(request: Context, path: ByPubkey) -> ValidatorDeta
     example=_example(_REWARD),
 )
 async def rewards_by_index(request: Context, path: ByIndex, query: RewardsQuery) -> RewardsPage:
-    """Rewards and duties in buckets of the range, the earliest first. A range that ends before it begins, or is longer
-    than 31,536,000 seconds or 82,125 epochs, is refused."""
+    """Returns rewards and duties in buckets of the range, earliest first.
+
+    A range that ends before it begins, or is longer than 31,536,000 seconds or 82,125 epochs, is refused with 400.
+    """
     return await _rewards(request, path.validator, query)
 
 
@@ -243,8 +249,10 @@ async def rewards_by_index(request: Context, path: ByIndex, query: RewardsQuery)
     example=_example(_REWARD),
 )
 async def rewards_by_pubkey(request: Context, path: ByPubkey, query: RewardsQuery) -> RewardsPage:
-    """Rewards and duties in buckets of the range, the earliest first. A range that ends before it begins, or is longer
-    than 31,536,000 seconds or 82,125 epochs, is refused."""
+    """Returns rewards and duties in buckets of the range, earliest first.
+
+    A range that ends before it begins, or is longer than 31,536,000 seconds or 82,125 epochs, is refused with 400.
+    """
     return await _rewards(request, path.validator, query)
 
 
@@ -260,7 +268,7 @@ async def _rewards(request: Context, validator: ValidatorId, query: RewardsQuery
     example=_example(_WITHDRAWAL),
 )
 async def withdrawals_by_index(request: Context, path: ByIndex, query: WindowQuery) -> WithdrawalsPage:
-    """What was paid out to the execution layer, the latest first."""
+    """Returns withdrawals to the execution layer, latest first."""
     withdrawals = await request.engine.validators().withdrawals(path.validator, query.window)
     return WithdrawalsPage(**paged(withdrawals, query.window))
 
@@ -272,21 +280,21 @@ async def withdrawals_by_index(request: Context, path: ByIndex, query: WindowQue
     example=_example(_WITHDRAWAL),
 )
 async def withdrawals_by_pubkey(request: Context, path: ByPubkey, query: WindowQuery) -> WithdrawalsPage:
-    """What was paid out to the execution layer, the latest first."""
+    """Returns withdrawals to the execution layer, latest first."""
     withdrawals = await request.engine.validators().withdrawals(path.validator, query.window)
     return WithdrawalsPage(**paged(withdrawals, query.window))
 
 
 @get(f"{BASE}/deposits/index/{{index}}", summary="Deposits, by validator index", **FAMILY, example=_example(_DEPOSIT))
 async def deposits_by_index(request: Context, path: ByIndex, query: WindowQuery) -> DepositsPage:
-    """What was paid in, the latest first."""
+    """Returns deposits of the validator, latest first."""
     deposits = await request.engine.validators().deposits(path.validator, query.window)
     return DepositsPage(**paged(deposits, query.window))
 
 
 @get(f"{BASE}/deposits/pubkey/{{pubkey}}", summary="Deposits, by public key", **FAMILY, example=_example(_DEPOSIT))
 async def deposits_by_pubkey(request: Context, path: ByPubkey, query: WindowQuery) -> DepositsPage:
-    """What was paid in, the latest first."""
+    """Returns deposits of the validator, latest first."""
     deposits = await request.engine.validators().deposits(path.validator, query.window)
     return DepositsPage(**paged(deposits, query.window))
 

@@ -1,4 +1,4 @@
-"""/v1/bundles: named groups of wallets out of the address book."""
+"""/v1/bundles: named groups of wallets from the address book."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chainfolio.storage.state.address_book import canonical, distinct
 Name = Annotated[
     str,
     msgspec.Meta(
-        description="A name for people: trimmed, unique in the account, and case matters.",
+        description="A name for people, unique in the account; case matters. White space around it is removed.",
         extra_json_schema={"minLength": 1, "maxLength": MAX_CHARS},
     ),
 ]
@@ -36,7 +36,7 @@ NOT_FOUND: Final = ("BUNDLE_NOT_FOUND", *COMMON)
 
 
 class NewBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A bundle to be made."""
+    """A bundle to create."""
 
     name: Annotated[Name, msgspec.Meta(examples=["Treasury"])]
     addresses: Annotated[list[Address], msgspec.Meta(min_length=1, max_length=100)]
@@ -46,7 +46,7 @@ class NewBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another name."""
+    """The new name of a bundle."""
 
     name: Annotated[Name, msgspec.Meta(examples=["Rainy days"])]
 
@@ -55,26 +55,26 @@ class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One more member."""
+    """A wallet to add to a bundle."""
 
     address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
 
 
 class BundlePath(msgspec.Struct, frozen=True, rename="camel"):
-    """Which bundle."""
+    """Id of a bundle."""
 
     bundle_id: Id
 
 
 class MemberPath(msgspec.Struct, frozen=True, rename="camel"):
-    """Which member of which bundle."""
+    """Id of a bundle and address of a member."""
 
     bundle_id: Id
     address: Address
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """A named group of wallets, never empty, in the order in which they were added."""
+    """A named group of wallets, in the order in which they were added. It is never empty."""
 
     id: str
     name: str
@@ -88,7 +88,7 @@ class BundleAnswer(msgspec.Struct, frozen=True):
 
 
 class BundlesAnswer(msgspec.Struct, frozen=True):
-    """Every bundle, in the order in which they were made."""
+    """Bundles in the order in which they were created."""
 
     data: list[Bundle]
 
@@ -103,7 +103,10 @@ ONE: Final[dict[str, Any]] = {"answers": {200: BundleAnswer}, "example": {"data"
 
 @get("/v1/bundles", summary="All bundles", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
 async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
-    """Every bundle of the account, or with `limit` and `offset` a part of them."""
+    """Returns the bundles of the account, in the order in which they were created.
+
+    `limit` and `offset` select a page.
+    """
     stored = await look(request, store.every)
     return BundlesAnswer([_bundle(each) for each in stored[query.offset : query.offset + query.limit]])
 
@@ -111,7 +114,7 @@ async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
 @write(
     "POST",
     "/v1/bundles",
-    summary="Make a bundle",
+    summary="Create a bundle",
     codes=(
         "VALIDATION_ERROR",
         *COMMON,
@@ -125,7 +128,10 @@ async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
     **ONE,
 )
 async def create_bundle(request: Context, body: NewBundle) -> Answer:
-    """Every address must be in the address book; no two bundles have the same name or exactly the same members."""
+    """Creates a bundle and returns it.
+
+    Every address must be in the address book. No two bundles may have the same name or exactly the same members.
+    """
     id = str(uuid.UUID(int=request.parts.environment.random.getrandbits(128), version=4))
     quotas, addresses = request.parts.settings.quotas, distinct(body.addresses)
     return await keep(
@@ -135,19 +141,22 @@ async def create_bundle(request: Context, body: NewBundle) -> Answer:
 
 @get("/v1/bundles/{bundleId}", summary="One bundle", codes=NOT_FOUND, **ONE)
 async def bundle(request: Context, path: BundlePath) -> BundleAnswer:
-    """A bundle by its id."""
+    """Returns a bundle by its id."""
     return _answer(await look(request, lambda tx, account_id: store.find(tx, account_id, path.bundle_id)))
 
 
 @write("PATCH", "/v1/bundles/{bundleId}", summary="Rename a bundle", codes=(*NOT_FOUND, "BUNDLE_NAME_TAKEN"), **ONE)
 async def rename_bundle(request: Context, path: BundlePath, body: NewName) -> Answer:
-    """Gives it another name; the name that it has is no change."""
+    """Changes the name of a bundle and returns the bundle.
+
+    Its current name is accepted and changes nothing.
+    """
     return await keep(request, lambda tx, id: _answer(store.rename(tx, id, path.bundle_id, body.name)))
 
 
 @write("DELETE", "/v1/bundles/{bundleId}", summary="Delete a bundle", codes=NOT_FOUND, answers={204: Answer}, **FAMILY)
 async def delete_bundle(request: Context, path: BundlePath) -> Answer:
-    """Its addresses stay in the address book."""
+    """Deletes a bundle. Its addresses stay in the address book."""
     return await keep(request, lambda tx, id: store.delete(tx, id, path.bundle_id), 204)
 
 
@@ -166,7 +175,10 @@ async def delete_bundle(request: Context, path: BundlePath) -> Answer:
     **ONE,
 )
 async def add_member(request: Context, path: BundlePath, body: NewMember) -> Answer:
-    """Puts one address of the address book into the bundle; one that is in it already is no change."""
+    """Adds an address of the address book to the bundle and returns the bundle.
+
+    An address that is already in it changes nothing.
+    """
     quotas, address = request.parts.settings.quotas, canonical(body.address)
     return await keep(request, lambda tx, id: _answer(store.add_member(tx, id, path.bundle_id, address, quotas)))
 
@@ -186,7 +198,10 @@ async def add_member(request: Context, path: BundlePath, body: NewMember) -> Ans
     **ONE,
 )
 async def remove_member(request: Context, path: MemberPath) -> Answer:
-    """Answers the bundle as it is now; the address stays in the address book. The last one cannot be removed."""
+    """Removes an address from the bundle and returns the bundle.
+
+    The address stays in the address book. The last address of a bundle cannot be removed.
+    """
     address = canonical(path.address)
     return await keep(request, lambda tx, id: _answer(store.remove_member(tx, id, path.bundle_id, address)))
 

@@ -1,4 +1,4 @@
-"""GET /v1/chains: which chains this server knows and what it answers about them."""
+"""GET /v1/chains: the configured chains and what this server answers about each."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from chainfolio.engine.answers import ChainFact
 
 @get("/v1/chains", tag="Service", summary="Chains this server answers about", cost=0)
 async def chains(request: Context) -> list[ChainFact]:
-    """Every configured chain, sorted by name."""
+    """Returns every configured chain, sorted by name."""
     return sorted(request.engine.chains(), key=lambda chain: (chain.name.casefold(), chain.key))

@@ -1,5 +1,8 @@
-"""A change: what it does, what it costs and the answer to it are one transaction, so that none of them is there without
-the others, whoever leaves and whatever is killed. A refusal changes nothing and costs nothing."""
+"""Changes: the work, its payment and its stored answer are one transaction.
+
+None of them exists without the others, even if the client disconnects or the process is killed. A refusal changes
+nothing and costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,22 @@ from chainfolio.supervisor import described
 
 log = structlog.stdlib.get_logger("chainfolio.api")
 TRIES: Final = 4
-KEPT_BYTES: Final = 4096  # of an answer that can be made again
+KEPT_BYTES: Final = 4096  # longest answer that is stored whole if it can be made again
 Make = Callable[[Transaction], Answer]
 Look = Callable[[Transaction], object]
 
 
 async def change(context: Context, work: Look, status: int = 200, repeat: Look | None = None) -> Answer:
-    """Do the work, take what it costs, and keep the answer that its result is.
+    """Do the work, pay for it and store its result as the answer, in one transaction; return the answer.
 
-    `again` looks up what a later request with the same key is told, where the answer is too long to be kept.
+    Args:
+        context: The request, which has the cost and the Idempotency-Key.
+        work: Called in the transaction; what it returns is encoded as JSON. It may be called again after a conflict.
+        status: Of the answer; 204 has no body.
+        repeat: Makes the answer for a later request with the same key, if the answer is too long to be stored.
+
+    Raises:
+        Locked: Other requests with the same key kept the change from being stored.
     """
     meter = context.parts.state.meter
     for _ in range(TRIES):
@@ -55,17 +65,18 @@ async def change(context: Context, work: Look, status: int = 200, repeat: Look |
 
 
 async def afterwards(work: Awaitable[object]) -> None:
-    """Do what follows a change that is paid for; a failure is logged, for the answer is due all the same."""
+    """Do work that follows a committed change; log a failure, because the change is answered anyway."""
     try:
         await work
-    except Exception as error:  # whatever it is: it takes nothing of the change back
+    except Exception as error:  # no error may undo the answer to a committed change
         log.warning("not done after a change", reason=described(error))
 
 
 async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
-    """The answer to a change that was let in: what its key was answered before, else what the next steps answer.
+    """Return the stored answer of the request's Idempotency-Key, else the answer of the next steps.
 
-    `available` are the credits that the account had when it was let in.
+    A refusal by the next steps is stored as the answer of the key, except 402, 429 and 5xx.
+    `available` is the account's credits when the request was admitted.
     """
     if context.asked is None:
         return await _afforded(context, proceed, available)
@@ -74,7 +85,7 @@ async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
         return replayed(context, stored)
     try:
         return await _afforded(context, proceed, available if stored is None else context.cost)
-    except Exception as error:  # a refusal is an answer to keep; a failure is none, for trying again may go better
+    except Exception as error:  # a refusal is stored as the answer; a failure is not, because a retry may succeed
         problem = problem_of(error, context.request_id)
         if context.made or problem.status >= 500 or problem.status in (402, 429):
             raise
@@ -104,7 +115,7 @@ async def _before(context: Context) -> StoredResponse | None:
 
 
 async def _remembered(context: Context, make_answer: Make, repeat: Look | None = None) -> Answer | StoredResponse:
-    """What the request's key was answered before; else what is made now, kept for the key in the same transaction."""
+    """Return the stored answer of the request's key, or make and store one in one transaction."""
     key = context.asked
 
     def work(tx: Transaction) -> Answer | StoredResponse:

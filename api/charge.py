@@ -1,4 +1,4 @@
-"""What a read has reserved, from its admission until its answer is on the wire: then, and only then, it is paid."""
+"""Credits that a read reserves at its admission, and pays only when its answer has been sent."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Charge:
     held: Reservation
 
     async def void(self) -> None:
-        """Give them back, before the refusal is told. A store that is away gives them back later, by itself."""
+        """Give the credits back and wait for the store; if it fails, the reservation expires later."""
         try:
             await self.meter.settle_reservation(self.held, "void")
         except StoreError as error:
             log.warning("not voided", reason=error.message, then="the reservation expires")
 
     def void_soon(self) -> None:
-        """Give them back, as soon as may be: nobody is left to be told."""
+        """Give the credits back without waiting for the store."""
         self.meter.settle_soon(self.held, "void")
 
     def post_soon(self) -> None:
-        """Take them: the answer has been sent."""
+        """Take the credits without waiting for the store, after the answer has been sent."""
         self.meter.settle_soon(self.held, "post")
 
 
 def insufficient_credits(cost: int, available: int) -> Problem:
-    """The refusal for want of credits."""
+    """Return the 402 for too few credits."""
     return Problem(
         402,
         f"this call costs {cost} and the account has {available} credits that no running call holds",

@@ -1,4 +1,4 @@
-"""What msgspec has to complain about a request, in a user's words."""
+"""Translate msgspec's validation errors into messages for users of the API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_LIKE: Final = 24  # to find a name that is like a long one takes long
 
 
 def of_value(message: str) -> str:
-    """A complaint about one value."""
+    """Return the message for msgspec's error about one value."""
     if match := _OTHER.match(message):
         kinds = " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
         return f"expected {kinds}, got {'a boolean' if match[2] == 'bool' else _KINDS.get(match[2], match[2])}"
@@ -43,7 +43,13 @@ def of_value(message: str) -> str:
 
 
 def of_body(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[str, list[str]]:
-    """A complaint about a place in a body of a type: the sentence, and the path of what is wrong."""
+    """Return the message for msgspec's error about a body, and the path of the wrong field.
+
+    Args:
+        message: msgspec's text, without its path.
+        path: Field names and list indexes from the root of the body.
+        kind: Type of the body, which is used to suggest field names.
+    """
     if match := _FIELD.match(message):
         path = [*path, match[2][:70]]
         if match[1] == "missing required":
@@ -60,12 +66,12 @@ def of_body(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[
 
 
 def _field_path(path: list[str]) -> str:
-    """`entries[0].label`."""
+    """Join a path as in `entries[0].label`."""
     return "".join(f"[{step}]" if step.isdigit() or step == "..." else f".{step}" for step in path).lstrip(".")
 
 
 def _names(kind: Any, path: list[str]) -> list[str]:
-    """The fields of the object at a place in a document of a type; none where that is not known."""
+    """Return the field names of the object at `path` in a `kind`; empty if there is no such object."""
     info = msgspec.inspect.type_info(kind)
     for step in path:
         if isinstance(info, msgspec.inspect.Metadata):

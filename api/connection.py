@@ -1,4 +1,4 @@
-"""Connections of the public web server, and when an answer counts as sent."""
+"""Connections of the public web server; an answer counts as sent once the system has taken every byte."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from aiohttp import web
 
 from chainfolio.api.guard import Guard, address_of
 
-MAX_SKIPPED: Final = 1024 * 1024  # bytes of a body that nobody wants to read
-LINGER_S: Final = 2.0  # for a client to read its answer before the connection ends under what it still sends
+MAX_SKIPPED: Final = 1024 * 1024  # bytes of an unwanted body that are discarded
+LINGER_S: Final = 2.0  # for a client that still sends to read its answer before the connection is closed
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Served(Protocol):
-    """What a server needs of whoever answers."""
+    """The application that a server runs."""
 
     @property
     def serve(self) -> Handler:
-        """Answers a request."""
+        """Handler of a request."""
 
     def unreadable(self) -> web.Response:
-        """The answer to bytes that are no HTTP request."""
+        """Return the answer to bytes that are not an HTTP request."""
 
 
 class Server(web.Server):
-    """Makes connections, and waits for them at its end."""
+    """aiohttp server that creates guarded connections."""
 
     def __init__(self, served: Served, guard: Guard, **options: Any) -> None:
-        super().__init__(self._answer, handler_cancellation=True)  # nobody works, or pays, for who has gone
+        super().__init__(self._answer, handler_cancellation=True)  # no work and no charge after a client disconnects
         self.served, self.guard = served, guard
         self.options = {"logger": logging.getLogger("chainfolio.http"), **options}
 
@@ -48,7 +48,7 @@ class Server(web.Server):
         return response
 
     def __call__(self) -> web.RequestHandler:
-        """One more connection."""
+        """Return a handler for a new connection."""
         return Connection(self, loop=asyncio.get_running_loop(), **self.options)
 
 
@@ -66,7 +66,10 @@ class Connection(web.RequestHandler):
         self.skipped: int | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nothing may wait to be written: to drain is then to be woken when the system has every byte."""
+        """Register the connection with the guard, and abort it if it is not admitted.
+
+        The write buffer limit is 0, so that draining ends only when the system has taken every byte.
+        """
         admitted = self.guard.enter(self, address_of(transport.get_extra_info("peername")))
         super().connection_made(transport)
         if self.transport is not None:
@@ -75,7 +78,7 @@ class Connection(web.RequestHandler):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        """What comes while nothing is being answered is the head of a request, which may not take for ever."""
+        """Pass data to aiohttp and note when the head of a request begins, or discard it after `deafen`."""
         if self.skipped is not None:
             self._skip(len(data))
             return
@@ -84,13 +87,15 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It makes room for another."""
+        """Remove the connection from the guard."""
         self.guard.leave(self)
         super().connection_lost(exc)
 
     async def deafen(self) -> None:
-        """End it after what was answered. What the client still sends is not looked at: some of it is taken, so that a
-        client that reads when it has sent everything comes to its answer."""
+        """Discard what the client still sends and close the connection after `LINGER_S`.
+
+        Up to `MAX_SKIPPED` bytes are taken, so that a client that reads only after sending everything gets its answer.
+        """
         self.skipped = 0
         if self.transport is not None and not self.transport.is_reading():
             self.transport.resume_reading()
@@ -104,24 +109,23 @@ class Connection(web.RequestHandler):
             self.transport.pause_reading()
 
     def unsent(self) -> int:
-        """How many bytes of an answer the system has not taken yet."""
+        """Return the number of bytes that the system has not taken yet; 0 after the connection ended."""
         return self.transport.get_write_buffer_size() if self.transport is not None else 0
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """What is no HTTP is refused in our words: the server's own quote the request, and a key may be in it."""
+        """Answer malformed HTTP with our own 400: aiohttp's message quotes the request, which may hold a key."""
         return self.served.unreadable() if status == 400 else super().handle_error(request, status, exc, message)
 
 
 def rest_is_costly(http: web.BaseRequest) -> bool:
-    """Whether what has not been read of the body takes more work to skip than its bytes: it is in chunks, which may be
-    tiny, or compressed, or longer than any body that is taken."""
+    """Return True if the unread body is expensive to skip: chunked, compressed or too long."""
     if http.content.is_eof():
         return False
     return (
@@ -132,13 +136,14 @@ def rest_is_costly(http: web.BaseRequest) -> bool:
 
 
 async def send(http: web.BaseRequest, response: web.Response) -> None:
-    """Send an answer and return once the system has taken every byte; from then on they travel without us.
+    """Send an answer and return once the system has taken every byte.
 
-    ConnectionResetError where the client went before.
+    Raises:
+        ConnectionResetError: The client disconnected before.
     """
     if http.transport is None:
         raise ConnectionResetError("the client has gone")
     await response.prepare(http)
     await response.write_eof()
-    if http.transport is None:  # the wait for the system to take the rest was ended by the end of the connection
+    if http.transport is None:  # the connection ended while the rest was being written
         raise ConnectionResetError("the client has gone")

@@ -1,4 +1,4 @@
-"""What passes along the pipeline: the context of one request, the answer to it, and the steps between."""
+"""Types of the pipeline: the context of a request, its answer, and the steps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ ENCODER = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(slots=True)
 class Places:
-    """The places of one key for requests that wait for fresh data. `requests` counts those that have one and those that
-    stand in line for one, who get it in the order in which they came."""
+    """Slots of one key for requests that wait for fresh data.
+
+    Attributes:
+        free: Given to requests in the order in which they arrived.
+        requests: Number of requests that have a slot or wait for one.
+    """
 
     free: asyncio.Semaphore
     requests: int = 0
@@ -34,9 +38,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What every request works with. `secret` signs what clients carry back; all processes of a store have the same.
+    """Everything that the requests of one process share.
 
-    `signature` are headers that every answer of this process has.
+    Attributes:
+        secret: Signs cursors; equal in all processes of a store.
+        signature: Headers that every answer of this process has.
+        waiting: Slots for requests that wait for fresh data, by key id.
+        running: Number of running requests by account id.
+        queries: Cache of parsed queries by type and query string.
     """
 
     engine: Engine
@@ -52,7 +61,7 @@ class Parts:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer, ready to be sent."""
+    """A complete answer, ready to be sent."""
 
     body: bytes
     status: int = 200
@@ -62,11 +71,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Context:
-    """One request on its way, which the steps fill in.
+    """One request in the pipeline; the steps fill it in.
 
-    `unanswerable` counts the units of its cost that this server cannot answer: they cost nothing.
-    Of a change: `asked` is there where it carries an Idempotency-Key, `cost` is due in the transaction that makes it,
-    and `made` says that this transaction is done.
+    Attributes:
+        asked: Of a change with an Idempotency-Key: the key and the request's fingerprint; else None.
+        cost: Credits that a change pays in its transaction.
+        made: True once the transaction of a change is committed.
+        unanswerable: Units of the cost that this server cannot answer; they are free.
+        arguments: Arguments of the route's handler by name.
     """
 
     http: Request
@@ -80,28 +92,28 @@ class Context:
 
     @property
     def principal(self) -> Principal:
-        """Who asks; known after authentication."""
+        """The caller; only available after authentication."""
         assert self.http.principal is not None, "authenticated before"
         return self.http.principal
 
     @property
     def headers(self) -> dict[str, str]:
-        """What is on the answer whatever it becomes."""
+        """Headers that the answer gets in addition to its own, even if it is an error."""
         return self.http.extras
 
     @property
     def request_id(self) -> str:
-        """May be the caller's own word for the request: good for finding it in the log, never a key of anything."""
+        """Id of the request in the log. The caller may have chosen it, so it must not be used as a key."""
         return self.http.id
 
     @property
     def units(self) -> int:
-        """How many times the route's cost this request costs."""
+        """Factor by which the route's cost is multiplied."""
         return self.route.units(self.arguments) - self.unanswerable
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers."""
+        """The engine of the process."""
         return self.parts.engine
 
 
@@ -110,9 +122,13 @@ Proceed = Callable[[Context], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the pipeline: it refuses by raising, or awaits `proceed` for what the steps after it answer.
+    """One step of the pipeline: it raises to refuse, or awaits `proceed` for the next steps' answer.
 
-    `refuses` tells the interface description which statuses it may add, `headers` which headers every answer has.
+    Attributes:
+        name: For people.
+        run: The step.
+        refuses: Statuses that the step may add, with descriptions for OpenAPI.
+        headers: Headers that the step adds to every answer, with descriptions for OpenAPI.
     """
 
     name: str
@@ -122,5 +138,5 @@ class Step:
 
 
 def encoded(value: object, status: int = 200) -> Answer:
-    """A value as JSON: equal values are equal bytes."""
+    """Return an answer with the value as JSON; equal values give equal bytes."""
     return Answer(ENCODER.encode(value), status)

@@ -1,4 +1,4 @@
-"""GET /v1/credits: how many credits the account has left."""
+"""GET /v1/credits: the credits that the account has left."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from chainfolio.storage.state import ledger
 
 @get("/v1/credits", tag="Service", summary="Credits left", cost=0, example=1234)
 async def credits(request: Context) -> int:
-    """A bare number: what can be spent now, without what running calls hold."""
+    """Returns a JSON number: the credits that can be spent now.
+
+    Credits reserved by running calls are not included.
+    """
     account_id = request.principal.account_id
     return await request.parts.state.read(lambda tx: ledger.available(tx, account_id))

@@ -1,4 +1,4 @@
-"""Cursors: where a list goes on, sealed, so that only whom it was given to can use it, for the same question."""
+"""Cursors: signed positions in a list, valid for the same account and the same query only."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ MAX_CHARS: Final = 512
 
 
 class Forged(ValueError):
-    """This is no cursor that was given out for this question to this account."""
+    """The text is not a cursor that this server made for this query and account."""
 
 
 def seal(secret: bytes, question: tuple[str, ...], position: Any) -> str:
-    """A place in the answer to a question (who asks belongs to it) as text for a URL."""
+    """Return a position in a list as URL-safe text, signed for `question`, which must include the account."""
     data = msgspec.msgpack.encode(position)
     return urlsafe_b64encode(_mark(secret, question, data) + data).decode().rstrip("=")
 
 
 def unseal(secret: bytes, question: tuple[str, ...], cursor: str, kind: type[T]) -> T:
-    """The place in a cursor; Forged where one character, the account or the question is another than it was."""
+    """Return the position in a cursor.
+
+    Raises:
+        Forged: The cursor was changed, or made for another question or account.
+    """
     try:
         sealed = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    except ValueError:  # not base64, or no ASCII
+    except ValueError:  # not base64, or not ASCII
         raise Forged from None
     mark, data = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
-    # Base64 has several texts for the same bytes, of which one was given out.
+    # Several base64 texts decode to the same bytes; only the one that `seal` returned is accepted.
     is_whole = hmac.compare_digest(mark, _mark(secret, question, data))
     if not is_whole or urlsafe_b64encode(sealed).decode().rstrip("=") != cursor:
         raise Forged

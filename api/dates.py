@@ -1,4 +1,4 @@
-"""The `date` parameter: a calendar day of UTC, written in exactly one way."""
+"""The `date` parameter: a calendar day in UTC, written as YYYY-MM-DD."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", re.ASCII)
 
 
 def read_day(values: list[str], settings: Settings) -> datetime.date:
-    """The day in the text; Refused where it is none."""
+    """Return the day.
+
+    Raises:
+        Refused: The parameter is repeated, or not a day written as YYYY-MM-DD.
+    """
     if len(values) > 1:
         raise Refused("is given more than once")
     (text,) = values
     try:
         if _DAY.match(text):
             return datetime.date.fromisoformat(text)
-    except ValueError:  # a day that no calendar has
+    except ValueError:  # not in the calendar
         pass
     raise Refused(f"cannot be {quoted(text)}: {FORMAT}")
 
@@ -39,13 +43,14 @@ Day = Annotated[
     datetime.date,
     Reader(read_day, _schema),
     msgspec.Meta(
-        description="A day, `YYYY-MM-DD`, today at the latest: the state at 00:00 UTC of it.", examples=["2026-03-01"]
+        description="A day, `YYYY-MM-DD`, not in the future. The state at 00:00 UTC of that day is returned.",
+        examples=["2026-03-01"],
     ),
 ]
 
 
 class HasDay(Protocol):
-    """A query that asks for a day."""
+    """A query for one day."""
 
     @property
     def date(self) -> datetime.date:
@@ -53,7 +58,7 @@ class HasDay(Protocol):
 
 
 class HasSpan(Protocol):
-    """A query that asks for the days from one to another."""
+    """A query for a range of days."""
 
     @property
     def start_date(self) -> datetime.date:
@@ -65,12 +70,12 @@ class HasSpan(Protocol):
 
 
 def check_begun(request: Context, query: HasDay) -> None:
-    """400 for a day that has not begun."""
+    """Raise a 400 Problem for a day in the future."""
     _check_begun(request, "date", query.date)
 
 
 def check_span(request: Context, query: HasSpan, max_days: int) -> None:
-    """400 for a span that ends before it begins, has more days than `most`, or ends on a day that has not begun."""
+    """Raise a 400 Problem for a span that is reversed, ends in the future or exceeds `max_days`."""
     _check_begun(request, "endDate", query.end_date)
     days = (query.end_date - query.start_date).days + 1
     if days < 1:

@@ -1,4 +1,4 @@
-"""Which route a path and a method lead to: a look in a dictionary, or for paths with parameters in a short list."""
+"""Dispatch: find the route of a path and method, by dictionary or, with parameters, by pattern."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
 class Paths(Generic[T]):
-    """What stands behind each path, by method."""
+    """Targets by path and method."""
 
     def __init__(self) -> None:
         self._plain: dict[str, dict[str, T]] = {}
         self._shaped: dict[str, tuple[re.Pattern[str], dict[str, T]]] = {}
 
     def add(self, method: str, path: str, target: T) -> None:
-        """One more; in a path, `{name}` stands for anything without slash or brace."""
+        """Add a target; `{name}` in a path matches one or more characters other than slash and brace."""
         if "{" in path:
             texts = _PARAMETER.split(path)  # text, name, text, name, …
             shape = "".join(f"(?P<{text}>[^{{}}/]+)" if at % 2 else re.escape(text) for at, text in enumerate(texts))
@@ -29,9 +29,9 @@ class Paths(Generic[T]):
         methods[method] = target
 
     def find(self, method: str, path: str) -> tuple[T | None, Mapping[str, str], set[str]]:
-        """What is there with the path's parameters; or None, with the methods that the path has.
+        """Return the target and its path parameters, or None and the methods that the path has.
 
-        `path` is decoded but for `%2F` and `%25`, so that no slash appears that was not there.
+        `path` is decoded except for `%2F` and `%25`, so that decoding adds no slash.
         """
         methods = self._plain.get(path)
         if methods is not None and method in methods:
@@ -46,7 +46,7 @@ class Paths(Generic[T]):
         return None, {}, allowed
 
     def all(self) -> set[tuple[str, str]]:
-        """Every path with each of its methods."""
+        """Return every pair of path and method."""
         routes = {(path, method) for path, methods in self._plain.items() for method in methods}
         return routes | {(path, method) for path, (_, methods) in self._shaped.items() for method in methods}
 

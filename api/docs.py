@@ -1,4 +1,4 @@
-"""GET /openapi.json, /docs and /: the interface description, for programs and for people, from this server alone."""
+"""GET /openapi.json, /docs and /: the interface description, for programs and for people."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TAG = "Documentation"
 
 
 def routes(api_routes: Sequence[Route], settings: Settings) -> tuple[Route, ...]:
-    """The routes that describe `others`, and themselves."""
+    """Return the documentation routes, which describe `api_routes` and themselves."""
     pages: list[bytes] = []
 
     @get("/openapi.json", tag=TAG, summary="This description, OpenAPI 3.1", public=True)
     async def openapi(request: Context) -> Answer:
-        """Made from the routes themselves."""
+        """Returns the OpenAPI description, which is generated from the routes."""
         return Answer(pages[0], headers={"Cache-Control": "no-cache"})
 
     page_routes = (openapi, page, start)
@@ -34,20 +34,20 @@ def routes(api_routes: Sequence[Route], settings: Settings) -> tuple[Route, ...]
 
 @get("/docs", tag=TAG, summary="This description, to read and to try", public=True, media="text/html")
 async def page(request: Context) -> Answer:
-    """One page that needs nothing but this server."""
+    """Returns an HTML page that loads nothing from other servers."""
     html, policy = _page()
     return Answer(html, 200, "text/html", {"Cache-Control": "no-cache", "Content-Security-Policy": policy})
 
 
 @get("/", tag=TAG, summary="Where to start", public=True, media="text/html", answers={302: Answer})
 async def start(request: Context) -> Answer:
-    """Leads to /docs."""
+    """Redirects to /docs."""
     return Answer(b"", 302, "text/html", {"Location": "/docs"})
 
 
 @cache
 def _page() -> tuple[bytes, str]:
-    """The page with its style and scripts inside, and the policy that lets only those run."""
+    """Return the page with style and scripts inlined, and a Content-Security-Policy for only those."""
     folder = resources.files("chainfolio.api") / "static"
     names = ("docs.html", "docs.css", "charts.js", "docs.js")
     html, style, charts, script = ((folder / name).read_text("utf-8") for name in names)

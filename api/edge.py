@@ -1,4 +1,4 @@
-"""What every answer has, whatever it says: a request id, one line in the log, CORS, security headers, compression."""
+"""The edge: sends every answer with request id, headers and compression, logs and charges it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ log = structlog.stdlib.get_logger("chainfolio.api")
 
 
 def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) -> Served:
-    """What a connection calls for each request: `handler` finds the answer, here it is dressed, sent and charged."""
+    """Return the handler of a connection's requests, which sends, charges and logs `handler`'s answer.
+
+    If too many requests run, the answer is a 503 Problem instead.
+    """
     name, clock, logger = _namer(parts), parts.environment.clock, log.bind()
     traffic, limit = parts.traffic, parts.settings.limits.in_flight
     logs_info = logger.is_enabled_for(logging.INFO)
 
     async def shed(request: Request) -> Answer:
-        """Say at once that there is too much to do: whoever waited in a queue without end would be told too late."""
+        """Refuse a request at once with a 503 Problem, instead of queueing it without limit."""
         traffic.shed += 1
         raise Problem(503, "too many requests are running; try again in a moment", headers={"Retry-After": "1"})
 
@@ -47,19 +50,19 @@ def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) 
         request.id = name(request)
         traffic.in_flight += 1
         try:
-            # Whoever asks whether this process lives is always told.
+            # Health checks are never refused.
             crowded = traffic.in_flight > limit and request.path.startswith("/v1/")
             answer = await _answered(request, shed if crowded else handler)
             if request.charge is not None and not 200 <= answer.status < 300:
-                # Whatever is not a success costs nothing; it is given back before it is told.
+                # Only successes cost credits; they are given back before the answer is sent.
                 await _charge(request).void()
             coding = worth_compressing(request, answer.body)
             body = await compressed(answer.body, coding) if coding else answer.body
             response = heads.response(request, answer, body, coding)
             await send(http, response)
-            if request.charge is not None:  # killed before, it has cost nothing
+            if request.charge is not None:  # if the process is killed before this line, the request is free
                 _charge(request).post_soon()
-        except BaseException as error:  # whoever leaves, or whatever fails: nothing was sent, so nothing is owed
+        except BaseException as error:  # also cancellation by a disconnect: the answer was not sent, so it is free
             if request.charge is not None:
                 _charge(request).void_soon()
             if isinstance(error, asyncio.CancelledError):
@@ -85,20 +88,23 @@ def _leave(running: Counter[str], account: str) -> None:
 
 
 def _charge(request: Request) -> Charge:
-    """The charge of a request, which is settled once."""
+    """Remove the charge from the request and return it, so that it is settled only once."""
     charge, request.charge = request.charge, None
-    assert charge is not None, "asked before"
+    assert charge is not None, "checked by the caller"
     return charge
 
 
 def error_answer(error: Exception, request: Request, envelope: str = "whole") -> Answer:
-    """The answer for an error; what is our own fault is logged whole, and only named to the client."""
+    """Return the answer for an error and log server errors.
+
+    A 500 is logged with its traceback; its answer has only the id of the incident.
+    """
     problem = problem_of(error, request.id, envelope)
     if not isinstance(error, Problem) and problem.status >= 500:
         context = {"request_id": request.id, "path": request.route, "status": problem.status}
         if problem.status == 500:
             log.error("failed", **context, exc_info=error)
-        else:  # named by its kind and its words: where it came from is no news
+        else:  # an expected failure: its traceback would tell nothing new
             log.warning("failed", **context, kind=type(error).__name__, reason=str(error))
     elif isinstance(error, NotFound) and error.remedy:
         log.warning("not found", request_id=request.id, path=request.route, reason=str(error))
@@ -112,12 +118,12 @@ async def _answered(request: Request, handler: Handler) -> Answer:
         if request.head_bytes > MAX_HEADERS:
             raise Problem(431, f"the headers are longer than {MAX_HEADERS} bytes")
         return await handler(request)
-    except Exception as error:  # whatever it is, the client is told in our own words
+    except Exception as error:  # every error gets an answer in our own format
         return error_answer(error, request)
 
 
 def _namer(parts: Parts) -> Callable[[Request], str]:
-    """Names for requests: their own where they bring a sane one, else a number that no other process counts from."""
+    """Return a function that returns a request's id: its valid `X-Request-Id`, else a new unique one."""
     prefix, numbers = f"{parts.environment.random.getrandbits(80):020x}", itertools.count(1)
 
     def name(request: Request) -> str:

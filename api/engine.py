@@ -1,4 +1,4 @@
-"""What the API needs from the engine and from the state store: structural, so that neither has to know the API."""
+"""Protocols of the engine as the API uses it, so that the engine does not depend on the API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chainfolio.portfolio.overview import Pictures
 
 
 class Nav(Protocol):
-    """A net asset value in one currency; exact, shown as JSON numbers."""
+    """An exact net asset value in one currency."""
 
     @property
     def nav(self) -> Decimal:
@@ -35,46 +35,53 @@ class Nav(Protocol):
 
     @property
     def currency(self) -> str:
-        """The currency that was asked for."""
+        """The requested currency."""
 
     @property
     def conversion_price(self) -> Decimal:
-        """Fiat: units of it per USD. Crypto: USD per unit."""
+        """For fiat, units of the currency per USD; for crypto, USD per unit."""
 
     @property
     def unpriced_assets(self) -> int:
-        """How many assets have no price: they are not in the value."""
+        """Number of assets without a price, which are not in the value."""
 
     @property
     def completeness(self) -> str:
-        """`partial` where a read failed, else `complete`."""
+        """`partial` if a read failed, else `complete`."""
 
     @property
     def issues(self) -> Sequence[IssueDocument]:
-        """What could not be read and is not in the value."""
+        """Failed reads, whose assets are not in the value."""
 
     @property
     def conversion_source(self) -> str:
-        """Where `conversion_price` is from; empty for USD."""
+        """Source of `conversion_price`; empty for USD."""
 
 
 class Engine(Protocol):
-    """Answers about accounts. What fails is raised, typed; what is known in part is said in the answer.
+    """Answers about accounts. Failures are typed errors; partial results list their issues in the answer.
 
-    A call is cancelled when its client goes away, so work that several callers wait for is the engine's to shield.
+    A call is cancelled when its client disconnects, so the engine must shield work that several callers share.
     """
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
-        """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
+        """Return one portfolio per account, in their order.
+
+        `wait` waits for fresh data; `wallet_only` reads only wallet balances, always live.
+        """
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
-        """The same portfolios as JSON, which is made once for many requests."""
+        """Return one portfolio per account as JSON, which may be cached for several requests."""
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
-        """One value over all accounts, of what could be read. A currency nobody can convert to is a typed error, and so
-        is it that nothing could be read; Unserved if no account is of a kind that a configured chain has."""
+        """Return one value over all accounts; failed reads are left out and listed in its issues.
+
+        Raises:
+            NotSupported: There is no rate of the currency, or no configured chain has such accounts.
+            ChainfolioError: Nothing could be read; it is the error of a chain.
+        """
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Return portfolios at one block of one chain.
@@ -86,14 +93,22 @@ class Engine(Protocol):
         """
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
-        """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it, NotSupported as of
-        `nav`."""
+        """Return one portfolio per account, as of 00:00 UTC of `day`.
+
+        Raises:
+            HistoryUnavailable: No chain's node has the state of that time.
+            NotSupported: No configured chain has such accounts.
+        """
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
     ) -> PerformanceDocument:
-        """What accounts were worth over some days and earned, as those of one owner. Unserved where no chain can say,
-        or without a rate of the currency."""
+        """Return values and returns of accounts over some days, as one owner's.
+
+        Raises:
+            NotSupported: No configured chain has such accounts, or there is no rate of the currency.
+            ChainfolioError: No day is known; it is the error of a chain.
+        """
 
     async def approvals(
         self,
@@ -103,42 +118,57 @@ class Engine(Protocol):
         start: EventPosition | None,
         include: Collection[str] = (),
     ) -> ApprovalsPage:
-        """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotIndexed where
-        the index does not reach, NotSupported where the chain is not configured or what to `include` (`allowance`,
-        `operators`, `permit2`) is not known, BadRequest for a place that is gone."""
+        """Return a page of approvals that accounts gave on a chain, newest first, after `start` if given.
+
+        Raises:
+            NotIndexed: The page needs blocks that are not indexed.
+            NotSupported: The chain is not configured, or a part in `include` (`allowance`, `operators`, `permit2`)
+                is not available.
+            BadRequest: `start` no longer exists.
+        """
 
     async def transactions(self, accounts: Sequence[Account], query: TransactionFilter) -> TransactionsPage:
-        """The transactions of accounts that a filter lets through; Unserved without a source of them."""
+        """Return a page of the accounts' transactions that match a filter.
+
+        Raises:
+            NotSupported: There is no source of transactions of such accounts.
+            NotFound: An account has more transactions than are served.
+            NotIndexed: The page needs blocks that are not indexed.
+        """
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew in the background; False where every one is being read already."""
+        """Start to read accounts again in the background; return False if all are already being read."""
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
-        """Have the histories of accounts read for an owner, for some days, as far as the settings allow."""
+        """Start to index the accounts' histories for an owner, within the limits of the settings."""
 
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
-        """Have the histories of subscribed accounts read for an owner, each until its end in microseconds."""
+        """Start to index the histories of accounts for an owner, each until its end in Unix microseconds."""
 
     def pictures(self) -> Pictures:
-        """The pictures of tokens and protocols."""
+        """Return the images of tokens and protocols."""
 
     def kinds(self) -> Collection[str]:
-        """The kinds of address (`evm`, `solana`…) that some configured chain has."""
+        """Return the kinds of address (`evm`, `solana`, …) of the configured chains."""
 
     def chains(self) -> Sequence[ChainFact]:
-        """Every configured chain."""
+        """Return every configured chain."""
 
     async def status(self, accounts: Sequence[Account]) -> Sequence[SyncStatus]:
-        """How fresh each account's data is, in their order; starts no work."""
+        """Return the last read times of each account, in their order, without starting any work."""
 
     async def readiness(self) -> Readiness:
-        """How far each chain is, without asking any node: it is called every few seconds, by anybody."""
+        """Return the state of each chain without a request to a node, because it is polled without a key."""
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
-        """One portfolio per virtual user, in their order; `wait` wants fresh data of the accounts of a group."""
+        """Return one portfolio per virtual user, in order; `wait` waits for fresh data of groups."""
 
     def validators(self) -> Validators:
-        """The validators of the beacon chain; Unserved where there is none."""
+        """Return the validators of the beacon chain.
+
+        Raises:
+            NotSupported: No beacon chain is configured.
+        """
 
     def protocols(self) -> Registry:
-        """The protocols that are known, also on chains that are not configured."""
+        """Return the registry of known protocols, also of chains that are not configured."""

@@ -1,4 +1,4 @@
-"""Who may call what: the grants and the plan that a route needs, and how each refusal is worded."""
+"""Entitlements: the grants and plans that routes need, and the refusal without each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainfolio.api.router import Route
 PRO: Final = "pro"
 ASK: Final = "ask the operator of this server for it"
 
-# The service description answers a missing add-on like a missing key.
+# The interface specifies 401 for a missing add-on, as for a missing key.
 _MISSING: Final[Mapping[str, tuple[int, str]]] = {
     "portfolio": (403, "this needs the portfolio entitlement"),
     "at-block": (401, "this needs the Portfolio at Block add-on"),
@@ -23,7 +23,7 @@ _MISSING: Final[Mapping[str, tuple[int, str]]] = {
 
 
 def missing(route: Route, caller: Principal, now_us: int) -> Problem | None:
-    """The refusal where the caller lacks what the route needs."""
+    """Return the refusal if the caller lacks the entitlement that the route needs, else None."""
     if not route.needs or entitled(route.needs, caller, now_us):
         return None
     status, reason = _MISSING[route.needs]
@@ -32,7 +32,7 @@ def missing(route: Route, caller: Principal, now_us: int) -> Problem | None:
 
 
 def entitled(needs: str, caller: Principal, now_us: int) -> bool:
-    """Whether the caller has it now: a plan that lapsed gives nothing, though it keeps its name."""
+    """Return True if the caller has the entitlement now; an expired plan does not count."""
     if needs == PRO:
         return caller.plan == "PRO" and (caller.plan_expires_us is None or caller.plan_expires_us > now_us)
     return needs in caller.grants

@@ -1,8 +1,8 @@
-"""Every refusal of the API: which error is which status, and how each family of routes writes it.
+"""Errors of the API: HTTP status and body of each error, by family of routes.
 
-This is the one place that knows both `chainfolio.errors` and HTTP. Three tables: CURES says what an error means to a
-client, CODES what a refused tenant is told, SHAPES how a family of routes words a status, because the service
-description gives them different bodies.
+This is the only module that knows both `chainfolio.errors` and HTTP. It has three tables: REMEDIES maps our errors to
+answers, CODES describes refusals about address book and bundles, and SHAPES gives the body of a status by family of
+routes, because the interface specifies different bodies.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ TITLES: Final[Mapping[int, str]] = {
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a request, and where."""
+    """One error of a request and the path of its field."""
 
     message: str
     path: list[str]
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request was refused or failed, in a sentence for people; `error` is a stable word for programs."""
+    """A refused or failed request: `error` is a stable name for programs, `message` a sentence for people."""
 
     error: str
     message: str
@@ -57,7 +57,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Coded(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What was refused: `code` for programs, `message` for people, and the facts that the code comes with."""
+    """A refusal: `code` is for programs, `message` for people; other fields depend on the code."""
 
     code: str
     message: str
@@ -71,13 +71,13 @@ class Coded(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class CodedFailure(msgspec.Struct, frozen=True):
-    """Why a request about the address book or about bundles was refused."""
+    """A refused request about the address book or bundles."""
 
     error: Coded
 
 
 class ValidationFailure(msgspec.Struct, frozen=True):
-    """The request does not fit the interface: everything that is wrong with it, by the part of the request it is in."""
+    """An invalid request: `details` lists all errors by the part of the request (`path`, `query`, `body`)."""
 
     error: str
     message: str
@@ -86,7 +86,7 @@ class ValidationFailure(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """A refusal on its way to the client. `code` is for the routes whose envelope has one."""
+    """A refusal that is raised as an exception; `code` is used by routes whose error bodies have one."""
 
     status: int
     message: str
@@ -101,7 +101,7 @@ class Problem(Exception):
 
 
 def invalid(segment: str, field_errors: list[FieldError]) -> Problem:
-    """The 400 of a request that does not fit the interface, before anything was reserved for it."""
+    """Return the 400 for an invalid request; `segment` is `path`, `query`, `body` or `headers`."""
     return Problem(
         400,
         "; ".join(field_error.message for field_error in field_errors),
@@ -113,7 +113,10 @@ def invalid(segment: str, field_errors: list[FieldError]) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an error of ours means to a client. Without `words` its own message is shown: that must hold no secret."""
+    """Answer to one kind of error.
+
+    Without `words` the error's own message is shown, which must hold no secret.
+    """
 
     kind: type[errors.ChainfolioError]
     status: int
@@ -122,9 +125,9 @@ class Remedy:
     retry_after_s: int | None = None
 
 
-# The first that fits. A source's own words stay in the log: they may name hosts, paths or keys. So does what
-# the operator can do about an error.
-# NotIndexed is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
+# The first match counts. Messages of sources stay in the log, because they may name hosts, paths or keys; so do hints
+# for the operator.
+# NotIndexed is 503: the request is valid and a retry helps once it is indexed; 404 would read as "empty".
 REMEDIES: Final = (
     Remedy(errors.BadSettings, 503, words="the server is not set up for this"),
     Remedy(errors.NotIndexed, 503, "Not Indexed", retry_after_s=60),
@@ -144,7 +147,7 @@ REMEDIES: Final = (
 )
 
 
-# What a family of routes calls an error, where its clients expect another word than CURES has for everybody.
+# Answers of a family of routes that differ from REMEDIES, because its clients expect them.
 FAMILY_REMEDIES: Final[Mapping[str, Sequence[Remedy]]] = {
     "approvals": (Remedy(errors.SourceError, 502, words="the node does not answer at the moment", retry_after_s=5),),
     "at-block": (
@@ -173,10 +176,10 @@ FAMILY_REMEDIES: Final[Mapping[str, Sequence[Remedy]]] = {
 }
 
 
-# What a tenant may not do: each code's status, and when it is given.
+# Status and description of each refusal code.
 CODES: Final[Mapping[Code, tuple[int, str]]] = {
     "VALIDATION_ERROR": (400, "An address is malformed or unsupported, or the request repeats an address."),
-    "FORBIDDEN": (403, "Something that is asked for does not belong to the account."),
+    "FORBIDDEN": (403, "A requested object does not belong to the account."),
     "ADDRESSBOOK_ENTRY_NOT_FOUND": (404, "The address is not in the address book, or not in the bundle."),
     "BUNDLE_NOT_FOUND": (404, "The account has no such bundle."),
     "DELEGATE_NOT_FOUND": (404, "The account in `X-Delegate-For` has not delegated to the caller's."),
@@ -197,13 +200,13 @@ CODES: Final[Mapping[Code, tuple[int, str]]] = {
 
 
 def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Problem:
-    """The refusal that an exception becomes; whatever is not one of ours is a 500 that only names its incident."""
+    """Return the refusal for an exception; unknown exceptions become a 500 with only the incident's id."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, Refusal):
         return Problem(CODES[error.code][0], str(error), code=error.code, extras=error.extras)
     if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
-        # Told like a request that does not fit the interface, which it is: only the engine could see it.
+        # The request is invalid, although only the engine could find out.
         return invalid("query", [FieldError(error.message, [error.field])])
     remedies = (*FAMILY_REMEDIES.get(envelope, ()), *REMEDIES)
     remedy = next((remedy for remedy in remedies if isinstance(error, remedy.kind)), None)
@@ -221,11 +224,11 @@ def _remedied(error: errors.ChainfolioError, remedy: Remedy) -> Problem:
     return problem
 
 
-# --- how each family of routes writes it -----------------------------------------------------------------------------
+# --- bodies by family of routes --------------------------------------------------------------------------------------
 
 WHOLE, MESSAGE, ERROR, CODED, TEXT = "{error,message}", "{message}", "{error}", "{error:{code,message}}", "text"
 
-# What is not in the table is WHOLE, which is a superset of what clients read.
+# Statuses that are not in the table are WHOLE, a superset of the fields that clients read.
 SHAPES: Final[Mapping[str, Mapping[int, str]]] = {
     "whole": {},
     "coded": {401: MESSAGE, 400: CODED, 404: CODED, 409: CODED, 422: CODED, 500: CODED},
@@ -239,14 +242,14 @@ SHAPES: Final[Mapping[str, Mapping[int, str]]] = {
 
 
 def shape_of(envelope: str, problem: Problem) -> str:
-    """How `envelope` words this problem; a request that does not fit the interface is told so everywhere alike."""
+    """Return the body shape of a problem in a family; invalid requests are WHOLE, except approvals."""
     if "details" in problem.extras and envelope != "approvals":
         return WHOLE
     return SHAPES[envelope].get(problem.status, WHOLE)
 
 
 def refusal(envelope: str, problem: Problem) -> Answer:
-    """The answer that a family of routes gives for a problem."""
+    """Return the answer for a problem in the body shape of a family of routes."""
     shape = shape_of(envelope, problem)
     if shape == TEXT:
         return Answer(problem.message.encode(), problem.status, "text/plain", problem.headers)

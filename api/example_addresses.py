@@ -1,4 +1,4 @@
-"""The addresses in the examples of the interface description: real ones, of Ethereum."""
+"""Real Ethereum addresses for the examples of the interface description."""
 
 from __future__ import annotations
 

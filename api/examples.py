@@ -1,4 +1,4 @@
-"""A portfolio as it is answered, for the interface description; its numbers are invented, its shape is the real one."""
+"""Example portfolio and transactions for the interface description, with invented numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong on the routes that read chains, in the words of the interface description."""
+"""Descriptions of the failures of routes that read chains, for the interface description."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Final
 from chainfolio.contracts import Issue
 
 NO_CHAIN: Final = (
-    "No chain for any of the addresses is configured. If there is one for some, the others are in `issues`."
+    "No chain is configured for any of the addresses. If only some addresses have no chain, `issues` lists them."
 )
 READING: Final = {
     501: NO_CHAIN,
-    502: "A node or price source gave an answer that cannot be used.",
-    503: "Not now: a node is down, the chain is not indexed yet or has halted. `Retry-After` says when to ask again.",
+    502: "A node or price source gave an unusable answer.",
+    503: "Temporarily unavailable: a node is down, or the chain is not indexed yet or has halted. `Retry-After` says "
+    "when to retry.",
 }
 
 
 def completeness_headers(issues: Iterable[Issue]) -> dict[str, str]:
-    """The headers that tell what an answer lacks whose body has no place for it."""
+    """Return `X-Completeness`, and `X-Issues` if there are any, for bodies that cannot list issues."""
     reasons = [f"{issue.subject}: {issue.reason}" for issue in issues]
     if not reasons:
         return {"X-Completeness": "complete"}

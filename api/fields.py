@@ -1,4 +1,4 @@
-"""Reading the strings of a path or a query into a Struct, strictly, and saying everything that is wrong at once."""
+"""Parse the strings of a path or query strictly into a Struct, and report all errors at once."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from chainfolio.api.complaints import of_value
 from chainfolio.api.errors import FieldError
 from chainfolio.settings import Settings
 
-MAX_FIELD_ERRORS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
-MAX_HINTS: Final = 3  # to find a name that is like another takes as long as many requests
+MAX_FIELD_ERRORS: Final = 20  # a URL has room for thousands of unknown parameters
+MAX_HINTS: Final = 3  # finding a similar name takes as long as many requests
 MAX_LIKE: Final = 24
 BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,77})\Z", re.ASCII)
 
 
 class Refused(ValueError):
-    """This text cannot be that parameter; the message goes on after the parameter's name."""
+    """The text is not valid for a parameter; the message continues after the parameter's name."""
 
 
 class Multi(Protocol):
-    """A mapping whose keys may repeat."""
+    """A mapping with several values per key."""
 
     def getall(self, key: str, default: list[str]) -> list[str]:
-        """Every value of a key."""
+        """Return all values of a key, or `default`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """In an `Annotated` type: reads all values of a parameter itself, and says what the settings allow as a schema."""
+    """Custom parser in an `Annotated` type.
+
+    Attributes:
+        read: Parses all values of the parameter, or raises Refused.
+        schema: Returns the parameter's JSON schema for the settings.
+    """
 
     read: Callable[[list[str], Settings], Any]
     schema: Callable[[Settings], dict[str, Any]]
@@ -44,7 +49,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One parameter of a Struct."""
+    """One parameter of a Struct: `name` in the request, `attribute` in Python."""
 
     name: str
     attribute: str
@@ -54,7 +59,11 @@ class Field:
     reader: Reader | None
 
     def read(self, values: list[str], settings: Settings) -> Any:
-        """The value in the text of the request, or Refused."""
+        """Return the parsed value.
+
+        Raises:
+            Refused: The text is not valid, or the parameter is repeated.
+        """
         if self.reader:
             return self.reader.read(values, settings)
         if len(values) > 1:
@@ -67,7 +76,7 @@ class Field:
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """The parameters of a Struct by their name on the wire."""
+    """Return the parameters of a Struct by their names in the request."""
     return {
         field.encode_name: Field(
             field.encode_name,
@@ -82,7 +91,10 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 
 def read(kind: type[msgspec.Struct], texts_by_name: Multi, names: Iterable[str], settings: Settings) -> Any:
-    """The Struct in `given`; or the list of everything that is wrong with it."""
+    """Return the parsed Struct, or the list of all errors, at most `MAX_FIELD_ERRORS`.
+
+    `names` are the parameters in the request, which may be unknown to the Struct.
+    """
     fields = fields_of(kind)
     unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FIELD_ERRORS)
     field_errors = [_unknown(name, fields if at < MAX_HINTS else ()) for at, name in enumerate(unknown)]
@@ -101,12 +113,12 @@ def read(kind: type[msgspec.Struct], texts_by_name: Multi, names: Iterable[str],
 
 
 def quoted(text: str) -> str:
-    """A stranger's text, short enough and printable, to be repeated in a message."""
+    """Return a client's text quoted, in ASCII and at most 70 characters long, for a message."""
     return ascii(text if len(text) <= 70 else text[:67] + "...")
 
 
 def one_of(options: Iterable[str]) -> str:
-    """What may stand where something unknown does."""
+    """Return the part of a message that lists the valid values."""
     return f"it is one of {', '.join(sorted(options))}"
 
 
@@ -117,8 +129,10 @@ def _unknown(name: str, like: Collection[str]) -> FieldError:
 
 
 def _scalar(kind: Any, text: str) -> object:
-    """Text as the JSON it stands for, where it is written in exactly one way: `5`, not `05`. Booleans are also taken as
-    other languages write them: `True` and `TRUE`."""
+    """Convert text to a bool or int if the type asks for it and the text is canonical: `5`, not `05`.
+
+    `True` and `TRUE` are accepted like `true`. Other text is returned unchanged.
+    """
     info = msgspec.inspect.type_info(kind)
     base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
     if isinstance(base, msgspec.inspect.BoolType):
@@ -129,7 +143,7 @@ def _scalar(kind: Any, text: str) -> object:
 
 
 def _plain(message: str, kind: Any) -> str:
-    """msgspec's complaint in a user's words."""
+    """Return the message for msgspec's error about a parameter."""
     if message.startswith("Invalid enum value"):
         info = msgspec.inspect.type_info(kind)
         base = info.type if isinstance(info, msgspec.inspect.Metadata) else info

@@ -1,6 +1,6 @@
-"""What bounds the connections of a process: how many there may be, and for how long a client may keep one waiting.
+"""Limits on the connections of a process: their number, and how long clients may keep them waiting.
 
-Everything is judged by one look at all connections a second, so that a request costs no timer of its own.
+All connections are checked once a second, so that requests need no timers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from typing import Final, Protocol
 
 from chainfolio.settings import Limits
 
-RESERVE: Final = 256  # descriptors that are kept for nodes, stores and files
+RESERVE: Final = 256  # file descriptors reserved for nodes, stores and files
 LOOK_S: Final = 1.0
 
 
 class Guarded(Protocol):
-    """A connection as the guard sees it. `since_s` is when its client was last owed nothing: it opened the connection,
-    or its last request was answered; `head_s` is when the head of a request began to come."""
+    """A connection as the guard sees it.
+
+    Attributes:
+        answering: True while a request is being answered.
+        since_s: When the connection was opened or its last request was answered.
+        head_s: When the head of the next request began to arrive, else None.
+        progress: Unsent bytes, and since when their number has not changed.
+    """
 
     answering: bool
     since_s: float
@@ -27,14 +33,14 @@ class Guarded(Protocol):
     progress: tuple[int, float]
 
     def unsent(self) -> int:
-        """How many bytes of an answer the system has not taken yet."""
+        """Return the number of bytes of an answer that the system has not taken yet."""
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
 
 class Guard:
-    """Lets connections in and ends those that keep the server waiting; `ended` counts them by reason."""
+    """Admits connections and closes those that keep the server waiting; `ended` counts them by reason."""
 
     def __init__(self, limits: Limits, max_connections: int, now_s: Callable[[], float]) -> None:
         self._limits, self._most, self.now_s = limits, max_connections, now_s
@@ -46,8 +52,10 @@ class Guard:
         return len(self._open)
 
     def enter(self, connection: Guarded, address: str) -> bool:
-        """Let a connection in. Where there are too many, the one whose client is silent for the longest gives way; if
-        every other one is being answered, there is no room."""
+        """Register a connection and return True, or return False if there is no room.
+
+        If there are too many connections, the one that has been idle longest is closed; requests in progress are not.
+        """
         shared = self._by_address[address] >= self._limits.connections_per_address
         if (shared or len(self._open) >= self._most) and not self._make_room(address if shared else None):
             self.ended["refused"] += 1
@@ -57,7 +65,7 @@ class Guard:
         return True
 
     def leave(self, connection: Guarded) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended; unknown ones are ignored."""
         address = self._open.pop(connection, None)
         if address is not None:
             self._by_address[address] -= 1
@@ -79,7 +87,7 @@ class Guard:
         connection.abort()
 
     def look(self) -> None:
-        """End every connection whose client takes too long to send the head of a request or to read an answer."""
+        """Close connections whose clients take too long to send the head of a request or to read an answer."""
         now_s, limits = self.now_s(), self._limits
         for connection in list(self._open):
             unsent, (before, since_s) = connection.unsent(), connection.progress
@@ -92,12 +100,12 @@ class Guard:
                 self._end(connection, "slow head")
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        """Look once a second from now on, until what is returned is called."""
+        """Check the connections once a second; return a function that stops that."""
         handle: asyncio.TimerHandle
 
         def look_again() -> None:
             nonlocal handle
-            handle = loop.call_later(LOOK_S, look_again)  # first: a look that fails is not the last one
+            handle = loop.call_later(LOOK_S, look_again)  # first, so that an error does not stop the checks
             self.look()
 
         handle = loop.call_later(LOOK_S, look_again)
@@ -105,7 +113,7 @@ class Guard:
 
 
 def room(limits: Limits) -> int:
-    """How many connections a process may have: those of the settings, where it may open so many files."""
+    """Return the maximum number of connections: the setting, but at most what the open-file limit allows."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -117,7 +125,10 @@ def room(limits: Limits) -> int:
 
 
 def address_of(peer: object) -> str:
-    """Whom a connection counts for: an IPv4 address, or the network of an IPv6 one, of which a client has the whole."""
+    """Return the client that a connection counts for: its IPv4 address or the /64 of its IPv6 address.
+
+    Empty for other transports, such as Unix sockets.
+    """
     if not isinstance(peer, tuple) or not peer:
         return ""
     host = str(peer[0]).partition("%")[0]

@@ -1,4 +1,4 @@
-"""GET /healthz and /readyz: for whoever restarts the process and whoever sends it requests."""
+"""GET /healthz and /readyz: liveness and readiness, for process managers and load balancers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from chainfolio.engine.answers import Readiness
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The process answers."""
+    """The process is alive."""
 
     status: str = "ok"
 
 
 @get("/healthz", tag="Health", summary="Whether the process is alive", public=True, example={"status": "ok"})
 async def healthz(request: Context) -> Health:
-    """Looks at nothing else: a process whose node is down must not be restarted for it."""
+    """Returns 200 if the process is alive.
+
+    Nodes and stores are not checked: the process must not be restarted because a node is down.
+    """
     return Health()
 
 
@@ -53,7 +56,10 @@ async def healthz(request: Context) -> Health:
     },
 )
 async def readyz(request: Context) -> Answer:
-    """503 while not ready, with the same body: each chain's head, what is indexed, the lag, what ails it, and the
-    health of its endpoints; and the background tasks, of which one that failed is unhealthy until it makes progress."""
+    """Returns the state of each chain and of the background tasks.
+
+    A chain has its head, its newest indexed block, the lag, the problem if any, and its endpoints. The status is 503
+    with the same body while the server is not ready. A task that failed is unhealthy until it makes progress.
+    """
     readiness = await request.engine.readiness()
     return encoded(readiness, 200 if readiness.ready else 503)

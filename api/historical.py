@@ -1,4 +1,4 @@
-"""GET /v1/historical: what wallets held as a past day began, at the prices of that moment."""
+"""GET /v1/historical: holdings of wallets at 00:00 UTC of a past day, at the prices of that time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from chainfolio.assets import Account
 from chainfolio.portfolio.document import Portfolio
 
 NO_SNAPSHOT: Final = (
-    "No snapshot of an address can be built for that date: no chain of its kind had begun by then, or the nodes keep "
-    "no state of that time."
+    "No snapshot of an address can be built for that date: no chain for it existed then, or the nodes have pruned the "
+    "state of that time."
 )
 
 
 class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which wallets, on which day."""
+    """Wallets and day."""
 
     addresses: Addresses
     date: Day
@@ -33,7 +33,7 @@ class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 @get(
     "/v1/historical",
     tag="Portfolio",
-    summary="Holdings as a past day began",
+    summary="Holdings at the start of a past day",
     needs="portfolio",
     envelope="historical",
     check=check_begun,
@@ -46,14 +46,20 @@ class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     example=EXAMPLE,
 )
 async def historical(request: Context, query: HistoricalQuery) -> list[Portfolio]:
-    """One portfolio per address, read at the last block of each chain before 00:00 UTC of the date. A chain that began
-    later is absent; an address of which no chain had begun is 404. Each address needs a historical subscription; a date
-    before its start is answered too."""
+    """Returns one portfolio per address, as of the last block of each chain before 00:00 UTC of the date.
+
+    Chains that did not exist then are absent; if none of an address's chains existed, the answer is 404. Each address
+    needs a historical subscription, which also covers dates before its start.
+    """
     return await request.engine.historical(query.addresses, query.date)
 
 
 async def require_subscriptions(request: Context, accounts: Sequence[Account]) -> None:
-    """403, naming the addresses that the caller's account has no historical subscription for."""
+    """Check that the caller's account has a historical subscription for every account.
+
+    Raises:
+        Problem: 403, with the addresses without a subscription.
+    """
     addresses = [account.address for account in accounts]
     subscribed = await request.parts.state.subscribed(request.principal.account_id, addresses)
     unsubscribed = [address for address in addresses if address not in subscribed]

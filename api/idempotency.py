@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a change that is asked for twice is made once, answered alike and paid once."""
+"""`Idempotency-Key`: a change that is sent twice is made once and paid once, and gets the same answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SANE = re.compile(r"[\x21-\x7e]{1,255}\Z")
 
 
 async def asked_once(context: Context) -> KeyedRequest | None:
-    """The request as its Idempotency-Key names it, None where it has none; Problem where that cannot be a key."""
+    """Return the request's key and fingerprint, None without a key; raise a 400 Problem if invalid."""
     values = context.http.headers.getall(HEADER, [])
     if not values:
         return None
@@ -28,15 +28,15 @@ async def asked_once(context: Context) -> KeyedRequest | None:
 
 
 def replayed(context: Context, stored: StoredResponse) -> Answer:
-    """The answer that was kept, named as such; `changed` where it was made again and is not the same any more."""
-    assert stored.body is not None, "made again before"
+    """Return the stored answer, marked as replayed: `changed` if made again and different, else `true`."""
+    assert stored.body is not None, "the caller makes a missing body again"
     is_same = stored.digest is None or stored.digest == hashlib.sha256(stored.body).digest()
     context.headers[REPLAYED] = "true" if is_same else "changed"
     return Answer(stored.body, stored.status, stored.content_type)
 
 
 def reused() -> Problem:
-    """The refusal of a key that belongs to another request."""
+    """Return the 422 for a key that was used for another request."""
     return Problem(422, f"this {HEADER} was used for another request", code="IDEMPOTENCY_KEY_REUSED")
 
 

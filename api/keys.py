@@ -1,4 +1,4 @@
-"""What the API needs of whoever keeps the keys: who a key belongs to, and what that account subscribed to."""
+"""Protocols of the state store as the API uses it: API keys, rates and credits, subscriptions."""
 
 from __future__ import annotations
 
@@ -13,80 +13,88 @@ T = TypeVar("T")
 
 
 class Meter(Protocol):
-    """Lets requests in under their rate, and reserves and settles their credits."""
+    """Admits requests by rate limit, and reserves and settles their credits."""
 
     @property
     def credit_totals(self) -> Mapping[str, int]:
-        """Credits that this process has moved, by kind."""
+        """Credits that this process has reserved, taken or given back, by kind."""
 
     async def admit(self, request: AdmissionRequest) -> Admission:
-        """Let a request in, or not."""
+        """Count a request in its rate limit, reserve its credits if it asks for that, and return the result."""
 
     async def settle_reservation(self, reservation: Reservation, kind: str) -> None:
-        """Post or void; on return it is in the ledger."""
+        """Write the end of a reservation to the ledger; `kind` is `post` (take) or `void` (give back).
+
+        Raises:
+            StoreError: The store failed.
+        """
 
     def settle_soon(self, reservation: Reservation, kind: str) -> None:
-        """Post or void without waiting."""
+        """Queue the end of a reservation, without waiting for the ledger."""
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
-        """What a change is paid with, in the transaction that makes it."""
+        """Return the bill of a change, which `pay` takes in the change's transaction."""
 
     def pay(self, tx: Transaction, bill: Bill) -> None:
-        """Take what a bill says; `ledger.InsufficientCredits` where it is not there any more."""
+        """Take the credits of a bill.
+
+        Raises:
+            InsufficientCredits: The account no longer has the credits.
+        """
 
     def billed(self, bill: Bill) -> None:
-        """That transaction is done."""
+        """Count a bill in the totals after its transaction is committed."""
 
 
 class Principal(Protocol):
-    """Who is calling: an account, by one of its keys, with what it has been granted."""
+    """The caller: an account, identified by one of its keys, with its grants and plan."""
 
     @property
     def account_id(self) -> str:
-        """The account."""
+        """Id of the account."""
 
     @property
     def key_id(self) -> str:
-        """The key, by its id: the key itself is nowhere but in the request."""
+        """Id of the key. The key itself is only in the request."""
 
     @property
     def plan(self) -> str:
-        """FREE, LITE or PRO."""
+        """Plan of the account: FREE, LITE or PRO."""
 
     @property
     def plan_expires_us(self) -> int | None:
-        """When the plan lapses; None is never."""
+        """End of the plan in microseconds since 1970; None for never."""
 
     @property
     def as_of(self) -> int:
-        """How many changes of keys, grants and plans this knows of."""
+        """Version of keys, grants and plans that this was read from: their number of changes."""
 
     @property
     def grants(self) -> Collection[str]:
-        """What the operator has granted: `portfolio`, `at-block`, `enterprise`."""
+        """Grants by the operator: `portfolio`, `at-block`, `enterprise`."""
 
 
 class Keys(Protocol):
-    """Where keys are looked up."""
+    """The state store."""
 
     @property
     def meter(self) -> Meter:
         """Rates and credits."""
 
     def secret(self, purpose: str) -> bytes:
-        """32 bytes for one purpose, the same in every process of the store."""
+        """Return 32 secret bytes for one purpose, the same in all processes of the store."""
 
     async def caller(self, token: str) -> Principal | None:
-        """Whose key this is; None where it is no valid key now."""
+        """Return the account and key that a token belongs to; None if it is not a valid key now."""
 
     def clear_cached_keys(self) -> None:
-        """Look every key up anew."""
+        """Forget cached keys, so that each is looked up again."""
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        """Something that is only read."""
+        """Run a read in a transaction and return its result."""
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Some work in one transaction, off the event loop."""
+        """Run work in one write transaction, off the event loop, and return its result."""
 
     async def subscribed(self, account_id: str, addresses: Collection[str]) -> set[str]:
-        """Those of some addresses that the account has a historical subscription for now."""
+        """Return the addresses that the account has a historical subscription for now."""

@@ -1,6 +1,6 @@
-"""What Prometheus may read of this process' API: requests by operation and status, how long they took, credits moved.
+"""Prometheus metrics of the API in this process: requests, their durations, and credits.
 
-Plain numbers, written on the event loop and read when somebody scrapes them; no label comes from a request.
+Plain numbers that are written on the event loop and read at each scrape. No label comes from a request.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 @dataclass(slots=True)
 class _Times:
-    """A histogram of one operation: how many fell under each bound, and their sum in seconds."""
+    """Histogram of the durations of one operation: a count per bucket, and the sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: each with all below it."""
+        """Return the cumulative counts by upper bound, as Prometheus expects them."""
         counts: list[tuple[str, float]] = []
         total = 0
         for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], self.counts, strict=True):
@@ -38,7 +38,7 @@ class _Times:
 
 @dataclass(slots=True, eq=False)
 class Traffic:
-    """The requests of one process. `moved` is the meter's own count of credits by kind."""
+    """Counters of the requests of one process. `moved` is the meter's count of credits by kind."""
 
     moved: Mapping[str, int] = field(default_factory=dict)
     in_flight: int = 0
@@ -48,7 +48,7 @@ class Traffic:
     _times: dict[str, _Times] = field(default_factory=dict)
 
     def note(self, operation: str, status: int, took_s: float) -> None:
-        """One request is answered."""
+        """Count an answered request."""
         self.answered[operation, status] += 1
         times = self._times.get(operation)
         if times is None:
@@ -57,7 +57,7 @@ class Traffic:
         times.sum_s += took_s
 
     def collect(self) -> Iterator[Metric]:
-        """All of it, for a registry."""
+        """Yield all metrics, for a Prometheus registry."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         answered = CounterMetricFamily("chainfolio_api_requests", "requests", labels=["operation", "status"])

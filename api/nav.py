@@ -19,7 +19,11 @@ from chainfolio.settings import Settings
 
 
 def read_currency(values: list[str], settings: Settings) -> str:
-    """One of the currencies that this server has; Refused lists them."""
+    """Return the currency; case matters.
+
+    Raises:
+        Refused: The parameter is repeated, or this server has no rate of the currency.
+    """
     if len(values) > 1:
         raise Refused("is given more than once")
     if values[0] not in (currencies := served(settings.rates)):
@@ -36,37 +40,40 @@ Currency = Annotated[
     Reader(read_currency, _currencies),
     msgspec.Meta(description="Currency of the values; case matters. The settings may add more under `[rates]`."),
 ]
-# A JSON number with every digit of the decimal it is made of: no float comes between.
+# A JSON number with all digits of its decimal, without conversion to a float.
 Number = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "number"})]
 
 
 class NavQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which wallets, in which currency."""
+    """Wallets and currency."""
 
     addresses: Addresses
     wait_for_sync: Annotated[
-        bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
+        bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
     ] = False
     currency: Currency = "USD"
 
 
 class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A net asset value. Fiat: `nav = usd × conversionPrice`; crypto: `nav = usd ÷ conversionPrice`."""
+    """A net asset value.
+
+    For fiat, `nav = usd × conversionPrice`; for crypto, `nav = usd ÷ conversionPrice`.
+    """
 
     nav: Number
     currency: str
     conversion_price: Number
-    unpriced_assets: Annotated[int, msgspec.Meta(description="Assets without a price: they are not in the value.")]
-    completeness: Annotated[str, msgspec.Meta(description="`partial` where a read failed, else `complete`.")]
+    unpriced_assets: Annotated[int, msgspec.Meta(description="Assets without a price, which are not in the value.")]
+    completeness: Annotated[str, msgspec.Meta(description="`partial` if a read failed, else `complete`.")]
     issues: Annotated[
         tuple[IssueDocument, ...],
-        msgspec.Meta(description="What could not be read: it is not in the value. The chain or part is named."),
+        msgspec.Meta(description="Failed reads, by chain or part of it. Their assets are not in the value."),
     ]
     conversion_source: Annotated[
         str | msgspec.UnsetType,
         msgspec.Meta(
-            description="Where `conversionPrice` is from, and of which day: a reference rate that is carried forward "
-            "over a weekend or a holiday says so. Absent for USD."
+            description="Source and day of `conversionPrice`. It says if a reference rate was carried forward over a "
+            "weekend or a holiday. Absent for USD."
         ),
     ] = msgspec.UNSET
 
@@ -87,9 +94,11 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     },
 )
 async def nav(request: Context, query: NavQuery) -> NetAssetValue:
-    """One value over all the addresses together. What could not be read is not in it: then `completeness` is `partial`,
-    and `issues` name the chains that are missing. If nothing could be read, the answer is 503. A currency that this
-    server has no rate of is 501."""
+    """Returns one value over all the addresses together.
+
+    If a read failed, its assets are not in the value, `completeness` is `partial`, and `issues` name the missing
+    chains. If nothing could be read, the answer is 503. If the server has no rate of the currency, it is 501.
+    """
     value = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
     return NetAssetValue(
         nav=number(value.nav),
@@ -103,6 +112,6 @@ async def nav(request: Context, query: NavQuery) -> NetAssetValue:
 
 
 def number(value: Decimal) -> msgspec.Raw:
-    """A decimal as a JSON number in plain notation."""
+    """Return a finite decimal as a JSON number in plain notation."""
     assert value.is_finite(), f"not a number: {value}"
     return msgspec.Raw(text(value).encode())

@@ -1,4 +1,4 @@
-"""The interface description, OpenAPI 3.1, made from the routes: what is served is what is described."""
+"""The OpenAPI 3.1 description, generated from the routes that are served."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from chainfolio.api.router import Route, single_cost
 from chainfolio.settings import Settings
 from chainfolio.storage.state.refusals import Code
 
-BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # refused, maybe, before anybody knows whose rate it would be
+BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # may be returned before the caller, and so the rate, is known
 ABOUT: Final = (
-    "What wallets hold, what it is worth and how it got there. Amounts and values are exact decimal strings in plain "
+    "Holdings of wallets, their values and their transactions. Amounts and values are exact decimal strings in plain "
     "notation; `nav` and `conversionPrice` are JSON numbers. Unknown query parameters are refused."
 )
 TAGS: Final = {
-    "Portfolio": "What wallets hold and what it is worth.",
+    "Portfolio": "Holdings of wallets, their values and their history.",
     "Validators": "Validators of the Ethereum beacon chain: details, rewards, withdrawals and deposits.",
     "Virtual users": "Portfolios that an account defined itself.",
-    "Address book": "The wallets that an account knows.",
-    "Bundles": "Named groups of wallets out of the address book.",
-    "Service": "What this server knows and how fresh it is.",
-    "Health": "For whoever runs the server; no key needed.",
+    "Address book": "The wallets that an account has saved.",
+    "Bundles": "Named groups of wallets from the address book.",
+    "Service": "Chains and protocols of this server, credits, and freshness of data.",
+    "Health": "For operators of the server; no key needed.",
     "Documentation": "This description; no key needed.",
 }
 BEARER: Final = {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer <key>`."}
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Why a request was refused."""
+    """A refused request, with a sentence for people."""
 
     message: str
 
 
 class InsufficientCredits(Failure, frozen=True, kw_only=True, rename="camel"):
-    """The account has too few credits; nothing was taken."""
+    """The account has too few credits; none were taken."""
 
     credits_required: int
     credits_available: int
@@ -64,20 +64,20 @@ class InsufficientCredits(Failure, frozen=True, kw_only=True, rename="camel"):
 
 
 class RateLimited(Failure, frozen=True, kw_only=True, rename={"again_s": "retryAfter", "wait_s": "retry_after"}):
-    """Too many requests: try again after so many seconds."""
+    """Too many requests; `retryAfter` and `retry_after` are the seconds to wait."""
 
     again_s: int
     wait_s: int
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a request was refused, where `error` is the whole sentence."""
+    """A refused request; `error` is a sentence for people."""
 
     error: str
 
 
 def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
-    """The whole description of `routes`."""
+    """Return the OpenAPI document of `routes`."""
     schemas = _Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -105,7 +105,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
 
 
 def _exemplified(node: Any, examples: Mapping[str, str], in_example: bool = False) -> Any:
-    """The description with the operator's own examples in the place of ours."""
+    """Return a copy of a document with the operator's values in place of ours in examples."""
     if isinstance(node, dict):
         return {
             name: _exemplified(each, examples, in_example or name in ("example", "examples"))
@@ -126,21 +126,21 @@ def _header(description: str, kind: str = "string", **more: Any) -> dict[str, An
 
 HEADERS: Final = {
     "X-Request-Id": _header(
-        "Names this request in the server's log. One that you send, of letters, digits and `._-`, is kept."
+        "Id of this request in the server's log. If you send one of up to 64 letters, digits and `._-`, it is used."
     ),
-    "Retry-After": _header("Seconds after which asking again may help.", "integer", minimum=1),
+    "Retry-After": _header("Seconds after which a retry may succeed.", "integer", minimum=1),
     "WWW-Authenticate": _header("How to authenticate: `Bearer`."),
     "Cache-Control": _header("`no-store` on everything that needs a key."),
     REPLAYED: _header(
-        "`true` where this is what the first request with the same Idempotency-Key was answered; `changed` where a "
-        "long list is not kept and is answered as it is now."
+        "`true` if this is the answer of the first request with the same Idempotency-Key; `changed` if that answer "
+        "was too long to be stored and this one, made again, differs."
     ),
     **{name: _header(words) for step in KEYED for name, words in step.headers.items()},
 }
 
 
 class _Schemas:
-    """Every type that the routes answer, take or refuse with, as components by name."""
+    """JSON schemas of all types in answers, bodies and errors of routes; `components` has them by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         answered: list[Any] = [
@@ -163,12 +163,12 @@ class _Schemas:
             self.components[struct.cls.__name__]["required"] = _present(struct)
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """The schema of a type: a reference, mostly."""
+        """Return the schema of a type, usually a reference to a component."""
         return self._found[self._kinds.index(kind)]
 
 
 def _structs(kinds: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.StructType]:
-    """Every Struct in these types, at any depth, once."""
+    """Yield each Struct in these types once, at any depth."""
     waiting, structs = list(kinds), set()
     while waiting:
         kind = waiting.pop()
@@ -185,7 +185,7 @@ def _structs(kinds: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.
 
 
 def _present(struct: msgspec.inspect.StructType) -> list[str]:
-    """The fields that are always there in an answer: a default is written out, unless it is left out on purpose."""
+    """Return the fields that answers always have: all but UNSET, and defaults with `omit_defaults`."""
     leaves_out = struct.cls.__struct_config__.omit_defaults
     return [
         field.encode_name
@@ -227,7 +227,7 @@ KEY_PARAMETER: Final = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "Asked for twice with the same key, the change is made once, answered alike and paid once.",
+    "description": "If a change is sent twice with the same key, it is made and paid once and gets the same answer.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 
@@ -270,7 +270,7 @@ def _parameter(segment: str, field: Field, settings: Settings) -> dict[str, Any]
 def _schema(field: Field, settings: Settings) -> dict[str, Any]:
     if not field.reader:
         return msgspec.json.schema(field.type)
-    meta = next(extra for extra in field.type.__metadata__ if isinstance(extra, msgspec.Meta))
+    *_, meta = (extra for extra in field.type.__metadata__ if isinstance(extra, msgspec.Meta))
     return {**field.reader.schema(settings), "description": meta.description or "", "examples": meta.examples or []}
 
 
@@ -289,8 +289,8 @@ def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
 
 
 def failures(route: Route) -> Mapping[int, str]:
-    """What a route may refuse with: what its pipeline's steps may, what it says itself, and what any route may."""
-    descriptions = {500: "Something went wrong on our side; `incident` finds it in the server's log."}
+    """Return the error statuses of a route with descriptions: of any route, of its pipeline and its own."""
+    descriptions = {500: "An internal error; the server's log has it under the id in `incident`."}
     descriptions |= {414: "The URL is longer than 8 KiB.", 431: "The headers are longer than 16 KiB."}
     if "body" in route.arguments:
         descriptions |= {
@@ -301,7 +301,7 @@ def failures(route: Route) -> Mapping[int, str]:
     for step in PUBLIC if route.public else KEYED:
         descriptions |= step.refuses
     if route.needs:
-        descriptions[401 if route.needs == "at-block" else 403] = f"The caller lacks what this needs: {route.needs}."
+        descriptions[401 if route.needs == "at-block" else 403] = f"The account lacks the entitlement {route.needs}."
     if route.cost == 0:
         descriptions.pop(402, None)
     if route.changes:
@@ -340,7 +340,7 @@ def _failure(route: Route, status: int, description: str, schemas: _Schemas) -> 
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
     kinds: list[Any] = [KINDS.get(shape) or _BODIES.get(status, Failure)]
     if status == 400 and shape == WHOLE:
-        # What the family says of a request that fits the interface and still cannot be meant comes beside it.
+        # The family's own 400 is for valid requests that cannot be answered; invalid ones are ValidationFailure.
         family = KINDS.get(shape_of(route.envelope, Problem(400, "")))
         if family is CodedFailure and not _codes(route, 400):
             family = None
@@ -351,7 +351,7 @@ def _failure(route: Route, status: int, description: str, schemas: _Schemas) -> 
 
 
 def _specimen(route: Route, status: int) -> Problem:
-    """A problem of that status as it really looks, for the examples."""
+    """Return a realistic problem of a status, for the examples."""
     if status == 400:
         query = fields_of(route.arguments["query"]) if "query" in route.arguments else {}
         name = next((field.name for field in query.values() if field.required), "")

@@ -1,4 +1,4 @@
-"""GET /v1/token-overview: what is held of each token, over all wallets, chains and protocols, on a day."""
+"""GET /v1/token-overview: balances of each token over all wallets, chains and protocols on a day."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IMAGE: Final = "https://images.example/eth.svg"
 
 
 class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which wallets, on which day."""
+    """Wallets and day."""
 
     addresses: Addresses
     date: Day
@@ -55,10 +55,12 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
     ],
 )
 async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRow]:
-    """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
-    nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
-    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`; `X-Issues` name the addresses
-    of which no chain is configured. Each address needs a historical subscription."""
+    """Returns one row per token (by symbol and name), largest value first.
+
+    Borrowed amounts are subtracted. Assets without a price have rows of their own, with null as price and value. The
+    header `X-Completeness` is `partial` if a read of a wallet failed, else `complete`; `X-Issues` lists the addresses
+    without a configured chain. Each address needs a historical subscription.
+    """
     portfolios = await request.engine.historical(query.addresses, query.date)
     _, unserved = split_supported(query.addresses, request.engine.kinds(), "the tokens")
     request.headers.update(completeness_headers(unserved.values()))

@@ -1,4 +1,4 @@
-"""GET /v1/performance: what wallets were worth day by day, and what they earned, apart from what was paid in."""
+"""GET /v1/performance: values of wallets day by day, and their returns net of deposits."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ _EXAMPLE: Final = PerformanceDocument(
 
 
 class PerformanceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which wallets, over which days, in which currency."""
+    """Wallets, days and currency."""
 
     addresses: Addresses
     start_date: Annotated[
-        Day, msgspec.Meta(description="The first day, `YYYY-MM-DD`: its 00:00 UTC.", examples=["2026-02-01"])
+        Day, msgspec.Meta(description="The first day, `YYYY-MM-DD`, from 00:00 UTC.", examples=["2026-02-01"])
     ]
     end_date: Annotated[
-        Day, msgspec.Meta(description="The last day, today at the latest: its 00:00 UTC.", examples=["2026-03-01"])
+        Day, msgspec.Meta(description="The last day, not in the future, up to 00:00 UTC.", examples=["2026-03-01"])
     ]
     currency: Currency = "USD"
 
     @property
     def days(self) -> list[datetime.date]:
-        """Every day of the span."""
+        """Days of the span, first and last included."""
         count = (self.end_date - self.start_date).days + 1
         return [self.start_date + datetime.timedelta(days=each) for each in range(count)]
 
@@ -65,7 +65,7 @@ class PerformanceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 @get(
     "/v1/performance",
     tag="Portfolio",
-    summary="Worth and returns day by day",
+    summary="Values and returns day by day",
     needs="pro",
     envelope="historical",
     check=lambda request, query: check_span(request, query, MAX_DAYS),
@@ -74,15 +74,17 @@ class PerformanceQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         403: "The account has no Pro subscription, or an address has no historical subscription.",
         404: NO_SNAPSHOT,
         **READING,
-        501: "No chain of this server can say what such addresses held, or nobody has a rate of that currency then.",
+        501: "No chain of this server has past balances of such addresses, or there is no rate of that currency then.",
     },
     example=_EXAMPLE,
 )
 async def performance(request: Context, query: PerformanceQuery) -> PerformanceDocument:
-    """The wallets are taken for those of one owner. `days` has what they were worth together as each day began, what
-    came from outside since the day before, and what one unit of money had become. Days that are kept are not read
-    again; others are read and kept, so that a span that takes longer than a request goes on where it ended. A day that
-    could not be read is left out: `remarks` name its chain and `completeness` is `partial`; 503 if no day is known.
-    Returns need an index of what the wallets did; else they are `N/A`, and `reasons` say why. At most 366 days; each
-    address needs a historical subscription."""
+    """Returns values and returns of the wallets, which count as one owner's.
+
+    `days` has the total value at the start of each day, the net inflow since the day before, and the growth of one unit
+    of money. Days that were read once are stored; if a request times out, the next one continues where it ended. A day
+    that could not be read is left out: `remarks` name its chain, and `completeness` is `partial`; if no day is known,
+    the answer is 503. Returns need an index of the wallets' transactions; otherwise they are `N/A`, and `reasons` say
+    why. At most 366 days. Each address needs a historical subscription.
+    """
     return await request.engine.performance(query.addresses, query.days, query.currency)

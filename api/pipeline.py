@@ -1,4 +1,4 @@
-"""The order in which a request is checked and worked on: the lists below are the order, and there is no other place."""
+"""The pipeline of a request: the tuples below are the order of its steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chainfolio.api.schema import SCHEMA
 
 
 async def work(context: Context, proceed: Proceed) -> Answer:
-    """Call the handler and encode what it returns: an answer that cannot be encoded has failed like any other."""
+    """Call the handler and return its result as an Answer; other results than Answer are encoded as JSON."""
     answer = await context.route.handler(context, **context.arguments)
     if isinstance(answer, Answer):
         return answer
@@ -20,7 +20,7 @@ async def work(context: Context, proceed: Proceed) -> Answer:
 
 
 def _zeroed(answer: object) -> object:
-    from chainfolio.portfolio.zeroed import zero_unknown  # here, for few settings ask for it
+    from chainfolio.portfolio.zeroed import zero_unknown  # only imported if the setting `unpriced` needs it
 
     return zero_unknown(answer)
 
@@ -28,8 +28,8 @@ def _zeroed(answer: object) -> object:
 WORK = Step("work", work)
 
 KEYED: Final = (
-    AUTHENTICATE,  # 401, before anything is looked at that belongs to somebody
-    ADMIT,  # 429, then 401 or 403 for an entitlement, 400, 402: whoever is refused has reserved nothing
+    AUTHENTICATE,  # 401, before any data of an account is read
+    ADMIT,  # 429, then 401 or 403 for an entitlement, 400, 402; a refused request has reserved no credits
     WORK,
 )
 PUBLIC: Final = (
@@ -43,7 +43,7 @@ async def _end(context: Context) -> Answer:
 
 
 def chained(steps: Sequence[Step]) -> Callable[[Context], Awaitable[Answer]]:
-    """The steps as one function: each is given the rest of them as `proceed`."""
+    """Return the steps as one function; each step gets the following ones as `proceed`."""
     proceed: Proceed = _end
     for step in reversed(steps):
         proceed = _before(proceed, step)

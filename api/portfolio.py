@@ -1,4 +1,4 @@
-"""GET /v1/portfolio: what wallets hold now, loose and inside protocols."""
+"""GET /v1/portfolio: current balances of wallets and their positions in protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IncludeExplorerUrls = Annotated[bool, msgspec.Meta(description="Links to the cha
 
 
 class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to show of which wallets."""
+    """Wallets and optional parts of the answer."""
 
     addresses: Addresses
     include_images: IncludeImages = False
@@ -28,17 +28,18 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_sources: Annotated[
         bool,
         msgspec.Meta(
-            description="The block of each balance; source, time and confidence of each price; the calls behind both."
+            description="The block of each balance; source, time and confidence of each price; the calls that returned "
+            "them."
         ),
     ] = False
     include_spam: Annotated[
-        bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
+        bool, msgspec.Meta(description="Include spam tokens in sums. They are listed in both cases.")
     ] = False
     include_nfts: Annotated[
-        bool, msgspec.Meta(description="What is held of the collectibles that are indexed; they are not valued.")
+        bool, msgspec.Meta(description="Indexed collectibles (NFTs) of the wallets; they have no value.")
     ] = msgspec.field(default=False, name="includeNFTs")
     wait_for_sync: Annotated[
-        bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
+        bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
     ] = False
 
 
@@ -52,8 +53,10 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     example=EXAMPLE,
 )
 async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
-    """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
-    be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
+    """Returns one portfolio per address: wallet tokens and DeFi positions with their values in USD.
+
+    If a read failed, `completeness` is `partial` and `issues` list it; a failed read is never shown as zero.
+    """
     options = _options(
         query.include_images,
         query.include_explorer_urls,

@@ -1,4 +1,4 @@
-"""GET /v1/chains/{key}/protocols and /v1/contract-protocol: which protocols there are, and whose a contract is."""
+"""GET /v1/chains/{key}/protocols and /v1/contract-protocol: protocols of chains and contracts."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _IMAGE: Final = "https://images.example/aave3.svg"
 
 
 class ChainPath(msgspec.Struct, frozen=True):
-    """One chain."""
+    """Key of a chain."""
 
-    key: Annotated[str, msgspec.Meta(description="The chain's key, as `/v1/chains` names it.", examples=["ethereum"])]
+    key: Annotated[str, msgspec.Meta(description="Key of the chain, from `/v1/chains`.", examples=["ethereum"])]
 
 
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which page of a list."""
+    """Page of a list."""
 
-    page: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1, description="The page, from 1.")] = 1
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many of them to a page.")] = 20
+    page: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1, description="Number of the page, from 1.")] = 1
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum number of items of a page.")] = 20
 
 
 class ListedProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One protocol. `uuid` is made from its key, and so never changes; this server has no protocols of its users."""
+    """One protocol. `uuid` is derived from its key and never changes. `isUserProtocol` is always false."""
 
     uuid: str
     name: str
@@ -45,7 +45,7 @@ class ListedProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Pagination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a page stands."""
+    """Position of a page in the list."""
 
     page: int
     limit: int
@@ -53,7 +53,7 @@ class Pagination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ProtocolsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Protocols of one chain, by name."""
+    """Protocols of one chain, sorted by name."""
 
     data: list[ListedProtocol]
     pagination: Pagination
@@ -80,15 +80,26 @@ class ProtocolsPage(msgspec.Struct, frozen=True, kw_only=True):
     },
 )
 async def chain_protocols(request: Context, path: ChainPath, query: PageQuery) -> ProtocolsPage:
-    """The protocols with known contracts on the chain, by name. A page after the last one is empty."""
+    """Returns the protocols with known contracts on the chain, sorted by name.
+
+    A page after the last one is empty. If the chain is not configured, the answer is 404.
+    """
     if path.key not in _chains(request):
-        raise NotFound(f"there is no chain {quoted(path.key)} here: /v1/chains lists those that there are")
+        raise _unknown_chain(path.key)
     protocols = request.engine.protocols().on(path.key)
     first, end = (query.page - 1) * query.limit, query.page * query.limit
     return ProtocolsPage(
         data=[_protocol_answer(protocol) for protocol in protocols[first:end]],
         pagination=Pagination(page=query.page, limit=query.limit, has_more=end < len(protocols)),
     )
+
+
+def _unknown_chain(key: str) -> NotFound:
+    return NotFound(f"there is no chain {quoted(key)} here: /v1/chains lists those that there are")
+
+
+def _unknown_contract(contract: str) -> NotFound:
+    return NotFound(f"No protocol found for contract {contract}")
 
 
 def _chains(request: Context) -> set[str]:
@@ -100,29 +111,29 @@ def _protocol_answer(protocol: Protocol) -> ListedProtocol:
     return ListedProtocol(uuid=protocol.uuid, name=protocol.name, key=protocol.key, img_small=small, img_large=large)
 
 
-# --- whose contract is this? -----------------------------------------------------------------------------------------
+# --- protocol of a contract ------------------------------------------------------------------------------------------
 
 
 class ContractQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which contract, on which chain."""
+    """Contract and optional chain."""
 
     contract: Annotated[
         str,
         msgspec.Meta(
             pattern=f"^{EVM.pattern}$",
-            max_length=42,  # closes what `$` leaves open: a line break after the last digit
+            max_length=42,  # because `$` also matches before a final line break
             description="The contract's EVM address, in any case.",
             examples=[AAVE_POOL],
         ),
     ]
     chain: Annotated[
         Annotated[str, msgspec.Meta(min_length=1)] | None,
-        msgspec.Meta(description="The key of the chain to look on; without it every chain is looked at."),
+        msgspec.Meta(description="Key of the chain; all chains are searched by default."),
     ] = None
 
 
 class ContractProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The protocol of a contract; `chainKey` where no chain was asked for."""
+    """The protocol of a contract; `chainKey` is present if the request names no chain."""
 
     name: str
     key: str
@@ -132,7 +143,7 @@ class ContractProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`protocol` where a chain was asked for, else `protocols`: one for each chain where the contract is one's."""
+    """`protocol` if the request names a chain, else `protocols`, one per chain with the contract."""
 
     protocol: ContractProtocol | UnsetType = UNSET
     protocols: list[ContractProtocol] | UnsetType = UNSET
@@ -146,22 +157,25 @@ class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cost=5,
     check=lambda request, query: check_chain(request, query),
     envelope="contract-protocol",
-    fails={404: "The contract is of no known protocol."},
+    fails={404: "The contract belongs to no known protocol."},
     example={"protocol": {"name": "Aave V3", "key": "aave3", "imgSmall": _IMAGE, "imgLarge": _IMAGE}},
 )
 async def contract_protocol(request: Context, query: ContractQuery) -> ContractAnswer:
-    """The protocol whose contract this is, from the server's registry; a chain that is not configured is refused."""
+    """Returns the protocol that a contract belongs to, from the server's registry.
+
+    If no protocol is known, the answer is 404. A chain that is not configured is refused with 400.
+    """
     contract, chains = query.contract.lower(), _chains(request)
     protocols = request.engine.protocols().of(contract, chains if query.chain is None else {query.chain})
     if not protocols:
-        raise NotFound(f"No protocol found for contract {contract}")
+        raise _unknown_contract(contract)
     if query.chain is not None:
         return ContractAnswer(protocol=_short(protocols[0][1]))
     return ContractAnswer(protocols=[_short(protocol, chain) for chain, protocol in protocols])
 
 
 def check_chain(request: Context, query: ContractQuery) -> None:
-    """400 for a chain that is none of this server's."""
+    """Raise a 400 Problem if the query names a chain that is not configured."""
     if query.chain is not None and query.chain not in (chains := _chains(request)):
         raise invalid("query", [FieldError(f"`chain` cannot be {quoted(query.chain)}: {one_of(chains)}", ["chain"])])
 

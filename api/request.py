@@ -1,4 +1,4 @@
-"""One request as the steps and the edge see it: what the client sent, and what has become of it so far."""
+"""One request as the pipeline and the edge see it: the client's request and its state so far."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from chainfolio.api.keys import Principal
 
 MAX_BODY: Final = 1024 * 1024
-MAX_CHUNKS: Final = 1024  # of a body, which may be as small as they like; if there are more,
-SMALL_CHUNK: Final = 64  # they hold so many bytes on average: each costs as much to take as a hundred bytes
+MAX_CHUNKS: Final = 1024  # of a body, of any size; if there are more,
+SMALL_CHUNK: Final = 64  # they must hold this many bytes on average: a chunk costs as much time as a hundred bytes
 
 
 class Request:
-    """What a client asks. `id` is what log, ledger and answer call it, `match` the path's parameters.
+    """A client's request and its state.
 
-    `operation` is the route that answers and `route` its path with the names of its parameters, which is all of a path
-    that may be logged: a key may have been typed into the rest. `principal` is who asks, `charge` what is reserved for
-    it: each once known.
-    `counted` is the account among whose running requests this one is, `extras` are headers that the answer has,
-    whatever it becomes.
+    Attributes:
+        id: Id of the request in log, ledger and answer.
+        operation: Id of the route, `none` if unknown.
+        route: Path of the route with the names of its parameters. No other part of a path may be logged, because a
+            client may have put a key there.
+        match: Parameters of the path.
+        extras: Headers that the answer gets in any case.
+        principal: The caller, None before authentication.
+        charge: Reserved credits, None if there are none.
+        counted: Account whose running requests include this one, empty if it was not counted.
     """
 
     def __init__(self, http: web.BaseRequest, max_body: int = MAX_BODY) -> None:
@@ -49,12 +54,12 @@ class Request:
 
     @property
     def version(self) -> HttpVersion:
-        """The version of HTTP that the client speaks."""
+        """HTTP version of the request."""
         return self._http.version
 
     @property
     def path(self) -> str:
-        """The path, decoded."""
+        """The decoded path."""
         return self.rel_url.path
 
     @property
@@ -69,22 +74,29 @@ class Request:
 
     @property
     def has_body(self) -> bool:
-        """Whether a body follows the head."""
+        """True if a body follows the head."""
         return self._http.body_exists
 
     @property
     def head_bytes(self) -> int:
-        """How long the headers are, as they were sent."""
+        """Size of the headers in bytes."""
         return sum([len(name) + len(value) + 4 for name, value in self._http.raw_headers])
 
     @property
     def keep_alive(self) -> bool:
-        """Whether another request can follow: the client means to send one, for no other protocol, and what is left of
-        this one is skipped without much work."""
+        """True if the connection can be reused: the client allows it and asks for no upgrade.
+
+        The unread rest of the body must be cheap to skip.
+        """
         return self._http.keep_alive and "Upgrade" not in self.headers and not rest_is_costly(self._http)
 
     async def read(self) -> bytes:
-        """The body. It is asked for first where the client waits for that; 413 where it is too long."""
+        """Read and return the whole body, after `100 Continue` if the client expects that; b"" without a body.
+
+        Raises:
+            HTTPRequestEntityTooLarge: The body is longer than the maximum.
+            RequestPayloadError: The body has too many small chunks, or is not encoded as the headers say.
+        """
         if not self.has_body:
             return b""
         if self._content is None:

@@ -1,4 +1,4 @@
-"""What stands before an answer's body: its headers, with CORS and security; and the body compressed."""
+"""Headers of answers, including CORS and security headers; compression of bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chainfolio.api.request import Request
 from chainfolio.settings import Server
 
 COMPRESS_FROM: Final = 1024
-COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
+COMPRESS_ASIDE: Final = 128 * 1024  # longer bodies take more than about a millisecond: compress in a thread
 NO_HTTP: Final = "this is not a request that HTTP/1.1 allows; the connection is closed"
 MAX_KINDS: Final = 512
 
@@ -31,9 +31,9 @@ _NOT_AT_ALL = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
 
 
 class ResponseHeaders:
-    """Dresses answers in their headers. What most of them have alike is put together once; `signature` is on each.
+    """Adds headers to answers; blocks of headers that many answers share are cached.
 
-    From `draining` on, every answer is the last one of its connection.
+    `signature` is added to every answer. While `draining` is True, every answer closes its connection.
     """
 
     def __init__(self, server: Server, signature: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ class ResponseHeaders:
         self.draining = False
 
     def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.Response:
-        """An answer as it is sent, with its body in its coding."""
+        """Return the answer as aiohttp sends it; `body` is already encoded in `coding`, which may be empty."""
         origin = self._origin(request)
         preflight = origin != "" and request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
         varies = len(body) >= COMPRESS_FROM or coding != ""
@@ -59,14 +59,14 @@ class ResponseHeaders:
         return response
 
     def _origin(self, request: Request) -> str:
-        """Whose page may read the answer: every one's (`*`), that of the request, or nobody's (empty)."""
+        """Return the origin whose pages may read the answer: `*`, the request's origin, or empty for none."""
         if not self._cors or not self._origins:
             return "*" if self._cors else ""
         origin = request.headers.get("Origin", "")
         return origin if origin in self._origins else ""
 
     def unreadable(self) -> web.Response:
-        """The whole answer to what is no HTTP request; the parser's own words would quote it."""
+        """Return the answer to malformed HTTP, which must not quote the request as aiohttp's own message does."""
         answer = refusal("whole", Problem(400, NO_HTTP))
         headers = self._fixed(answer.status, answer.content_type, "", False, False, "", ()).copy()
         headers["Connection"] = "close"
@@ -84,7 +84,7 @@ class ResponseHeaders:
         coding: str,
         extra: tuple[tuple[str, str], ...],
     ) -> dict[str, str]:
-        """The headers that answers of one kind have alike."""
+        """Return the headers that answers with these properties share."""
         headers = {**_ALWAYS, **self._signature, "Cache-Control": "no-store"}
         if status != 204:
             headers["Content-Type"] = kind if kind == JSON else f"{kind}; charset=utf-8"
@@ -102,12 +102,12 @@ class ResponseHeaders:
 
 
 def worth_compressing(request: Request, body: bytes) -> str:
-    """The coding in which a body is worth sending to a client that takes it; empty for none."""
+    """Return the coding to compress a body with; empty if it is short or the client accepts none."""
     return coding_of(request.headers.get("Accept-Encoding", "")) if len(body) >= COMPRESS_FROM else ""
 
 
 async def compressed(body: bytes, coding: str) -> bytes:
-    """A body, compressed: the same body is the same bytes."""
+    """Return the compressed body; equal bodies give equal bytes. Long ones are compressed in a thread."""
     press = _COMPRESSORS[coding]
     return press(body) if len(body) < COMPRESS_ASIDE else await asyncio.to_thread(press, body)
 
@@ -121,7 +121,7 @@ _COMPRESSORS: Final[Mapping[str, Callable[[bytes], bytes]]] = {"zstd": zstd.comp
 
 
 def coding_of(accept: str) -> str:
-    """The best compression that an Accept-Encoding header names with a quality above zero; empty for none."""
+    """Return the preferred coding that an Accept-Encoding header accepts (q > 0); empty for none."""
     if not accept:
         return ""
     codings = {}

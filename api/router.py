@@ -1,6 +1,6 @@
-"""Typed routes. A handler's annotations say everything: where its arguments come from, what they are, what it answers.
+"""Typed routes: a handler's annotations give its arguments, their types and the type of its answer.
 
-    @get("/v1/wallet", tag="Portfolio", summary="What wallets hold")
+    @get("/v1/wallet", tag="Portfolio", summary="Wallet balances")
     async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]: ...
 
 An argument named `path`, `query` or `body` is a msgspec Struct read from that segment of the request, strictly.
@@ -15,29 +15,36 @@ from typing import Any, Final, Literal, get_type_hints
 
 from chainfolio.storage.state.refusals import Code
 
-AT_BLOCK: Final = "at-block"  # the one bucket beside that of all other routes
+AT_BLOCK: Final = "at-block"  # the second rate-limit bucket; other routes share one
 SEGMENTS: Final = ("path", "query", "body")
 CHANGING: Final = ("POST", "PATCH", "DELETE")
 Handler = Callable[..., Awaitable[Any]]
 
 
 def single_cost(arguments: Mapping[str, Any]) -> int:
-    """A call costs its price once, whatever it asks for."""
+    """Return 1: the cost does not depend on the arguments."""
     return 1
 
 
 @dataclass(frozen=True)
 class Route:
-    """One operation: how it is reached, who may call it, what its documentation says.
+    """One operation: its path, requirements and documentation.
 
-    `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or the plan
-    `pro`. `cost` is in credits, `units` says by a call's arguments how many times the cost it is; `bucket` names whose
-    rate it counts in.
-    `check` is called with the context and the arguments and raises what is wrong with the request by itself, beyond its
-    schema; `allow` raises what the caller's account may not ask for. Both are called before any credit is reserved.
-    `envelope` names the family of routes whose error bodies it has (`errors.SHAPES`). `codes` are those of
-    `errors.CODES` that it may refuse with, `fails` adds other statuses to those of the pipeline; `answers` replaces
-    the annotated answer. `takes` describes the headers that the route reads.
+    Attributes:
+        public: True if no key is needed.
+        needs: Entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or the plan `pro`; empty for none.
+        cost: Credits of one unit.
+        units: Returns the number of units for the arguments.
+        bucket: Rate-limit bucket.
+        check: Called with the context and the arguments; raises for an invalid request, beyond its schema.
+        allow: Called likewise; raises if the account may not do this. Both run before credits are reserved.
+        envelope: Family of routes that gives the shape of error bodies (`errors.SHAPES`).
+        media: Content type of the answer.
+        codes: Codes of `errors.CODES` that the route may refuse with.
+        fails: Statuses in addition to those of the pipeline, with descriptions.
+        takes: Headers that the route reads, with descriptions.
+        answers: Types of success bodies by status, in place of the annotated one.
+        example: Example of the 200 answer.
     """
 
     method: str
@@ -63,39 +70,39 @@ class Route:
 
     @property
     def name(self) -> str:
-        """The operation's id: the handler's own name."""
+        """Id of the operation: the handler's name."""
         return self.handler.__name__
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something: then its handler answers by `changes.change`."""
+        """True if the route changes data; its handler then must answer through `changes.change`."""
         return self.method in CHANGING
 
     @cached_property
     def hints(self) -> dict[str, Any]:
-        """The handler's annotations, resolved."""
+        """Resolved annotations of the handler."""
         return get_type_hints(self.handler, include_extras=True)
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
-        """The Struct read from each segment of the request that the handler takes."""
+        """Struct types of the handler's arguments, by segment of the request."""
         return {segment: self.hints[segment] for segment in SEGMENTS if segment in self.hints}
 
     @cached_property
     def replies(self) -> Mapping[int, Any]:
-        """The type of the body by success status."""
+        """Types of success bodies by status."""
         return self.answers or {200: self.hints["return"]}
 
 
 def get(path: str, *, tag: str, summary: str, **more: Any) -> Callable[[Handler], Route]:
-    """A route that reads; HEAD comes with it."""
+    """Return a decorator that makes a handler a GET route, which also answers HEAD."""
     return _route("GET", path, tag, summary, more)
 
 
 def write(
     method: Literal["POST", "PATCH", "DELETE"], path: str, *, tag: str, summary: str, **more: Any
 ) -> Callable[[Handler], Route]:
-    """A route that changes something."""
+    """Return a decorator that makes a handler a route that changes data."""
     return _route(method, path, tag, summary, more)
 
 

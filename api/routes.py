@@ -1,4 +1,4 @@
-"""Every operation the API has: one line each, or one a family."""
+"""The routes of the API, one per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step that reads path, query and body into what the handler's annotations ask for, or answers 400."""
+"""The schema step: reads path, query and body into the handler's Structs, or answers 400."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', r
 
 
 class _Path:
-    """The path's parameters as a mapping of lists."""
+    """Parameters of the path as a multi-value mapping."""
 
     def __init__(self, match: Mapping[str, str]) -> None:
         self.match = match
@@ -31,13 +31,16 @@ class _Path:
 
 
 async def check(context: Context, proceed: Proceed) -> Answer:
-    """`fill` as a step."""
+    """Fill in the handler's arguments and return the answer of the next steps."""
     await fill(context)
     return await proceed(context)
 
 
 async def fill(context: Context) -> None:
-    """Fill in the handler's arguments. A route that takes no query takes no query parameter."""
+    """Fill in the handler's arguments; raise a 400 Problem if they are invalid.
+
+    A route without a query argument accepts no query parameters. Errors of the body are 400, 408, 413 or 415.
+    """
     kinds = context.route.arguments
     settings = context.parts.settings
     request = context.http
@@ -51,7 +54,7 @@ async def fill(context: Context) -> None:
 
 
 def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """The query's Struct. Who asks again asks the same, mostly: what was read from a text stays read."""
+    """Return the query's Struct, from a cache by query string, because clients repeat queries."""
     parsed_queries, text = context.parts.queries, (kind, context.http.rel_url.raw_query_string)
     query = parsed_queries.get(text)
     if query is None:
@@ -64,8 +67,7 @@ def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
 
 
 def has_unknown(context: Context) -> bool:
-    """Whether the query has a parameter that the route does not know. To find the name that is like it takes longer
-    than a whole refusal for the rate."""
+    """Return True if the query has an unknown parameter; finding a similar name for it is costly."""
     kind = context.route.arguments.get("query", Nothing)
     return not fields_of(kind).keys() >= context.http.query.keys()
 
@@ -90,7 +92,11 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
 
 
 async def content(context: Context) -> bytes:
-    """The bytes of the body; a 400 where they are not encoded as the head says, a 408 where they take too long."""
+    """Return the bytes of the body.
+
+    Raises:
+        Problem: 400 if the body is not encoded as its headers say, 408 if it takes too long to arrive.
+    """
     limit_s = context.parts.settings.limits.body_s
     try:
         async with asyncio.timeout(limit_s):

@@ -1,4 +1,4 @@
-"""Serving: one process or several on one port, on uvloop, until SIGTERM; then what is in flight is finished first."""
+"""Serve the API with one or several processes on one port until SIGTERM, and finish running requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from chainfolio.settings import Settings
 
 DRAIN_S: Final = 30.0
 KEEPALIVE_S: Final = 75.0
-TOO_SOON_S: Final = 5.0  # a worker that dies this young will die again: the server ends instead of spinning
+TOO_SOON_S: Final = 5.0  # if a worker dies this early, the server stops instead of restarting it in a loop
 
 Make = Callable[[Settings], Awaitable[App]]
 log = structlog.stdlib.get_logger("chainfolio.api")
@@ -40,7 +40,13 @@ log = structlog.stdlib.get_logger("chainfolio.api")
 async def listening(
     app: App, host: str, port: int, *, reuse_port: bool = False, drain_s: float = DRAIN_S
 ) -> AsyncIterator[int]:
-    """The app, answering on the port it gives; on leaving, nothing new is taken and what runs is finished."""
+    """Run the app while the context is open, and yield its port; on exit, finish running requests.
+
+    `drain_s` is the maximum time for that.
+
+    Raises:
+        BadSettings: The address cannot be listened on.
+    """
     async with contextlib.AsyncExitStack() as stack:
         for lifespan in app.lifespan:
             await stack.enter_async_context(lifespan())
@@ -53,7 +59,7 @@ async def listening(
                 guard,
                 access_log=None,
                 keepalive_timeout=KEEPALIVE_S,
-                # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.
+                # Twice the limits, so that the edge can answer 414 or 431; beyond this the parser answers 400.
                 max_line_size=2 * MAX_URL,
                 max_field_size=2 * MAX_HEADERS,
             ),
@@ -70,10 +76,14 @@ async def listening(
 
 
 def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
-    """Serve what `make` makes, in `settings.server.workers` processes, until SIGTERM or SIGINT.
+    """Serve the app that `make` returns, in `settings.server.workers` processes, until SIGTERM or SIGINT.
 
-    `make` runs inside each process, on its loop, so that no connection crosses from one to another; with several
-    workers it must be a function of a module. `reuse_port` lets servers that were started apart share a port.
+    `make` runs inside each process, on its loop, so that processes share no connections; with several workers it must
+    be a module-level function. `reuse_port` lets separately started servers share a port.
+
+    Raises:
+        BadSettings: The address cannot be listened on.
+        SystemExit: A worker died within `TOO_SOON_S`.
     """
     if settings.server.workers > 1:
         _serve_processes(make, settings, reuse_port=reuse_port)
@@ -96,7 +106,7 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
             stop.set()
 
     def signalled(number: signal.Signals) -> None:
-        # The same signal once more is no longer ours: it ends the process as it would any other.
+        # A second signal of the same kind ends the process at once.
         loop.remove_signal_handler(number)
         tell(number.name)
 
@@ -107,7 +117,7 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, signalled, each)
     if (parent := multiprocessing.parent_process()) is not None:
-        # Workers do not outlive the process that would restart them.
+        # A worker stops if its parent dies, which could not restart it.
         loop.add_reader(parent.sentinel, orphaned, parent.sentinel)
     app = await make(settings)
     settle_memory()
@@ -118,8 +128,7 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
 
 
 def settle_memory() -> None:
-    """Take what start-up made out of the garbage collector's sight: it would look through all of it for every few
-    requests, which costs more than the requests do."""
+    """Exclude the objects made at start-up from garbage collection: scans cost more than requests."""
     gc.collect()
     gc.freeze()
 
@@ -141,7 +150,7 @@ def _serve_processes(make: Make, settings: Settings, *, reuse_port: bool) -> Non
 
 
 def _numbered(settings: Settings, number: int) -> Settings:
-    """The settings of one worker: each has a port of its own for its metrics, counted from the one that is set."""
+    """Return the settings of one worker, whose metrics port is the configured one plus its number."""
     if not (port := settings.server.metrics_port):
         return settings
     server = msgspec.structs.replace(settings.server, metrics_port=port + number)
@@ -149,7 +158,7 @@ def _numbered(settings: Settings, number: int) -> Settings:
 
 
 class _ProcessSupervisor:
-    """The workers and when each began: one that dies is started again, the signal to end is passed on to all."""
+    """Starts worker processes, restarts those that die, and passes the signal to stop on to all."""
 
     def __init__(self, target: Callable[..., None], arguments: Callable[[int], tuple[object, ...]]) -> None:
         self.target, self.arguments = target, arguments
@@ -158,7 +167,7 @@ class _ProcessSupervisor:
         self.ending = self.failed = False
 
     def start(self, number: int) -> None:
-        """One more worker: spawned, not forked, so that no thread and no connection of ours is copied."""
+        """Start a worker: spawned, not forked, so that it inherits no threads and no connections."""
         process = multiprocessing.get_context("spawn").Process(target=self.target, args=self.arguments(number))
         process.start()
         self.began_s[process], self.numbers[process] = time.monotonic(), number
@@ -166,13 +175,13 @@ class _ProcessSupervisor:
             process.terminate()
 
     def end(self, *_: object) -> None:
-        """Tell all workers to drain and end."""
+        """Tell all workers to finish their requests and stop."""
         self.ending = True
         for process in list(self.began_s):
             process.terminate()
 
     def watch(self) -> None:
-        """Wait for the last worker's end, replacing those that die before their time."""
+        """Wait until all workers have ended; restart those that die unexpectedly."""
         while self.began_s:
             wait([process.sentinel for process in self.began_s])
             for process in [process for process in self.began_s if not process.is_alive()]:
@@ -183,7 +192,7 @@ class _ProcessSupervisor:
         if self.ending:
             return
         log.error("worker died", exit_code=process.exitcode)
-        if lived_s >= TOO_SOON_S or process.exitcode == -signal.SIGKILL:  # killed from outside: no fault of its own
+        if lived_s >= TOO_SOON_S or process.exitcode == -signal.SIGKILL:  # killed from outside
             self.start(number)
         else:
             self.failed = True
@@ -191,7 +200,11 @@ class _ProcessSupervisor:
 
 
 def check_port(host: str, port: int) -> None:
-    """BadSettings where a port cannot be listened on."""
+    """Check that a port can be listened on.
+
+    Raises:
+        BadSettings: It cannot.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with _naming(host, port), socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -200,11 +213,14 @@ def check_port(host: str, port: int) -> None:
 
 @contextlib.contextmanager
 def _reserved(host: str, port: int, reuse_port: bool) -> Any:
-    """A port for all workers: held, so that 0 means the same for each and nobody takes it, but never listened on."""
+    """Reserve a port for all workers and yield it; the port is bound here but never listened on.
+
+    So port 0 becomes the same port for each worker, and no other process can take it.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with _naming(host, port):
         if not reuse_port and port:
-            # Sharing is silent: two servers on one port would each get half of the requests. So look first.
+            # Two servers on one port would each silently get half of the requests.
             check_port(host, port)
         holder = socket.socket(family)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -215,7 +231,7 @@ def _reserved(host: str, port: int, reuse_port: bool) -> Any:
 
 @contextlib.contextmanager
 def _naming(host: str, port: int) -> Any:
-    """An address that cannot be had is a mistake in the settings, said so."""
+    """Turn an OSError about the address into BadSettings."""
     try:
         yield
     except OSError as error:
@@ -231,7 +247,7 @@ def _naming(host: str, port: int) -> Any:
 
 
 def configure_log(level: str) -> None:
-    """Log as lines of JSON on stderr, unless somebody has set up structlog already."""
+    """Log JSON lines to stderr, unless structlog is already configured."""
     if structlog.is_configured():
         return
     structlog.configure(
@@ -243,6 +259,6 @@ def configure_log(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # One write a line: workers share the stream.
+        # One write per line, because workers share the stream.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )

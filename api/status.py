@@ -1,4 +1,4 @@
-"""GET /v1/status: how fresh what is kept of each address is."""
+"""GET /v1/status: freshness of the stored data of each address."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
 
 class StatusQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which wallets."""
+    """Wallets."""
 
     addresses: Addresses
 
 
 class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """When an address was last read; null where it never was. `transactionsLastSync` is the time up to which its
-    transactions are indexed, or that of a later read of the address; null where nothing is indexed. `completeness` is
-    `partial` and `issues` say why if no chain of its kind is configured: then nobody reads it."""
+    """Times of the last reads of an address.
+
+    `portfolioLastSync` is null if it was never read. `transactionsLastSync` is the time up to which its transactions
+    are indexed, or the time of a later read; null if nothing is indexed. `completeness` is `partial`, with the reason
+    in `issues`, if no chain for the address is configured.
+    """
 
     address: str
     portfolio_last_sync: Moment | None
@@ -40,7 +43,7 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @get(
     "/v1/status",
     tag="Service",
-    summary="How fresh the data of addresses is",
+    summary="Freshness of the data of addresses",
     cost=0,
     fails={501: NO_CHAIN},
     example=[
@@ -55,7 +58,7 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ],
 )
 async def status(request: Context, query: StatusQuery) -> list[AddressStatus]:
-    """One entry per address, in order. Asking starts no work."""
+    """Returns one entry per address, in order. The request starts no reads."""
     return [_answer(each) for each in await request.engine.status(query.addresses)]
 
 
@@ -71,7 +74,7 @@ def _answer(status: SyncStatus) -> AddressStatus:
 
 
 def iso_time(time_us: int | None) -> str | None:
-    """ISO 8601 in UTC with milliseconds, as clients of this interface parse it."""
+    """Return a time in ISO 8601, in UTC with milliseconds; None for None."""
     if time_us is None:
         return None
     at = datetime.fromtimestamp(time_us // 1_000_000, UTC)

@@ -29,11 +29,11 @@ PRICE: Final = 1200  # credits for one address and year
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An address whose snapshots are wanted."""
+    """An address to subscribe to."""
 
     address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
     description: Annotated[
-        str, msgspec.Meta(description="Words for people; trimmed.", extra_json_schema={"maxLength": MAX_CHARS})
+        str, msgspec.Meta(description="A text for people; trimmed.", extra_json_schema={"maxLength": MAX_CHARS})
     ] = ""
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WantedSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Addresses whose snapshots are wanted, each once."""
+    """Addresses to subscribe to. No address may be repeated."""
 
     addresses: Annotated[list[Wanted], msgspec.Meta(min_length=1, max_length=100)]
 
@@ -57,7 +57,7 @@ class WantedSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One address whose snapshots are taken every day at 00:00 UTC, until `expiresAt`."""
+    """Subscription to snapshots of one address, taken every day at 00:00 UTC until `expiresAt`."""
 
     address: str
     description: str
@@ -66,8 +66,11 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Subscribed(msgspec.Struct, frozen=True):
-    """What has been subscribed to. `completeness` is `partial` where no chain of an address's kind is configured: it is
-    not subscribed to and costs nothing, and `issues` name it."""
+    """New subscriptions.
+
+    If no chain is configured for an address, it is not subscribed to and costs nothing; `completeness` is then
+    `partial`, and `issues` list the address.
+    """
 
     message: str
     subscriptions: list[Subscription]
@@ -102,9 +105,12 @@ class Subscribed(msgspec.Struct, frozen=True):
     },
 )
 async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
-    """Subscribes to all of them for one year from now, or to none; 1200 credits an address. An address that is
-    subscribed to already is refused until its year is over. Their histories are read for that year, too. An address of
-    which no chain is configured is left out and costs nothing, see `issues`."""
+    """Subscribes to all the addresses for one year from now or, on an error, to none.
+
+    It costs 1200 credits per address. An address with a running subscription is refused with 409. The histories of the
+    addresses are indexed during that year. An address without a configured chain is left out and costs nothing;
+    `issues` list it.
+    """
     now_us, principal = request.parts.environment.clock.now_us(), request.principal
     owner, actor = principal.account_id, principal.key_id
     described = zip(distinct(each.address for each in body.addresses), body.addresses, strict=True)
@@ -123,20 +129,22 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
         return Subscribed(f"{count} subscribed to", [_answer(each) for each in added], completeness, issues)
 
     answer = await change(request, work)
-    # The server gives what is sold its places again and again (`cli/daily.py`).
+    # The server repeats this regularly for all subscriptions (`cli/daily.py`).
     await afterwards(request.engine.watch_subscribed(owner, sold))
     return answer
 
 
 def check_served(request: Context, body: WantedSnapshots) -> None:
-    """Unserved where no chain of any address's kind is configured: nobody could ever take a snapshot. Those of single
-    addresses cost nothing."""
+    """Exempt addresses without a configured chain from the cost.
+
+    Raises NotSupported, through `split_supported`, if no address has a configured chain.
+    """
     _, unserved = _served(request, body)
     request.unanswerable = len(unserved)
 
 
 def _served(request: Context, body: WantedSnapshots) -> tuple[list[Account], dict[str, Issue]]:
-    """The addresses of which snapshots can be taken, and an issue for each other one."""
+    """Return the accounts with a configured chain, and an issue for each other one by address."""
     return split_supported([account(each.address) for each in body.addresses], request.engine.kinds(), "a snapshot")
 
 

@@ -1,4 +1,4 @@
-"""POST /v1/sync-transactions: read accounts anew, now, without waiting for it."""
+"""POST /v1/sync-transactions: start to read accounts again, without waiting for the result."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Said = Literal["Address is syncing", "Address already syncing"]
 
 
 class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which wallets."""
+    """Wallets."""
 
     addresses: Annotated[
         list[Annotated[str, msgspec.Meta(max_length=128, extra_json_schema={"pattern": PATTERN}, examples=[WALLET])]],
-        msgspec.Meta(min_length=1, description="Wallet addresses of any kind; as many as other calls take."),
+        msgspec.Meta(min_length=1, description="Wallet addresses of any kind, at most as many as in other calls."),
     ]
 
 
@@ -33,7 +33,7 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "POST",
     "/v1/sync-transactions",
     tag="Service",
-    summary="Read addresses anew in the background",
+    summary="Read addresses again in the background",
     needs="portfolio",
     check=lambda request, body: accounts(request, body),
     fails={501: NO_CHAIN},
@@ -41,11 +41,13 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     example="Address is syncing",
 )
 async def sync_transactions(request: Context, body: SyncBody) -> Answer:
-    """Starts a fresh read of every address that is not being read already; `/v1/status` shows when it is done. The
-    answer is a bare JSON string. The histories of the addresses are read from then on, for some days after the last
-    call (30, if the operator sets no other number), as far as the account's share of the server's places allows. The
-    header `X-Completeness` is `partial` where no chain of an address's kind is configured, which `X-Issues` name; else
-    it is `complete`."""
+    """Starts a new read of every address that is not already being read.
+
+    `/v1/status` shows when it is done. The answer
+    is a JSON string. The histories of the addresses are indexed from then on, for some days after the last call (30,
+    unless the operator sets another number), up to the account's share of the server's capacity. The header
+    `X-Completeness` is `partial` if an address has no configured chain, else `complete`; `X-Issues` lists such
+    addresses."""
     owners = accounts(request, body)
     started = await request.engine.sync(owners)
     served, unserved = split_supported(owners, request.engine.kinds(), "fresh data")
@@ -57,7 +59,7 @@ async def sync_transactions(request: Context, body: SyncBody) -> Answer:
 
 
 def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:
-    """The accounts behind the items of the body, each once; 400 with everything that is wrong."""
+    """Return the accounts of the body in order, without duplicates; raise a 400 Problem with all errors."""
     addresses, max_addresses = body.addresses, request.parts.settings.server.max_addresses
     if len(addresses) > max_addresses:
         reason = f"`addresses` holds {len(addresses)} addresses; at most {max_addresses} are taken in one call"

@@ -1,4 +1,4 @@
-"""Whose address book and bundles a request is about: the caller's own, or those of an account that delegated to it."""
+"""Access to address books and bundles of the caller, or of an account that delegated to the caller."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chainfolio.storage.state.database import Transaction
 
 T = TypeVar("T")
 DELEGATE: Final = "X-Delegate-For"
-TAKES: Final = {DELEGATE: "The id of an account that delegated to yours: the request is about that account's."}
+TAKES: Final = {DELEGATE: "Id of an account that delegated to yours: the request then uses that account's data."}
 COMMON: Final = ("DELEGATE_NOT_FOUND",)
 
 
 async def look(request: Context, work: Callable[[Transaction, str], T]) -> T:
-    """Read what the account has; `work` is given its id."""
+    """Run a read for the request's account and return its result; `work` gets the account's id."""
     return await request.parts.state.read(lambda tx: work(tx, _owner(request, tx)))
 
 
@@ -27,8 +27,16 @@ async def keep(
     status: int = 200,
     repeat: Callable[[Transaction, str], object] | None = None,
 ) -> Answer:
-    """Change what the account has, with nobody else changing it meanwhile; what a delegate changes is noted. `again`
-    looks up an answer that is too long to be kept for who asks with the same Idempotency-Key."""
+    """Run a change for the account that the request is about, under the account's lock; return the answer.
+
+    Changes by a delegate are written to the audit log.
+
+    Args:
+        request: The request.
+        work: Called with the transaction and the account's id; its result is the body.
+        status: Of the answer.
+        repeat: Makes the answer for a later request with the same Idempotency-Key, if it is too long to be stored.
+    """
 
     def locked(tx: Transaction) -> object:
         account_id = _owner(request, tx)
@@ -49,6 +57,6 @@ def _owner(request: Context, tx: Transaction) -> str:
 
 
 def _delegating_account(request: Context) -> str | None:
-    """The account in the header; given twice, they are no account's id."""
+    """Return the account id in `X-Delegate-For`, None without it; repeated headers give an unknown id."""
     delegates = request.http.headers.getall(DELEGATE, [])
     return ",".join(delegates) if delegates else None

@@ -1,4 +1,4 @@
-"""Names and labels: trimmed of Unicode white space, NFC, and counted in code points."""
+"""Names and labels: trimmed of Unicode white space, normalised to NFC, and counted in code points."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ MAX_CHARS: Final = 255
 
 
 def tidy(field: str, text: str, *, min_chars: int = 0) -> str:
-    """The text as it is kept; ValueError where it is too short or too long."""
+    """Return the text as it is stored.
+
+    Raises:
+        ValueError: It has fewer than `min_chars` or more than `MAX_CHARS` code points.
+    """
     trimmed = text.strip()
-    # Composing makes a text four times shorter at most, and takes long for one that is long: look before.
+    # NFC shortens a text at most fourfold and is slow for long texts, so reject those first.
     tidied = unicodedata.normalize("NFC", trimmed).strip() if len(trimmed) <= 4 * MAX_CHARS else trimmed
     if not min_chars <= len(tidied) <= MAX_CHARS:
         bounds = f"{min_chars} to {MAX_CHARS}" if min_chars else f"at most {MAX_CHARS}"

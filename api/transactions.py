@@ -1,4 +1,4 @@
-"""GET /v1/transactions: what wallets did, filtered and in pages."""
+"""GET /v1/transactions: transactions of wallets, with filters and pages."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ _TOKEN_ID = re.compile(r"(?:0|[1-9][0-9]{0,77})\Z")
 
 
 def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[str, ...]]:
-    """A reader of comma-joined or repeated values, each once, in order."""
+    """Return a reader of comma-separated or repeated values, in order and without duplicates."""
 
     def items(values: list[str], settings: Settings) -> tuple[str, ...]:
+        """Raise Refused for an empty item, or for more than `MAX_ITEMS`."""
         texts = [item for value in values for item in value.split(",")]
         if not all(texts):
             raise Refused("has an empty item: values are joined by single commas")
@@ -67,6 +68,7 @@ def _type(item: str) -> str:
 
 def _like(pattern: re.Pattern[str], description: str) -> Callable[[str], str]:
     def read(item: str) -> str:
+        """Return the item, or raise Refused if it does not match."""
         if not pattern.match(item):
             raise Refused(f"cannot hold {quoted(item)}: it is not {description}")
         return item
@@ -81,12 +83,20 @@ def _single(values: list[str]) -> str:
 
 
 def read_start(values: list[str], settings: Settings) -> int:
-    """A moment, or the beginning of a UTC day, in microseconds since 1970."""
+    """Return a time, or the start of a UTC day, in microseconds since 1970.
+
+    Raises:
+        Refused: The text is not a day or a time with a zone, or the parameter is repeated.
+    """
     return _us(_time(_single(values)))
 
 
 def read_end(values: list[str], settings: Settings) -> int:
-    """The last microsecond of the UTC day that a moment lies in."""
+    """Return the last microsecond of the UTC day that a time lies in, since 1970.
+
+    Raises:
+        Refused: The text is not a day or a time with a zone, or the parameter is repeated.
+    """
     day = _time(_single(values)).replace(hour=0, minute=0, second=0, microsecond=0)
     return _us(day) + DAY // timedelta(microseconds=1) - 1
 
@@ -107,7 +117,11 @@ def _time(text: str) -> datetime:
 
 
 def read_token_id(values: list[str], settings: Settings) -> int:
-    """The number of a token inside its collection."""
+    """Return the id of a token in its collection.
+
+    Raises:
+        Refused: The text is not a whole number below 2^256, or the parameter is repeated.
+    """
     text = _single(values)
     if not _TOKEN_ID.match(text) or int(text) > MAX_RAW:
         raise Refused(f"cannot be {quoted(text)}: it is a whole number below 2^256")
@@ -133,7 +147,7 @@ Start = Annotated[
     int | None,
     Reader(read_start, _text),
     msgspec.Meta(
-        description="Not before: a day (`YYYY-MM-DD`, from 00:00 UTC) or a moment with its zone (ISO 8601). Included.",
+        description="Earliest time, included: a day (`YYYY-MM-DD`, from 00:00 UTC) or a time with its zone (ISO 8601).",
         examples=["2026-03-01T00:00:00Z"],
     ),
 ]
@@ -141,58 +155,56 @@ End = Annotated[
     int | None,
     Reader(read_end, _text),
     msgspec.Meta(
-        description="Not after: widened to the end of the UTC day it lies in. Included.", examples=["2026-03-31"]
+        description="Latest time, included: a day or a time; it means the end of its UTC day.", examples=["2026-03-31"]
     ),
 ]
 
 
 class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which transactions of which wallets."""
+    """Wallets, page and filters."""
 
     addresses: Addresses
-    limit: Annotated[int, msgspec.Meta(ge=1, le=250, description="The most transactions of one page.", examples=[10])]
-    offset: Annotated[
-        int, msgspec.Meta(ge=0, le=2**53 - 1, description="How many to pass over; zero is the first.", examples=[0])
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, le=250, description="Maximum number of transactions of a page.", examples=[10])
     ]
-    sort: Annotated[Literal["DESC", "ASC"], msgspec.Meta(description="By time, the newest or the oldest first.")] = (
-        "DESC"
-    )
+    offset: Annotated[
+        int, msgspec.Meta(ge=0, le=2**53 - 1, description="Number of transactions to skip.", examples=[0])
+    ]
+    sort: Annotated[Literal["DESC", "ASC"], msgspec.Meta(description="By time, newest or oldest first.")] = "DESC"
     initial_search_text: Annotated[
-        str, msgspec.Meta(max_length=256, description="Text in symbols, names and contracts of tokens.")
+        str, msgspec.Meta(max_length=256, description="Text to find in symbols, names and contracts of tokens.")
     ] = ""
     interacting_addresses: Annotated[
         Texts,
         Reader(_items(_address), _list(WRITTEN)),
-        msgspec.Meta(description="Only with one of these counterparties."),
+        msgspec.Meta(description="Only transactions with one of these counterparties."),
     ] = ()
     networks: Annotated[
         Texts,
         Reader(_items(_like(_KEY, "the key of a chain")), _list(CHAIN_KEY)),
-        msgspec.Meta(description="Only on these chains, by their keys."),
+        msgspec.Meta(description="Only transactions on these chains, by key."),
     ] = ()
     tx_types: Annotated[
         Texts,
         Reader(_items(_type), _list({"enum": list(TYPES)})),
-        msgspec.Meta(description="Only of these types; case matters."),
+        msgspec.Meta(description="Only transactions of these types; case matters."),
     ] = ()
     protocols: Annotated[
         Texts,
         Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(PROTOCOL_KEY)),
-        msgspec.Meta(description="Only inside these protocols, by their keys."),
+        msgspec.Meta(description="Only transactions in these protocols, by key."),
     ] = ()
     hide_spam: Annotated[bool, msgspec.Meta(description="Leave out transactions of type SPAM.")] = False
-    hide_dust: Annotated[
-        bool, msgspec.Meta(description="Leave out what is worth next to nothing; what has no price is not.")
-    ] = False
+    hide_dust: Annotated[bool, msgspec.Meta(description="Accepted without effect.")] = False
     start_date: Start = None
     end_date: End = None
     token_id: Annotated[
-        int | None, Reader(read_token_id, _number), msgspec.Meta(description="Only with this number of a collection.")
+        int | None, Reader(read_token_id, _number), msgspec.Meta(description="Only transactions of this token id.")
     ] = None
     include_images: IncludeImages = False
     include_explorer_urls: Annotated[
         bool,
-        msgspec.Meta(description="Links of assets to the chain's block explorer; transactions always have theirs."),
+        msgspec.Meta(description="Links of assets to the chain's block explorer; transactions always have them."),
     ] = False
 
 
@@ -204,31 +216,31 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     envelope="transactions",
     check=lambda request, query: check(request, query),
     fails={
-        404: "An address has more transactions than are served: 100,000, where the operator sets no other ceiling.",
+        404: "An address has more transactions than are served: 100,000, unless the operator sets another limit.",
         **READING,
     },
     example=TRANSACTIONS,
 )
 async def transactions(request: Context, query: TransactionsQuery) -> Transactions:
-    """Transactions of all the addresses together, one record for each wallet that took part. There is no total: go on,
-    `offset` raised by `limit`, until a page is not full. A page that begins where one of the same query ended in the
-    last 15 minutes goes on behind its last record, however many blocks came or were replaced meanwhile: nothing is met
-    twice or passed over. `offset=0` always begins anew, with the newest blocks.
+    """Returns the transactions of all the addresses together, one record for each wallet that took part.
 
-    They come from the index: token transfers and approvals; native coins, what an address sent and what called it
-    directly (a contract wallet's calls and failed calls, too, though nothing moves), and what contracts sent inside
-    transactions (internal transfers) where the operator indexes those. Where he does not,
-    `completeness` is `partial` and `issues` say what is missing. `fees` are what the sender paid. `flags` warn of spam
-    and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
-    Prices and values are those at the end of the transaction's own block, read from the node there: `N/A` where no
-    source had one then, or the node has forgotten that block (`issues` say so), and never those of another time.
-    `closedPnl`, `costBasis` and `totalCostBasis` are computed where the whole history of the wallet is indexed, lot by
-    lot over all its transactions; else they are `N/A`, and an issue of the adapter `pnl` says why.
-    If the node of a chain does not answer, the page has what is stored of that chain: an issue with the subject `node`
-    says up to which block, names are those that were stored, nothing is flagged as spam by its contract, and gains are
+    There is no total: raise `offset` by `limit` until a page is not full. A page that begins where a page of the same
+    query ended in the last 15 minutes continues after its last record, even if blocks were added or replaced in
+    between: no record is repeated or skipped. `offset=0` always starts again at the newest blocks.
+
+    Transactions come from the index: token transfers and approvals; native coins that an address sent, and transactions
+    that called it directly (also calls and failed calls of a contract wallet without a transfer); and internal
+    transfers, if the operator indexes them. If not, `completeness` is `partial` and `issues` say what is missing.
+    `fees` are what the sender paid. `flags` warn of spam and of addresses that imitate others; only `hideSpam` leaves
+    out flagged transactions.
+    Prices and values are those at the end of the transaction's block, read from the node. They are `N/A` if no source
+    had a price then, or the node has pruned that block (see `issues`); prices of another time are never used.
+    `closedPnl`, `costBasis` and `totalCostBasis` are computed by lots if the wallet's whole history is indexed; else
+    they are `N/A`, and an issue of the adapter `pnl` says why.
+    If the node of a chain does not answer, the page has the stored transactions of that chain: an issue with the
+    subject `node` names their last block, names are the stored ones, no contract is flagged as spam, and gains are
     `N/A`.
-    `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
-    that.
+    `hideDust` has no effect. A page that needs blocks that are not indexed is 503; a later `startDate` avoids that.
     """
     filters = _filter(query)
     question = _question(query)
@@ -240,7 +252,7 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
 
 
 def check(request: Context, query: TransactionsQuery) -> None:
-    """400 for a period that ends before it begins, and for a network that is none of this server's."""
+    """Raise a 400 Problem for a reversed period, and for a network that is not configured."""
     field_errors = []
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
         field_errors.append(FieldError("`startDate` is after `endDate`", ["startDate"]))
@@ -255,7 +267,7 @@ def check(request: Context, query: TransactionsQuery) -> None:
 
 
 def _question(query: TransactionsQuery) -> bytes:
-    """What the pages of one list have in common."""
+    """Return a digest of the parameters that all pages of one list share."""
     parts = {name: getattr(query, name) for name in query.__struct_fields__ if name not in NOT_OF_THE_LIST}
     parts["addresses"] = sorted(account.address for account in query.addresses)
     return hashlib.sha256(repr(sorted(parts.items())).encode()).digest()  # numbers may be wider than a format's
@@ -268,10 +280,10 @@ async def _bookmark(request: Context, question: bytes, offset: int) -> ListPosit
 
 
 async def _keep(request: Context, question: bytes, bookmark: ListPosition) -> None:
-    """Keep how far this page goes, in the store that all processes have."""
+    """Store the last record of this page, for the next page in any process."""
     account_id, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
     packed = msgspec.msgpack.encode(bookmark)
-    with contextlib.suppress(UniqueViolation):  # the same page twice at once: the other one has kept it
+    with contextlib.suppress(UniqueViolation):  # a concurrent request for the same page has stored it
         await request.parts.state.write(
             lambda tx: bookmarks.put(tx, account_id, question, bookmark.count, packed, now_us)
         )

@@ -1,4 +1,4 @@
-"""/v1/virtual-users: portfolios that an account defined itself, and what they are worth."""
+"""/v1/virtual-users: portfolios that an account defined itself, and their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ Kind = Literal["BALANCE", "CEX", "GROUP"]
 
 
 def read_ids(values: list[str], settings: Settings) -> tuple[str, ...]:
-    """The ids behind `virtual:<id>` values, comma-joined, repeated or both, each once."""
+    """Return the ids in `virtual:<id>` values, comma-separated, repeated or both, without duplicates.
+
+    Raises:
+        Refused: A value is malformed, or there are too many.
+    """
     ids = tuple(dict.fromkeys(_id(item) for value in values for item in value.split(",")))
     max_ids = settings.server.max_addresses
     if len(ids) > max_ids:
@@ -57,35 +61,36 @@ VirtualAddresses = Annotated[
     tuple[str, ...],
     Reader(read_ids, _schema),
     msgspec.Meta(
-        description="Virtual users as `virtual:<uuid>`, joined by commas (or the parameter repeated). Order is kept; "
-        "one that is given twice is answered, and charged, once.",
+        description="Virtual users as `virtual:<uuid>`, joined by commas (or the parameter repeated). The answer keeps "
+        "their order; a repeated one counts, and costs, once.",
         examples=[[SPECIMEN]],
     ),
 ]
 
 
 class VirtualQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to show of which virtual users."""
+    """Virtual users and optional parts of the answer."""
 
     addresses: VirtualAddresses
     aggregated: Annotated[
         bool, msgspec.Meta(description="One portfolio over all of them; its `address` is the ids joined by commas.")
     ] = False
     wait_for_sync: Annotated[
-        bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
+        bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
     ] = False
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
     include_sources: Annotated[
         bool,
         msgspec.Meta(
-            description="The block of each balance; source, time and confidence of each price; the calls behind both."
+            description="The block of each balance; source, time and confidence of each price; the calls that returned "
+            "them."
         ),
     ] = False
 
 
 class VirtualUser(msgspec.Struct, frozen=True):
-    """A portfolio that the account defined: fixed balances, an exchange's balances, or a group of real addresses."""
+    """A portfolio that the account defined: fixed balances, an exchange's, or a group of addresses."""
 
     address: str
     type: Kind
@@ -101,7 +106,7 @@ class VirtualUser(msgspec.Struct, frozen=True):
     example=[{"address": SPECIMEN, "type": "BALANCE", "label": "Cold storage"}],
 )
 async def virtual_users(request: Context) -> list[VirtualUser]:
-    """Every virtual user of the account."""
+    """Returns the virtual users of the account."""
     owner = _caller(request)
     stored = await request.parts.state.read(lambda tx: store.every(tx, owner))
     return [VirtualUser(f"virtual:{each.id}", each.type, each.label) for each in stored]
@@ -120,9 +125,11 @@ async def virtual_users(request: Context) -> list[VirtualUser]:
     example=EXAMPLE,
 )
 async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list[Portfolio]:
-    """One portfolio per virtual user, in order, or one over all of them; 1 credit for each. A virtual user of whose
-    accounts and balances no chain is configured costs nothing. An id that is not the account's own is refused, whether
-    or not it is anybody else's."""
+    """Returns one portfolio per virtual user, in order, or with `aggregated` one over all of them.
+
+    It costs 1
+    credit per virtual user; those without a configured chain are free. An id that does not belong to the account is
+    refused with 403, whether or not it exists."""
     users = await _own_users(request, query)
     options = Options(
         images=query.include_images,
@@ -135,13 +142,16 @@ async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list
 
 
 async def _own_users(request: Context, query: VirtualQuery) -> list[contracts.VirtualUser]:
-    """The virtual users that are asked for; Refusal where one is not the account's own."""
+    """Return the requested virtual users; a Refusal is raised if one does not belong to the account."""
     owner = _caller(request)
     return await request.parts.state.read(lambda tx: store.find_all(tx, owner, query.addresses))
 
 
 async def _check_own(request: Context, query: VirtualQuery) -> None:
-    """Refusal where a virtual user is not the account's own, NotSupported where nothing of any can be answered."""
+    """Exempt virtual users without a configured chain from the cost.
+
+    A Refusal is raised if one does not belong to the account, NotSupported if none can be answered.
+    """
     users, kinds = await _own_users(request, query), request.engine.kinds()
     chains = {chain.key for chain in request.engine.chains()}
     check_supported(users, kinds, chains)

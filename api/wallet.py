@@ -1,4 +1,4 @@
-"""GET /v1/wallet: the loose tokens of wallets, always read live."""
+"""GET /v1/wallet: token balances of wallets outside of protocols, always read live."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chainfolio.portfolio.facts import Options
 
 
 class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to show of which wallets."""
+    """Wallets and optional parts of the answer."""
 
     addresses: Addresses
     include_images: IncludeImages = False
@@ -31,7 +31,9 @@ class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     example=EXAMPLE,
 )
 async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
-    """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Read at the newest block of
-    each chain, which `chains` names; never from a cache."""
+    """Returns one portfolio per address with only the `wallet` protocol; `networth` is its sum.
+
+    Balances are read at the newest block of each chain, which `chains` names, and never from a cache.
+    """
     options = Options(images=query.include_images, explorer_urls=query.include_explorer_urls, rates=True)
     return await request.engine.portfolios(query.addresses, options, wait=True, wallet_only=True)
