@@ -211,7 +211,7 @@ class Engine:
         served, unserved = split_supported(accounts, {chain.kind for chain in chains}, "the performance")
         wanted = {account.kind for account in served}
         chains = [chain for chain in chains if chain.kind in wanted]
-        values = await read_values(self, served, chains, days)
+        values = await read_values(self.history, served, chains, days)
         return await performance(self, served, chains, values, currency, list(unserved.values()))
 
     def _configured(self, chain: str, what: str) -> Chain:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from chainfolio.engine.gains.pnl import PnlRequest, compute_gains
+from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.shared_work import SharedWork
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from chainfolio.engine.answers import TransactionsPage
-    from chainfolio.engine.service import Engine
+    from chainfolio.engine.stored_heads import StoredHeads
     from chainfolio.indexer.wiring import System
 
 MAX_ACCOUNTS: Final = 2_000  # accounts
@@ -39,6 +40,14 @@ TOO_MANY: Final = "it has more than {most:,} transactions: chainfolio pnl {addre
 NOT_INDEXED: Final = "not all that it did on {chain} is indexed: chainfolio watch {address} --chain {chain} reads it"
 NO_GAINS: Final = TransactionGains(reason="nobody asked")
 HistoryMark = tuple[tuple[int, int], ...]
+
+
+class GainsSource(RecordSource, Protocol):
+    """Reads heads of chains in addition to records."""
+
+    @property
+    def heads(self) -> StoredHeads:
+        """The newest blocks of chains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class GainsCache:
     def __post_init__(self) -> None:
         self._work = SharedWork(self.on_failure)
 
-    async def get(self, source: Engine, account: Account, heights: Mapping[str, int]) -> KnownGains | None:
+    async def get(self, source: RecordSource, account: Account, heights: Mapping[str, int]) -> KnownGains | None:
         """Return the gains of one account, or the reason why they are unknown; None if the settings want none.
 
         No node is asked unless the index has the whole history and the history has grown.
@@ -91,7 +100,9 @@ class GainsCache:
         work = partial(self._compute, source, account, _request(settings.method, chains), mark)
         return (await self._work.results([(f"{account.address} {hash(mark)}", work)]))[0]
 
-    async def _compute(self, source: Engine, account: Account, request: PnlRequest, mark: HistoryMark) -> KnownGains:
+    async def _compute(
+        self, source: RecordSource, account: Account, request: PnlRequest, mark: HistoryMark
+    ) -> KnownGains:
         """Compute and cache the gains of one account; a failure gives its reason and is not cached."""
         try:
             result = await compute_gains(source, [account], request)
@@ -146,7 +157,11 @@ def _mark(system: System, chains: Sequence[Chain], account: str, max_transaction
 
 
 async def add_gains(
-    source: Engine, cache: GainsCache, page: TransactionsPage, accounts: Sequence[Account], heads: Mapping[str, int]
+    source: GainsSource,
+    cache: GainsCache,
+    page: TransactionsPage,
+    accounts: Sequence[Account],
+    heads: Mapping[str, int],
 ) -> TransactionsPage:
     """Add costs and gains to each transaction of a page, and an issue if they are unknown.
 
@@ -178,7 +193,7 @@ async def add_gains(
 
 
 async def _in_transactions(
-    source: Engine, cache: GainsCache, account: Account, heads: Mapping[str, int]
+    source: GainsSource, cache: GainsCache, account: Account, heads: Mapping[str, int]
 ) -> tuple[str, TransactionGains | None]:
     chains = [chain for chain in source.system.chains if chain.kind == account.kind and chain.key not in heads]
     try:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS
 from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.record_source import RecordSource
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.facts import Options
@@ -25,7 +26,15 @@ from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
-    from chainfolio.engine.service import Engine
+
+
+class ReportSource(RecordSource, Protocol):
+    """Reads current portfolios in addition to records."""
+
+    async def portfolios(
+        self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
+    ) -> list[Portfolio]:
+        """Return one portfolio per account, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ class GainsResult:
     issues: tuple[IssueDocument, ...]
 
 
-async def compute_gains(source: Engine, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
+async def compute_gains(source: RecordSource, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
     """Compute the gains of accounts, as those of one owner.
 
     Raises:
@@ -106,7 +115,7 @@ def zone_of(name: str | None, method: str) -> tzinfo:
         raise BadRequest("zone", f"there is no time zone {zone_name!r}", remedy="for example Europe/London") from None
 
 
-async def pnl(source: Engine, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
+async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
     """Return a report of gains, with holdings at current prices; errors as of `compute_gains`."""
     result = await compute_gains(source, accounts, request)
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
@@ -122,7 +131,7 @@ async def pnl(source: Engine, accounts: Sequence[Account], request: PnlRequest) 
     )
 
 
-def _treatment(source: Engine, chains: Sequence[Chain], request: PnlRequest) -> Treatment:
+def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlRequest) -> Treatment:
     """Return how records are treated: the wrapped native coin counts as the native coin."""
     aliases = {
         f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"

@@ -263,7 +263,7 @@ class History:
         partial: bool = False,
         documents: bool = True,
     ) -> dict[tuple[str, date], DaySnapshot]:
-        """Return the stored snapshots that are still valid.
+        """Return the valid stored snapshots.
 
         They are complete ones, and those that lack only what the index still lacks; with `partial` also those of which
         a read failed.

@@ -13,16 +13,17 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from chainfolio import amounts
 from chainfolio.blocks import Block
 from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue, day_values
-from chainfolio.engine.history.past_days import ABSENT, PENDING, addresses_of
+from chainfolio.engine.history.past_days import ABSENT, PENDING, History, addresses_of
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.prices.conversion import Conversion
+from chainfolio.engine.record_source import RecordSource
 from chainfolio.errors import NotIndexed, SourceError
 from chainfolio.messages import public
 from chainfolio.portfolio.compose import issue_documents
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from chainfolio.contracts import Issue
-    from chainfolio.engine.service import Engine
     from chainfolio.portfolio.document import IssueDocument
     from chainfolio.portfolio.transactions import TransactionDocument
 
@@ -47,8 +47,16 @@ HoldingsByDay = Mapping[
 ]  # valued, without a value, protocols
 
 
+class PerformanceSource(RecordSource, Protocol):
+    """Reads past days in addition to records."""
+
+    @property
+    def history(self) -> History:
+        """The past days of accounts."""
+
+
 async def performance(
-    source: Engine,
+    source: PerformanceSource,
     accounts: Sequence[Account],
     chains: Sequence[Chain],
     values: Sequence[DayValue],
@@ -66,16 +74,18 @@ async def performance(
     """
     days, remarks = _known_days(values)
     is_partial = any(value.completeness in ("partial", UNREADABLE) for value in values)
-    holdings = await asyncio.to_thread(_holdings_by_day, source, chains, accounts, list(days)) if days else {}
+    holdings = await asyncio.to_thread(_holdings_by_day, source.history, chains, accounts, list(days)) if days else {}
     flows, faults, issues = await _flows(source, accounts, chains, holdings)
     conversion = await Conversion.of(
-        source, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
+        source.history, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
     )
     points = value_series(
         {midnight_us(day): conversion.value(value, midnight_us(day) - 1) for day, value in days.items()},
         [Flow(flow.time_us, conversion.value(flow.value, flow.time_us)) for flow, _ in flows],
     )
-    current_exposure = await asyncio.to_thread(_exposure, source, chains, accounts, max(days)) if days else NO_EXPOSURE
+    current_exposure = (
+        await asyncio.to_thread(_exposure, source.history, chains, accounts, max(days)) if days else NO_EXPOSURE
+    )
     return document(
         PerformanceData(
             [each.address for each in accounts],
@@ -92,7 +102,7 @@ async def performance(
 
 
 async def read_values(
-    source: Engine, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
+    history: History, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
 ) -> list[DayValue]:
     """Read the values of accounts on some days, within the time of a request.
 
@@ -101,7 +111,7 @@ async def read_values(
     Raises:
         SourceError: A chain failed, and no value is known.
     """
-    results = await asyncio.gather(*(_read_chain(source, chain, accounts, days) for chain in chains))
+    results = await asyncio.gather(*(_read_chain(history, chain, accounts, days) for chain in chains))
     values = day_values(
         [each.address for each in accounts], days, (each for snapshots, _ in results for each in snapshots)
     )
@@ -112,7 +122,7 @@ async def read_values(
 
 
 async def _read_chain(
-    source: Engine, chain: Chain, accounts: Sequence[Account], days: Sequence[date]
+    history: History, chain: Chain, accounts: Sequence[Account], days: Sequence[date]
 ) -> tuple[list[DaySnapshot], SourceError | None]:
     """Read the days of accounts on one chain; also return the error that ended it, or None.
 
@@ -121,8 +131,8 @@ async def _read_chain(
     accounts_by_day = dict.fromkeys(days, addresses_of(chain, accounts))
     snapshots: list[DaySnapshot] = []
     try:
-        async with source.history.budget(chain):
-            async for batch in source.history.read(chain, accounts_by_day):
+        async with history.budget(chain):
+            async for batch in history.read(chain, accounts_by_day):
                 snapshots += batch
     except SourceError as error:
         log.warning("%s could not be read: %s", chain.key, error.message)
@@ -165,13 +175,13 @@ def _omission_remark(days: Sequence[date], completeness: str, reason: str) -> st
 
 
 def _holdings_by_day(
-    source: Engine, chains: Sequence[Chain], accounts: Sequence[Account], days: Sequence[date]
+    history: History, chains: Sequence[Chain], accounts: Sequence[Account], days: Sequence[date]
 ) -> HoldingsByDay:
     """Return the valued assets, unvalued assets and valued protocols of stored snapshots, by day."""
     import polars as pl
 
     holdings: dict[date, tuple[set[str], set[str], set[str]]] = {day: (set(), set(), set()) for day in days}
-    if (store := source.history.store) is None:
+    if (store := history.store) is None:
         return {}
     for chain in chains:
         rows = store.holdings(chain.key, addresses_of(chain, accounts), days)
@@ -188,9 +198,9 @@ def _holdings_by_day(
     }
 
 
-def _exposure(source: Engine, chains: Sequence[Chain], accounts: Sequence[Account], day: date) -> Exposure:
+def _exposure(history: History, chains: Sequence[Chain], accounts: Sequence[Account], day: date) -> Exposure:
     """Return how the value of a stored day is distributed."""
-    if (store := source.history.store) is None:
+    if (store := history.store) is None:
         return NO_EXPOSURE
     snapshots = [
         each
@@ -207,7 +217,7 @@ FlowRecord = tuple[Flow, "TransactionDocument"]
 
 
 async def _flows(
-    source: Engine, accounts: Sequence[Account], chains: Sequence[Chain], holdings: HoldingsByDay
+    source: RecordSource, accounts: Sequence[Account], chains: Sequence[Chain], holdings: HoldingsByDay
 ) -> tuple[list[FlowRecord], dict[int, list[str]], tuple[IssueDocument, ...]]:
     """Return all flows between the days, and the reasons for unknown ones by the day after them."""
     days, faults = sorted(holdings), defaultdict[int, list[str]](list)

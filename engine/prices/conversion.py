@@ -21,8 +21,8 @@ from chainfolio.portfolio.nav import PLACES
 from chainfolio.pricing.ecb import FiatRate
 
 if TYPE_CHECKING:
+    from chainfolio.engine.history.past_days import History
     from chainfolio.engine.prices.rates import Rates
-    from chainfolio.engine.service import Engine
 
 USD: Final = "USD"
 
@@ -36,23 +36,23 @@ class Conversion:
     remarks: Sequence[str] = ()
 
     @classmethod
-    async def of(cls, source: Engine, currency: str, moments_us: Sequence[int]) -> Conversion:
+    async def of(cls, history: History, currency: str, moments_us: Sequence[int]) -> Conversion:
         """Return the rates at some times, in microseconds.
 
         Raises:
             BadRequest: The currency is unknown.
             NotSupported: The rate at one of the times is not known.
         """
-        if checked(currency, source.system.settings.rates) == USD:
+        if checked(currency, history.system.settings.rates) == USD:
             return cls()
-        rates = rates_of(source.system, lambda chain, assets: source.history.snapshotter(chain).current_prices(assets))
+        rates = rates_of(history.system, lambda chain, assets: history.snapshotter(chain).current_prices(assets))
         times_us = sorted(set(moments_us))
         if currency in rates.fixed:
             fixed = amounts.parse(rates.fixed[currency])
             return cls(currency, dict.fromkeys(times_us, fixed), [f"{currency} at the fixed rate of the settings"])
         if currency in FIAT:
             return cls(currency, {time_us: await _fiat(rates, currency, time_us) for time_us in times_us})
-        return cls(currency, await _coin(source, rates, currency, times_us))
+        return cls(currency, await _coin(history, rates, currency, times_us))
 
     def value(self, usd: Decimal, moment_us: int) -> Decimal:
         """Return a USD value of a time in the currency: exact for fiat, rounded to 18 places for coins."""
@@ -72,7 +72,7 @@ async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:
     raise NotSupported(f"a value in {currency}", reason, remedy="[ecb] in the file of prices, or --currency USD")
 
 
-async def _coin(source: Engine, rates: Rates, currency: str, times_us: Sequence[int]) -> dict[int, Decimal]:
+async def _coin(history: History, rates: Rates, currency: str, times_us: Sequence[int]) -> dict[int, Decimal]:
     """Return the coin's prices at the last block up to each time, from the first chain with all of them."""
     for chain, asset in _priced_on(rates, currency):
         head = (await chain.heads()).latest
@@ -87,7 +87,7 @@ async def _coin(source: Engine, rates: Rates, currency: str, times_us: Sequence[
         )
         at = {time_us: blocks[min(time_us + 1, head.time_us)] for time_us in times_us}
         assets_by_block = {block: [asset] for block in at.values() if block is not None}
-        prices, _ = await source.history.snapshotter(chain).past.prices(assets_by_block)
+        prices, _ = await history.snapshotter(chain).past.prices(assets_by_block)
         usd_by_time = {
             time_us: prices[block.height][asset].usd
             for time_us, block in at.items()
